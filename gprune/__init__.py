@@ -43,10 +43,11 @@ _PLACES = {
 
 _MOVED = {
     "gprune.errors": "gprune.system.errors",
+    "gprune.export": "gprune.models.export",
     "gprune.measure": "gprune.api.measure",
     "gprune.testing": "gprune.plugins.testing",
 }
-"""public names of modules, and where each of them lies"""
+"""public names of modules, and those in code that people have copied, and where each of them lies"""
 
 register_when_loaded()
 lead(_MOVED)

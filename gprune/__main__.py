@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> int:
         result: int = options.command(options)
         return result
     except Interrupted:
-        print("interrupted: run it again, and it goes on where it was", file=sys.stderr)
+        print("interrupted: run it again to resume", file=sys.stderr)
         return EXIT_STOPPED
     except (Cancelled, KeyboardInterrupt):
         print("stopped on request: finished stages are kept, run it again to go on", file=sys.stderr)

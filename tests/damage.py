@@ -4,8 +4,6 @@ Every function changes one result in place and returns nothing; `fresh_process` 
 what it has read before, as one that has just started.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

@@ -1,7 +1,5 @@
 """A virtual environment and a home of its own, in which nothing is known of this checkout."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

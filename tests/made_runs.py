@@ -4,8 +4,6 @@ What a run consists of follows from the declarations of gprune.pipeline.stages. 
 by makers, one a kind: here are those of random numbers in the true form, for all that is not measured.
 """
 
-from __future__ import annotations
-
 import hashlib
 import math
 from collections.abc import Callable, Collection, Mapping

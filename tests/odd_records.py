@@ -1,7 +1,5 @@
 """Run records in which one field is not what it should be, for whoever must not stumble over them."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterator

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from made_records import the_moments
 from tokenizers import Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from tokenizers.processors import TemplateProcessing
@@ -23,22 +24,9 @@ TEXT = "the river was named after the old town, and the town's people were 1987 
 def statistics(decoder: Decoder) -> ActivationStatistics:
     """Random means, so that compensation gives every output channel another bias."""
     shape, rng = decoder.shape, np.random.default_rng(3)
-    ffn = rng.normal(size=(1, shape.layers, shape.neurons))
-    attention = rng.normal(size=(1, shape.layers, shape.heads * shape.head_width))
-    return ActivationStatistics(
-        text="text",
-        fingerprint="",
-        shard_samples=np.array([1]),
-        shard_tokens=np.array([1]),
-        ffn_mean=ffn,
-        ffn_moment=ffn**2,
-        ffn_energy=ffn**2,
-        attention_mean=attention,
-        attention_moment=attention**2,
-        attention_energy=attention**2,
-        ffn_released_fluctuation=ffn[0],
-        attention_released_fluctuation=attention[0],
-    )
+    widths = {"ffn": shape.neurons, "attention": shape.heads * shape.head_width}
+    inputs = {part: rng.normal(size=(shape.layers, 1, 1, width)) for part, width in widths.items()}
+    return the_moments(inputs, [[0]], "text")
 
 
 def compensating(masks: PruningMasks, *means: ActivationStatistics) -> PrunedModel:

@@ -1,7 +1,5 @@
 """Processes that run one study at the same time, are held at a stage, and are stopped from outside."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -155,7 +155,7 @@ def test_tables_reach_a_page_and_a_file_in_one_way(project):
     assert drawn == {"gprune/app/ui/tables.py"} and written == {"gprune/analysis/table.py"}
 
 
-def test_no_module_leads_back_to_itself() -> None:
+def test_no_module_leads_back_to_itself():
     """Lazy imports and those for type checkers count; what stands in a room has an order too."""
     graph = grimp.build_graph("gprune")
     edges = {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}

@@ -1,7 +1,5 @@
 """The one command for whoever has a GPU: what it runs, what it writes down, and what it says without one."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -19,18 +17,14 @@ def gpu_check(project: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     return gpu_check
 
 
-def test_without_a_gpu_it_says_so_and_runs_nothing(
-    gpu_check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_it_says_so_and_runs_nothing(gpu_check, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: False)
     assert gpu_check.main(["--to", str(tmp_path / "out.md")]) == 2
     assert "torch sees no GPU here" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 @pytest.mark.process
-def test_what_every_step_says_is_kept_and_a_failure_counts(
-    gpu_check: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_every_step_says_is_kept_and_a_failure_counts(gpu_check, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_check.machine, "has_gpu", lambda: True)
     wanted = (
         gpu_check.Step("First", ("-c", "print('all of it')")),
@@ -47,7 +41,7 @@ def test_what_every_step_says_is_kept_and_a_failure_counts(
     assert str(file) in capsys.readouterr().out
 
 
-def test_its_commands_are_those_of_this_project(gpu_check: Any, project: Path) -> None:
+def test_its_commands_are_those_of_this_project(gpu_check, project):
     tests, stages, speed = (step.command for step in gpu_check.steps("random:llama2-13b"))
     assert tests[:2] == ("-m", "pytest") and tests[tests.index("-m", 2) + 1] == "gpu"
     assert (project / stages[0]).is_file() and stages[1] == "random:llama2-13b"

@@ -121,7 +121,9 @@ def learned(decoder, heard, **changes):
 STAGES = [statistics, clusters, forward_only, by_context, layer_by_layer, evaluated, learned]
 
 
-@pytest.mark.parametrize("share", [0.7, 0.4], ids=["halved once", "halved more often"])
+@pytest.mark.parametrize(
+    "share", [0.7, pytest.param(0.4, marks=pytest.mark.long)], ids=["halved once", "halved more often"]
+)
 @pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
 def test_a_stage_goes_on_with_fewer_sequences_and_gives_the_same(stage, share):
     # what the clusters are made from is small beside a pass only where neurons are many

@@ -1,7 +1,5 @@
 """What people type and no reader had reckoned with: refused in one sentence, case by case."""
 
-from __future__ import annotations
-
 import json
 
 import pytest
@@ -100,9 +98,7 @@ def test_a_model_type_that_is_no_word(kind):
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES.keys())
 def test_a_size_that_no_machine_has_time_for(size):
-    with pytest.raises(
-        SettingsError, match="would be .* at most|is too many|at most 1048576 tokens"
-    ) as refusal:
+    with pytest.raises(SettingsError, match="would be .* at most|must be at most") as refusal:
         from_dict({**STUDY, **size})
     said(refusal.value)
 

@@ -16,7 +16,7 @@ import torch
 
 import gprune
 from gprune import pipeline
-from gprune.app.pages.comparison.given_card import as_table
+from gprune.app.pages.comparison.inputs_card import as_table
 from gprune.app.preview import Source
 from gprune.app.preview.request import Question, resolve
 from gprune.app.preview.worker import messages
@@ -162,7 +162,7 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):
     np.testing.assert_allclose(found, expected[:2], rtol=1e-4)
 
 
-def test_the_saved_folder_says_it_and_its_plan_alone_does_not_make_it_again(run, tmp_path: Path):
+def test_the_saved_folder_says_it_and_its_plan_alone_does_not_make_it_again(run, tmp_path):
     opened, result = run
     folder = Path(result["checkpoint"])
     assert json.loads((folder / "plan.json").read_text())["toy"] is True

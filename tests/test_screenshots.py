@@ -1,7 +1,5 @@
 """The pictures of the documentation: of pages that exist, small enough, or a sentence why there are none."""
 
-from __future__ import annotations
-
 import ast
 import io
 import shutil
@@ -28,7 +26,7 @@ def _addresses(project: Path) -> list[str]:
     return [ast.literal_eval(call.args[3]) for call in pages]
 
 
-def test_eight_pages_that_exist_are_shown(screenshots: Any, project: Path) -> None:
+def test_eight_pages_that_exist_are_shown(screenshots, project):
     known = _addresses(project)
     assert len(known) >= 9 and {one.partition("?")[0] for one in screenshots.PAGES} <= set(known)
     assert len(set(screenshots.PAGES.values())) == len(screenshots.PAGES) == 8
@@ -41,7 +39,7 @@ def _picture(values: np.ndarray) -> bytes:
 
 
 @pytest.mark.long
-def test_a_picture_is_made_small_and_keeps_its_size_or_is_refused(screenshots: Any) -> None:
+def test_a_picture_is_made_small_and_keeps_its_size_or_is_refused(screenshots):
     size = screenshots.SIZE["height"], screenshots.SIZE["width"], 3
     smooth = np.broadcast_to(np.linspace(0, 255, size[1])[None, :, None], size)
     made = screenshots.small(_picture(smooth))
@@ -53,9 +51,7 @@ def test_a_picture_is_made_small_and_keeps_its_size_or_is_refused(screenshots: A
         screenshots.small(_picture(noise))
 
 
-def test_without_a_browser_a_sentence_says_what_to_install(
-    screenshots: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_browser_a_sentence_says_what_to_install(screenshots, monkeypatch):
     pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
     import served_app
 

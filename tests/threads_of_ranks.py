@@ -1,7 +1,5 @@
 """As many processes of one run as a test wants, as threads of this one."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from collections.abc import Callable

@@ -3,9 +3,11 @@
 The texts are docstrings of the standard library, so that every machine has them.
 """
 
+import functools
 import inspect
 import json
 import random
+import tempfile
 from pathlib import Path
 
 import torch
@@ -28,6 +30,19 @@ def write_texts(folder: Path) -> tuple[str, str, str]:
 
 def write_model(folder: Path, texts: tuple[str, ...], *, kv_heads: int = 2, neurons: int = 27) -> str:
     """A LLaMA of two layers with grouped-query attention and an odd FFN width, as a Hugging Face folder."""
+    for name, data in _made(texts_of(texts), kv_heads, neurons).items():
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(data)
+    return str(folder)
+
+
+def texts_of(paths: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(Path(path).read_text(encoding="utf-8") for path in paths)
+
+
+@functools.cache
+def _made(texts: tuple[str, ...], kv_heads: int, neurons: int) -> dict[str, bytes]:
+    """The files of the model, made once in a process."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
@@ -37,7 +52,9 @@ def write_model(folder: Path, texts: tuple[str, ...], *, kv_heads: int = 2, neur
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train(list(texts), trainer)
+    tokenizer.train_from_iterator(
+        (line for text in texts for line in text.splitlines(keepends=True)), trainer
+    )
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
     torch.manual_seed(0)
     config = LlamaConfig(
@@ -57,9 +74,10 @@ def write_model(folder: Path, texts: tuple[str, ...], *, kv_heads: int = 2, neur
         for parameter in model.parameters():
             if parameter.ndim == 2:
                 parameter.normal_(0, 0.3)
-    model.save_pretrained(folder)
-    fast.save_pretrained(folder)
-    return str(folder)
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        fast.save_pretrained(folder)
+        return {path.name: path.read_bytes() for path in Path(folder).iterdir()}
 
 
 def settings(model: str, texts: tuple[str, str, str], /, **changes) -> dict:
@@ -74,3 +92,14 @@ def settings(model: str, texts: tuple[str, str, str], /, **changes) -> dict:
         "evaluation": {"texts": [texts[2], texts[0]], "preset": "16", "windows": 6},
     }
     return {**values, **changes}
+
+
+def made(folder: Path, /, *, third: bool = False, **changes) -> dict:
+    """Texts and model in a folder, and the study over them, if wanted with a third calibration text."""
+    texts = write_texts(folder / "texts")
+    changes |= {"substitute": texts[2]} if third else {}
+    return settings(write_model(folder / "model", texts), texts, **changes)
+
+
+def silent(*_: object) -> None:
+    """Listens to nothing."""

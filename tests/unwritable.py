@@ -3,8 +3,6 @@
 What a process opens, makes, moves or removes is announced to audit hooks, and a hook can refuse it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -5,8 +5,6 @@ that something hangs. Tests name the seconds that a quiet machine needs at the v
 times `GPRUNE_TEST_PATIENCE`, 10 unless set, so that a machine ten times slower passes the same tests.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

@@ -171,16 +171,14 @@ def confusion(counts: Array, most: int) -> Confusion:
 
 def _with_unmatched(matched: Array, count: int) -> Array:
     """All modules, those without a partner last."""
-    everything: Array = np.concatenate([matched, np.setdiff1d(np.arange(count), matched)])
-    return everything
+    return np.concatenate([matched, np.setdiff1d(np.arange(count), matched)])
 
 
 def _gathered(counts: Array, most: int) -> Array:
     """The first rows, and the sum of all others as one row where there are any."""
     if len(counts) <= most + 1:
         return counts
-    rest: Array = np.concatenate([counts[:most], counts[most:].sum(axis=0, keepdims=True)])
-    return rest
+    return np.concatenate([counts[:most], counts[most:].sum(axis=0, keepdims=True)])
 
 
 def _names(modules: Array, most: int) -> tuple[str, ...]:

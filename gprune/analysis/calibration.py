@@ -51,8 +51,7 @@ class Curve:
 
 def token_counts(ids: Array, size: int) -> Array:
     """(size,) int64 how often each token occurs; `size` is more than any id."""
-    counts: Array = np.bincount(np.asarray(ids).ravel(), minlength=size)
-    return counts
+    return np.bincount(np.asarray(ids).ravel(), minlength=size)
 
 
 def token_distance(first: Array, second: Array) -> float:

@@ -126,8 +126,7 @@ def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
     """
     wanted = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
     numbers = np.flatnonzero(wanted)
-    ordered: Array = numbers[np.argsort(-np.abs(moved(base, other)[numbers]), kind="stable")]
-    return ordered
+    return numbers[np.argsort(-np.abs(moved(base, other)[numbers]), kind="stable")]
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
@@ -174,5 +173,4 @@ def probability(value: float) -> str:
 
 
 def _starts(answers: Answers) -> Array:
-    starts: Array = np.concatenate([[0], np.cumsum(answers.counts)[:-1]]).astype(np.int64)
-    return starts
+    return np.concatenate([[0], np.cumsum(answers.counts)[:-1]]).astype(np.int64)

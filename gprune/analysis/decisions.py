@@ -84,8 +84,7 @@ def compare(drift: Array, partition: Partition, ours: PruningMasks, base: Prunin
     size = np.bincount(bin_of_neuron, minlength=number)
 
     def fraction(mask: Array) -> Array:
-        counted: Array = np.bincount(bin_of_neuron, weights=mask, minlength=number) / size
-        return counted
+        return np.bincount(bin_of_neuron, weights=mask, minlength=number) / size
 
     kept, base_kept, both, either = (
         fraction(mask) for mask in (first, second, first & second, first | second)
@@ -109,8 +108,7 @@ def chance_jaccard(first: Array, second: Array) -> Array:
 
 
 def _ratio(above: Array, below: Array) -> Array:
-    result: Array = np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0)
-    return result
+    return np.divide(above, below, out=np.full(np.shape(above), np.nan), where=below > 0)
 
 
 def bin_names(number: int) -> list[str]:

@@ -45,8 +45,7 @@ def shares(values: Array, bins: int) -> Array:
         (bins,) percent; the last bin includes 1.
     """
     counts, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
-    percent: Array = 100.0 * counts / np.size(values)
-    return percent
+    return 100.0 * counts / np.size(values)
 
 
 def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:

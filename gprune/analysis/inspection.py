@@ -63,8 +63,7 @@ def asked(text: str) -> dict[str, int]:
 
 def scaled(scores: Array) -> Array:
     """(neurons,) ranks of a layer from 0 to 1."""
-    found: Array = ranks(scores) / max(len(scores) - 1, 1)
-    return found
+    return ranks(scores) / max(len(scores) - 1, 1)
 
 
 def standing(score: Array, parts: Parts | None, shards: int) -> LayerRanks:

@@ -51,8 +51,7 @@ class Overlap:
     @property
     def _expected(self) -> Array:
         """(layers,) units that independent choices share on average."""
-        shared: Array = (self.first + self.both) * (self.second + self.both) / self.units
-        return shared
+        return (self.first + self.both) * (self.second + self.both) / self.units
 
 
 def overlap(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:

@@ -105,8 +105,7 @@ def movers(
 
 def _positions(scores: Array) -> Array:
     """(neurons,) ranks of a layer scaled to [0, 1]."""
-    scaled: Array = ranks(scores) / max(len(scores) - 1, 1)
-    return scaled
+    return ranks(scores) / max(len(scores) - 1, 1)
 
 
 def telling(drift: RankDrift, layer: int | None = None, divided: Array | None = None) -> tuple[int, int]:

@@ -29,8 +29,7 @@ def _of_ranks(ranked: Array, kept: Array) -> Array:
     chosen = kept.sum(axis=1)
     pairs = chosen * (kept.shape[1] - chosen)
     wins = np.where(kept, ranked, 0.0).sum(axis=1) - chosen * (chosen - 1) / 2
-    found: Array = np.divide(wins, pairs, out=np.full(len(kept), np.nan), where=pairs > 0)
-    return found
+    return np.divide(wins, pairs, out=np.full(len(kept), np.nan), where=pairs > 0)
 
 
 def table(quantities: Mapping[str, Array], kept: Array) -> pd.DataFrame:

@@ -95,8 +95,7 @@ def decided(ranked: Array, kept: Array) -> Array:
         ranked: (layers, neurons) ascending ranks from 0.
         kept: (layers,) neurons to keep.
     """
-    chosen: Array = ranked >= ranked.shape[1] - kept[:, None]
-    return chosen
+    return ranked >= ranked.shape[1] - kept[:, None]
 
 
 def changed(first: Array, second: Array) -> float:

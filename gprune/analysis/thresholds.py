@@ -82,8 +82,7 @@ def decided(
 
 def groups(adapted: AdaptedScores) -> Array:
     """(modules,) int: KEPT, FROM_PRIMARY or FROM_AUXILIARY."""
-    chosen: Array = adapted.adapted.astype(np.int64) * (1 + adapted.source.astype(np.int64))
-    return chosen
+    return adapted.adapted.astype(np.int64) * (1 + adapted.source.astype(np.int64))
 
 
 def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
@@ -139,8 +138,7 @@ def overlap(first: Array, second: Array) -> float:
 def labels_within_layer(layer: Array) -> Array:
     """(modules,) number of each module within its layer, from the layers of modules in ascending order."""
     starts = np.searchsorted(layer, layer, side="left")
-    numbers: Array = np.arange(len(layer)) - starts
-    return numbers
+    return np.arange(len(layer)) - starts
 
 
 def table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
@@ -166,5 +164,4 @@ def grid(statistics: ModuleStatistics, drift_levels: Array, score_levels: Array)
     """(drift levels, score levels) modules that the paper's rule adapts at every pair of quantiles."""
     sensitive = statistics.drift >= np.quantile(statistics.drift, drift_levels)[:, None]
     weak = statistics.score <= np.quantile(statistics.score, score_levels)[:, None]
-    counts: Array = sensitive.astype(np.int64) @ weak.astype(np.int64).T
-    return counts
+    return sensitive.astype(np.int64) @ weak.astype(np.int64).T

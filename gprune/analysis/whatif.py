@@ -78,16 +78,7 @@ def prepare(
     learning: Learning,
     alignment: int = 1,
 ) -> Prepared:
-    """Ranks the units of a run under both texts.
-
-    Args:
-        shape: sizes of the decoder.
-        primary: scores on A.
-        auxiliary: scores on B.
-        partition: modules of the neurons.
-        learning: what the run has learned with these modules.
-        alignment: neurons of a block, as in the run.
-    """
+    """Ranks the units of a run under both texts."""
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
     second = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
     return Prepared(units, second, np.concatenate([learning.thresholds, learning.head_thresholds]), alignment)
@@ -120,8 +111,7 @@ def prepared(run: Loads) -> Prepared:
 
 def whole(base: Prepared, scoring: str) -> Array:
     """(modules,) int8 source of modules that are all scored from one text, `primary` or `auxiliary`."""
-    chosen: Array = np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
-    return chosen
+    return np.full(base.units.modules, int(scoring == AUXILIARY), dtype=np.int8)
 
 
 def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
@@ -205,8 +195,7 @@ def decide(
     needs: dict[str, Any] = stages.resolve(stage.needs, lambda need: _had(results, work, need))
     if scoring == ADAPTED and adapted is not None:
         needs["parts"] = [replace(needs["parts"][0], ffn=adapted)]
-    masks: PruningMasks = stage.make(work, **needs)
-    return masks
+    return stage.make(work, **needs)
 
 
 def _variant(graph: Graph, retention: float, scoring: str) -> Graph:

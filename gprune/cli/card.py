@@ -10,7 +10,7 @@ from gprune.study.settings import require
 
 _ABOUT = (
     "Answers from what a run has kept, without running the model again: whether a calibration text is large "
-    "enough, whether another one would give another model, and whether it is a text of its own."
+    "enough, whether another one would give another model, and whether it is distinct from the other texts."
 )
 
 

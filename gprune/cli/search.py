@@ -23,7 +23,7 @@ def add(commands: Any) -> None:
         "search",
         _search,
         "Runs the configurations of a search file in rounds, the better ones on more data, and "
-        "writes all that was measured. Started again, it goes on where it was.",
+        "writes all that was measured. Started again, it resumes.",
     )
     parser.add_argument("plan", type=place, metavar="FILE", help="a search file, as search.json")
     parser.add_argument(

@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
         "sweep",
         _sweep,
         "Runs the studies that a sweep file makes of one study and lists of values, as jobs of "
-        "the queue. Started again, also after a kill, it goes on where it was.",
+        "the queue. Started again, also after a kill, it resumes.",
     )
     parser.add_argument("sweep", type=place, metavar="FILE", help="a sweep file: docs/cluster.md")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")

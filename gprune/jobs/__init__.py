@@ -21,24 +21,3 @@ from gprune.jobs.queue import (
 )
 from gprune.jobs.reporting import JobReporter
 from gprune.jobs.timeline import JobProgress, StageTime
-
-__all__ = [
-    "LOG",
-    "CommandBuilder",
-    "Job",
-    "JobProgress",
-    "JobReporter",
-    "StageTime",
-    "ask_slurm",
-    "cancel",
-    "get",
-    "jobs",
-    "log_tail",
-    "progress",
-    "reconcile",
-    "resume",
-    "study_of",
-    "submit",
-    "submit_slurm",
-    "worker_command",
-]

@@ -65,10 +65,6 @@ def model_gpus(arguments: Sequence[str]) -> int:
 def require_enough(device: str, arguments: Sequence[str]) -> None:
     """Checks that a job can ever have the GPUs that it computes on.
 
-    Args:
-        device: what its study asks for.
-        arguments: of its command.
-
     Raises:
         JobError: fewer are named.
     """

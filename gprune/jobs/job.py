@@ -11,20 +11,37 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from gprune.jobs import folder as files
 from gprune.jobs.device_slots import CPU, model_gpus
 from gprune.jobs.local import CommandBuilder, exports
 from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
-from gprune.jobs.state import JobState, is_text, is_time, one_line, read_state, write_state
+from gprune.jobs.state import JobState, Seconds, Shown, one_line, read_state, write_state
 from gprune.study import Study, run_name
-from gprune.system.errors import JobError
+from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder, write_text
+from gprune.system.forms import Form, Listed
 from gprune.system.network_files import move
-from gprune.system.safe_parsing import quoted
 
 LOCAL, SLURM = "local", "slurm"
+
+
+@dataclass(frozen=True, slots=True)
+class _Record(Form):
+    """What is kept of a job from its beginning, see Job; the last four are missing in earlier versions."""
+
+    WHAT: ClassVar = "it"
+    LOOSE: ClassVar = True
+    label: Shown
+    created: Seconds
+    command: Listed[Shown]
+    arguments: Listed[Shown]
+    fingerprint: Shown
+    device: Shown = "auto"
+    run: Shown = ""
+    number: int = 0
+    timed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,39 +212,38 @@ def read_job(folder: Path) -> Job:
     Raises:
         JobError: the record is missing or damaged.
     """
-    values = files.read_json(folder / files.JOB) or {}
     state = read_state(folder)
     slurm = read_record(folder) if is_slurm(folder) else None
     try:
-        _require_form(values)
-        return Job(
-            id=folder.name,
-            folder=folder,
-            label=one_line(values["label"]),
-            created=float(values["created"]),
-            command=tuple(values["command"]),
-            arguments=tuple(values["arguments"]),
-            fingerprint=values["fingerprint"],
-            number=values.get("number", 0),
-            state=state.state,
-            pid=state.pid,
-            started=state.started,
-            ended=state.ended,
-            error=state.error,
-            run_id=state.run_id,
-            summary=state.summary,
-            engine=LOCAL if slurm is None else SLURM,
-            returns=slurm is not None and state.state == "interrupted" and slurm.known,
-            note="" if slurm is None else _note(state, slurm),
-            asks=values.get("device", "auto"),
-            timed=values.get("timed", False),
-            device=state.device,
-            killed=state.state == "failed" and state.killed,
-            run=values.get("run", ""),
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        reason = f"its {files.JOB} is missing or damaged ({type(error).__name__}: {error})"
+        kept = _Record.of(files.read_json(folder / files.JOB) or {})
+    except SettingsError as error:
+        reason = f"its {files.JOB} is missing or damaged ({error})"
         raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
+    return Job(
+        id=folder.name,
+        folder=folder,
+        label=one_line(kept.label),
+        created=float(kept.created),
+        command=kept.command,
+        arguments=kept.arguments,
+        fingerprint=kept.fingerprint,
+        number=kept.number,
+        state=state.state,
+        pid=state.pid,
+        started=state.started,
+        ended=state.ended,
+        error=state.error,
+        run_id=state.run_id,
+        summary=state.summary,
+        engine=LOCAL if slurm is None else SLURM,
+        returns=slurm is not None and state.state == "interrupted" and slurm.known,
+        note="" if slurm is None else _note(state, slurm),
+        asks=kept.device,
+        timed=kept.timed,
+        device=state.device,
+        killed=state.state == "failed" and state.killed,
+        run=kept.run,
+    )
 
 
 def _note(state: JobState, slurm: Record) -> str:
@@ -235,27 +251,3 @@ def _note(state: JobState, slurm: Record) -> str:
     words = f"Slurm's {slurm.name}" if slurm.name else "on its way to Slurm"
     goes_on = not state.finished or (state.state == "interrupted" and slurm.known)
     return f"{words}: {slurm.note()}" if goes_on and slurm.note() else words
-
-
-def _require_form(values: dict[str, Any]) -> None:
-    """Checks the type of every field of a job's record.
-
-    Raises:
-        KeyError: one is missing.
-        ValueError: one is of another type.
-    """
-    texts = [values["label"], values["fingerprint"], values.get("device", "auto"), values.get("run", "")]
-    for name in ("command", "arguments"):
-        if not isinstance(values[name], list):
-            raise ValueError(f"{name} is {quoted(values[name])}")
-        texts += values[name]
-    wrong = [text for text in texts if not is_text(text)]
-    if wrong:
-        raise ValueError(f"{quoted(wrong[0])} stands for a text")
-    number = values.get("number", 0)
-    if not is_time(values["created"]):
-        raise ValueError(f"created is {quoted(values['created'])}")
-    if not isinstance(number, int) or isinstance(number, bool):
-        raise ValueError(f"number is {quoted(number)}")
-    if not isinstance(values.get("timed", False), bool):
-        raise ValueError(f"timed is {quoted(values['timed'])}")

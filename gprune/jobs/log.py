@@ -15,11 +15,7 @@ class Forgiving(io.TextIOBase):
     """A stream that loses what a full disk or quota does not take."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Stands in for a stream.
-
-        Args:
-            stream: where the words go.
-        """
+        """Stands in for a stream."""
         self._stream = stream
 
     @property

@@ -1,12 +1,9 @@
 """The queue of jobs: submit, list, follow, cancel, resume.
 
-One heavy job runs at a time, or one on each GPU: see gprune.jobs.device_slots. Jobs beyond that wait in
-order of
-submission, and the supervisor of each job starts the next one when it ends, so the queue advances without the
-app.
-Slurm's jobs lie in the same folder, and are none of this queue's: see gprune.jobs.slurm.
-`reconcile` does the same and clears up after whatever was killed: the app calls it when it starts and
-whenever it looks.
+One heavy job runs at a time, or one on each GPU: see gprune.jobs.device_slots. Jobs beyond that wait in order
+of submission, and the supervisor of each job starts the next one when it ends, so the queue advances without
+the app. Slurm's jobs lie in the same folder, and are none of this queue's: see gprune.jobs.slurm. `reconcile`
+does the same and clears up after whatever was killed: the app calls it when it starts and whenever it looks.
 """
 
 from __future__ import annotations

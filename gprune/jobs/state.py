@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from gprune.jobs import folder as files
 from gprune.system import safe_parsing
+from gprune.system.errors import SettingsError
+from gprune.system.forms import Form, Rule, between, one_of
 
 MOST_TEXT = 20_000
+LATEST = 1e11
+"""seconds since 1970: the year 5000, beyond which no calendar shows a time"""
 FINISHED = ("cancelled", "interrupted", "failed", "done")
 STATES = ("queued", "running", "cancelling", *FINISHED)
 REMEDY = "start it again: finished stages are kept"
@@ -25,43 +29,55 @@ LOST = f"the process ended without a result (killed or the machine restarted); {
 DAMAGED = f"the job's {files.STATE} is missing or damaged; {REMEDY}"
 
 
+def is_text(value: object) -> bool:
+    """Whether a value is text that can be shown: of bounded length, and of whole letters."""
+    halves = isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value)
+    return isinstance(value, str) and not halves and len(value) <= MOST_TEXT
+
+
+Shown = Annotated[str, Rule("text that can be shown", is_text)]
+Seconds = Annotated[int | float, Rule("seconds, up to the year 5000", lambda value: 0 <= value < LATEST)]
+_Process = Annotated[int, between(1, 2**31 - 1)]
+
+
 @dataclass(frozen=True, slots=True)
-class JobState:
+class JobState(Form):
     """Where a job stands; times are seconds since 1970, process starts seconds since the machine started."""
 
-    state: str = "queued"
+    LOOSE: ClassVar = True
+    state: Annotated[str, one_of(STATES)] = "queued"
     """one of STATES"""
-    pid: int | None = None
+    pid: _Process | None = None
     """process of the run"""
-    process_started: float | None = None
+    process_started: Seconds | None = None
     """when that process started, which tells it from a later process with the same number"""
-    supervisor: int | None = None
+    supervisor: _Process | None = None
     """process that watches the run"""
-    supervisor_started: float | None = None
+    supervisor_started: Seconds | None = None
     """when that process started"""
-    host: str = ""
+    host: Shown = ""
     """machine of those processes, whose numbers mean nothing elsewhere; empty in earlier versions"""
-    boot: str = ""
+    boot: Shown = ""
     """which start of that machine"""
-    beat: float | None = None
+    beat: Seconds | None = None
     """when the process that watches the run last said that it is there"""
-    started: float | None = None
+    started: Seconds | None = None
     """when the job left the queue"""
-    claimed: float | None = None
+    claimed: Seconds | None = None
     """the same in seconds since the machine started, by a clock that nobody sets"""
-    ended: float | None = None
+    ended: Seconds | None = None
     """when the job was done, failed, cancelled or interrupted"""
-    cancel_requested: float | None = None
+    cancel_requested: Seconds | None = None
     """when someone asked the run to stop"""
-    grace: float = 5.0
+    grace: Seconds = 5.0
     """seconds the run has to stop by itself; then SIGTERM, and as many seconds later SIGKILL"""
-    error: str = ""
+    error: Shown = ""
     """one sentence, empty unless failed"""
-    run_id: str = ""
+    run_id: Shown = ""
     """name of the result in the cache"""
     summary: dict[str, Any] = field(default_factory=dict)
     """a few plain values of the result, as the run reported them"""
-    device: str = ""
+    device: Shown = ""
     """GPU that the queue has given it, or several with blanks between; empty where it has none to give"""
     killed: bool = False
     """whether its process was killed, or its machine started anew: nothing of it says that it cannot work"""
@@ -104,43 +120,11 @@ def one_line(text: str) -> str:
 def read_state(folder: Path) -> JobState:
     """The state of a job; a damaged file reads as failed, with the reason."""
     values = files.read_json(folder / files.STATE) or {}
-    known = {name: values[name] for name in (f.name for f in fields(JobState)) if name in values}
-    return JobState(**known) if _plausible(known) else JobState(state="failed", error=DAMAGED)
-
-
-def _plausible(values: dict[str, Any]) -> bool:
-    if values.get("state") not in STATES:
-        return False
-    texts = all(is_text(values.get(name, "")) for name in ("error", "run_id", "host", "boot", "device"))
-    pids = all(values.get(name) is None or _is_pid(values[name]) for name in ("pid", "supervisor"))
-    times = (
-        "process_started",
-        "supervisor_started",
-        "started",
-        "claimed",
-        "beat",
-        "ended",
-        "cancel_requested",
-    )
-    numbers = all(values.get(name) is None or is_time(values[name]) for name in times)
-    grace = is_time(values.get("grace", 0.0))
-    kinds = isinstance(values.get("summary", {}), dict) and isinstance(values.get("killed", False), bool)
-    return texts and pids and numbers and grace and kinds
-
-
-def is_time(value: object) -> bool:
-    """Whether a value is seconds that a calendar and a clock can show, up to the year 5000."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11
-
-
-def is_text(value: object) -> bool:
-    """Whether a value is text that can be shown: of bounded length, and of whole letters."""
-    halves = isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value)
-    return isinstance(value, str) and not halves and len(value) <= MOST_TEXT
-
-
-def _is_pid(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**31
+    try:
+        # one that does not say where the job stands is damaged as well
+        return JobState.of({"state": ""} | values)
+    except SettingsError:
+        return JobState(state="failed", error=DAMAGED)
 
 
 def write_state(folder: Path, state: JobState) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
-from gprune.jobs.state import JobState, is_text, is_time
+from gprune.jobs.state import LATEST, JobState, is_text
 from gprune.system import safe_parsing
 from gprune.system.network_files import again, status
 
@@ -121,7 +121,8 @@ def _parse(line: bytes) -> tuple[float, str, int, int, str, bool] | None:
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
     counted = all(type(count) is int and count >= 0 for count in (done, total))
-    if not (counted and is_time(seconds) and is_text(stage) and is_text(message)):
+    timed = type(seconds) in (int, float) and 0 <= seconds < LATEST
+    if not (counted and timed and is_text(stage) and is_text(message)):
         return None
     return float(seconds), stage, done, total, message, waits
 

@@ -196,8 +196,7 @@ class Decoder:
             (..., vocabulary).
         """
         head: nn.Module = self.model.get_output_embeddings()  # type: ignore[operator]
-        scores: torch.Tensor = head(hidden)
-        return scores
+        return head(hidden)
 
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:

@@ -23,8 +23,7 @@ def is_gpu(device: torch.device | str) -> bool:
 
 def count() -> int:
     """GPUs that torch sees."""
-    seen: int = _backend().device_count()
-    return seen
+    return _backend().device_count()
 
 
 def choose(index: int) -> None:
@@ -39,8 +38,7 @@ def automatic() -> torch.device:
 
 def name(device: torch.device | str) -> str:
     """What the maker calls a GPU."""
-    called: str = _backend().get_device_name(device)
-    return called
+    return _backend().get_device_name(device)
 
 
 def memory(device: torch.device) -> tuple[int, int]:
@@ -63,21 +61,18 @@ def synchronise(device: torch.device) -> None:
 
 def current(device: torch.device) -> AbstractContextManager[Any]:
     """Makes a GPU the current one, whose streams graphs are captured on."""
-    chosen: AbstractContextManager[Any] = _backend().device(device) if is_gpu(device) else nullcontext()
-    return chosen
+    return _backend().device(device) if is_gpu(device) else nullcontext()
 
 
 def allocated(device: torch.device) -> int:
     """Bytes that tensors of this process hold on a GPU; the peak starts anew from here."""
     _backend().reset_peak_memory_stats(device)
-    held: int = _backend().memory_allocated(device)
-    return held
+    return _backend().memory_allocated(device)
 
 
 def peak(device: torch.device) -> int:
     """The most bytes that tensors of this process have held on a GPU since `allocated` was asked."""
-    most: int = _backend().max_memory_allocated(device)
-    return most
+    return _backend().max_memory_allocated(device)
 
 
 def aside(step: Callable[[], None]) -> None:
@@ -105,10 +100,7 @@ def captured(step: Callable[[], None]) -> Any:
 
 def kept_random(device: torch.device) -> AbstractContextManager[Any]:
     """Leaves the random numbers of the CPU, and of a GPU that is meant, as they were."""
-    chosen: AbstractContextManager[Any] = torch.random.fork_rng(
-        devices=[device] if is_gpu(device) else [], device_type=GPU
-    )
-    return chosen
+    return torch.random.fork_rng(devices=[device] if is_gpu(device) else [], device_type=GPU)
 
 
 def random_states(device: torch.device) -> dict[str, torch.Tensor]:

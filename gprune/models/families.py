@@ -54,10 +54,6 @@ FAMILIES: dict[str, Layout] = {
 def layout_of(model_type: object, name: str) -> Layout:
     """The layout of a model type.
 
-    Args:
-        model_type: the ``model_type`` of a configuration.
-        name: the model as a person calls it, for the message.
-
     Raises:
         ModelError: the type is unknown, or is that of a model that has been pruned already.
     """

@@ -174,8 +174,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
                 f"config.json in {str(folder)!r} disagrees with the weights: {len(names)} are {words}, the "
                 f"first is {names[0]}: copy configuration and weights from the same model"
             )
-    checked: nn.Module = model.eval()
-    return checked
+    return model.eval()
 
 
 def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: dict[str, Any]) -> nn.Module:

@@ -23,14 +23,7 @@ _DISK = "disk"
 
 
 def device_map(loader: Any, configuration: Any, layout: Layout, place: torch.device) -> dict[str, str]:
-    """Where each part of a model goes: its decoder layers stay on disk, the rest goes to a device.
-
-    Args:
-        loader: a class with ``from_config``.
-        configuration: the model's.
-        layout: where its layers are.
-        place: the device that computes.
-    """
+    """Where each part of a model goes: its decoder layers stay on disk, the rest goes to a device."""
     with torch.device("meta"):
         parent: nn.Module = loader.from_config(configuration)
     # safetensors knows devices by name, and of several GPUs only with a number
@@ -71,8 +64,7 @@ def present(module: nn.Module) -> AbstractContextManager[None]:
         return nullcontext()
     from accelerate.utils import align_module_device
 
-    found: AbstractContextManager[None] = align_module_device(module)
-    return found
+    return align_module_device(module)
 
 
 def bring(module: nn.Module) -> None:

@@ -67,8 +67,7 @@ def make(config: Any, place: torch.device, dtype: torch.dtype, shape: str) -> nn
             f"{RANDOM}{shape} in {kind} does not fit in the memory of {place}: use a smaller shape, fewer "
             "models or dtype bfloat16"
         ) from error
-    made: nn.Module = model.requires_grad_(False).eval()
-    return made
+    return model.requires_grad_(False).eval()
 
 
 def weights(folder: Path) -> int:

@@ -87,10 +87,6 @@ def spread(name: str, precision: str, trust_remote_code: bool, count: int) -> De
 def require_on_gpus(places: Mapping[str, Any], name: str) -> None:
     """Checks that no part of a model was left for the machine's own memory, or its disk.
 
-    Args:
-        places: where accelerate has put each part, by its name.
-        name: of the model.
-
     Raises:
         ModelError: one was.
     """

@@ -80,5 +80,4 @@ def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, st
 
 
 def _text(reader: Tokenizer, ids: Sequence[int]) -> str:
-    found: str = reader.decode(list(ids), skip_special_tokens=False)
-    return found
+    return reader.decode(list(ids), skip_special_tokens=False)

@@ -43,7 +43,6 @@ from gprune.system import safe_parsing
 from gprune.system.errors import MethodError, StoreError, TaskError
 from gprune.system.progress import Notice, Waiting
 
-__all__ = ["Listener", "opened", "run"]
 _WAITING = Waiting("waiting for another run that computes the same")
 
 

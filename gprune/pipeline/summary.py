@@ -28,13 +28,7 @@ from gprune.study.methods import METHODS
 
 
 def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
-    """The result of a run.
-
-    Args:
-        results: where its records are.
-        wanted: its stages.
-        record: what ran, and how far it was to go.
-    """
+    """The result of a run."""
     graph, study = results.graph, results.graph.study
     until = record.until
     unavailable = (
@@ -79,12 +73,7 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
 
 
 def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, Any]:
-    """By what protocols the figures of quality were measured, each once, and the number of each figure's.
-
-    Args:
-        results: where the figures are.
-        answered: the tasks that every method was measured on.
-    """
+    """By what protocols the figures of quality were measured, each once, and the number of each figure's."""
     graph, numbers = results.graph, dict[Stamp, int]()
     evaluation, precision = graph.study.evaluation, graph.inputs.precision
 

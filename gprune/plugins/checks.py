@@ -38,8 +38,7 @@ def numbers(found: Any, what: str, length: int) -> Array:
             f"{what} must be finite: {bad.size} of {length} are not, the first at {int(bad[0])} is "
             f"{values[bad[0]]}"
         )
-    wide: Array = values.astype(np.float64)
-    return wide
+    return values.astype(np.float64)
 
 
 def scores(found: Any, what: str, length: int) -> Array:

@@ -47,8 +47,7 @@ class Measured:
 
     def grouped(self, channels: Array) -> Array:
         """(key/value groups, channels of a group) of some values of o_proj's channels."""
-        found: Array = channels.reshape(self.shape.kv_heads, self.shape.group_channels)
-        return found
+        return channels.reshape(self.shape.kv_heads, self.shape.group_channels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

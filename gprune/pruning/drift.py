@@ -60,8 +60,7 @@ def signed_drift(first: Array, second: Array) -> Array:
     Returns:
         (layers, neurons) in [-1, 1]; positive where A ranks the neuron higher.
     """
-    drift: Array = (ranks(first) - ranks(second)) / max(np.shape(first)[-1] - 1, 1)
-    return drift
+    return (ranks(first) - ranks(second)) / max(np.shape(first)[-1] - 1, 1)
 
 
 def match_scale(signed: Array, magnitude: Array) -> Array:
@@ -76,5 +75,4 @@ def match_scale(signed: Array, magnitude: Array) -> Array:
     """
     spread = signed.std(axis=-1, keepdims=True)
     scale = magnitude.std(axis=-1, keepdims=True) / np.where(spread > 0, spread, 1.0)
-    scaled: Array = signed * np.where(spread > 0, scale, 0.0)
-    return scaled
+    return signed * np.where(spread > 0, scale, 0.0)

@@ -60,8 +60,7 @@ def behaviour_rows(measured: Sequence[ActivationStatistics], layer: int) -> Arra
     deviation = rows.std(axis=0)
     # of equal numbers rounding is left behind
     moves = (rows != rows[:1]).any(axis=0) & (deviation > 0)
-    standard: Array = np.where(moves, (rows - rows.mean(axis=0)) / np.where(moves, deviation, 1.0), 0.0)
-    return standard
+    return np.where(moves, (rows - rows.mean(axis=0)) / np.where(moves, deviation, 1.0), 0.0)
 
 
 def behaviour(measured: Sequence[ActivationStatistics], layer: int) -> Reduced:
@@ -182,14 +181,12 @@ def shown(neurons: int, most: int, always: int | None = None) -> Array:
 
 def padded(places: Array) -> Array:
     """(neurons, 2) places in a plane of neurons that differ in one component only."""
-    found: Array = np.concatenate([places, np.zeros_like(places[:, :1])], axis=1)[:, :2]
-    return found
+    return np.concatenate([places, np.zeros_like(places[:, :1])], axis=1)[:, :2]
 
 
 def positions(scores: Array) -> Array:
     """(neurons,) float64 rank of each neuron of a layer, from 0 (least important) to 1 (most)."""
-    found: Array = ranks(scores) / max(len(scores) - 1, 1)
-    return found
+    return ranks(scores) / max(len(scores) - 1, 1)
 
 
 def table(

@@ -195,8 +195,7 @@ def rank_within(scores: Array, labels: Array) -> Array:
 
 def module_sizes(labels: Array, count: int | None = None) -> Array:
     """(modules,) int64 number of units that carry each label."""
-    sizes: Array = np.bincount(labels, minlength=count or 0)
-    return sizes
+    return np.bincount(labels, minlength=count or 0)
 
 
 def rank_quantile_within(scores: Array, labels: Array) -> Array:
@@ -205,15 +204,13 @@ def rank_quantile_within(scores: Array, labels: Array) -> Array:
     The half makes the fraction of units at or above a threshold t an unbiased 1 - t for modules of any size.
     """
     size = module_sizes(labels)[labels]
-    quantile: Array = (rank_within(scores, labels) + 0.5) / size
-    return quantile
+    return (rank_within(scores, labels) + 0.5) / size
 
 
 def module_means(values: Array, labels: Array, count: int | None = None) -> Array:
     """(modules,) mean of `values` over the units of each module."""
     sizes = module_sizes(labels, count)
-    means: Array = np.bincount(labels, weights=values, minlength=len(sizes)) / np.maximum(sizes, 1)
-    return means
+    return np.bincount(labels, weights=values, minlength=len(sizes)) / np.maximum(sizes, 1)
 
 
 def spearman(first: Array, second: Array) -> Array:
@@ -248,5 +245,4 @@ def standardize(scores: Array) -> Array:
     deviation = np.sqrt((centred**2).sum(axis=1, keepdims=True) / max(scores.shape[1] - 1, 1))
     # a constant layer leaves rounding errors behind, which must not be blown up to a ranking
     constant = (scores == scores[:, :1]).all(axis=1, keepdims=True) | (deviation == 0)
-    standard: Array = np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))
-    return standard
+    return np.where(constant, 0.0, centred / np.where(constant, 1.0, deviation))

@@ -90,8 +90,7 @@ def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> A
         count += 1
     if not count:
         raise SettingsError("the repeatability needs at least one pair of halves: use 2 shards or more")
-    means: Array = total / (2 * count * local.size * np.maximum(local.size - 1, 1))
-    return means
+    return total / (2 * count * local.size * np.maximum(local.size - 1, 1))
 
 
 def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
@@ -154,10 +153,8 @@ def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySetting
         seed: of the random choice.
     """
     if settings.source == "random":
-        drawn: Array = np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
-        return drawn
-    better: Array = statistics.u_auxiliary < statistics.u_primary
-    return better
+        return np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
+    return statistics.u_auxiliary < statistics.u_primary
 
 
 def _select(selection: str, sensitive: Array, unreliable: Array, generator: np.random.Generator) -> Array:

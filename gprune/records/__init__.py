@@ -6,26 +6,37 @@ stored, hashed, drawn and compared. Axis words are the same everywhere: layers, 
 
 A *unit* is what pruning removes whole: an FFN neuron (one row of gate_proj and up_proj with one column
 of down_proj) or a key/value group (one key/value head with all its query heads).
+They are loaded when the first is asked for: the names of repairs, which a study needs, take no numpy.
 """
 
-from gprune.records.answers import Answers, Questions
-from gprune.records.base import Array
-from gprune.records.calibration import (
-    ActivationStatistics,
-    SampledText,
-    StrongestPositions,
-    Tokens,
-    merge_moments,
-    pool,
-)
-from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
-from gprune.records.decisions import Learning, LearningHistory, PruningMasks
-from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
-from gprune.records.maps import Components, NeuronMap
-from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
-from gprune.records.modules import AdaptedScores, Agreement, ModuleStatistics, Partition, PartitionAgreement
-from gprune.records.repairs import REPAIRS, PrunedModel, Repair
-from gprune.records.scores import RankDrift, UnitScores
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gprune.records.answers import Answers, Questions
+    from gprune.records.base import Array
+    from gprune.records.calibration import (
+        ActivationStatistics,
+        SampledText,
+        StrongestPositions,
+        Tokens,
+        merge_moments,
+        pool,
+    )
+    from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
+    from gprune.records.decisions import Learning, LearningHistory, PruningMasks
+    from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
+    from gprune.records.maps import Components, NeuronMap
+    from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
+    from gprune.records.modules import (
+        AdaptedScores,
+        Agreement,
+        ModuleStatistics,
+        Partition,
+        PartitionAgreement,
+    )
+    from gprune.records.repairs import REPAIRS, PrunedModel, Repair
+    from gprune.records.scores import RankDrift, UnitScores
 
 __all__ = [
     "Accuracy",
@@ -64,3 +75,14 @@ __all__ = [
     "pool",
     "pool_contexts",
 ]
+_PARTS = "answers base calibration contexts decisions evaluation maps model modules repairs scores"
+
+
+def __getattr__(name: str) -> Any:
+    """A record, or what makes one: all of them are loaded with the first."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    for part in _PARTS.split():
+        found = vars(import_module(f"{__name__}.{part}"))
+        globals().update({one: found[one] for one in __all__ if one in found})
+    return globals()[name]

@@ -57,8 +57,7 @@ class Partition:
     @property
     def offsets(self) -> Array:
         """(layers,) index of each layer's first module in the order of layer and label."""
-        starts: Array = np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
-        return starts
+        return np.concatenate([[0], np.cumsum(self.counts)[:-1]]).astype(np.int64)
 
     @property
     def modules(self) -> int:
@@ -68,14 +67,12 @@ class Partition:
     @property
     def global_labels(self) -> Array:
         """(layers, neurons) int64 module of each neuron, numbered over all layers by layer and label."""
-        numbered: Array = self.labels.astype(np.int64) + self.offsets[:, None]
-        return numbered
+        return self.labels.astype(np.int64) + self.offsets[:, None]
 
     @property
     def module_layer(self) -> Array:
         """(modules,) layer of each module."""
-        layers: Array = np.repeat(np.arange(len(self.counts)), self.counts)
-        return layers
+        return np.repeat(np.arange(len(self.counts)), self.counts)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

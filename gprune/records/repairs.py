@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from gprune.records.decisions import PruningMasks
-from gprune.records.model import ModelShape, ModelSize
+if TYPE_CHECKING:
+    from gprune.records.decisions import PruningMasks
+    from gprune.records.model import ModelShape, ModelSize
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,5 +16,3 @@ damaged result aside (`set_aside`), so that a whole cache can be read-only. All 
 
 from gprune.store.folder import default_cache, explain, is_full
 from gprune.store.results import DAMAGED, Store
-
-__all__ = ["DAMAGED", "Store", "default_cache", "explain", "is_full"]

@@ -27,11 +27,7 @@ class Writer(io.RawIOBase):
     """Writes to a file and sums up what goes by."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Begins; the file stays open when this one is done.
-
-        Args:
-            file: open for writing.
-        """
+        """Begins; the file stays open when this one is done."""
         self._file, self._sum = file, hashlib.sha256()
 
     def writable(self) -> bool:

@@ -25,13 +25,7 @@ def plain_fields(kind: type) -> dict[str, Any]:
 
 
 def record_fault(folder: Path, manifest: Mapping[str, Any], kind: type) -> str:
-    """What keeps a folder from holding a record of some kind, as the end of a sentence; empty if nothing.
-
-    Args:
-        folder: of the result; its files are there in the sizes that the manifest says.
-        manifest: its manifest, whose entry `files` is in order.
-        kind: class of the record.
-    """
+    """What keeps a folder from holding a record of some kind, as the end of a sentence; empty if nothing."""
     if manifest.get("record") != kind.__name__:
         return f"it is no {kind.__name__}"
     values, wanted = manifest.get("values"), plain_fields(kind)

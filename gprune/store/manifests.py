@@ -291,5 +291,4 @@ def _named(manifest: Mapping[str, Any]) -> type | None:
         return None
     if not isinstance(name, str) or name not in records.__all__:
         raise _DamagedError(f"{NAME} names the record {safe_parsing.quoted(name)}")
-    found: type = getattr(records, name)
-    return found
+    return getattr(records, name)

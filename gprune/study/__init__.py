@@ -1,7 +1,6 @@
 """What can be asked for: a study with its settings, its methods and metrics, and recommended profiles."""
 
-from gprune.study.study import (
-    METRIC_NAMES,
+from gprune.study.settings import (
     PRESET_LENGTHS,
     BaselineSettings,
     CalibrationSettings,
@@ -10,13 +9,8 @@ from gprune.study.study import (
     ModularizationSettings,
     ReliabilitySettings,
     SparsitySettings,
-    Study,
-    field_names,
-    from_dict,
-    from_file,
-    run_name,
-    short,
 )
+from gprune.study.study import METRIC_NAMES, Study, field_names, from_dict, from_file, run_name, short
 
 __all__ = [
     "METRIC_NAMES",

@@ -8,52 +8,31 @@ these fields.
 
 from __future__ import annotations
 
-import difflib
-import functools
 import hashlib
 import json
-import math
 import re
-import types
-import typing
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, require_known
 from gprune.study.settings import (
-    PRESET_LENGTHS,
     BaselineSettings,
     CalibrationSettings,
     ContextSettings,
     EvaluationSettings,
     ModularizationSettings,
+    Real,
     ReliabilitySettings,
+    Several,
     SparsitySettings,
+    Text,
+    Whole,
     read,
-    require,
-    require_choices,
 )
-from gprune.system import limits, safe_parsing
+from gprune.system import forms, limits, safe_parsing
 from gprune.system.errors import SettingsError
-
-__all__ = [
-    "METRIC_NAMES",
-    "PRESET_LENGTHS",
-    "BaselineSettings",
-    "CalibrationSettings",
-    "ContextSettings",
-    "EvaluationSettings",
-    "ModularizationSettings",
-    "ReliabilitySettings",
-    "SparsitySettings",
-    "Study",
-    "field_names",
-    "from_dict",
-    "from_file",
-    "run_name",
-    "short",
-]
+from gprune.system.forms import NOT_NEGATIVE, Checked, Rule
 
 METRIC_NAMES = BUILT_IN_METRICS
 _UNNAMED = ("name", "group", "offload")
@@ -68,8 +47,12 @@ _LATER: dict[str, dict[str, Any]] = {
 """settings that came after studies had names, with the value under which a study is what it was"""
 
 
+_Name = Annotated[Text, forms.shorter(limits.LONGEST_NAME)]
+_Given = Annotated[Text, Rule("a name or a path, not empty", lambda text: bool(text.strip()))]
+
+
 @dataclass(frozen=True, slots=True)
-class Study:
+class Study(Checked):
     """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage.
 
     Example:
@@ -79,28 +62,41 @@ class Study:
         0.85
     """
 
-    model: str
+    WHAT: ClassVar = "a study"
+    TAKES: ClassVar = True
+    model: _Given
     """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
     weights in that shape, to see what a study takes (see `speed --help` for the shapes)"""
-    primary: str
+    primary: _Given
     """primary calibration text A, by name or file (paper: WikiText2)"""
-    auxiliary: str
+    auxiliary: _Given
     """auxiliary calibration text B (paper: PTB)"""
-    metric: str = "flap"
+    metric: Text = "flap"
     """base importance metric"""
-    retention: float = 0.5
+    retention: Annotated[
+        Real,
+        Rule(
+            "more than 0 and less than 1: 0.5 keeps half of the decoder's weights",
+            lambda share: 0 < share < 1,
+        ),
+    ] = 0.5
     """fraction R* of the decoder layers' linear weights that is kept"""
-    substitute: str = ""
+    substitute: Text = ""
     """third calibration text C, which the agreement figure substitutes for A and for B"""
-    seed: int = 0
+    seed: Annotated[Whole, NOT_NEGATIVE] = 0
     """seed of every random choice (paper: 0)"""
-    methods: tuple[str, ...] = DEFAULT
+    methods: Annotated[
+        Several[Text],
+        Rule("at least one method, each once", lambda names: bool(names) and len(set(names)) == len(names)),
+    ] = DEFAULT
     """what is pruned and measured side by side"""
-    name: str = ""
+    name: _Name = ""
     """what to call the study on the pages; changes no result"""
-    group: str = ""
+    group: _Name = ""
     """the series of studies it belongs to; changes no result"""
-    device: str = "auto"
+    device: Annotated[
+        Text, Rule("auto, cpu or cuda", lambda name: name in ("auto", "cpu") or name.startswith("cuda"))
+    ] = "auto"
     """auto, cpu or cuda"""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     """auto: float32 on a CPU; on a GPU the type of the checkpoint"""
@@ -124,24 +120,12 @@ class Study:
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     """what the result is measured on"""
 
-    def __post_init__(self) -> None:
-        """Checks every field and the fields against each other."""
-        self._take_types()
-        for name in ("model", "primary", "auxiliary"):
-            rule = "a name or a path, not empty"
-            require(bool(getattr(self, name).strip()), name, getattr(self, name), rule)
-        require_choices(self)
+    def require_together(self) -> None:
+        """Checks the fields against each other, and the names of metric and methods."""
         require_known("metric", self.metric)
-        rule = "more than 0 and less than 1: 0.5 keeps half of the decoder's weights"
-        require(0 < self.retention < 1, "retention", self.retention, rule)
-        valid = self.device in ("auto", "cpu") or self.device.startswith("cuda")
-        require(valid, "device", self.device, "auto, cpu or cuda")
-        require(self.seed >= 0, "seed", self.seed, "0 or more")
-        self._require_affordable()
         for method in self.methods:
             require_known("methods", method)
-        distinct = bool(self.methods) and len(set(self.methods)) == len(self.methods)
-        require(distinct, "methods", self.methods, "at least one method, each once")
+        self._require_affordable()
         if self.primary == self.auxiliary:
             raise SettingsError(
                 f"primary and auxiliary are the same text ({self.primary!r}): rank drift would be zero. "
@@ -152,14 +136,6 @@ class Study:
                 f"substitute is already the {'primary' if self.substitute == self.primary else 'auxiliary'} "
                 f"text ({self.substitute!r}): choose a third text, or leave it empty"
             )
-
-    def _take_types(self) -> None:
-        """Takes a list for a tuple, and refuses what a type checker would have refused."""
-        for name, kind in _hints().items():
-            given, nested = getattr(self, name), is_dataclass(kind)
-            if not (nested and isinstance(given, cast(type, kind))):
-                taken = _build(kind, given, name) if nested else _coerce(name, given, kind)
-                object.__setattr__(self, name, taken)
 
     def _require_affordable(self) -> None:
         """Refuses what each setting alone allows and together would take for ever."""
@@ -194,7 +170,7 @@ class Study:
             if not isinstance(target, dict) or last not in target:
                 shown = safe_parsing.quoted(dotted)
                 raise SettingsError(
-                    f"a study has no field {shown}; {_suggestion(str(dotted), field_names())}"
+                    f"a study has no field {shown}; {forms.suggestion(str(dotted), field_names())}"
                 )
             target[last] = value
         return from_dict(values)
@@ -212,11 +188,6 @@ class Study:
         return replace(self, name=name)
 
 
-@functools.cache
-def _hints() -> dict[str, Any]:
-    return typing.get_type_hints(Study)
-
-
 def run_name(study: Study) -> str:
     """Name of a study's run: a readable stem and a hash of every setting but the names for people."""
     words = (study.name or study.model.rstrip("/").split("/")[-1]).lower()
@@ -232,77 +203,7 @@ def short(name: str) -> str:
 
 def field_names() -> tuple[str, ...]:
     """Every field of a study as a dotted name."""
-    names: list[str] = []
-    for name, kind in _hints().items():
-        names += [f"{name}.{field.name}" for field in fields(kind)] if is_dataclass(kind) else [name]
-    return tuple(names)
-
-
-def _suggestion(name: str, known: tuple[str, ...]) -> str:
-    close = difflib.get_close_matches(name[: limits.LONGEST_NAME], known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(known)}"
-
-
-def _coerce(name: str, value: Any, hint: Any) -> Any:
-    """Checks a JSON value against a field's type; lists become tuples and whole floats integers."""
-    options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
-    if value is None and type(None) in options:
-        return None
-    hint = next(option for option in options if option is not type(None))
-    origin = typing.get_origin(hint)
-    if origin is tuple:
-        if not isinstance(value, (list, tuple)):
-            raise SettingsError(f"{name} must be a list (got {safe_parsing.quoted(value)})")
-        if len(value) > limits.LONGEST_LIST:
-            raise SettingsError(f"{name} must have at most {limits.LONGEST_LIST} entries (got {len(value)})")
-        item = typing.get_args(hint)[0]
-        return tuple(_coerce(f"{name}[{i}]", v, item) for i, v in enumerate(value))
-    return _plain(name, value, str if origin is Literal else hint)
-
-
-def _plain(name: str, value: Any, expected: type) -> Any:
-    """Checks a number, a text or a switch; JSON and counts can hold what passes."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if number and not (math.isfinite(value) if isinstance(value, float) else abs(value) < 2**63):
-        raise SettingsError(f"{name} must be a finite number of 64 bits (got {safe_parsing.quoted(value)})")
-    if expected is float and number:
-        return float(value)
-    if expected is str and isinstance(value, int) and number:
-        # a window preset is a name that looks like a number
-        return str(value)
-    if expected is int and isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
-        return int(value)
-    if not isinstance(value, expected) or (expected is int and isinstance(value, bool)):
-        words = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
-        raise SettingsError(f"{name} must be {words[expected]} (got {safe_parsing.quoted(value)})")
-    if isinstance(value, str):
-        limits.require_text(name, value)
-    return value
-
-
-def _build(cls: Any, values: Any, where: str) -> Any:
-    if not isinstance(values, dict):
-        shown = safe_parsing.quoted(values)
-        raise SettingsError(f"{where or 'a study'} must be an object with named fields (got {shown})")
-    known = {f.name for f in fields(cls)}
-    hints = typing.get_type_hints(cls)
-    arguments: dict[str, Any] = {}
-    for name, value in values.items():
-        dotted = f"{where}.{name}" if where else str(name)
-        if name not in known:
-            listing = tuple(f"{where}.{k}" if where else k for k in sorted(known))
-            shown = safe_parsing.quoted(dotted)
-            raise SettingsError(f"a study has no field {shown}; {_suggestion(dotted, listing)}")
-        nested = hints[name]
-        arguments[name] = (
-            _build(nested, value, dotted) if is_dataclass(nested) else _coerce(dotted, value, nested)
-        )
-    missing = [name for name in ("model", "primary", "auxiliary") if cls is Study and name not in arguments]
-    if missing:
-        raise SettingsError(
-            f"the study lacks {', '.join(missing)}: name the model and both calibration texts"
-        )
-    return cls(**arguments)
+    return forms.names_of(Study)
 
 
 def from_dict(values: dict[str, Any]) -> Study:
@@ -311,8 +212,7 @@ def from_dict(values: dict[str, Any]) -> Study:
     Raises:
         SettingsError: a field is unknown, missing, of the wrong type or out of range.
     """
-    study: Study = _build(Study, values, "")
-    return study
+    return Study.of(values)
 
 
 def from_file(path: str | Path, *, pipe: bool = False) -> Study:

@@ -33,7 +33,7 @@ def duration(seconds: float | None, units: int = 2) -> str:
     if whole < 90:
         return f"{whole} s"
     if units == 1:
-        return f"{whole / 60:.0f} min" if whole < 5400 else f"{whole / 3600:.1f} h"
+        return f"{seconds / 60:.0f} min" if whole < 5400 else f"{seconds / 3600:.1f} h"
     if whole < 5400:
         return f"{whole // 60} min {whole % 60:02d} s"
     return f"{whole // 3600} h {whole % 3600 // 60:02d} min"

@@ -1,7 +1,5 @@
 """GPrune against the best baseline of each text and two controls: the figures against plain arithmetic."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune.analysis.studies import StudyRow
@@ -17,7 +15,7 @@ def row(method: str, wiki: float, c4: float, seed: int = 0, *, control: bool = F
     return StudyRow(labels, method, 0.5, seed, values=values, errors={"ppl:wiki": 1.5}, control=control)
 
 
-def test_the_best_baseline_is_chosen_on_each_text_and_is_no_control_and_no_form_of_another() -> None:
+def test_the_best_baseline_is_chosen_on_each_text_and_is_no_control_and_no_form_of_another():
     rows = [row("gprune:flap", 40.0, 60.0), row("flap", 50.0, 100.0), row("llm_pruner", 80.0, 58.0)]
     rows += [row("flap_no_bias", 30.0, 30.0), row("flap_uniform", 45.0, 66.0, control=True)]
     wiki, c4 = against(rows).to_dict("records")
@@ -33,7 +31,7 @@ def test_the_best_baseline_is_chosen_on_each_text_and_is_no_control_and_no_form_
     ]
 
 
-def test_of_several_seeds_ratios_are_paired_and_have_their_deviation() -> None:
+def test_of_several_seeds_ratios_are_paired_and_have_their_deviation():
     rows = [row("gprune:flap", 40.0 + seed, 60.0, seed) for seed in range(3)]
     rows += [row("flap", 80.0 + 4 * seed, 60.0, seed) for seed in range(3)]
     rows.append(row("msl_layers", 41.0, 60.0, 1, control=True))
@@ -48,5 +46,5 @@ def test_of_several_seeds_ratios_are_paired_and_have_their_deviation() -> None:
     assert against(rows).to_dict("records")[0][LAYERS] == "41.00 ± 1.50 (no seed in common)"
 
 
-def test_without_gprune_there_is_nothing_to_compare() -> None:
+def test_without_gprune_there_is_nothing_to_compare():
     assert against([row("flap", 50.0, 60.0)]).empty

@@ -1,7 +1,5 @@
 """Summaries of module agreement."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -18,38 +16,29 @@ def a_record() -> Agreement:
     return Agreement(NAMES, ari, ari + 0.1)
 
 
-def test_controls_do_not_enter_the_mean() -> None:
+def test_means_and_tables_are_over_layers_and_leave_out_controls():
     assert agreement.mean_substitution(a_record()) == pytest.approx((0.45, 0.15))
-
-
-def test_a_record_of_controls_alone_has_no_mean() -> None:
     record = Agreement(NAMES[2:], np.array([[0.9]]), np.array([[0.9]]))
     assert agreement.mean_substitution(record) is None
     assert agreement.headline(record) == "Agreement of the modules, layer by layer"
-
-
-def test_summary_gives_mean_and_deviation_over_layers() -> None:
     table = agreement.summary(a_record())
     assert table["comparison"].tolist() == TITLES
     np.testing.assert_allclose(table["mean ARI"], [0.3, 0.6, 0.9])
     np.testing.assert_allclose(table["s.d. of ARI"], [0.1, 0.2, 0.0], atol=1e-12)
     np.testing.assert_allclose(table["mean overlap"], [0.4, 0.7, 1.0])
-
-
-def test_one_layer_has_no_spread() -> None:
     assert agreement.spread(np.array([0.4])) == (0.4, 0.0)
-
-
-def test_layer_table_is_long() -> None:
     table = agreement.layer_table(a_record())
     assert len(table) == 6 and table["layer"].tolist() == [0, 1] * 3
     assert table["comparison"].tolist() == [title for title in TITLES for _ in range(2)]
     assert table["ARI"].tolist() == [0.2, 0.4, 0.4, 0.8, 0.9, 0.9]
     assert "0.45 when one calibration text is replaced" in agreement.headline(a_record())
     assert "0.90 when only the seed changes" in agreement.headline(a_record())
+    ari = np.array([[0.5, 0.7], [0.2, 0.4], [0.0, 0.0]])
+    record = Agreement(("initialization", "other_seed", "fang_other_seed"), ari, ari)
+    assert agreement.controls(record) == (pytest.approx(0.3), pytest.approx(0.6))
 
 
-def test_every_comparison_has_a_kind_and_two_sides_of_their_own() -> None:
+def test_every_comparison_has_a_kind_and_two_sides_of_their_own():
     kinds = [comparison.kind for comparison in COMPARISONS.values()]
     assert kinds == ["substitution"] * 3 + ["control"] * 2 + ["swap"] + ["FANG"] * 3 + ["control"]
     sides = {side for made in COMPARISONS.values() for side in (made.first, made.second)}
@@ -60,7 +49,7 @@ def test_every_comparison_has_a_kind_and_two_sides_of_their_own() -> None:
         assert made.title.startswith(f"{made.kind}: ") or made.kind == "substitution"
 
 
-def test_only_what_says_something_is_drawn_at_first() -> None:
+def test_only_what_says_something_is_drawn_at_first():
     names = tuple(COMPARISONS)
     chosen = agreement.default_choice(names, "flap")
     assert set(names) - set(chosen) == {"swap", "fang_ac", "fang_bc", "initialization", "fang_other_seed"}
@@ -69,7 +58,7 @@ def test_only_what_says_something_is_drawn_at_first() -> None:
     assert "swap" in agreement.default_choice(names, "twflap")
 
 
-def test_fang_enters_neither_the_modules_mean_nor_their_controls() -> None:
+def test_fang_enters_neither_the_modules_mean_nor_their_controls():
     names = (*NAMES, "swap", "fang_ab", "fang_other_seed")
     ari = np.vstack([a_record().ari, [[0.99, 0.99], [0.1, 0.2], [0.0, 0.0]]])
     record = Agreement(names, ari, ari)
@@ -82,22 +71,13 @@ def test_fang_enters_neither_the_modules_mean_nor_their_controls() -> None:
     assert agreement.headline(alone) == "FANG's groups of two texts agree at a mean ARI of 0.15"
 
 
-def test_both_controls_of_the_modules_are_found() -> None:
-    ari = np.array([[0.5, 0.7], [0.2, 0.4], [0.0, 0.0]])
-    record = Agreement(("initialization", "other_seed", "fang_other_seed"), ari, ari)
-    assert agreement.controls(record) == (pytest.approx(0.3), pytest.approx(0.6))
-
-
-def test_confusion_puts_the_best_match_on_the_diagonal() -> None:
+def test_confusion_puts_the_best_match_on_the_diagonal_and_gathers_the_rest():
     counts = np.array([[0, 9, 1], [5, 0, 0], [1, 2, 3], [0, 0, 7]])
     found = agreement.confusion(counts, 24)
     assert found.rows == ("0", "3", "1", "2") and found.columns == ("1", "2", "0")
     assert found.counts.tolist() == [[9, 1, 0], [0, 7, 0], [0, 0, 5], [2, 3, 1]]
     np.testing.assert_allclose(found.shares.sum(axis=1), 1)
     assert found.shares[0].tolist() == [0.9, 0.1, 0.0]
-
-
-def test_confusion_gathers_what_does_not_fit() -> None:
     counts = np.diag([1, 2, 3, 4, 5]) + 1
     found = agreement.confusion(counts, 2)
     assert found.rows == found.columns == ("4", "3", "+3")
@@ -105,8 +85,5 @@ def test_confusion_gathers_what_does_not_fit() -> None:
     assert found.counts.sum() == counts.sum()
     # one module more than fits is shown by itself
     assert agreement.confusion(counts, 4).rows == ("4", "3", "2", "1", "0")
-
-
-def test_the_widest_gap_of_module_counts() -> None:
     assert agreement.widest_gap(np.array([4, 10, 3]), np.array([4, 4, 6])) == (2.5, 1)
     assert agreement.widest_gap(np.array([1]), np.array([1])) == (1.0, 0)

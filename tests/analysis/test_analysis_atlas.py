@@ -1,36 +1,18 @@
 """Two masks module by module: held against loops over neurons."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.analysis import mask_map
-from gprune.records import Array, Partition, PruningMasks, UnitScores
-
-
-def a_partition(labels: list[list[int]]) -> Partition:
-    found = np.array(labels, dtype=np.int32)
-    counts = found.max(axis=1).astype(np.int32) + 1
-    unknown = np.full((len(found), 1), np.nan)
-    return Partition(
-        "refined",
-        "magnitude",
-        found,
-        counts,
-        counts,
-        unknown,
-        np.zeros(2),
-        np.zeros(2),
-        np.zeros((len(found), 1, 5)),
-    )
+from gprune.records import Array, PruningMasks, UnitScores
 
 
 def some_masks(ffn: Array, heads: Array) -> PruningMasks:
     return PruningMasks("flap", ffn, heads, 0.5, 0.5)
 
 
-def test_every_module_is_what_counting_its_neurons_gives() -> None:
+def test_every_module_is_what_counting_its_neurons_gives():
     random = np.random.default_rng(5)
     labels = [random.permutation(np.arange(40) % count).tolist() for count in (3, 5, 2)]
     partition = a_partition(labels)
@@ -56,7 +38,7 @@ def test_every_module_is_what_counting_its_neurons_gives() -> None:
     )
 
 
-def test_equal_retention_can_hide_that_every_neuron_is_another() -> None:
+def test_equal_retention_can_hide_that_every_neuron_is_another():
     partition = a_partition([[0, 0, 1, 1]])
     heads = np.ones((1, 1), dtype=bool)
     one = some_masks(np.array([[True, False, True, False]]), heads)
@@ -65,7 +47,7 @@ def test_equal_retention_can_hide_that_every_neuron_is_another() -> None:
     assert found.change.tolist() == [0, 0] and found.differs.tolist() == [1, 0] and found.neurons == 0.5
 
 
-def test_modules_stand_by_number_or_from_stable_to_unstable() -> None:
+def test_modules_stand_by_number_or_from_stable_to_unstable():
     partition = a_partition([[0, 1, 2, 2], [1, 0, 0, 0]])
     drift = np.array([[0.5, 0.1, 0.2, 0.4], [0.3, 0.1, 0.1, 0.1]])
     assert mask_map.columns(partition, None).tolist() == [0, 1, 2, 0, 1]
@@ -81,7 +63,7 @@ def test_modules_stand_by_number_or_from_stable_to_unstable() -> None:
     assert found.largest == 0
 
 
-def test_the_table_of_groups_tells_scores_and_who_keeps_them() -> None:
+def test_the_table_of_groups_tells_scores_and_who_keeps_them():
     heads = np.array([[1.0, 3.0], [5.0, 5.0]])
     scores = [
         UnitScores("flap", text, np.ones((2, 3)), heads * factor, np.ones((2, 4)))

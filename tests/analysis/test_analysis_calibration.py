@@ -1,7 +1,5 @@
 """Numbers about the calibration sets, against loops that follow their definitions."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 
@@ -27,7 +25,7 @@ def naive_distance(first: Array, second: Array) -> float:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_token_distance_is_the_root_of_the_divergence_in_bits(seed: int) -> None:
+def test_token_distance_is_the_root_of_the_divergence_in_bits(seed):
     random = np.random.default_rng(seed)
     first, second = random.integers(0, 9, 40), random.integers(0, 4, 40)
     found = calibration.token_distance(first, second)
@@ -35,18 +33,20 @@ def test_token_distance_is_the_root_of_the_divergence_in_bits(seed: int) -> None
     assert found == pytest.approx(calibration.token_distance(second, 7 * first), rel=1e-12)
 
 
-def test_token_distance_runs_from_none_to_one() -> None:
+def test_token_distance_runs_from_none_to_one():
     here, there = np.array([3, 1, 0, 0]), np.array([0, 0, 5, 2])
     assert calibration.token_distance(here, 2 * here) == 0
     assert calibration.token_distance(here, there) == pytest.approx(1, rel=1e-12)
-
-
-def test_halves_are_the_even_and_the_odd_sequences() -> None:
     assert calibration.half_distance(np.array([[0, 1], [2, 3], [1, 0], [3, 2]]), 4) == 1
     assert calibration.half_distance(np.array([[0, 1], [1, 0]]), 2) == 0
+    texts = {"A": a_text([[0, 1], [2, 3]]), "B": a_text([[0, 1], [0, 1]])}
+    table = calibration.distances(texts)
+    counts = np.array([1, 1, 1, 1]), np.array([2, 2, 0, 0])
+    assert table.loc["A", "B"] == table.loc["B", "A"] == pytest.approx(naive_distance(*counts))
+    assert table.loc["A", "A"] == 1 and table.loc["B", "B"] == 0
 
 
-def test_the_texts_side_by_side() -> None:
+def test_the_texts_side_by_side():
     texts = {"A": a_text([[0, 0, 0, 1], [0, 2, 2, 5]], "one"), "B": a_text([[2, 2, 2, 2]], "two", 4)}
     table = calibration.text_table(texts, 8).set_index("text")
     assert table.loc["A", ["sequences", "tokens each", "tokens", "available"]].tolist() == [2, 4, 8, 9]
@@ -58,23 +58,12 @@ def test_the_texts_side_by_side() -> None:
     )
     assert math.isnan(table.loc["A", "% of distinct also in A"])
     assert table.loc["A", "content"] == "01234567"
-
-
-def test_the_share_of_the_most_frequent_tokens_falls_with_variety() -> None:
     table = calibration.text_table({"A": a_text([list(range(40))])})
     assert table["% in 10 most frequent"].tolist() == [25]
     assert math.isnan(table["% of vocabulary"][0])
 
 
-def test_distances_hold_pairs_and_halves() -> None:
-    texts = {"A": a_text([[0, 1], [2, 3]]), "B": a_text([[0, 1], [0, 1]])}
-    table = calibration.distances(texts)
-    counts = np.array([1, 1, 1, 1]), np.array([2, 2, 0, 0])
-    assert table.loc["A", "B"] == table.loc["B", "A"] == pytest.approx(naive_distance(*counts))
-    assert table.loc["A", "A"] == 1 and table.loc["B", "B"] == 0
-
-
-def test_rank_levels_follow_the_definitions() -> None:
+def test_rank_levels_follow_the_definitions():
     random = np.random.default_rng(0)
     first, second = random.random((3, 13)), random.integers(0, 4, (3, 13)).astype(float)
     correlation, drift = calibration.rank_levels(first, second)
@@ -86,14 +75,11 @@ def test_rank_levels_follow_the_definitions() -> None:
         for x, place in zip(row, np.argsort(np.argsort(other)), strict=True)
     ]
     assert drift == pytest.approx(np.median(moved), rel=1e-12)
-
-
-def test_a_layer_of_equal_scores_leaves_the_other_layers() -> None:
     first = np.array([[1.0, 1, 1], [1, 2, 3]])
     assert calibration.rank_levels(first, first)[0] == 1
 
 
-def test_a_record_gives_both_diagonals() -> None:
+def test_a_record_gives_both_diagonals():
     values = np.full((2, 3), 0.25)
     levels = [np.array([value, np.nan]) for value in (0.5, 0.6, 0.7, 0.8)]
     drift = RankDrift(values, values, values, values / 5, values / 2.5, values, *levels)
@@ -101,7 +87,7 @@ def test_a_record_gives_both_diagonals() -> None:
     assert found == {("A", "C"): (0.5, 0.25), ("A", "A"): (0.7, 0.05), ("C", "C"): (0.8, 0.1)}
 
 
-def test_the_square_is_symmetric_and_leaves_gaps() -> None:
+def test_the_square_is_symmetric_and_leaves_gaps():
     table = calibration.square({("A", "B"): 0.25, ("B", "B"): 0.75, ("A", "C"): 0.5})
     assert list(table) == list(table.index) == ["A", "B", "C"]
     assert table.loc["B", "A"] == table.loc["A", "B"] == 0.25
@@ -110,7 +96,7 @@ def test_the_square_is_symmetric_and_leaves_gaps() -> None:
     assert calibration.finding(calibration.square({})) == ""
 
 
-def test_modules_are_compared_where_one_text_takes_the_place_of_another() -> None:
+def test_modules_are_compared_where_one_text_takes_the_place_of_another():
     names = ("ab_ac", "ab_bc", "ac_bc", "fang_ab", "initialization")
     ari = np.repeat([[0.1], [0.2], [0.3], [0.4], [0.9]], 2, axis=1)
     record = Agreement(names, ari, ari)
@@ -135,7 +121,7 @@ def naive_levels(first: Array, second: Array, count: int) -> list[float]:
     return found
 
 
-def test_stability_sets_every_part_against_the_one_after_it() -> None:
+def test_stability_sets_every_part_against_the_one_after_it():
     (score_a, a), (score_b, b) = a_scorer(0), a_scorer(1)
     sizes = {"A": np.full(6, 10), "B": np.array([9, 9, 9, 9, 9, 15])}
     curves = calibration.stability({"A": score_a, "B": score_b}, sizes)
@@ -150,7 +136,7 @@ def test_stability_sets_every_part_against_the_one_after_it() -> None:
     assert len(calibration.stability_table(curves)) == 9
 
 
-def test_every_shard_is_drawn_equally_often_and_never_against_itself() -> None:
+def test_every_shard_is_drawn_equally_often_and_never_against_itself():
     asked: list[tuple[int, ...]] = []
 
     def score(chosen: Sequence[int]) -> Array:
@@ -164,20 +150,17 @@ def test_every_shard_is_drawn_equally_often_and_never_against_itself() -> None:
         assert all(not set(parts[s]) & set(parts[(s + count) % 8]) for s in range(8))
 
 
-def test_one_text_has_no_cross_curve_and_one_shard_no_curve() -> None:
+def test_one_text_one_shard_and_one_neuron():
     score, _ = a_scorer(0, shards=2)
     assert [curve.name for curve in calibration.stability({"B": score}, {"B": np.ones(2)})] == ["B"]
     assert calibration.stability({"B": score}, {"B": np.ones(1)}) == []
-
-
-def test_one_neuron_has_no_correlation() -> None:
     score, _ = a_scorer(0, neurons=1)
     (curve,) = calibration.stability({"A": score}, {"A": np.ones(6)})
     assert np.isnan(curve.mean).all() and math.isnan(calibration.projected(curve, 100))
     assert calibration.headline([curve]) == "How many sequences are enough?"
 
 
-def test_larger_parts_are_expected_to_agree_by_spearman_and_brown() -> None:
+def test_larger_parts_are_expected_to_agree_by_spearman_and_brown():
     half = np.array([0.5])
     curve = calibration.Curve("A", np.array([96.0]), half, half, half)
     assert calibration.projected(curve, 192) == pytest.approx(2 / 3)
@@ -186,7 +169,7 @@ def test_larger_parts_are_expected_to_agree_by_spearman_and_brown() -> None:
     assert math.isnan(calibration.projected(below, 192))
 
 
-def test_the_headline_names_the_least_stable_text_and_the_other_text() -> None:
+def test_the_headline_names_the_least_stable_text_and_the_other_text():
     made = [
         calibration.Curve(name, np.array([4.0, 8.0]), *[np.array([0.2, level])] * 3)
         for name, level in (("A", 0.98), ("B", 0.91), ("A | B", 0.5))

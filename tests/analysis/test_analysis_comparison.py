@@ -1,7 +1,5 @@
 """The table of perplexities, its winners, and when no winner may be called."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -26,7 +24,7 @@ def undecided(table: list[comparison.Row]) -> bool:
     return comparison.undecided(comparison.lines(table), "wiki")
 
 
-def test_the_dense_model_of_two_runs_is_shown_once_and_on_top() -> None:
+def test_the_dense_model_of_several_runs_is_one_row():
     table = comparison.rows(
         [
             measured("gprune", 60),
@@ -36,41 +34,8 @@ def test_the_dense_model_of_two_runs_is_shown_once_and_on_top() -> None:
         ]
     )
     assert [row.name for row in table] == [("run-a", "dense"), ("run-a", "gprune"), ("run-b", "gprune")]
-
-
-def test_a_text_that_only_the_second_run_measured_joins_the_dense_row() -> None:
     table = comparison.rows([measured("dense", 40), measured("dense", 50, run="run-b", text="ptb")])
     assert len(table) == 1 and set(table[0].cells) == {"wiki", "ptb"}
-
-
-def test_best_and_second_are_marked_among_the_pruned_models() -> None:
-    table = comparison.rows(
-        [measured("dense", 40), measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 95)]
-    )
-    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): SECOND}
-
-
-def test_a_lone_pruned_model_wins_nothing() -> None:
-    assert marks(comparison.rows([measured("dense", 40), measured("gprune", 60)])) == {}
-
-
-def test_equal_values_share_the_mark_and_infinity_gets_none() -> None:
-    table = comparison.rows(
-        [measured("gprune", 60), measured("flap", 60), measured("wanda_sp", float("inf"))]
-    )
-    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): BEST}
-
-
-@pytest.mark.parametrize(("gap", "called"), [(0.005, True), (0.0051, False)])
-def test_no_winner_beyond_half_a_percent_of_the_budget(gap: float, called: bool) -> None:
-    table = comparison.rows(
-        [measured("gprune", 60, retention=0.5), measured("flap", 90, retention=0.5 + gap - 1e-12)]
-    )
-    assert bool(marks(table)) is called
-    assert any("retentions differ" in reason for reason in comparison.obstacles(table)) is not called
-
-
-def test_a_run_that_read_other_windows_keeps_its_own_dense_row() -> None:
     items = [
         measured("dense", 40),
         measured("dense", 30, run="run-b", windows=4),
@@ -80,7 +45,31 @@ def test_a_run_that_read_other_windows_keeps_its_own_dense_row() -> None:
     assert [(row.run, row.cells["wiki"].perplexity) for row in table] == [("run-a", 40), ("run-b", 30)]
 
 
-def test_other_windows_or_another_model_call_no_winner() -> None:
+def test_best_and_second_are_marked_among_the_pruned_models():
+    table = comparison.rows(
+        [measured("dense", 40), measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 95)]
+    )
+    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): SECOND}
+    assert marks(comparison.rows([measured("dense", 40), measured("gprune", 60)])) == {}
+    table = comparison.rows(
+        [measured("gprune", 60), measured("flap", 60), measured("wanda_sp", float("inf"))]
+    )
+    assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): BEST}
+    close = comparison.rows([measured("gprune", 60), measured("flap", 61), measured("wanda_sp", 99)])
+    clear = comparison.rows([measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 91)])
+    assert undecided(close) and not undecided(clear)
+
+
+@pytest.mark.parametrize(("gap", "called"), [(0.005, True), (0.0051, False)])
+def test_no_winner_beyond_half_a_percent_of_the_budget(gap, called):
+    table = comparison.rows(
+        [measured("gprune", 60, retention=0.5), measured("flap", 90, retention=0.5 + gap - 1e-12)]
+    )
+    assert bool(marks(table)) is called
+    assert any("retentions differ" in reason for reason in comparison.obstacles(table)) is not called
+
+
+def test_other_windows_or_another_model_call_no_winner():
     windows = comparison.rows([measured("gprune", 60), measured("flap", 90, length=2048)])
     assert (
         "measured in different ways (96 windows of 128 tokens; 96 windows of 2048 tokens)"
@@ -104,7 +93,7 @@ def two_methods(gain: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
     return windows, windows + gain + 0.01 * random.normal(size=96)
 
 
-def test_the_difference_of_two_methods_is_paired_over_their_windows() -> None:
+def test_the_difference_of_two_methods_is_paired_over_their_windows():
     good, bad = two_methods()
     found = paired_test.difference(on_windows("flap", bad), on_windows("gprune", good))
     each = [second - first for first, second in zip(good, bad, strict=True)]
@@ -116,81 +105,13 @@ def test_the_difference_of_two_methods_is_paired_over_their_windows() -> None:
     assert found.change == pytest.approx(np.exp(bad.mean()) / np.exp(good.mean()) - 1)
 
 
-def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_agree_on_it() -> None:
+def test_a_difference_within_the_methods_own_errors_is_called_when_the_windows_agree_on_it():
     good, bad = two_methods()
     first, second = on_windows("gprune", good), on_windows("flap", bad)
     assert abs(first.perplexity - second.perplexity) < first.standard_error
     assert not undecided(comparison.rows([first, second]))
     elsewhere = on_windows("flap", bad, content="text 2")
     assert undecided(comparison.rows([first, elsewhere]))
-
-
-@pytest.mark.parametrize(
-    "changes",
-    [{"content": "text 2"}, {"length": 2048}, {"losses": np.empty(0)}, {"text": "ptb"}, {"windows": 95}],
-)
-def test_other_windows_fall_back_to_errors_in_quadrature(changes: dict[str, object]) -> None:
-    good, bad = two_methods()
-    first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
-    found = paired_test.difference(second, first)
-    shares = (first.standard_error / first.perplexity, second.standard_error / second.perplexity)
-    assert not found.paired
-    assert found.nats_error == pytest.approx(float(np.hypot(*shares)), rel=1e-12)
-    assert found.change == pytest.approx(second.perplexity / first.perplexity - 1)
-
-
-def test_a_text_of_unknown_content_is_paired_within_a_run_only() -> None:
-    good, bad = two_methods()
-    first = on_windows("gprune", good, content="")
-    assert paired_test.same_windows(first, on_windows("flap", bad, content=""))
-    assert not paired_test.same_windows(first, on_windows("flap", bad, content="", run="run-b"))
-
-
-@pytest.mark.parametrize(("nats", "close"), [(0.02, True), (0.0201, False), (-0.02, True), (-0.0201, False)])
-def test_two_standard_errors_are_too_close_to_call(nats: float, close: bool) -> None:
-    assert paired_test.Difference(nats, 0.01, True).close is close
-
-
-def test_one_window_and_overflow_decide_nothing() -> None:
-    first, second = measured("gprune", 60, windows=1), measured("flap", 90, windows=1)
-    lone = [replace(item, losses=np.array([np.log(item.perplexity)])) for item in (first, second)]
-    assert paired_test.difference(*lone).close and paired_test.difference(*lone).paired
-    infinite = measured("flap", float("inf"), standard_error=float("inf"))
-    assert paired_test.difference(infinite, infinite).close
-    assert paired_test.difference(infinite, measured("gprune", 60)).change == float("inf")
-
-
-def test_texts_measured_on_other_windows_than_the_pinned_row_are_named() -> None:
-    good, bad = two_methods()
-    table = comparison.rows(
-        [
-            on_windows("gprune", good),
-            on_windows("flap", bad),
-            on_windows("gprune", good, text="ptb"),
-            on_windows("flap", bad, text="ptb", content="text 2"),
-        ]
-    )
-    pinned, other = comparison.lines(table)
-    reason = "another text of this name, or another tokenizer"
-    assert comparison.without_change([pinned, other], pinned) == {("ptb", reason): ["flap"]}
-    assert comparison.change(other, pinned, "ptb") == reason
-
-
-def test_undecided_is_about_the_two_best() -> None:
-    close = comparison.rows([measured("gprune", 60), measured("flap", 61), measured("wanda_sp", 99)])
-    clear = comparison.rows([measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 91)])
-    assert undecided(close) and not undecided(clear)
-
-
-def test_long_table_gives_the_change_against_the_pinned_row() -> None:
-    table = comparison.rows([measured("dense", 40), measured("gprune", 60), measured("flap", 80)])
-    frame = comparison.long_table(table, ("run-a", "flap"), {"gprune": "GPrune"})
-    np.testing.assert_allclose(frame["change against baseline"], [-0.5, -0.25, 0.0])
-    assert frame["method"].tolist() == ["dense", "GPrune", "flap"]
-    # 60 against 80, each with an error of 1: the errors' shares in quadrature, carried to the ratio
-    assert frame["standard error of the change"][1] == pytest.approx(0.75 * np.hypot(1 / 60, 1 / 80))
-    assert frame["paired"].tolist() == [False, False, False]
-    assert np.isnan(comparison.long_table(table, None, {})["change against baseline"]).all()
 
 
 @pytest.mark.parametrize(
@@ -202,14 +123,44 @@ def test_long_table_gives_the_change_against_the_pinned_row() -> None:
         ({"content": "text 2"}, "another text of this name, or another tokenizer"),
     ],
 )
-def test_what_read_other_windows_has_no_difference_but_a_reason(
-    changes: dict[str, object], reason: str
-) -> None:
+def test_other_windows_fall_back_to_errors_in_quadrature_and_have_a_reason(changes, reason):
     good, bad = two_methods()
     first, second = on_windows("gprune", good), replace(on_windows("flap", bad), **changes)
+    found = paired_test.difference(second, first)
+    shares = (first.standard_error / first.perplexity, second.standard_error / second.perplexity)
+    assert not found.paired
+    assert found.nats_error == pytest.approx(float(np.hypot(*shares)), rel=1e-12)
+    assert found.change == pytest.approx(second.perplexity / first.perplexity - 1)
     pinned, other = comparison.lines(comparison.rows([first, second]))
     assert comparison.change(other, pinned, "wiki") == reason == paired_test.why_unpaired(second, first)
     assert comparison.without_change([pinned, other], pinned) == {("wiki", reason): ["flap"]}
+
+
+def test_a_text_of_unknown_content_is_paired_within_a_run_only():
+    good, bad = two_methods()
+    first = on_windows("gprune", good, content="")
+    assert paired_test.same_windows(first, on_windows("flap", bad, content=""))
+    assert not paired_test.same_windows(first, on_windows("flap", bad, content="", run="run-b"))
+
+
+def test_one_window_and_overflow_decide_nothing():
+    first, second = measured("gprune", 60, windows=1), measured("flap", 90, windows=1)
+    lone = [replace(item, losses=np.array([np.log(item.perplexity)])) for item in (first, second)]
+    assert paired_test.difference(*lone).close and paired_test.difference(*lone).paired
+    infinite = measured("flap", float("inf"), standard_error=float("inf"))
+    assert paired_test.difference(infinite, infinite).close
+    assert paired_test.difference(infinite, measured("gprune", 60)).change == float("inf")
+
+
+def test_long_table_gives_the_change_against_the_pinned_row():
+    table = comparison.rows([measured("dense", 40), measured("gprune", 60), measured("flap", 80)])
+    frame = comparison.long_table(table, ("run-a", "flap"), {"gprune": "GPrune"})
+    np.testing.assert_allclose(frame["change against baseline"], [-0.5, -0.25, 0.0])
+    assert frame["method"].tolist() == ["dense", "GPrune", "flap"]
+    # 60 against 80, each with an error of 1: the errors' shares in quadrature, carried to the ratio
+    assert frame["standard error of the change"][1] == pytest.approx(0.75 * np.hypot(1 / 60, 1 / 80))
+    assert frame["paired"].tolist() == [False, False, False]
+    assert np.isnan(comparison.long_table(table, None, {})["change against baseline"]).all()
 
 
 def seeded(runs: int = 3) -> tuple[list[comparison.Row], dict[str, tuple[str, int]]]:
@@ -223,7 +174,7 @@ def seeded(runs: int = 3) -> tuple[list[comparison.Row], dict[str, tuple[str, in
     return comparison.rows(items), {f"run {seed}": ("study", seed) for seed in range(runs)}
 
 
-def test_runs_that_differ_in_their_seed_are_one_line_with_mean_and_spread() -> None:
+def test_runs_that_differ_in_their_seed_are_one_line_with_mean_and_spread():
     table, groups = seeded()
     dense, gprune, flap = comparison.lines(table, groups)
     assert (dense.seeds, gprune.seeds, flap.seeds) == ((0,), (0, 1, 2), (0, 1, 2))
@@ -236,7 +187,7 @@ def test_runs_that_differ_in_their_seed_are_one_line_with_mean_and_spread() -> N
     assert len(comparison.lines(table)) == len(table) == 7
 
 
-def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_windows() -> None:
+def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_windows():
     table, groups = seeded()
     dense, gprune, flap = comparison.lines(table, groups)
     found = comparison.change(flap, gprune, "wiki")
@@ -261,7 +212,7 @@ def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_win
     )
 
 
-def test_seeds_that_do_not_meet_have_no_difference() -> None:
+def test_seeds_that_do_not_meet_have_no_difference():
     table, groups = seeded(4)
     halves = {run: (f"half {seed // 2}", seed) for run, (_, seed) in groups.items()}
     first, second = (line for line in comparison.lines(table, halves) if line.method == "gprune")
@@ -277,5 +228,5 @@ def test_seeds_that_do_not_meet_have_no_difference() -> None:
         (-0.02, paired_test.NOISE),
     ],
 )
-def test_a_verdict_needs_more_than_two_standard_errors(nats: float, verdict: str) -> None:
+def test_a_verdict_needs_more_than_two_standard_errors(nats, verdict):
     assert paired_test.Difference(nats, 0.01, True).verdict == verdict

@@ -1,21 +1,11 @@
 """Figure 3 against a loop over modules and neurons."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.analysis import decisions
-from gprune.records import Partition, PruningMasks
-
-
-def a_partition(labels: np.ndarray) -> Partition:
-    counts = (labels.max(axis=1) + 1).astype(np.int32)
-    none = np.full(2, np.nan)
-    empty = np.zeros((len(labels), 0))
-    return Partition(
-        "refined", "magnitude", labels, counts, counts, empty, none, none, np.zeros((len(labels), 0, 5))
-    )
+from gprune.records import PruningMasks
 
 
 def masks(ffn: np.ndarray, retention: float = 0.5) -> PruningMasks:
@@ -45,7 +35,7 @@ def reference_bins(
 
 
 @pytest.mark.parametrize("bins", [1, 3, 5, 7])
-def test_bins_equal_the_loop(bins: int) -> None:
+def test_bins_equal_the_loop(bins):
     random = np.random.default_rng(3)
     labels = np.stack([random.permutation(np.arange(31) % 6) for _ in range(3)]).astype(np.int32)
     drift = random.random(labels.shape)
@@ -59,52 +49,30 @@ def test_bins_equal_the_loop(bins: int) -> None:
     assert found.neurons.sum() == labels.size
 
 
-def test_bins_hold_equally_many_modules_give_or_take_one() -> None:
+def test_few_modules_and_empty_choices():
     labels = np.stack([np.arange(13) % 13] * 2).astype(np.int32)
     drift = np.random.default_rng(0).random(labels.shape)
     counts = np.bincount(decisions.module_bins(drift, a_partition(labels), 5))
     assert counts.tolist() == [6, 5, 5, 5, 5]
-
-
-def test_one_module_in_all_makes_one_bin() -> None:
     labels = np.zeros((1, 4), dtype=np.int32)
     kept = np.array([[1, 1, 0, 0]])
     found = decisions.compare(np.zeros((1, 4)), a_partition(labels), masks(kept), masks(kept), 5)
     assert found.names == ["0–100 %"] and found.jaccard.tolist() == [1.0]
-
-
-def test_jaccard_is_unknown_where_neither_method_keeps_a_neuron() -> None:
     labels = np.array([[0, 0, 1, 1]], dtype=np.int32)
     kept = np.array([[0, 0, 1, 1]])
     found = decisions.compare(np.array([[0.0, 0, 1, 1]]), a_partition(labels), masks(kept), masks(kept), 2)
     assert np.isnan(found.jaccard[0]) and np.isnan(found.chance[0]) and found.jaccard[1] == 1.0
 
 
-def test_chance_level_of_the_paper() -> None:
+def test_chance_level_is_the_papers_and_met_by_independent_masks():
     # retentions of the most unstable bin in Fig. 3a
     assert decisions.chance_jaccard(np.array([0.349]), np.array([0.437]))[0] == pytest.approx(0.241, abs=5e-4)
     assert decisions.chance_jaccard(np.array([0.5]), np.array([0.5]))[0] == pytest.approx(1 / 3)
-
-
-def test_chance_level_is_met_by_independent_masks() -> None:
     random = np.random.default_rng(1)
     labels = np.zeros((1, 200_000), dtype=np.int32)
     ours, base = random.random(labels.shape) < 0.35, random.random(labels.shape) < 0.44
     found = decisions.compare(np.zeros(labels.shape), a_partition(labels), masks(ours), masks(base), 1)
     assert found.jaccard[0] == pytest.approx(found.chance[0], abs=0.005)
-
-
-def test_headline_says_where_less_is_kept() -> None:
-    labels = np.array([[0, 0, 1, 1]], dtype=np.int32)
-    drift = np.array([[0.0, 0, 1, 1]])
-    ours, base = masks(np.array([[1, 1, 0, 0]])), masks(np.array([[1, 0, 1, 0]]))
-    words = decisions.headline(decisions.compare(drift, a_partition(labels), ours, base, 2), "FLAP")
-    assert (
-        "fewer neurons of the most unstable modules than FLAP (−0.500) and more of the others (+0.500)"
-        in words
-    )
-    same = decisions.headline(decisions.compare(drift, a_partition(labels), ours, ours, 2), "FLAP")
-    assert "as FLAP does" in same
 
 
 def bins(ours: list[float], base: list[float]) -> decisions.Bins:
@@ -117,30 +85,21 @@ def bins(ours: list[float], base: list[float]) -> decisions.Bins:
     )
 
 
-def test_headline_speaks_of_all_others_only_where_every_bin_has_the_sign() -> None:
+def test_headlines_follow_the_signs():
     every = decisions.headline(bins([0.4, 0.4, 0.6], [0.5, 0.5, 0.5]), "FLAP")
     assert every.endswith(
         "more neurons of the most unstable modules than FLAP (+0.100) and fewer of the others (−0.100)"
     )
     some = decisions.headline(bins([0.6, 0.3, 0.6], [0.5, 0.5, 0.5]), "FLAP")
     assert some.endswith("and fewer of the others on average (−0.125)")
-
-
-def test_headline_reports_the_others_where_the_most_unstable_bin_stays() -> None:
     words = decisions.headline(bins([0.4, 0.4, 0.501], [0.5, 0.5, 0.5]), "FLAP")
     assert (
         "about as many neurons of the most unstable modules as FLAP (+0.001) and fewer of the others" in words
     )
-
-
-def test_totals_pool_the_neurons_of_all_bins() -> None:
     result = bins([0.8, 0.2], [0.4, 0.6])
     assert decisions.pooled(result) == pytest.approx((0.35, 0.55))
     words = decisions.total_sentence(result, "FLAP")
     assert "GPrune 35.0 %, FLAP 55.0 %" in words and "FFN and attention differently" in words
-
-
-def test_a_direction_opposite_to_the_papers_is_said() -> None:
     # Fig. 3a: the most unstable bin falls from 0.437 to 0.349, the others gain
     assert decisions.direction_sentence(bins([0.55, 0.349], [0.5, 0.437])) == ""
     words = decisions.direction_sentence(bins([0.4, 0.6], [0.5, 0.5]))
@@ -148,15 +107,12 @@ def test_a_direction_opposite_to_the_papers_is_said() -> None:
     assert decisions.direction_sentence(bins([0.4], [0.5])) == ""
 
 
-def test_layer_retention_and_jaccard() -> None:
+def test_tables_of_layers_and_bins():
     ours, base = masks(np.array([[1, 1, 0, 0], [0, 0, 0, 0]])), masks(np.array([[1, 0, 0, 0], [0, 0, 0, 0]]))
     np.testing.assert_allclose(decisions.layer_retention(ours)[0], [0.5, 0.0])
     np.testing.assert_allclose(decisions.layer_jaccard(ours, base), [0.5, np.nan])
     table = decisions.layer_table({"GPrune": ours, "FLAP": base})
     assert table["neurons, FLAP"].tolist() == [0.25, 0.0] and list(table["layer"]) == [0, 1]
-
-
-def test_bin_table_names_the_base_method() -> None:
     labels = np.array([[0, 0, 1, 1]], dtype=np.int32)
     kept = masks(np.array([[1, 0, 1, 0]]))
     result = decisions.compare(np.zeros((1, 4)), a_partition(labels), kept, kept, 2)

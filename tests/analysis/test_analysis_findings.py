@@ -1,11 +1,10 @@
 """The sentences of the tour: their numbers against plain recomputation, their words against the signs."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.analysis import drift as drift_analysis
 from gprune.analysis import findings, neurons
@@ -18,7 +17,6 @@ from gprune.pruning.drift import rank_drift
 from gprune.records import (
     AdaptedScores,
     Agreement,
-    Partition,
     PruningMasks,
     RankDrift,
     TextOverlap,
@@ -48,7 +46,7 @@ def a_drift(seed: int, shift: float, noise: float) -> tuple[RankDrift, UnitScore
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize(("shift", "noise", "moves"), [(1.0, 0.02, True), (0.0, 0.3, False)])
-def test_drift_is_told_against_the_noisier_floor(seed: int, shift: float, noise: float, moves: bool) -> None:
+def test_drift_is_told_against_the_noisier_floor(seed, shift, noise, moves):
     record, _, _ = a_drift(seed, shift, noise)
     sentence = findings.drift(drift_analysis.distributions(record, 50))
     cross, floor, rho, floor_rho = numbers(sentence)
@@ -75,7 +73,7 @@ def an_agreement(**ari: float) -> Agreement:
         (0.5, "about as much"),
     ],
 )
-def test_agreement_is_told_against_another_seed_and_fang(seed: float, word: str) -> None:
+def test_agreement_is_told_against_another_seed_and_fang(seed, word):
     record = an_agreement(ab_ac=0.4, ab_bc=0.6, other_seed=seed, initialization=0.9, fang_ab=0.12)
     sentence = findings.agreement(record)
     assert word in sentence and "FANG’s groups of two texts agree less, at 0.12" in sentence
@@ -83,7 +81,7 @@ def test_agreement_is_told_against_another_seed_and_fang(seed: float, word: str)
     assert "agree more, at 0.30" in findings.agreement(an_agreement(ab_ac=0.1, fang_ab=0.3))
 
 
-def test_agreement_without_a_third_text_tells_what_there_is() -> None:
+def test_agreement_without_a_third_text_tells_what_there_is():
     assert "FANG’s groups of two texts agree at an ARI of 0.30" in findings.agreement(
         an_agreement(fang_ab=0.3)
     )
@@ -91,7 +89,7 @@ def test_agreement_without_a_third_text_tells_what_there_is() -> None:
 
 
 @pytest.mark.parametrize("adapted", [0, 1, 7])
-def test_adapted_modules_and_their_sources_are_counted(adapted: int) -> None:
+def test_adapted_modules_and_their_sources_are_counted(adapted):
     from_b = adapted // 2
     found = findings.adapted(Counts(40, adapted, 30 * adapted, 1200, adapted - from_b, from_b, 30 * from_b))
     if not adapted:
@@ -114,7 +112,7 @@ def some_bins(seed: int) -> Bins:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed: int) -> None:
+def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed):
     result = some_bins(seed)
     sentence = findings.budget(result, "FLAP")
     change = result.ours[-1] - result.base[-1]
@@ -141,7 +139,7 @@ UNSEEN = {
 
 
 @pytest.mark.parametrize("ours", [3.2, 3.5, 3.8])
-def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours: float) -> None:
+def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours):
     cells = [cell("gprune", ours), cell("flap", 3.6), cell("fang", 3.5), cell("wanda_sp", 3.0, retention=0.7)]
     sentence = findings.comparison([cell("dense", 2.5, retention=1.0), *cells], UNSEEN)
     rival = cells[2]
@@ -155,12 +153,9 @@ def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours: float) -> 
         assert ("lower" in sentence, "higher" in sentence) == (change < 0, change > 0)
 
 
-def test_a_comparison_without_others_says_so() -> None:
+def test_the_rival_is_no_control_and_its_absence_is_said():
     alone = [cell("gprune", 3.0), cell("dense", 2.0)]
     assert "No baseline" in findings.comparison(alone, UNSEEN)
-
-
-def test_a_control_is_no_baseline_and_is_named_where_it_does_as_well() -> None:
     cells = [cell("gprune", 3.2), cell("flap", 3.6), cell("msl_random", 3.1), cell("flap_no_bias", 3.0)]
     sentence = findings.comparison(cells, UNSEEN)
     change = 100 * np.expm1(cells[2].losses.mean() - cells[0].losses.mean())
@@ -171,7 +166,7 @@ def test_a_control_is_no_baseline_and_is_named_where_it_does_as_well() -> None:
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_movers_are_the_largest_moves_with_their_ranks(seed: int) -> None:
+def test_movers_are_the_largest_moves_with_their_ranks(seed):
     record, a, b = a_drift(seed, 1.0, 0.1)
     layer = neurons.unstable_layer(record)
     assert layer == max(range(3), key=lambda index: np.median(record.magnitude[index]))
@@ -183,7 +178,7 @@ def test_movers_are_the_largest_moves_with_their_ranks(seed: int) -> None:
         assert (first, second) == pytest.approx((rank[0][neuron], rank[1][neuron]))
 
 
-def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate() -> None:
+def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate():
     record, a, b = a_drift(3, 1.0, 0.1)
     excess = record.magnitude - np.maximum(record.resample_primary, record.resample_auxiliary)
     place = neurons.telling(record)
@@ -198,12 +193,7 @@ def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate() -> Non
         divided = np.zeros((3, 50), bool)
         divided[order[number]] = True
         assert neurons.telling(record, None, divided) == expected
-    labels = np.tile(np.arange(50, dtype=np.int32) % 4, (3, 1))
-    counts = np.full(3, 4, np.int32)
-    empty = np.full(2, np.nan)
-    partition = Partition(
-        "refined", "magnitude", labels, counts, counts, np.zeros((3, 1)), empty, empty, np.zeros((3, 1, 5))
-    )
+    partition = a_partition(np.tile(np.arange(50) % 4, (3, 1)))
     adapted, source = np.zeros(12, bool), np.zeros(12, np.int8)
     module = place[0] * 4 + place[1] % 4
     adapted[module], source[module] = True, 1
@@ -216,7 +206,7 @@ def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate() -> Non
         "flap": PruningMasks("flap", ~kept, heads, 0.5, 0.5),
     }
     found = neurons.example(record, (a, b), place, partition, adaptation, masks)
-    assert (found.module, found.size) == (place[1] % 4, int((labels[0] == place[1] % 4).sum()))
+    assert (found.module, found.size) == (place[1] % 4, int((partition.labels[0] == place[1] % 4).sum()))
     assert found.adapted and found.from_auxiliary and found.kept == {"gprune": True, "flap": False}
     assert abs(found.first - found.second) == pytest.approx(record.magnitude[place])
     bare = neurons.example(record, (a, b), place, None, None, {})
@@ -235,5 +225,5 @@ def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate() -> Non
         (0.0, "in the bottom 1 %"),
     ],
 )
-def test_a_rank_in_words(position: float, words: str) -> None:
+def test_a_rank_in_words(position, words):
     assert neurons.standing(position) == words

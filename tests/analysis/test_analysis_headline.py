@@ -1,7 +1,5 @@
 """The overview's sentence: its numbers, its words in every situation, and what it must not say."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import replace
 from typing import Any
@@ -60,7 +58,7 @@ DENSE = cell("dense", 3.0)
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_signs(seed: int) -> None:
+def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_signs(seed):
     random = np.random.default_rng(seed)
     first, second = 3.0 + random.uniform(-0.5, 2, 2)
     base, ours = cell("flap", first, seed=seed), cell("gprune", second, seed=seed)
@@ -79,43 +77,31 @@ def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_s
     assert gained in found.detail
 
 
-def test_the_sentence_for_a_better_gprune() -> None:
+def test_the_sentence_for_a_better_gprune():
     found = said(DENSE, cell("flap", 4.425), cell("gprune", 3.345))
     assert found.verdict == "better"
     pattern = "Half of the weights removed: FLAP’s perplexity on unseen text rises 3.. %, GPrune’s 4. %"
     assert re.fullmatch(pattern, found.sentence)
 
 
-def test_a_difference_within_noise_is_no_victory() -> None:
+def test_what_decides_nothing_is_no_victory():
     twin = cell("flap", 3.4)
     found = said(DENSE, twin, cell("gprune", 3.4, losses=twin.losses + 1e-3 * np.resize([1, -1], 40)))
     assert found.verdict == "close" and found.sentence.endswith("Too close to call")
-
-
-def test_one_window_decides_nothing() -> None:
     one = {"windows": 1, "losses": np.array([3.0])}
     found = said(DENSE, cell("flap", 9.0, **one), cell("gprune", 3.0, windows=1, losses=np.array([2.0])))
     assert found.verdict == "close" and "error of the difference is not known" in found.detail
-
-
-def test_different_budgets_have_no_winner() -> None:
     found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3, retention=0.6))
     assert found.verdict == "open" and "No winner: GPrune keeps 60.0 % and FLAP 50.0 %" in found.sentence
-
-
-def test_an_overflow_is_told_in_words() -> None:
     lost = cell("flap", 4.0, perplexity=float("inf"), losses=np.empty(0))
     found = said(DENSE, lost, cell("gprune", 3.3))
     assert "grows beyond all measure" in found.sentence and "inf" not in found.sentence
     assert "nan" not in found.sentence + found.detail
-
-
-def test_a_hundredfold_perplexity_is_told_as_a_multiple() -> None:
     found = said(DENSE, cell("flap", 3.0 + np.log(100)), cell("gprune", 3.0 + np.log(1.5)))
     assert "rises to 100 times that of the dense model, GPrune’s rises 50 %" in found.sentence
 
 
-def test_without_an_unseen_text_the_calibration_text_is_named() -> None:
+def test_without_an_unseen_text_the_calibration_text_is_named():
     evaluation = EvaluationSettings(texts=("b", "a"))
     cells = [cell(name, level, text) for name, level in (("flap", 4.0), ("gprune", 3.3)) for text in "ab"]
     found = said(DENSE, cell("dense", 3.0, "a"), *cells, evaluation=evaluation)
@@ -124,7 +110,7 @@ def test_without_an_unseen_text_the_calibration_text_is_named() -> None:
     assert "unseen" not in found.sentence
 
 
-def test_without_a_measured_overlap_no_text_is_called_unseen() -> None:
+def test_without_a_measured_overlap_no_text_is_called_unseen():
     study, cells = a_study(), [DENSE, cell("flap", 4.0), cell("gprune", 3.3)]
     outcome = analysis.outcome(cells, study, standings(study, measured=False))
     assert outcome is not None
@@ -137,7 +123,7 @@ def test_without_a_measured_overlap_no_text_is_called_unseen() -> None:
     )
 
 
-def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent() -> None:
+def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent():
     methods = ("dense", "gprune", "flap", "flap_no_bias", "msl_layers", "flap_uniform")
     ours, base = cell("gprune", 3.4), cell("flap", 4.0)
     twin = replace(ours, method="msl_layers", losses=ours.losses + 1e-3 * np.resize([1, -1], 40))
@@ -163,13 +149,13 @@ def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent() -> None:
     assert alone.verdict == "open"
 
 
-def test_a_text_is_unseen_by_name_and_by_content() -> None:
+def test_a_text_is_unseen_by_name_and_by_content():
     study = a_study(evaluation=EvaluationSettings(texts=("a#split=test", "c", "copy of b")))
     contents = {"a#split=test": "4", "c": "3", "copy of b": "2"}
     assert apart(study, {"primary": "1", "auxiliary": "2", "substitute": "3"}, contents) == ["c"]
 
 
-def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_unseen() -> None:
+def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_unseen():
     texts = ("b#split=validation", "c#split=train", "b2", "c#split=test", "hub:x/b#split=test")
     study = a_study(primary="a#split=train", auxiliary="b", evaluation=EvaluationSettings(texts=texts))
     assert apart(study, {}, {}) == ["c#split=train", "b2", "c#split=test", "hub:x/b#split=test"]
@@ -182,22 +168,21 @@ def test_every_part_of_a_calibration_text_is_read_and_parts_of_others_are_unseen
     ]  # fmt: skip
 
 
-def test_one_method_says_why_it_stands_alone() -> None:
+def test_what_is_missing_is_said():
     alone = said(DENSE, cell("gprune", 3.3), complete=False).sentence
     assert alone.endswith("FLAP is not measured yet") and "GPrune’s perplexity" in alone
     left_out = said(DENSE, cell("flap", 3.3), methods=("dense", "flap")).sentence
     assert left_out.endswith("GPrune is not part of this run") and "FLAP’s perplexity" in left_out
     lone = said(DENSE, cell("gprune", 3.3), methods=("dense", "gprune")).sentence
     assert lone.endswith("its metric’s own method is not part of this run")
-
-
-def test_what_is_missing_is_said() -> None:
     assert said(DENSE, complete=False).sentence == "No pruned model is measured on c yet"
     assert said(complete=False).sentence == "No perplexity is measured yet"
     assert said().sentence == "No perplexity was measured"
+    found = said(cell("flap", 4.0), cell("gprune", 3.5))
+    assert re.search(r"On unseen text, GPrune’s perplexity is 39 % lower", found.sentence, re.I)
 
 
-def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other() -> None:
+def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other():
     cells = [DENSE, cell("gprune", 3.3), cell("flap", 4.0), cell("fang", 3.6), cell("wanda_sp", 3.8)]
     methods = tuple(item.method for item in cells)
     assert "FANG’s" in said(*cells, metric="twflap", methods=methods).sentence
@@ -208,15 +193,10 @@ def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other() ->
     assert "FLAP is not measured yet" in said(*without, methods=methods, complete=False).sentence
 
 
-def test_without_the_dense_model_both_are_set_against_each_other() -> None:
-    found = said(cell("flap", 4.0), cell("gprune", 3.5))
-    assert re.search(r"On unseen text, GPrune’s perplexity is 39 % lower", found.sentence, re.I)
-
-
 @pytest.mark.parametrize(
     ("kept", "words"),
     [(0.501, "Half of"), (0.75, "A quarter of"), (0.25, "Three quarters of"), (0.8, "20 % of")],
 )
-def test_the_removed_share_is_the_one_really_met(kept: float, words: str) -> None:
+def test_the_removed_share_is_the_one_really_met(kept, words):
     found = said(DENSE, cell("flap", 4.0, retention=kept), cell("gprune", 3.3, retention=kept))
     assert found.sentence.startswith(f"{words} the weights removed: ")

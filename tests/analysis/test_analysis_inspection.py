@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.analysis import inspection, prediction
-from gprune.records import AdaptedScores, ModuleStatistics, Partition, StrongestPositions, Tokens
+from gprune.records import AdaptedScores, ModuleStatistics, StrongestPositions, Tokens
 from gprune.system.errors import SettingsError
 
 
@@ -63,13 +64,7 @@ def test_neighbours_are_the_nearest_members_but_the_neuron_itself():
 
 
 def test_modules_of_a_layer_say_what_rasa_did_and_how_much_is_kept():
-    none = np.full(2, np.nan)
-    labels = np.array([[0, 0, 1, 1], [1, 0, 0, 2]], dtype=np.int32)
-    counts = np.array([2, 3], dtype=np.int32)
-    history = np.zeros((2, 0, 5))
-    partition = Partition(
-        "refined", "magnitude", labels, counts, counts, np.zeros((2, 1)), none, none, history
-    )
+    partition = a_partition([[0, 0, 1, 1], [1, 0, 0, 2]])
     measured = ModuleStatistics(
         np.arange(5) / 10, np.arange(5.0), np.array([2, 2, 2, 1, 1]), partition.module_layer,
         np.full(5, 0.2), np.full(5, 0.1),

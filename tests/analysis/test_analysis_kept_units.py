@@ -1,7 +1,5 @@
 """Units kept by both of two masks and by one only, against loops, and what chance gives."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -19,7 +17,7 @@ def masks(seed: int, share: float, layers: int = 3, neurons: int = 40, groups: i
 
 
 @pytest.mark.parametrize("kind", [NEURONS, GROUPS])
-def test_counts_and_jaccard_equal_the_loop(kind: str) -> None:
+def test_counts_and_jaccard_equal_the_loop(kind):
     first, second = masks(0, 0.5), masks(1, 0.7)
     found = kept_units.overlap(first, second, kind)
     one, other = (
@@ -36,7 +34,7 @@ def test_counts_and_jaccard_equal_the_loop(kind: str) -> None:
     np.testing.assert_allclose(found.layers[0], by_layer)
 
 
-def test_chance_is_what_shuffled_masks_share() -> None:
+def test_chance_is_what_shuffled_masks_share():
     first, second = masks(0, 0.3, neurons=400), masks(1, 0.6, neurons=400)
     ffn = second.ffn.copy()
     ffn[0] = np.arange(400) < 20
@@ -52,14 +50,11 @@ def test_chance_is_what_shuffled_masks_share() -> None:
     np.testing.assert_allclose(found.layers[1], r1 * r2 / (r1 + r2 - r1 * r2))
 
 
-def test_equal_masks_share_all_and_empty_ones_have_no_jaccard() -> None:
+def test_equal_empty_and_named_units():
     same = kept_units.overlap(masks(0, 0.5), masks(0, 0.5), NEURONS)
     assert same.jaccard == 1.0 and not same.first.any() and not same.second.any()
     none = kept_units.overlap(masks(0, 0.0), masks(1, 0.0), NEURONS)
     assert np.isnan(none.jaccard) and np.isnan(none.chance) and np.isnan(none.layers[0]).all()
-
-
-def test_tables_name_both_methods() -> None:
     found = kept_units.overlap(masks(0, 0.5), masks(1, 0.7), NEURONS)
     (line,) = kept_units.total_table({NEURONS: found}, "FLAP", "GPrune").to_dict("records")
     assert line["units"] == "FFN neurons" and line["both"] == found.both.sum()

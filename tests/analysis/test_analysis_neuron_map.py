@@ -1,7 +1,5 @@
 """Neurons as points: their behaviour against loops, their components against another decomposition."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -25,7 +23,7 @@ def measured(seed: int, shards: int = 3, neurons: int = 20, **changed: Array) ->
     return ActivationStatistics("a", "f", np.ones(shards, dtype=np.int64), tokens, **(values | changed))
 
 
-def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer() -> None:
+def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer():
     texts, layer = [measured(1), measured(2)], 1
     columns = []
     for text in texts:
@@ -36,9 +34,6 @@ def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer
             columns.append([(text.ffn_moment[shard, layer, neuron] / tokens) ** 0.5 for neuron in range(20)])
     expected = np.array([(np.array(one) - np.mean(one)) / np.std(one) for one in columns]).T
     assert np.allclose(neuron_embedding.behaviour_rows(texts, layer), expected)
-
-
-def test_a_column_in_which_all_neurons_are_equal_says_nothing() -> None:
     text = measured(3)
     mean = text.ffn_mean.copy()
     # 0.1 is no whole number of bits: its mean is off by a rounding error
@@ -47,7 +42,7 @@ def test_a_column_in_which_all_neurons_are_equal_says_nothing() -> None:
     assert not rows[:, 0].any() and rows[:, 1].std() == pytest.approx(1)
 
 
-def test_components_are_those_of_a_singular_value_decomposition() -> None:
+def test_components_are_those_of_a_singular_value_decomposition():
     rows = np.random.default_rng(0).normal(size=(60, 12)) * np.linspace(3, 0.2, 12)
     found = neuron_embedding.principal(rows, 50)
     left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
@@ -61,18 +56,13 @@ def test_components_are_those_of_a_singular_value_decomposition() -> None:
 
 
 @pytest.mark.parametrize(("neurons", "words"), [(1, "there is one neuron"), (9, "all 9 neurons are equal")])
-def test_neurons_that_are_all_alike_are_a_sentence(neurons: int, words: str) -> None:
+def test_neurons_that_are_all_alike_are_a_sentence(neurons, words):
     flat = {"ffn_mean": np.full((3, 2, neurons), 0.1), "ffn_moment": np.ones((3, 2, neurons))}
     with pytest.raises(NumericsError, match=f"in the behaviour of layer 1 {words}"):
         neuron_embedding.behaviour([measured(1, neurons=neurons, **flat)], 1)
 
 
-def test_umap_of_a_layer_of_eight_neurons_is_a_sentence() -> None:
-    with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
-        neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)
-
-
-def test_shared_neighbours_are_what_sorting_all_distances_gives() -> None:
+def test_shared_neighbours_and_a_thinned_chart():
     random = np.random.default_rng(4)
     points, places = random.normal(size=(30, 5)), random.normal(size=(30, 2))
 
@@ -83,10 +73,9 @@ def test_shared_neighbours_are_what_sorting_all_distances_gives() -> None:
     expected = [len(nearest(points, one) & nearest(places, one)) / 4 for one in range(30)]
     assert neuron_embedding.shared_neighbours(points, places, 4) == pytest.approx(expected)
     assert (neuron_embedding.shared_neighbours(points, points, 4) == 1).all()
-
-
-def test_a_thinned_chart_is_even_and_keeps_the_neuron_that_is_selected() -> None:
     assert neuron_embedding.shown(50, 100).tolist() == list(range(50))
     found = neuron_embedding.shown(28_672, 12_000, 17)
     assert len(found) == len(set(found.tolist())) == 12_000 and 17 in found
     assert found[0] == 0 and found[-1] == 28_671 and 1 <= np.diff(found).min() <= np.diff(found).max() <= 5
+    with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
+        neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)

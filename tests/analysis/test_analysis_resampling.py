@@ -109,9 +109,6 @@ def test_a_jaccard_index_follows_from_the_share_that_differs():
     measured = (first & second).sum() / (first | second).sum()
     assert jaccard(0.4, changed(first, second)) == pytest.approx(measured)
     assert jaccard(0.4, 0.0) == 1
-
-
-def test_the_highest_ranks_are_kept():
     scores = np.array([[0.1, 5.0, 3.0], [9.0, 8.0, 7.0]])
     kept = resampling.decided(ranks(scores), np.array([1, 2]))
     assert kept.tolist() == [[False, True, False], [True, True, False]]

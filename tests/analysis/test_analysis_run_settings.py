@@ -1,7 +1,5 @@
 """The settings in which runs differ, in words, and runs that differ in nothing but their seed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 from gprune.analysis import run_settings
@@ -10,11 +8,11 @@ from gprune.study.demo import demo_study
 from gprune.study.settings import ReliabilitySettings
 
 
-def test_every_field_of_a_study_is_flattened_once() -> None:
+def test_every_field_of_a_study_is_flattened_once():
     assert set(run_settings.flattened(demo_study())) == set(field_names())
 
 
-def test_only_what_differs_is_listed_with_its_meaning() -> None:
+def test_only_what_differs_is_listed_with_its_meaning():
     first = demo_study()
     second = replace(
         first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8), name="B"
@@ -26,7 +24,7 @@ def test_only_what_differs_is_listed_with_its_meaning() -> None:
     assert run_settings.differences({"one": first, "same": first}).empty
 
 
-def test_runs_of_several_seeds_are_a_group_whatever_they_are_called() -> None:
+def test_runs_of_several_seeds_are_a_group_whatever_they_are_called():
     first = demo_study()
     studies = {
         "a": first,

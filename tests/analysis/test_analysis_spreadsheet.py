@@ -44,7 +44,7 @@ def test_a_text_that_is_a_number_is_marked_in_a_file_and_not_on_a_page(cell):
     assert spreadsheet.guarded(cell) == "'" + cell and spreadsheet.guarded(cell, shown=True) is cell
 
 
-def test_headings_row_names_and_mixed_columns_are_guarded_and_numbers_are_not_touched():
+def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
     frame = pd.DataFrame(
         {
             "=name": ["=a", "b"],
@@ -61,18 +61,12 @@ def test_headings_row_names_and_mixed_columns_are_guarded_and_numbers_are_not_to
     ]
     assert safe.iloc[0].tolist() == ["'=a", -1.5, -3, "'+a"] and safe["value"].dtype == float
     assert frame.iloc[0].tolist() == ["=a", -1.5, -3, "+a"], "the table itself is not changed"
-
-
-def test_headings_of_two_rows_and_equal_names_are_guarded():
     frame = pd.DataFrame(
         [["=a", 1.0, "b"]], columns=pd.MultiIndex.from_tuples([("=t", "x"), ("u", "y"), ("u", "y")])
     )
     safe = spreadsheet.guard(frame)
     assert safe.columns.tolist() == [("'=t", "x"), ("u", "y"), ("u", "y")]
     assert safe.iloc[0].tolist() == ["'=a", 1.0, "b"]
-
-
-def test_a_csv_reads_back_as_guarded_cells_in_their_places():
     frame = pd.DataFrame({"text": ['a,"b"\n=1', " =2", "c"], "number": [-1.0, 0.5, 2.0]})
     rows = list(csv.reader(io.StringIO(Table(frame).csv())))
     assert rows == [["text", "number"], ['a,"b"\n=1', "-1.0"], ["' =2", "0.5"], ["c", "2.0"]]

@@ -1,7 +1,5 @@
 """Stamps of figures: what they say, when two are alike, and the marks of those that are not."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +14,7 @@ def ppl(text: str = "python-code", windows: int = 80, length: int = 128) -> Perp
     return Perplexity(text, str(length), length, windows, 40.0, 1.0, np.zeros(windows))
 
 
-def test_a_stamp_says_windows_stream_limit_rule_and_versions() -> None:
+def test_a_stamp_says_windows_stream_limit_rule_and_versions():
     found = protocol.of_perplexity(ppl(), MADE, "float32", 96)
     assert found.line == (
         "perplexity over 80 windows of 128 tokens (at most 96); one stream, consecutive windows, tail "
@@ -32,7 +30,7 @@ def test_a_stamp_says_windows_stream_limit_rule_and_versions() -> None:
     assert found.to_dict()["versions"] == {"gprune": "0.1.0", "torch": "2.13.0", "transformers": "5.1"}
 
 
-def test_the_stamp_of_an_accuracy_names_task_harness_and_rule() -> None:
+def test_the_stamp_of_an_accuracy_names_task_harness_and_rule():
     record = Accuracy("piqa", 0.5, 0.6, 0.1, 0.1, 48, 48, 0.5, "1.0, lm-eval 0.4.13", "")
     line = protocol.of_accuracy(record, MADE, "fixed").line
     assert line.startswith(
@@ -41,12 +39,16 @@ def test_the_stamp_of_an_accuracy_names_task_harness_and_rule() -> None:
     assert "rule fixed" in line and line.endswith("transformers 5.1, lm-eval 0.4.13")
 
 
-def test_figures_of_equal_size_are_alike_whatever_their_limits() -> None:
+def test_equal_stamps_have_no_mark_and_many_have_one_each():
     first, second = (protocol.of_perplexity(ppl(), MADE, "float32", limit) for limit in (80, None))
     assert first == second and protocol.Marks({"c": [first, second]}).footnotes == []
+    many = [protocol.of_perplexity(ppl(windows=count), MADE) for count in range(1, 40)]
+    found = protocol.Marks({"c": many})
+    signs = [found.of("c", one) for one in many]
+    assert signs.count("") == 1 and all(signs[1:]) and len(found.footnotes) == 38
 
 
-def test_the_commonest_stamp_has_no_mark_and_the_others_say_how_they_differ() -> None:
+def test_the_commonest_stamp_has_no_mark_and_the_others_say_how_they_differ():
     usual = protocol.of_perplexity(ppl(), MADE, "float32")
     few = protocol.of_perplexity(ppl(windows=48), MADE, "float32")
     later = protocol.of_perplexity(ppl(), MADE | {"torch": "2.14"}, "bfloat16")
@@ -62,10 +64,3 @@ def test_the_commonest_stamp_has_no_mark_and_the_others_say_how_they_differ() ->
     unknown = replace(usual, versions=())
     assert protocol.difference(unknown, usual) == "versions not recorded"
     assert protocol.Marks({"c": []}).footnotes == protocol.Marks({}).footnotes == []
-
-
-def test_more_stamps_than_marks_are_all_marked() -> None:
-    many = [protocol.of_perplexity(ppl(windows=count), MADE) for count in range(1, 40)]
-    found = protocol.Marks({"c": many})
-    signs = [found.of("c", one) for one in many]
-    assert signs.count("") == 1 and all(signs[1:]) and len(found.footnotes) == 38

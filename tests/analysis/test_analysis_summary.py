@@ -1,7 +1,5 @@
 """The overview's trust checks and the published numbers' settings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
@@ -35,14 +33,14 @@ def verdicts(record: dict[str, Any], study: Study, found: dict[str, PruningMasks
     }
 
 
-def test_budgets_may_differ_by_one_group() -> None:
+def test_budgets_may_differ_by_one_group():
     one = SHAPE.group_weights / SHAPE.decoder_weights
     assert verdicts(a_record(), a_study(), masks(0.5 + one))["Budgets match"] == "pass"
     assert verdicts(a_record(), a_study(), masks(0.5 + 1.01 * one))["Budgets differ"] == "warn"
     assert verdicts(a_record(), a_study(), {})["Budgets"] == "unknown"
 
 
-def test_measuring_on_the_calibration_text_is_warned_about() -> None:
+def test_measuring_on_the_calibration_text_is_warned_about():
     def said(contents: dict[str, str], share: float = 0.0) -> summary.Check:
         study = a_study(evaluation=EvaluationSettings(texts=tuple(contents)))
         overlaps = {text: TextOverlap(text, 17, 9, np.array([share, 0.0]), np.ones(2)) for text in contents}
@@ -60,7 +58,7 @@ def test_measuring_on_the_calibration_text_is_warned_about() -> None:
     assert summary.checks(a_record(), a_study(), SHAPE, {}, {})[1].verdict == "unknown"
 
 
-def test_samples_and_windows_below_the_papers_are_named() -> None:
+def test_samples_and_windows_below_the_papers_are_named():
     study = a_study(calibration=CalibrationSettings(samples=256), evaluation=EvaluationSettings(windows=96))
     found = " ".join(
         check.sentence
@@ -70,7 +68,7 @@ def test_samples_and_windows_below_the_papers_are_named() -> None:
     assert "256 calibration sequences" in found and "at most 96 windows" in found
 
 
-def test_uncommitted_changes_and_a_missing_commit() -> None:
+def test_uncommitted_changes_and_a_missing_commit():
     record = a_record()
     record["provenance"]["uncommitted_changes"] = True
     assert any(
@@ -80,12 +78,12 @@ def test_uncommitted_changes_and_a_missing_commit() -> None:
     assert last.verdict == "unknown"
 
 
-def test_an_installed_package_is_told_by_its_version_and_contents() -> None:
+def test_an_installed_package_is_told_by_its_version_and_contents():
     last = summary.checks({"provenance": {"gprune": "0.1.0", "package": "3f"}}, a_study(), None, {}, {})[-1]
     assert last == summary.Check("pass", "Made by the installed package 0.1.0 (contents 3f)")
 
 
-def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb() -> None:
+def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb():
     same = a_study(model="/models/Llama-2-7b-hf", primary="wikitext2", auxiliary="ptb")
     assert published.same_setting(published.DRIFT, same)
     assert not published.same_setting(published.SWAP, same)
@@ -94,7 +92,7 @@ def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb() -> None:
     assert not published.same_setting(published.DRIFT, other_metric)
 
 
-def test_published_tables_hold_the_papers_values() -> None:
+def test_published_tables_hold_the_papers_values():
     assert published.substitution()["mean ARI"].tolist() == [0.575, 0.582, 0.583]
     table = rows.frame(rows.table("main"))
     flap = table[(table["method"] == "gprune:flap") & (table["retention"] == 0.5)]

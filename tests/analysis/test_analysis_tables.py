@@ -29,22 +29,16 @@ FOUR = rows(
 )
 
 
-def test_gap_before_and_after() -> None:
+def test_gap_before_and_after():
     table = tables.metric_gap(FOUR)
     assert list(table.columns) == ["retention", "before", "after", "reduction"]
     assert table["retention"].tolist() == [0.8, 0.5]
     assert table.loc[1].tolist() == [0.5, 4.0, 1.0, 0.75]
     # no gap to begin with: its growth has no relative size
     assert table.loc[0, ["before", "after"]].tolist() == [0.0, 2.0] and math.isnan(table.loc[0, "reduction"])
-
-
-def test_gap_of_another_metric_and_of_other_bases() -> None:
     assert tables.metric_gap(FOUR, "ppl:news").set_index("retention").loc[0.5].tolist() == [20.0, 5.0, 0.75]
     swapped = tables.metric_gap(FOUR, bases=("flap", "wanda_sp"))
     pd.testing.assert_frame_equal(swapped, tables.metric_gap(FOUR))
-
-
-def test_gap_needs_all_four_results() -> None:
     missing = FOUR[~((FOUR.method == "gprune:flap") & (FOUR.retention == 0.8))]
     assert tables.metric_gap(missing)["retention"].tolist() == [0.5]
     unknown = FOUR.assign(accuracy=FOUR.accuracy.where(FOUR.retention != 0.5))
@@ -53,7 +47,7 @@ def test_gap_needs_all_four_results() -> None:
     assert tables.metric_gap(FOUR[FOUR.method == "flap"]).empty
 
 
-def test_gain_is_a_ratio_of_perplexity_and_points_of_accuracy() -> None:
+def test_gain_is_a_ratio_of_perplexity_and_points_of_accuracy():
     table = tables.gain_by_retention(FOUR).set_index(["base", "retention", "metric"])
     first = table.loc[("wanda_sp", 0.5, "ppl:news")]
     assert first[["method", "before", "after", "gain", "unit", "better"]].tolist() == [
@@ -72,7 +66,7 @@ def test_gain_is_a_ratio_of_perplexity_and_points_of_accuracy() -> None:
     assert len(table) == 8
 
 
-def test_gain_is_paired_by_seed() -> None:
+def test_gain_is_paired_by_seed():
     seeded = pd.concat(
         [
             rows([("flap", 0.5, 20.0, 40.0), ("gprune:flap", 0.5, 10.0, 41.0)]).assign(seed=0),
@@ -85,34 +79,25 @@ def test_gain_is_paired_by_seed() -> None:
     assert points.to_dict() == {0: 1.0, 1: 4.0}
 
 
-def test_gain_without_accuracy_and_without_a_base() -> None:
+def test_gain_without_accuracy_without_a_base_and_with_overflow():
     table = tables.gain_by_retention(FOUR.drop(columns="accuracy"))
     assert set(table.metric) == {"ppl:news"} and len(table) == 4
     alone = tables.gain_by_retention(FOUR[FOUR.method == "gprune:flap"])
     assert alone.empty and "gain" in alone.columns
-
-
-def test_token_weighted_metric_is_held_against_fang_before_twflap() -> None:
+    lines = [("flap", 0.3, np.inf, 30.0), ("gprune:flap", 0.3, 100.0, 35.0)]
+    table = tables.gain_by_retention(rows(lines)).set_index("metric")
+    assert table.loc["ppl:news", "gain"] == 0.0 and table.loc["ppl:news", "better"]
+    made = FOUR.rename(columns={"accuracy": "accuracy:piqa"}).assign(note="text")
+    assert tables.metrics(made) == ["ppl:news", "accuracy:piqa"]
+    table = tables.gain_by_retention(made)
+    assert set(table[table.metric == "accuracy:piqa"].unit) == {"points"}
     lines = [("gprune:twflap", 0.5, 10.0, 50.0), ("twflap", 0.5, 20.0, 40.0), ("fang", 0.5, 16.0, 45.0)]
     table = tables.gain_by_retention(rows(lines))
     assert set(table.base) == {"fang"} and table["gain"].tolist() == [0.625, 5.0]
     assert set(tables.gain_by_retention(rows(lines[:2])).base) == {"twflap"}
 
 
-def test_a_perplexity_that_overflows_stays_visible() -> None:
-    lines = [("flap", 0.3, np.inf, 30.0), ("gprune:flap", 0.3, 100.0, 35.0)]
-    table = tables.gain_by_retention(rows(lines)).set_index("metric")
-    assert table.loc["ppl:news", "gain"] == 0.0 and table.loc["ppl:news", "better"]
-
-
-def test_task_accuracies_are_points_too() -> None:
-    made = FOUR.rename(columns={"accuracy": "accuracy:piqa"}).assign(note="text")
-    assert tables.metrics(made) == ["ppl:news", "accuracy:piqa"]
-    table = tables.gain_by_retention(made)
-    assert set(table[table.metric == "accuracy:piqa"].unit) == {"points"}
-
-
-def test_spread_over_seeds_divides_by_their_number() -> None:
+def test_spread_over_seeds_divides_by_their_number():
     generator = np.random.default_rng(0)
     values = generator.normal(50, 3, size=(2, 4))
     lines = [
@@ -129,7 +114,7 @@ def test_spread_over_seeds_divides_by_their_number() -> None:
         assert table.loc[method, "seeds"] == 4
 
 
-def test_ambiguous_and_incomplete_rows_are_refused() -> None:
+def test_ambiguous_and_incomplete_rows_are_refused():
     twice = pd.concat([FOUR, FOUR[FOUR.method == "flap"]])
     with pytest.raises(SettingsError, match="flap is there twice with retention 0.5"):
         tables.gain_by_retention(twice)

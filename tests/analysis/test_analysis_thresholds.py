@@ -1,9 +1,5 @@
 """What the RASA page counts."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -27,34 +23,19 @@ def adapted(chosen: list[bool], source: list[int]) -> AdaptedScores:
     return AdaptedScores(np.zeros((2, 8)), np.array(chosen), np.array(source, dtype=np.int8), 0.8, 0.6)
 
 
-def test_counts_modules_neurons_and_sources() -> None:
+def test_modules_neurons_and_sources_are_counted():
     counts = thresholds.count(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
     assert (counts.adapted, counts.modules, counts.neurons, counts.all_neurons) == (2, 4, 8, 16)
     assert (counts.from_primary, counts.from_auxiliary, counts.rescored) == (1, 1, 2)
-
-
-def test_nothing_adapted_counts_nothing() -> None:
     counts = thresholds.count(statistics(), adapted([False] * 4, [0] * 4))
     assert (counts.adapted, counts.neurons, counts.from_primary, counts.from_auxiliary) == (0, 0, 0, 0)
-
-
-def test_by_layer_keeps_layers_without_adapted_modules() -> None:
     rows = thresholds.by_layer(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]), layers=3)
     np.testing.assert_array_equal(rows, [[0, 1, 0], [0, 1, 0]])
-
-
-def test_overlap_of_sets() -> None:
     first, second = np.array([True, True, False]), np.array([True, False, False])
     assert thresholds.overlap(first, second) == 0.5
     nothing = np.zeros(3, dtype=bool)
     assert thresholds.overlap(nothing, nothing) == 1.0
-
-
-def test_modules_are_numbered_within_their_layer() -> None:
     assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
-
-
-def test_table_puts_adapted_modules_first() -> None:
     table = thresholds.table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
     assert table["decision"].tolist() == ["adapted, from B", "adapted, from A", "not adapted", "not adapted"]
     assert table["module"].tolist() == [0, 1, 0, 1] and table["neurons"].tolist() == [2, 6, 3, 5]
@@ -71,5 +52,5 @@ def test_table_puts_adapted_modules_first() -> None:
         ({"selection": "random", "source": "random"}, "γ 0.90/0.90 random modules random text"),
     ],
 )
-def test_a_rule_in_short(changes: dict[str, Any], words: str) -> None:
+def test_a_rule_in_short(changes, words):
     assert thresholds.described(ReliabilitySettings(**changes)) == words

@@ -1,7 +1,5 @@
 """The one definition of an unseen text: what is declared, what is measured, and what is said of it."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -38,21 +36,19 @@ def standing(text: str, *share: float, content: str = "", drawn: float = 0.1) ->
         (standing("news.txt", 0.0, 0.0, content="3"), "unseen", True),
     ],
 )
-def test_only_another_corpus_of_low_measured_overlap_is_unseen(
-    found: HoldoutStatus, brief: str, is_unseen: bool
-) -> None:
+def test_only_another_corpus_of_low_measured_overlap_is_unseen(found, brief, is_unseen):
     assert (found.brief, found.unseen) == (brief, is_unseen)
     assert ("unseen" in found.brief) == is_unseen
     assert found.to_dict()["unseen"] is is_unseen
 
 
-def test_of_a_text_of_which_little_was_drawn_less_may_be_shared() -> None:
+def test_of_a_text_of_which_little_was_drawn_less_may_be_shared():
     # a copy would overlap by the 2 % that were drawn: 0.6 % is too much already
     assert standing("news.txt", 0.006, 0.0, drawn=0.02).copied == "A"
     assert standing("news.txt", 0.006, 0.0, drawn=0.5).unseen
 
 
-def test_the_sentence_says_why_and_what_was_measured() -> None:
+def test_the_sentence_says_why_and_what_was_measured():
     assert standing("c4", 0.0, 0.00004).sentence == (
         "c4: another corpus than A and B: unseen; none of it stands word for word in A, "
         "< 0.01 % in B (runs of 17 tokens)"
@@ -66,7 +62,7 @@ def test_the_sentence_says_why_and_what_was_measured() -> None:
     assert standing("c4").sentence.endswith("its overlap with A and B is not measured")
 
 
-def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a() -> None:
+def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
     texts = ("wikitext2", "ptb", "news.txt", "c4")
     study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=texts))
     measured = {text: overlap(text, 0.0, 0.0) for text in texts}

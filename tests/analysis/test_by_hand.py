@@ -1,7 +1,5 @@
 """Masks edited by hand: the budget is met again by the named rule, what is fixed stays fixed, sets repeat."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

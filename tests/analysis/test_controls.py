@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 import tiny_study
+from made_records import a_partition
 
 from gprune import pipeline
 from gprune.pipeline import stages
 from gprune.pipeline.stages import RunContext
 from gprune.pruning.sparsity.learning import learn
-from gprune.records import Partition, budget
+from gprune.records import budget
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.study.methods import CONTROLS, METHODS
@@ -47,12 +48,7 @@ def results(workshop):
 
 
 def whole_layers(shape):
-    ones = np.ones(shape.layers, dtype=np.int32)
-    blank = np.full(2, np.nan)
-    labels = np.zeros((shape.layers, shape.neurons), dtype=np.int32)
-    return Partition(
-        "", "", labels, ones, ones, np.zeros((shape.layers, 0)), blank, blank, np.zeros((shape.layers, 0, 5))
-    )
+    return a_partition(np.zeros((shape.layers, shape.neurons)))
 
 
 def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_for_bit(results):

@@ -5,22 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import tiny_study
+from made_records import a_partition
 
 from gprune import pipeline
 from gprune.analysis import diagnostics
 from gprune.analysis.ablation_effect import AblationEffect, Explained, explained
 from gprune.pipeline import stages
-from gprune.pruning.modules.replacement import permuted, whole_layers
+from gprune.pruning.modules.replacement import permuted
 from gprune.store import Store
 from gprune.study import from_dict
 
 GENERATOR = np.random.default_rng(0)
-
-
-def partition(labels):
-    labels = np.asarray(labels, dtype=np.int32)
-    counts = labels.max(axis=1).astype(np.int32) + 1
-    return replace(whole_layers(*labels.shape), labels=labels, counts=counts)
 
 
 def share_of_a_loop(drift, labels):
@@ -32,21 +27,18 @@ def share_of_a_loop(drift, labels):
     return between / total
 
 
-def test_the_share_explained_is_that_of_a_loop_and_all_or_nothing_at_the_ends():
+def test_the_share_explained_is_that_of_a_loop_and_of_drawn_modules():
     drift = GENERATOR.random((3, 21)) * [[1.0], [0.2], [3.0]]
     labels = np.stack([GENERATOR.permutation(np.arange(21) % count) for count in (2, 5, 7)])
-    found = explained(drift, partition(labels), partition(np.zeros((3, 21))))
+    found = explained(drift, a_partition(labels), a_partition(np.zeros((3, 21))))
     assert found.modules == pytest.approx(share_of_a_loop(drift, labels))
     assert found.initialization == pytest.approx(0.0, abs=1e-12)
-    assert explained(drift, partition(np.tile(np.arange(21), (3, 1)))).modules == pytest.approx(1.0)
-    assert np.isnan(explained(np.ones((3, 21)), partition(labels)).modules)
-
-
-def test_the_share_of_random_modules_is_the_mean_over_drawn_ones():
+    assert explained(drift, a_partition(np.tile(np.arange(21), (3, 1)))).modules == pytest.approx(1.0)
+    assert np.isnan(explained(np.ones((3, 21)), a_partition(labels)).modules)
     drift = GENERATOR.gamma(1, 1, (2, 30)) * [[1.0], [4.0]]
     labels = np.stack([np.repeat([0, 1, 2], [20, 7, 3]), np.repeat([0, 1, 2, 3, 4], 6)])
     drawn = [share_of_a_loop(drift, permuted(labels, seed)) for seed in range(2000)]
-    assert explained(drift, partition(labels)).random == pytest.approx(np.mean(drawn), rel=0.03)
+    assert explained(drift, a_partition(labels)).random == pytest.approx(np.mean(drawn), rel=0.03)
 
 
 def acting(**changes):

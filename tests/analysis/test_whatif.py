@@ -1,7 +1,5 @@
 """What would be kept under other thresholds: against the torch path, loops, and the run's own masks."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a card offers as Python runs, and gives the figure that the card shows, as a report does."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re
@@ -100,9 +98,7 @@ def given(code: str) -> list[Any]:
 
 
 @pytest.mark.parametrize(("page", "asked"), VIEWS, ids=lambda part: part if isinstance(part, str) else "")
-def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(
-    here: Path, page: str, asked: dict[str, str]
-) -> None:
+def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked):
     app = linked(page, **asked)
     found = [value for code in copied(app) for value in given(code)]
     figures = [said(json.loads(value.to_json())) for value in found if isinstance(value, go.Figure)]
@@ -114,7 +110,7 @@ def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(
     assert sorted(reported) == sorted(figures), "a report shows what the page shows"
 
 
-def test_the_launch_form_gives_its_study_as_python(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
     ran: list[Study] = []
     monkeypatch.setattr(gprune, "run", lambda study, **_: ran.append(study))
     app = linked("jobs")
@@ -129,14 +125,14 @@ def test_the_launch_form_gives_its_study_as_python(here: Path, monkeypatch: pyte
     assert run_name(first).split("-")[-1] == first.digest[:10] == seeded[0].digest[:10]
 
 
-def test_a_study_comes_back_from_its_code() -> None:
+def test_a_study_comes_back_from_its_code():
     known: dict[str, Any] = {}
     exec(python_code.of_study(STUDY).rpartition("\n")[0], known)
     assert known["study"] == STUDY
 
 
 @pytest.mark.parametrize("card", python_code.TABLES)
-def test_what_a_table_offers_runs(here: Path, card: str) -> None:
+def test_what_a_table_offers_runs(here, card):
     run = all_runs(str(here))[0][0]
     code = python_code.code(run, card, (), {"rows": 20} if card == "rd_top" else {})
     if card == "sx_export":

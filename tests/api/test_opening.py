@@ -1,7 +1,5 @@
 """Studies run and runs found again: the errors, a stopped run that goes on, imports that stay light."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import subprocess
@@ -26,7 +24,7 @@ def complaint(*words: str) -> str:
     return said.getvalue().strip().splitlines()[-1]
 
 
-def test_bad_input_is_refused_by_the_sentence_of_the_command_line(at_home: Path) -> None:
+def test_bad_input_is_refused_by_the_sentence_of_the_command_line(at_home):
     plain = {"model": "demo", "primary": "texts/random.txt", "auxiliary": "texts/json.txt"}
     told = ("study", *(word for name, value in plain.items() for word in (f"--{name}", value)))
     cases = (
@@ -51,7 +49,7 @@ def _study(folder: Path, values: dict[str, str]) -> Path:
     return path
 
 
-def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home: Path) -> None:
+def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home):
     run = gprune.open(gprune.runs()["run"][0])
     cases = (
         (
@@ -80,7 +78,7 @@ def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home: Path) -> No
         assert words in str(raised.value), str(raised.value)
 
 
-def test_a_result_that_is_not_there_yet_is_named(at_home: Path, tmp_path: Path) -> None:
+def test_a_result_that_is_not_there_yet_is_named(at_home, tmp_path):
     run = gprune.run("demo", until="drift", cache=tmp_path, progress=False)
     assert len(run.drift) == 54
     with pytest.raises(errors.StoreError, match="is not there yet"):
@@ -88,7 +86,7 @@ def test_a_result_that_is_not_there_yet_is_named(at_home: Path, tmp_path: Path) 
     assert list(run.masks) == []
 
 
-def test_a_run_is_found_by_its_name_and_by_its_folder(at_home: Path) -> None:
+def test_a_run_is_found_by_its_name_and_by_its_folder(at_home):
     listed = gprune.runs(cache="cache")
     name = listed["run"][0]
     assert listed["state"][0] == "done" and len(listed) == 1
@@ -96,9 +94,7 @@ def test_a_run_is_found_by_its_name_and_by_its_folder(at_home: Path) -> None:
     assert gprune.open(folder).study == gprune.open(name, cache=at_home / "cache").study
 
 
-def test_a_run_that_is_interrupted_goes_on_where_it_was(
-    at_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_that_is_interrupted_goes_on_where_it_was(at_home, tmp_path, monkeypatch):
     heard = progress._Told.__call__
 
     def stopping(told: progress._Told, stage: str, done: int, total: int, message: str) -> None:
@@ -120,14 +116,14 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(
     assert gone_on.perplexity.equals(gprune.open(name, cache=at_home / "cache").perplexity)
 
 
-def test_the_bar_counts_the_stages_of_the_run(at_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_bar_counts_the_stages_of_the_run(at_home, capsys):
     gprune.run("demo")
     last = capsys.readouterr().err.rstrip().rsplit("\r", 1)[-1]
     assert last.startswith("100%") and "done" in last
 
 
 @pytest.mark.process
-def test_importing_the_package_imports_nothing_heavy(at_home: Path, project: Path) -> None:
+def test_importing_the_package_imports_nothing_heavy(at_home, project):
     code = """
 import sys, gprune
 heavy = {"numpy", "pandas", "torch", "streamlit", "plotly", "transformers"}

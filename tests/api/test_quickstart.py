@@ -1,7 +1,5 @@
 """The notebook of the examples: short, without outputs, and it runs from its first cell to its last."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 
@@ -15,7 +13,7 @@ def cells(project: Path) -> list[dict]:
     return found
 
 
-def test_it_is_short_and_is_kept_without_outputs(project: Path) -> None:
+def test_it_is_short_and_is_kept_without_outputs(project):
     code = [cell for cell in cells(project) if cell["cell_type"] == "code"]
     assert len(cells(project)) < 10
     assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
@@ -24,7 +22,7 @@ def test_it_is_short_and_is_kept_without_outputs(project: Path) -> None:
 @pytest.mark.long
 @pytest.mark.process
 @pytest.mark.timeout(1800)
-def test_it_runs_on_the_demo(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_runs_on_the_demo(project, tmp_path, monkeypatch):
     nbclient = pytest.importorskip("nbclient", reason="needs requirements-dev.txt: nbclient and ipykernel")
     nbformat = pytest.importorskip("nbformat", reason="needs requirements-dev.txt: nbclient and ipykernel")
     pytest.importorskip("ipykernel", reason="needs requirements-dev.txt: nbclient and ipykernel")

@@ -1,7 +1,5 @@
 """What is handed to the API and cannot be used is refused by a sentence, and no record runs code."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable
@@ -31,7 +29,7 @@ def require_refused(cases: list[tuple[Callable[[], Any], str]]) -> None:
         assert words in str(raised.value), str(raised.value)
 
 
-def test_what_is_no_run_option_or_setting_is_named(run: gprune.Run) -> None:
+def test_what_is_no_run_option_or_setting_is_named(run):
     assert run.masks.get("fang") is None and len(run.masks.get("flap")) == len(run.masks["flap"])
     require_refused(
         [
@@ -45,9 +43,7 @@ def test_what_is_no_run_option_or_setting_is_named(run: gprune.Run) -> None:
     )
 
 
-def test_a_run_that_is_compared_is_looked_for_in_the_cache_of_the_run(
-    run: gprune.Run, tmp_path: Path
-) -> None:
+def test_a_run_that_is_compared_is_looked_for_in_the_cache_of_the_run(run, tmp_path):
     other = tmp_path / "runs" / run.name
     shutil.copytree(Path("cache") / "runs" / run.name, other)
     alone = gprune.open(other)
@@ -61,7 +57,7 @@ def test_a_run_that_is_compared_is_looked_for_in_the_cache_of_the_run(
         alone.figure("perplexity", runs=["later"])
 
 
-def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run: gprune.Run, tmp_path: Path) -> None:
+def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run, tmp_path):
     dense, tokenizer = run.model("dense"), run.tokenizer
     known = {"tokenizer": tokenizer, "samples": 8, "length": 16}
 
@@ -72,7 +68,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run: gprune.Ru
         return gprune.scores(dense, DOCUMENTS, **(known | changed))
 
     def measured(**changed: Any) -> Any:
-        return gprune.api.measure.perplexity(dense, tokenizer, DOCUMENTS, **({"length": 16} | changed))
+        return gprune.measure.perplexity(dense, tokenizer, DOCUMENTS, **({"length": 16} | changed))
 
     require_refused(
         [
@@ -88,7 +84,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run: gprune.Ru
             (lambda: scored(tokenizer=foreign), "tokenize it with the model's own tokenizer"),
             (lambda: measured(windows=1.5), "windows must be a whole number (got 1.5)"),
             (
-                lambda: gprune.api.measure.perplexity(nn.Linear(2, 2), tokenizer, DOCUMENTS),
+                lambda: gprune.measure.perplexity(nn.Linear(2, 2), tokenizer, DOCUMENTS),
                 "a model is a causal language model of transformers (got Linear)",
             ),
         ]
@@ -99,7 +95,7 @@ def test_a_text_a_tokenizer_and_numbers_of_another_kind_are_named(run: gprune.Ru
     assert len(gprune.scores(dense, path, **known)) == len(scored())
 
 
-def test_a_mark_that_is_no_truth_value_is_not_taken_for_kept(run: gprune.Run) -> None:
+def test_a_mark_that_is_no_truth_value_is_not_taken_for_kept(run):
     dense, masks = run.model("dense"), run.masks["flap"]
     plain = gprune.prune(dense, masks).num_parameters()
     assert gprune.prune(dense, masks.assign(kept=masks["kept"].astype(object))).num_parameters() == plain
@@ -123,7 +119,7 @@ def test_a_mark_that_is_no_truth_value_is_not_taken_for_kept(run: gprune.Run) ->
     )
 
 
-def test_a_record_alone_runs_no_code_of_a_model(run: gprune.Run, tmp_path: Path) -> None:
+def test_a_record_alone_runs_no_code_of_a_model(run, tmp_path):
     folder = tmp_path / "cache" / "runs" / run.name
     shutil.copytree(Path("cache") / "runs" / run.name, folder)
     values = json.loads((folder / "run.json").read_text())

@@ -11,28 +11,10 @@ import pandas as pd
 from streamlit.components.v2 import manifest_scanner
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
+from synthetic_run import write_run
 from waiting import limit
 
 PROJECT = Path(__file__).resolve().parents[2]
-PAGES = (
-    "overview",
-    "rank_drift",
-    "module_agreement",
-    "reliability",
-    "pruning_decisions",
-    "inspection",
-    "calibration_data",
-    "text_lens",
-    "by_hand",
-    "jobs",
-    "comparison",
-    "report_file",
-    "flipped_questions",
-    "speed_export",
-    "guide",
-    "neuron_map",
-    "mask_atlas",
-)
 CHARTS = {
     "overview": 4,
     "rank_drift": 4,
@@ -52,6 +34,7 @@ CHARTS = {
     "neuron_map": 1,
     "mask_atlas": 3,
 }
+PAGES = tuple(CHARTS)
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
 
@@ -67,6 +50,17 @@ def on(app: AppTest, page: str) -> AppTest:
     app.switch_page(f"pages/{page}.py").run()
     assert not app.exception, (page, [item.value for item in app.exception])
     return app
+
+
+def open_page(page: str, **query: str) -> AppTest:
+    """A page of an app that was opened with a query."""
+    return on(opened(**query), page)
+
+
+def show(page: str, cache: Path, query: dict[str, str] | None = None, **made: Any) -> AppTest:
+    """A page of an app over a run that is written first: see `write_run` for how."""
+    write_run(cache, **made)
+    return open_page(page, **query or {})
 
 
 def linked(page: str, **query: str) -> AppTest:

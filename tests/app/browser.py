@@ -9,8 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from synthetic_run import the_run
 from waiting import limit
 
+from gprune.pipeline.runs.opened import Run, all_runs
 from scripts import served_app
 
 PATIENCE = 1000 * limit(60)
@@ -29,6 +31,13 @@ def chromium() -> Iterator[Any]:
         # what Playwright waits for by itself is too short for a busy machine
         expect.set_options(timeout=PATIENCE)
         yield browser
+
+
+def expect(what: Any) -> Any:
+    """What Playwright waits for; imported only where there is one."""
+    from playwright.sync_api import expect as waited_for
+
+    return waited_for(what)
 
 
 @contextmanager
@@ -88,13 +97,26 @@ class Visit:
 
     server: served_app.Server
     browser: Any
+    cache: Path
     noted: list[list[str]] = field(default_factory=list)
     """requests that left the machine and errors of the console, page by page"""
+    contexts: list[Any] = field(default_factory=list)
+    """of the people who have come"""
 
     @property
     def address(self) -> str:
         """The app's address, without the token."""
         return self.server.address
+
+    @property
+    def runs(self) -> dict[str, str]:
+        """The folder of every run by the name of its study; the first is shown where none is asked for."""
+        return {run.study.name: run.name for run in all_runs(str(self.cache))[0]}
+
+    @property
+    def first(self) -> Run:
+        """The run that is shown where none is asked for."""
+        return the_run(self.cache)
 
     def page(self, where: str = "", **options: Any) -> Any:
         """A page in a context of its own, as another person would open it.
@@ -104,7 +126,8 @@ class Visit:
             options: of the context, as `viewport`.
         """
         options.setdefault("viewport", {"width": 1280, "height": 1200})
-        page = known(self.browser, self.server, **options).new_page()
+        self.contexts.append(known(self.browser, self.server, **options))
+        page = self.contexts[-1].new_page()
         page.set_default_timeout(PATIENCE)
         self.noted += [outside(page), complaints(page)]
         page.goto(f"{self.address}/{where}")
@@ -113,14 +136,22 @@ class Visit:
 
 
 @contextmanager
+def looking(chromium: Any, server: served_app.Server, cache: Path) -> Iterator[Visit]:
+    """People at a server; at the end no page has complained and nothing has left the machine."""
+    visit = Visit(server, chromium, cache)
+    yield visit
+    for context in visit.contexts:
+        context.close()
+    found = [sentence for one in visit.noted for sentence in one]
+    if found:
+        pytest.fail("; ".join(found))
+
+
+@contextmanager
 def visiting(chromium: Any, cache: Path) -> Iterator[Visit]:
-    """Serves a cache; at the end no page has complained and nothing has left the machine."""
-    with served(cache) as server:
-        visit = Visit(server, chromium)
+    """People at a server of their own over a cache."""
+    with served(cache) as server, looking(chromium, server, cache) as visit:
         yield visit
-        found = [sentence for one in visit.noted for sentence in one]
-        if found:
-            pytest.fail("; ".join(found))
 
 
 def click_mark(page: Any, card: str, trace: int, point: int) -> None:

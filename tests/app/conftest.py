@@ -8,11 +8,12 @@ from typing import Any
 
 import browser
 import pytest
-from synthetic_run import LARGE, a_study, write_run
+from synthetic_run import LARGE, a_study, the_run, write_run
 
 from gprune.jobs import queue
-from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.pipeline.runs.opened import Run
 from gprune.study import CalibrationSettings, EvaluationSettings, Study
+from scripts.served_app import Server
 
 
 @pytest.fixture
@@ -42,7 +43,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """A finished run of 4 layers with 60 neurons and grouped key/value heads."""
-    return _only_run(tmp_path_factory.mktemp("small"))
+    root = tmp_path_factory.mktemp("small")
+    write_run(root)
+    return the_run(root)
 
 
 @pytest.fixture(scope="session")
@@ -59,12 +62,7 @@ def large_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
         calibration=CalibrationSettings(samples=32, length=16, shards=2),
     )
     write_run(root, LARGE, modules=46, study=study)
-    return all_runs(str(root))[0][0]
-
-
-def _only_run(root: Path) -> Run:
-    write_run(root)
-    return all_runs(str(root))[0][0]
+    return the_run(root)
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +70,21 @@ def chromium() -> Iterator[Any]:
     """A browser without a window."""
     with browser.chromium() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def shared_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Path]]:
+    """A server over two finished runs, at which tests only look, and its cache."""
+    cache = tmp_path_factory.mktemp("served")
+    evaluation = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
+    for seed, name in enumerate(("Synthetic", "Second")):
+        write_run(cache, study=a_study(evaluation=evaluation, seed=seed, name=name))
+    with browser.served(cache) as server:
+        yield server, cache
+
+
+@pytest.fixture
+def visit(chromium: Any, shared_server: tuple[Server, Path]) -> Iterator[browser.Visit]:
+    """People who look at that server; no page of theirs complains."""
+    with browser.looking(chromium, *shared_server) as visit:
+        yield visit

@@ -14,6 +14,7 @@ from made_runs import Makers, course, digest, leave
 
 from gprune.pipeline import runs
 from gprune.pipeline.record import RunRecord
+from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.pipeline.stages import KINDS, Graph, Inputs, Results, Stage
 from gprune.pipeline.stages.inputs import from_plain, plugins_read, roles
 from gprune.records import ModelShape
@@ -88,6 +89,17 @@ def write_run(
     times = {"started": "2026-11-21T12:00:00+00:00", "updated": "2026-11-21T12:01:30+00:00", "seconds": 90.0}
     runs.save(store, name, read(root, name) | times | {"owner": None})
     return name
+
+
+def grouped_runs(root: Path, count: int = 3) -> tuple[str, list[str]]:
+    """Writes a run, and runs of a study beside it; their names."""
+    made = [a_study(group="reproduce", seed=seed, name="part") for seed in range(1, count + 1)]
+    return write_run(root), [write_run(root, study=study) for study in made]
+
+
+def the_run(root: Path) -> Run:
+    """The run of a cache; the one that was started last where there are several."""
+    return all_runs(str(root))[0][0]
 
 
 def _inputs(study: Study, missing_tasks: Collection[str], apart: object) -> Inputs:

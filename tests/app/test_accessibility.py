@@ -3,16 +3,10 @@
 What Streamlit's own widgets do wrong is listed here, one rule and one place each, with its reason.
 """
 
-from __future__ import annotations
-
 import ast
-from pathlib import Path
-from typing import Any
 
 import pytest
 from app_driver import PROJECT
-from browser import PATIENCE, known, served
-from synthetic_run import write_run
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 SERIOUS = ("serious", "critical")
@@ -23,15 +17,17 @@ EXCEPTIONS = {
 """why a fault is not ours, by rule and by what it stands in"""
 
 
-def addresses() -> list[str]:
-    """The addresses of all pages, as app.py lists them."""
+def addresses():
+    """The addresses of all pages but one, as app.py lists them."""
     tree = ast.parse((PROJECT / "app.py").read_text(encoding="utf-8"))
     calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
     pages = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_page"]
-    return [ast.literal_eval(call.args[3]) for call in pages]
+    found = [ast.literal_eval(call.args[3]) for call in pages]
+    assert len(found) == len(list((PROJECT / "pages").glob("*.py"))) and "report" in found
+    return [where for where in found if where != "drift"]
 
 
-def faults(page: Any) -> list[str]:
+def faults(page):
     """What axe finds serious on a page, but for the exceptions."""
     from axe_playwright_python.sync_playwright import Axe
 
@@ -46,35 +42,25 @@ def faults(page: Any) -> list[str]:
     return found
 
 
-def test_the_list_of_pages_is_that_of_the_app() -> None:
-    assert len(addresses()) == len(list((PROJECT / "pages").glob("*.py"))) and "report" in addresses()
-
-
-def test_no_page_has_a_serious_fault(chromium: Any, tmp_path: Path) -> None:
-    write_run(tmp_path)
-    found: dict[str, list[str]] = {}
-    with served(tmp_path) as server:
-        context = known(chromium, server, viewport={"width": 1280, "height": 1200})
-        page = context.new_page()
-        page.set_default_timeout(PATIENCE)
-        for where in [*addresses(), "drift?tour=2&present=1"]:
-            page.emulate_media(color_scheme="light")
-            page.goto(f"{server.address}/{where}")
-            page.get_by_role("heading", level=1).first.wait_for()
-            page.wait_for_function("!document.querySelector('[data-test-script-state=running], .stSkeleton')")
-            for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 22, 29)")):
-                page.emulate_media(color_scheme=scheme)
-                page.wait_for_function(
-                    "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground",
-                    arg=ground,
-                )
-                # colours fade over, on a busy machine for longer: a fault is what stays
-                for _ in range(3):
-                    page.wait_for_timeout(500)
-                    if not (wrong := faults(page)):
-                        break
-                    page.wait_for_timeout(2000)
-                else:
-                    found[f"{where} {scheme}"] = wrong
-        context.close()
-    assert not found, "\n".join(f"{where}: {fault}" for where, several in found.items() for fault in several)
+@pytest.mark.parametrize(
+    "where",
+    [
+        "drift",
+        *(pytest.param(one, marks=pytest.mark.long) for one in [*addresses(), "drift?tour=2&present=1"]),
+    ],
+)
+def test_no_page_has_a_serious_fault(visit, where):
+    page = visit.page(where)
+    page.wait_for_function("!document.querySelector('[data-test-script-state=running], .stSkeleton')")
+    for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 22, 29)")):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(
+            "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground",
+            arg=ground,
+        )
+        # colours fade over, on a busy machine for longer: a fault is what stays
+        for _ in range(4):
+            page.wait_for_timeout(500)
+            if not (wrong := faults(page)):
+                break
+        assert not wrong, f"{scheme}: " + "\n".join(wrong)

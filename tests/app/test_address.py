@@ -1,19 +1,14 @@
-"""The state of the pages: one value behind every widget, mirrored into the address."""
-
-from __future__ import annotations
-
-from collections.abc import Callable
-from pathlib import Path
+"""The state of the pages: one value behind every widget, mirrored into the address; and no click is lost."""
 
 import pytest
-from app_driver import charts, linked, on, opened, words
+from app_driver import charts, linked, on, open_page, opened, show, words
 from streamlit.testing.v1 import AppTest
 from synthetic_run import a_study, write_run
 
 from gprune.jobs import local, queue
 
 
-def _small_page() -> None:
+def _small_page():
     import streamlit as st
 
     from gprune.app.ui import url_state
@@ -33,17 +28,17 @@ def _small_page() -> None:
 
 
 @pytest.fixture
-def small() -> AppTest:
+def small():
     return AppTest.from_function(_small_page, default_timeout=60)
 
 
-def held(app: AppTest, key: str) -> list[str]:
+def held(app, key):
     """What the address has for a key; the driver gives a single value as text."""
     found = app.query_params[key]
     return [found] if isinstance(found, str) else list(found)
 
 
-def test_what_is_not_a_default_is_in_the_address_under_stable_names(small: AppTest) -> None:
+def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
     app = small.run()
     assert app.text[0].value == repr((0.9, 5, "one", ["a"], False))
     assert not list(app.query_params), "defaults leave no trace"
@@ -67,15 +62,13 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small: AppTe
         ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
     ],
 )
-def test_tables_searches_and_alignments_are_opened_by_a_link(
-    cache: Path, page: str, query: dict[str, str], seen: Callable[[AppTest], bool]
-) -> None:
+def test_tables_searches_and_alignments_are_opened_by_a_link(cache, page, query, seen):
     write_run(cache)
     app = linked(page, **query)
     assert seen(app) and "The address has" not in words(app)
 
 
-def test_every_view_of_a_value_follows_the_one_that_was_moved(small: AppTest) -> None:
+def test_every_view_of_a_value_follows_the_one_that_was_moved(small):
     app = small.run()
     app.number_input(key="level_number").set_value(0.315).run()
     assert app.slider(key="level_slider").value == 0.315 and "0.315" in app.text[0].value
@@ -88,7 +81,7 @@ def test_every_view_of_a_value_follows_the_one_that_was_moved(small: AppTest) ->
     assert app.slider(key="level_slider").value == 0.25
 
 
-def test_an_address_that_changes_by_itself_wins(small: AppTest) -> None:
+def test_an_address_that_changes_by_itself_wins(small):
     small.query_params["level"] = "0.4"
     small.query_params["marks"] = ["b", "c"]
     app = small.run()
@@ -110,7 +103,7 @@ def test_an_address_that_changes_by_itself_wins(small: AppTest) -> None:
         ("marks", "z", "a or b or c"),
     ],
 )
-def test_a_value_that_cannot_be_used_is_named(small: AppTest, key: str, value: str, meant: str) -> None:
+def test_a_value_that_cannot_be_used_is_named(small, key, value, meant):
     small.query_params[key] = value
     app = small.run()
     (sentence,) = [item.value.replace("\\", "") for item in app.warning]
@@ -119,7 +112,7 @@ def test_a_value_that_cannot_be_used_is_named(small: AppTest, key: str, value: s
     assert len(app.warning) == (0 if key == "log" else 1), "it stays until the value is chosen anew"
 
 
-def test_a_name_that_nothing_on_the_page_has_is_told_and_leaves_the_address(small: AppTest) -> None:
+def test_a_name_that_nothing_on_the_page_has_is_told_and_leaves_the_address(small):
     small.query_params["card"] = "nowhere"
     app = small.run()
     (sentence,) = [item.value.replace("\\", "") for item in app.warning]
@@ -130,7 +123,7 @@ def test_a_name_that_nothing_on_the_page_has_is_told_and_leaves_the_address(smal
     assert not app.warning and held(app, "card") == ["here"]
 
 
-def test_a_single_value_that_comes_twice_is_told(small: AppTest) -> None:
+def test_a_single_value_that_comes_twice_is_told(small):
     small.query_params["count"] = ["4", "7"]
     app = small.run()
     (sentence,) = [item.value.replace("\\", "") for item in app.warning]
@@ -138,7 +131,7 @@ def test_a_single_value_that_comes_twice_is_told(small: AppTest) -> None:
     assert app.slider(key="count_slider").value == 7 and held(app, "count") == ["7"]
 
 
-def test_choosing_nothing_is_a_choice_that_the_address_keeps(small: AppTest) -> None:
+def test_choosing_nothing_is_a_choice_that_the_address_keeps(small):
     app = small.run()
     app.multiselect(key="marks_multiselect").set_value([]).run()
     assert held(app, "marks") == [""]
@@ -148,9 +141,8 @@ def test_choosing_nothing_is_a_choice_that_the_address_keeps(small: AppTest) -> 
     assert not fresh.warning and held(fresh, "marks") == [""]
 
 
-def test_a_selection_goes_with_the_reader_from_page_to_page(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(), "rank_drift")
+def test_a_selection_goes_with_the_reader_from_page_to_page(cache):
+    app = show("rank_drift", cache)
     app.number_input(key="rd_layer").set_value(3).run()
     assert app.button(key="frame_selection").label == "layer 3"
     app = on(app, "module_agreement")
@@ -161,7 +153,7 @@ def test_a_selection_goes_with_the_reader_from_page_to_page(cache: Path) -> None
     assert "layer" not in app.query_params and app.number_input(key="ma_layer").value == 2
 
 
-def test_a_selection_that_the_run_does_not_have_is_told(cache: Path) -> None:
+def test_a_selection_that_the_run_does_not_have_is_told_and_a_neuron_brings_its_module(cache):
     write_run(cache)
     app = opened(layer="77")
     assert "This run has no layer 77: its layers are 0 to 3." in words(app)
@@ -169,16 +161,12 @@ def test_a_selection_that_the_run_does_not_have_is_told(cache: Path) -> None:
     assert "This run has no neuron 60: a layer has 60." in words(app)
     app = opened(layer="1", module="6")
     assert "This run has no module 6 in layer 1: it has 6." in words(app)
-
-
-def test_a_neuron_brings_its_module(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(layer="1", neuron="59"), "rank_drift")
+    app = show("rank_drift", cache, {"layer": "1", "neuron": "59"})
     ring = charts(app)[3]["data"][-1]
     assert ring["name"] == "neuron 59" and len(ring["x"]) == 1
 
 
-def test_the_open_tab_and_what_it_shows_are_in_the_address(cache: Path) -> None:
+def test_the_open_tab_and_what_it_shows_are_in_the_address(cache):
     older, newer = write_run(cache), write_run(cache, study=a_study(seed=1, name="Second"))
     app = linked("jobs", jobs_tab="runs", runs_chosen=older)
     assert app.session_state["jobs_tab_tabs"] == "Runs" and held(app, "jobs_tab") == ["runs"]
@@ -190,12 +178,10 @@ def test_the_open_tab_and_what_it_shows_are_in_the_address(cache: Path) -> None:
     assert other.session_state["jobs_tab_tabs"] == "Start"
 
 
-def test_a_job_that_is_looked_at_stays_when_another_is_started(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_is_looked_at_stays_when_another_is_started(cache, monkeypatch):
     monkeypatch.setattr(local, "start_supervisor", lambda _: None)
 
-    def made(seed: int) -> str:
+    def made(seed):
         job = queue.submit(cache, a_study(seed=seed, model="/nowhere"))
         queue.cancel(cache, job.id)
         return job.id
@@ -206,10 +192,10 @@ def test_a_job_that_is_looked_at_stays_when_another_is_started(
     second = made(1)
     app.run()
     assert app.selectbox(key="jobs_job_selectbox").value == first and held(app, "jobs_job") == [first]
-    assert on(opened(), "jobs").selectbox(key="jobs_job_selectbox").value == second
+    assert open_page("jobs").selectbox(key="jobs_job_selectbox").value == second
 
 
-def _two_pages() -> None:
+def _two_pages():
     import streamlit as st
 
     from gprune.app.ui import url_state
@@ -225,7 +211,7 @@ def _two_pages() -> None:
     url_state.finish(slot)
 
 
-def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the_reader() -> None:
+def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the_reader():
     app = AppTest.from_function(_two_pages, default_timeout=60)
     app.query_params["step"], app.query_params["log"] = "2", "1"
     app.run()
@@ -237,3 +223,37 @@ def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the
     # taken back on a finished page, it is gone
     del app.query_params["step"]
     assert app.run().text[0].value == ""
+
+
+PAGE = """
+import streamlit as st
+from gprune.app.ui import sticky_button
+
+state = st.session_state
+state.setdefault("acted", 0)
+sticky_button.begin(state.get("page", "one"))
+if state.pop("overtaken", False):
+    # as what a chart sends interrupts the script: before the button is reached
+    st.rerun()
+if state.get("shown", True) and sticky_button.pressed("Start", "start"):
+    state.acted += 1
+"""
+
+
+def test_a_click_is_seen_once_by_the_script_that_reaches_the_button():
+    app = AppTest.from_string(PAGE).run()
+    app.session_state["overtaken"] = True
+    app.button(key="start").click().run()
+    assert app.session_state["acted"] == 1
+    assert app.run().session_state["acted"] == 1
+
+
+def test_a_click_on_a_page_that_is_left_is_forgotten():
+    app = AppTest.from_string(PAGE).run()
+    app.session_state["shown"] = False
+    app.button(key="start").click().run()
+    assert app.session_state["acted"] == 0
+    app.session_state["page"] = "two"
+    app.run()
+    app.session_state["page"], app.session_state["shown"] = "one", True
+    assert app.run().session_state["acted"] == 0

@@ -1,14 +1,8 @@
 """The module agreement page: which comparisons it draws, how, and what it offers."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import numpy as np
-import pytest
-from app_driver import charts, on, opened, words
-from synthetic_run import a_study, exchange, names, write_run
+from app_driver import charts, open_page, show, words
+from synthetic_run import a_study, exchange, names, the_run, write_run
 
 from gprune.analysis import agreement as analysis
 from gprune.app.pages.module_agreement import charts as figures
@@ -19,22 +13,21 @@ from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.comparisons import COMPARISONS, FANG
 from gprune.pruning.modules.agreement import contingency
 from gprune.records import Agreement
-from gprune.study import Study
 from gprune.study.methods import DEFAULT
 
 WITH_FANG = (*DEFAULT, "fang")
 
 
-def drawn(chart: dict[str, Any]) -> list[str]:
+def drawn(chart):
     return [trace["name"].rsplit(": ", 1)[0] for trace in chart["data"]]
 
 
-def an_agreement(*compared: str) -> Agreement:
+def an_agreement(*compared):
     ari = np.repeat(np.linspace(0.1, 0.9, len(compared))[:, None], 3, axis=1)
     return Agreement(compared, ari, ari)
 
 
-def test_kinds_differ_in_colour_and_members_in_marker() -> None:
+def test_comparisons_keep_their_look_and_the_plot_its_height():
     figure = figures.lines(an_agreement(*COMPARISONS), "ari")
     looks = {trace.name.rsplit(": ", 1)[0]: trace for trace in figure.data}
     assert looks["A-B against A-C"].line.color == BLUE
@@ -47,25 +40,16 @@ def test_kinds_differ_in_colour_and_members_in_marker() -> None:
     assert len(set(shown)) == len(COMPARISONS)
     assert len({trace.marker.symbol for trace in figure.data}) == len(COMPARISONS)
     assert figure.data[0].name == "A-B against A-C: 0.10 ± 0.00"
-
-
-def test_a_comparison_keeps_its_look_whatever_else_is_chosen() -> None:
     record = an_agreement(*COMPARISONS)
     whole = {trace.name: trace.line.to_plotly_json() for trace in figures.lines(record, "ari").data}
     (alone,) = figures.lines(record, "ari", ["fang_bc"]).data
     assert alone.line.to_plotly_json() == whole[alone.name]
-
-
-def test_more_comparisons_make_the_legend_longer_and_leave_the_plot_as_high() -> None:
     heights = []
     for chosen in (["ab_ac"], list(COMPARISONS)):
         layout = figures.lines(an_agreement(*COMPARISONS), "overlap", chosen).layout
         heights.append(layout.height - layout.margin.b - layout.margin.t)
     assert heights[0] == heights[1]
     assert figures.lines(an_agreement("ab_ac"), "ari", []).layout.yaxis.range == (-0.03, 1.03)
-
-
-def test_confusion_names_modules_and_sums_rows_to_one() -> None:
     shared = analysis.confusion(np.array([[4, 0], [1, 3], [2, 0]]), 24)
     figure = figures.confusion(shared, "A-B", "FANG on A")
     (heat,) = figure.data
@@ -75,27 +59,16 @@ def test_confusion_names_modules_and_sums_rows_to_one() -> None:
     assert "FANG on A" in figure.layout.xaxis.title.text and "A-B" in figure.layout.yaxis.title.text
 
 
-def test_fang_stands_beside_the_substitutions_and_their_controls(cache: Path) -> None:
-    write_run(cache, study=a_study(methods=WITH_FANG))
-    app = on(opened(), "module_agreement")
-    expected = [
-        "A-B against A-C",
-        "A-B against B-C",
-        "A-C against B-C",
-        "control: A-B, another seed",
-        "FANG: A against B",
-    ]
+def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
+    app = show("module_agreement", cache, study=a_study(methods=WITH_FANG))
+    expected = [f"{pair} against {other}" for pair, other in (("A-B", "A-C"), ("A-B", "B-C"), ("A-C", "B-C"))]
+    expected += ["control: A-B, another seed", "FANG: A against B"]
     assert drawn(charts(app)[0]) == expected
-    groups = analysis.mean_of(all_runs(str(cache))[0][0].agreement(), FANG)
+    groups = analysis.mean_of(the_run(cache).agreement(), FANG)
     assert groups is not None and -0.1 < groups[0] < 0.3
     assert f"FANG's groups of one text alone agree with another's at {groups[0]:.2f}" in words(app)
     assert "FANG has 2 groups in a layer and BCM 6 modules" in words(app).replace("\\", "")
     assert "ma_fang" not in [button.key for button in app.button]
-
-
-def test_the_chosen_comparisons_are_drawn_in_either_measure(cache: Path) -> None:
-    write_run(cache, study=a_study(methods=WITH_FANG))
-    app = on(opened(), "module_agreement")
     app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()
     wanted = ["A-B against B-C", "FANG: B against C"]
     ari = charts(app)[0]
@@ -104,31 +77,11 @@ def test_the_chosen_comparisons_are_drawn_in_either_measure(cache: Path) -> None
     assert drawn(ari) == drawn(overlap) == wanted and ari["data"][0]["y"] != overlap["data"][0]["y"]
     app.multiselect[0].set_value([]).run()
     assert len(drawn(charts(app)[0])) == 9
-
-
-def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache: Path) -> None:
-    write_run(cache, study=a_study(metric="twflap"))
-    assert "swap: A-B against B-A" in drawn(charts(on(opened(), "module_agreement"))[0])
-
-
-def test_without_fang_a_button_computes_it(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    started: list[Study] = []
-    monkeypatch.setattr(work, "start", lambda root, study, *_: started.append(study))
-    write_run(cache)
-    app = on(opened(), "module_agreement")
-    assert "were not computed in this run" in words(app)
-    app.button(key="ma_fang").click().run()
-    assert started == [a_study(methods=WITH_FANG)]
-
-
-def test_the_matrix_holds_the_chosen_pair_and_layer(cache: Path) -> None:
-    write_run(cache, study=a_study(methods=WITH_FANG))
-    app = on(opened(), "module_agreement")
     options = app.selectbox(key="ma_pair_selectbox").options
     assert set(options) == {one.title for one in COMPARISONS.values() if one.name != "swap"}
     app.selectbox(key="ma_pair_selectbox").set_value("fang_ac").run()
     app.number_input(key="ma_layer").set_value(3).run()
-    run = all_runs(str(cache))[0][0]
+    run = the_run(cache)
     labels = [run.load(stages.groups, role).labels[3] for role in ("primary", "substitute")]
     share = np.trace(analysis.confusion(contingency(*labels), 24).counts) / 60
     assert f"Layer 3: {100 * share:.0f} % of the neurons keep their module" in words(app)
@@ -136,19 +89,34 @@ def test_the_matrix_holds_the_chosen_pair_and_layer(cache: Path) -> None:
     assert heat["layout"]["xaxis"]["title"]["text"].startswith("module of FANG on C")
 
 
-def test_module_counts_that_differ_strongly_are_told(cache: Path) -> None:
+def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache):
+    write_run(cache, study=a_study(metric="twflap"))
+    assert "swap: A-B against B-A" in drawn(charts(open_page("module_agreement"))[0])
+
+
+def test_without_fang_a_button_computes_it(cache, monkeypatch):
+    started = []
+    monkeypatch.setattr(work, "start", lambda root, study, *_: started.append(study))
+    app = show("module_agreement", cache)
+    assert "were not computed in this run" in words(app)
+    app.button(key="ma_fang").click().run()
+    assert started == [a_study(methods=WITH_FANG)]
+
+
+def test_module_counts_that_differ_strongly_are_told(cache):
     name = write_run(cache)
     other = write_run(cache, modules=2, study=a_study(name="Other", seed=9))
     coarse = next(run for run in all_runs(str(cache))[0] if run.name == other).load(stages.partition)
     exchange(cache, name, coarse, stages.partition, "auxiliary", "substitute")
-    app = on(opened(run=name), "module_agreement")
+    app = open_page("module_agreement", run=name)
     warnings = [item.value.replace("\\", "") for item in app.warning]
     assert len(warnings) == 2
     assert warnings[0].startswith("A-B against B-C: layer 0 has 6 modules on one side and 2 on the other")
 
 
-def test_an_agreement_without_its_partitions_says_so(cache: Path) -> None:
-    write_run(cache, stages=[name for name in names() if not name.startswith("partition_")])
-    app = on(opened(), "module_agreement")
+def test_an_agreement_without_its_partitions_says_so(cache):
+    app = show(
+        "module_agreement", cache, stages=[name for name in names() if not name.startswith("partition_")]
+    )
     assert "partitions behind the agreement are not in this run" in words(app)
     assert len(charts(app)) == 2 and not app.error

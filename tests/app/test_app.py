@@ -1,16 +1,13 @@
 """Every page in every situation, without a browser: no exception, the right words, no torch."""
 
-from __future__ import annotations
-
 import ast
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from app_driver import CHARTS, PAGES, PROJECT, charts, on, opened, words
+from app_driver import CHARTS, PAGES, PROJECT, charts, on, open_page, opened, show, words
 from synthetic_run import a_study, folder_of, names, read, write_run
 from waiting import limit
 
@@ -21,31 +18,17 @@ from gprune.store import Store
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
-    return tmp_path
-
-
-def test_a_finished_run_fills_every_page(cache: Path) -> None:
-    write_run(cache)
+def test_a_finished_run_fills_every_page(cache):
+    name = write_run(cache)
     app = opened()
     for page in PAGES:
         on(app, page)
         assert len(charts(app)) == CHARTS[page], page
         assert not app.error and "demo" in words(app), page
+        assert app.run().selectbox(key="frame_run").value == name, page
 
 
-def test_pages_keep_their_frame_when_they_run_again(cache: Path) -> None:
-    name = write_run(cache)
-    app = opened()
-    for page in PAGES:
-        on(app, page).run()
-        assert app.selectbox(key="frame_run").value == name, page
-
-
-def test_an_empty_cache_leads_to_the_demo_from_every_page(cache: Path) -> None:
+def test_an_empty_cache_leads_to_the_demo_from_every_page(cache):
     app = opened()
     for page in PAGES:
         on(app, page)
@@ -53,7 +36,7 @@ def test_an_empty_cache_leads_to_the_demo_from_every_page(cache: Path) -> None:
         assert app.button(key="frame_demo").label == "Start the bundled demo"
 
 
-def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache: Path) -> None:
+def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache):
     write_run(cache, stages="drift", state="cancelled")
     app = opened()
     assert len(charts(on(app, "rank_drift"))) == CHARTS["rank_drift"]
@@ -68,12 +51,12 @@ def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache: Path) ->
         assert app.button(key="frame_continue").label == "Continue this run"
 
 
-def test_a_failed_run_gives_its_reason(cache: Path) -> None:
+def test_a_failed_run_gives_its_reason(cache):
     write_run(cache, stages="drift", state="failed")
     assert "It failed: the disk is full" in words(opened())
 
 
-def test_a_corrupt_run_is_named_and_the_others_stay(cache: Path) -> None:
+def test_a_corrupt_run_is_named_and_the_others_stay(cache):
     write_run(cache)
     (cache / "runs" / "broken").mkdir()
     (cache / "runs" / "broken" / "run.json").write_text("{", encoding="utf-8")
@@ -84,19 +67,18 @@ def test_a_corrupt_run_is_named_and_the_others_stay(cache: Path) -> None:
         assert "**broken**" in words(app) and "not readable JSON" in words(app)
 
 
-def test_a_damaged_array_costs_its_cards_only(cache: Path) -> None:
+def test_a_damaged_array_costs_its_cards_only(cache):
     name = write_run(cache)
     (folder_of(cache, name, stages.scores, "auxiliary") / "ffn.npy").unlink()
-    app = on(opened(), "rank_drift")
+    app = open_page("rank_drift")
     assert len(charts(app)) == CHARTS["rank_drift"] - 1
     assert len(app.error) == 2 and all("no whole result" in error.value for error in app.error)
 
 
-def test_a_mistake_of_ours_is_no_fault_of_the_run(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(cache)
-    app = on(opened(), "rank_drift")
+def test_a_mistake_of_ours_is_no_fault_of_the_run(cache, monkeypatch):
+    app = show("rank_drift", cache)
 
-    def mistaken(*_: object) -> None:
+    def mistaken(*_):
         raise KeyError("no such column")
 
     monkeypatch.setattr("gprune.app.ui.derived_cache.drift_by_layer", mistaken)
@@ -104,14 +86,10 @@ def test_a_mistake_of_ours_is_no_fault_of_the_run(cache: Path, monkeypatch: pyte
     assert len(app.exception) == 1 and not app.error
 
 
-def test_senseless_addresses_are_ignored(cache: Path) -> None:
+def test_senseless_addresses_are_ignored(cache):
     write_run(cache)
-    query = {
-        "run": "nowhere",
-        "rd_form": "histogram",
-        "rd_bins": "many",
-        "layer": "-7",
-        "module": "5.5",
+    query = {"run": "nowhere", "rd_form": "histogram", "rd_bins": "many", "layer": "-7", "module": "5.5"}
+    query |= {
         "rasa_qd": "7",
         "rasa_scale": "huge",
         "pd_base": "<b>evil</b>",
@@ -123,12 +101,12 @@ def test_senseless_addresses_are_ignored(cache: Path) -> None:
         assert len(charts(on(app, page))) == CHARTS[page], page
 
 
-def test_a_run_that_is_gone_is_told(cache: Path) -> None:
+def test_a_run_that_is_gone_is_told(cache):
     write_run(cache)
     assert "asks for the run nowhere, which is not in this cache" in words(opened(run="nowhere"))
 
 
-def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
+def test_a_chosen_run_stands_in_the_address_by_its_folder(cache):
     done = write_run(cache)
     failed = write_run(cache, study=a_study(seed=3), stages="drift", state="failed")
     app = opened()
@@ -139,26 +117,18 @@ def test_a_chosen_run_stands_in_the_address_by_its_folder(cache: Path) -> None:
     assert on(app, "rank_drift").selectbox(key="frame_run").value == failed
 
 
-def test_an_address_restores_run_and_threshold(cache: Path) -> None:
-    write_run(cache)
-    other = write_run(cache, study=a_study(seed=3, name="Other"))
-    app = opened(run=other, rasa_qd="0.5")
-    assert app.selectbox(key="frame_run").value == other
-    assert on(app, "reliability").slider(key="rasa_qd_slider").value == 0.5
-    assert app.number_input(key="rasa_qd_number").value == 0.5
-
-
+@pytest.mark.long
 @pytest.mark.parametrize(
     "shape", [ModelShape(1, 13, 4, 1, 2, 8), ModelShape(80, 24, 4, 2, 2, 8)], ids=["one", "eighty"]
 )
-def test_one_layer_and_eighty_layers(cache: Path, shape: ModelShape) -> None:
+def test_one_layer_and_eighty_layers(cache, shape):
     write_run(cache, shape, modules=1)
     app = opened()
     for page in PAGES:
         assert len(charts(on(app, page))) == CHARTS[page], page
 
 
-def test_names_from_outside_are_text_and_nothing_else(cache: Path) -> None:
+def test_names_from_outside_are_text_and_nothing_else(cache):
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
     write_run(cache, study=a_study(primary=evil, name=evil))
     app = opened()
@@ -168,28 +138,27 @@ def test_names_from_outside_are_text_and_nothing_else(cache: Path) -> None:
         assert not any(item.proto.allow_html for item in app.markdown), page
 
 
-def test_both_budgets_and_the_paper_stand_beside_each_other(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(), "rank_drift")
+def test_both_budgets_and_the_paper_stand_beside_each_other(cache):
+    app = show("rank_drift", cache)
     assert "median rank correlation 0.62" in words(app).replace("\\", "")
     assert any(
         badge.value.endswith("different setting]") for badge in app.markdown if "published" in badge.value
     )
 
 
-def test_the_chart_of_a_live_run_appears_with_its_stage(cache: Path) -> None:
+def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
     from datetime import UTC, datetime
 
     name = write_run(cache, stages=names("drift")[:-1], state="running")
     values = read(cache, name) | {"updated": datetime.now(UTC).isoformat()}
     runs.save(Store(cache), name, values)
-    app = on(opened(), "rank_drift")
+    app = open_page("rank_drift")
     assert "Needs “rank drift between A and B”, which is being computed" in words(app)
     write_run(cache, stages="drift", state="running")
     assert len(charts(app.run())) == CHARTS["rank_drift"]
 
 
-def test_page_files_are_short_and_their_addresses_differ_from_their_names() -> None:
+def test_page_files_are_short_and_their_addresses_differ_from_their_names():
     entry = (PROJECT / "app.py").read_text(encoding="utf-8")
     calls = [node for node in ast.walk(ast.parse(entry)) if isinstance(node, ast.Call)]
     named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_page"]
@@ -205,7 +174,8 @@ def test_page_files_are_short_and_their_addresses_differ_from_their_names() -> N
 
 
 @pytest.mark.process
-def test_the_app_never_imports_torch(cache: Path) -> None:
+@pytest.mark.long
+def test_the_app_never_imports_torch(cache):
     write_run(cache)
     script = (
         "import sys\nfrom streamlit.testing.v1 import AppTest\n"

@@ -1,24 +1,18 @@
 """The mask atlas: its cells against the masks, what the text decides, and every state of the page."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import numpy as np
 import pytest
-from app_driver import charts, linked, on, opened, words
+from app_driver import charts, linked, show, words
 from synthetic_run import a_study, write_run
 
 from gprune.analysis import whatif
 from gprune.app.pages.mask_atlas import panels
-from gprune.app.ui import chart_style
 from gprune.app.ui.unit import Selection
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import MethodError, SettingsError
 
 
-def test_a_cell_is_the_change_of_its_modules_retention_and_a_click_names_the_module(small_run: Run) -> None:
+def test_a_cell_is_the_change_of_its_modules_retention(small_run):
     figure = panels.atlas(small_run, order="number").figure
     cells, hidden = figure.data
     ours, base = (small_run.load(stages.masks, name).ffn for name in ("gprune", "flap"))
@@ -30,9 +24,24 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_a_click_names_the_mod
         assert told[:4].tolist() == [y, x, -1, members.sum()]
     assert len(hidden.x) == small_run.load(stages.partition).modules
     assert (cells.zmid, cells.zmin) == (0, -cells.zmax)
+    (framed,) = panels.atlas(small_run, order="number", selected=Selection(2, 3)).figure.layout.shapes
+    assert (framed.x0, framed.x1, framed.y0, framed.y1) == (2.5, 3.5, 1.5, 2.5)
+    (row,) = panels.atlas(small_run, selected=Selection(1)).figure.layout.shapes
+    assert (row.y0, row.y1) == (0.5, 1.5)
+    figure = panels.atlas_groups(small_run, method="gprune", base="flap").figure
+    drawn = [trace for trace in figure.data if trace.type == "heatmap"]
+    for trace, name in zip(drawn, ("gprune", "flap"), strict=False):
+        assert np.array_equal(np.array(trace.z, bool), small_run.load(stages.masks, name).heads)
+    titles = [note.text for note in figure.layout.annotations]
+    assert titles == ["GPrune keeps", "FLAP keeps", "score on A", "score on B"] and len(drawn) == 4
+    for draw in (panels.atlas, panels.atlas_texts, panels.atlas_groups):
+        figure = draw(small_run).figure
+        # thousands of marks that are drawn would take the browser seconds
+        unseen = [trace for trace in figure.data if trace.type != "heatmap"]
+        assert unseen and all(trace.marker.maxdisplayed == 1 for trace in unseen)
 
 
-def test_the_text_decides_what_exchanging_the_scores_changes(small_run: Run) -> None:
+def test_the_text_decides_what_exchanging_the_scores_changes(small_run):
     found = panels.between_texts(small_run, "flap")
     results, kept = small_run.results, small_run.study.retention
     one, other = (whatif.decide(results, "flap", kept, text) for text in (whatif.AUXILIARY, whatif.PRIMARY))
@@ -44,7 +53,7 @@ def test_the_text_decides_what_exchanging_the_scores_changes(small_run: Run) -> 
     assert np.abs(learned.change).max() < 0.2 and learned.neurons > 0 and learned.groups == 0
 
 
-def test_what_cannot_be_had_without_a_run_is_said(small_run: Run) -> None:
+def test_what_cannot_be_had_without_a_run_is_said(small_run):
     with pytest.raises(MethodError, match="need a pass of the model"):
         panels.between_texts(small_run, "wanda_sp")
     for wrong in ({"method": "nothing"}, {"base": "nothing"}, {"shown": "x"}, {"order": "x"}):
@@ -52,32 +61,7 @@ def test_what_cannot_be_had_without_a_run_is_said(small_run: Run) -> None:
             panels.atlas(small_run, **wrong)
 
 
-def test_the_selected_module_is_framed_and_of_a_layer_its_row(small_run: Run) -> None:
-    (framed,) = panels.atlas(small_run, order="number", selected=Selection(2, 3)).figure.layout.shapes
-    assert (framed.x0, framed.x1, framed.y0, framed.y1) == (2.5, 3.5, 1.5, 2.5)
-    (row,) = panels.atlas(small_run, selected=Selection(1)).figure.layout.shapes
-    assert (row.y0, row.y1) == (0.5, 1.5)
-
-
-def test_a_panel_for_each_method_shows_the_groups_that_it_keeps(small_run: Run) -> None:
-    figure = panels.atlas_groups(small_run, method="gprune", base="flap").figure
-    drawn = [trace for trace in figure.data if trace.type == "heatmap"]
-    for trace, name in zip(drawn, ("gprune", "flap"), strict=False):
-        assert np.array_equal(np.array(trace.z, bool), small_run.load(stages.masks, name).heads)
-    titles = [note.text for note in figure.layout.annotations]
-    assert titles == ["GPrune keeps", "FLAP keeps", "score on A", "score on B"] and len(drawn) == 4
-
-
-def test_the_atlas_of_a_large_model_stays_within_a_charts_bytes(large_run: Run) -> None:
-    for draw in (panels.atlas, panels.atlas_texts, panels.atlas_groups):
-        figure = draw(large_run).figure
-        assert chart_style.payload(figure) < 300_000
-        # thousands of marks that are drawn would take the browser seconds
-        unseen = [trace for trace in figure.data if trace.type != "heatmap"]
-        assert unseen and all(trace.marker.maxdisplayed == 1 for trace in unseen)
-
-
-def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(cache: Path) -> None:
+def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(cache):
     write_run(cache)
     app = linked("mask_atlas", atlas_method="flap", layer="1", module="2")
     assert len(charts(app)) == 3 and not app.error
@@ -94,18 +78,11 @@ def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(cache: Path
 
 
 @pytest.mark.parametrize("until", ["drift", "adapted"])
-def test_a_run_without_masks_says_what_it_needs(cache: Path, until: str) -> None:
-    write_run(cache, stages=until)
-    app = on(opened(), "mask_atlas")
+def test_a_run_without_masks_says_what_it_needs(cache, until):
+    app = show("mask_atlas", cache, stages=until)
     assert "Needs “masks of" in words(app) and not app.error and not charts(app)
 
 
-def test_a_run_of_one_method_says_that_there_is_no_other(cache: Path) -> None:
-    write_run(cache, study=a_study(methods=("dense", "flap")))
-    app = on(opened(), "mask_atlas")
+def test_a_run_of_one_method_says_that_there_is_no_other(cache):
+    app = show("mask_atlas", cache, study=a_study(methods=("dense", "flap")))
     assert "this run has one" in words(app) and not app.error
-
-
-def test_nothing_was_ever_run(cache: Path) -> None:
-    app = on(opened(), "mask_atlas")
-    assert not charts(app) and not app.error

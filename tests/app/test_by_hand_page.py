@@ -1,35 +1,28 @@
 """The page By hand: units by selection and by number, the budget, the measured change, sets under names."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from app_driver import on, opened, words
-from synthetic_run import a_study, write_run
+from app_driver import on, open_page, opened, show, words
+from synthetic_run import a_study, the_run, write_run
 from test_lab_page import FakePool
 
 from gprune.analysis.mask_edits import Edit, edited, mask_sets
 from gprune.app import preview
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.pipeline.runs.opened import all_runs
 
 
-def the_run(cache: Path) -> Run:
-    return all_runs(str(cache))[0][0]
-
-
-def removed(cache: Path, **query: str) -> Any:
+def removed(cache, **query):
     """The page after module 3 of layer 1 was removed."""
     write_run(cache)
-    app = on(opened(layer="1", module="3", **query), "by_hand")
+    app = open_page("by_hand", layer="1", module="3", **query)
     return app.button(key="hand_remove_module").click().run()
 
 
-def test_the_selected_module_is_removed_at_the_same_budget(cache: Path) -> None:
+def test_the_selected_module_is_removed_at_the_same_budget(cache):
     app = removed(cache)
     run = the_run(cache)
     found = edited(run.results, "gprune", [Edit(False, "module", 1, 3)])
@@ -45,9 +38,8 @@ def test_the_selected_module_is_removed_at_the_same_budget(cache: Path) -> None:
     assert "The list is empty" in words(app)
 
 
-def test_any_unit_can_be_named_and_one_that_is_not_there_gets_a_sentence(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(), "by_hand")
+def test_any_unit_can_be_named_and_what_is_impossible_says_why(cache):
+    app = show("by_hand", cache)
     app.segmented_control(key="hand_kind").set_value("group")
     app.number_input(key="hand_layer").set_value(2)
     app.number_input(key="hand_number").set_value(1).run()
@@ -57,11 +49,7 @@ def test_any_unit_can_be_named_and_one_that_is_not_there_gets_a_sentence(cache: 
     app.button(key="hand_remove_other").click().run()
     assert ["choose one from 0 to 1" in error.value for error in app.error] == [True]
     assert len(app.dataframe[0].value) == 1
-
-
-def test_an_impossible_list_says_why_and_stays(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(), "by_hand")
+    app = open_page("by_hand")
     app.segmented_control(key="hand_kind").set_value("group").run()
     for number in (0, 1):
         app.number_input(key="hand_number").set_value(number).run()
@@ -70,9 +58,7 @@ def test_an_impossible_list_says_why_and_stays(cache: Path) -> None:
     assert len(app.dataframe[0].value) == 2 and not app.exception
 
 
-def test_the_change_is_measured_beside_the_method_itself(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_change_is_measured_beside_the_method_itself(cache, monkeypatch):
     pool = FakePool(more=0.05)
     monkeypatch.setattr(preview, "pool", lambda: pool)
     app = removed(cache)
@@ -90,9 +76,7 @@ def test_the_change_is_measured_beside_the_method_itself(
     assert "of GPrune itself" in told and "40 of 40 windows" in told
 
 
-def test_a_set_is_saved_measured_taken_up_exported_and_deleted(
-    cache: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_is_saved_measured_taken_up_exported_and_deleted(cache, started, monkeypatch):
     pool = FakePool(more=0.05)
     monkeypatch.setattr(preview, "pool", lambda: pool)
     app = removed(cache)
@@ -120,7 +104,7 @@ def test_a_set_is_saved_measured_taken_up_exported_and_deleted(
     assert list((cache / "by_hand").iterdir()) == [] and "No mask set of this run" in words(app)
 
 
-def test_a_set_of_other_masks_is_not_offered_and_a_broken_file_is_named(cache: Path) -> None:
+def test_a_set_of_other_masks_is_not_offered_and_a_broken_file_is_named(cache):
     write_run(cache)
     results = the_run(cache).results
     mask_sets.save(results, mask_sets.made(results, "mine", "gprune", ()))
@@ -134,21 +118,18 @@ def test_a_set_of_other_masks_is_not_offered_and_a_broken_file_is_named(cache: P
     )
 
 
-def test_methods_that_cannot_be_edited_say_so(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(hand_method="wanda_sp"), "by_hand")
+def test_methods_that_cannot_be_edited_say_so(cache):
+    app = show("by_hand", cache, {"hand_method": "wanda_sp"})
     assert any("keeps no score of every neuron" in item.value for item in app.info) and not app.error
 
 
-def test_a_run_without_masks_says_what_is_missing(cache: Path) -> None:
-    write_run(cache, stages="drift")
-    app = on(opened(), "by_hand")
+def test_a_run_without_masks_says_what_is_missing(cache):
+    app = show("by_hand", cache, stages="drift")
     assert any("masks of GPrune" in item.value for item in app.info) and not app.exception
 
 
-def test_a_list_of_the_inspector_is_removed_by_hand(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(cache)
-    app = on(opened(layer="2", module="1"), "inspection")
+def test_a_list_of_the_inspector_is_removed_by_hand(cache, monkeypatch):
+    app = show("inspection", cache, {"layer": "2", "module": "1"})
     app.button(key="ins_lists_add").click().run()
     app.button(key="ins_lists_remove").click().run()
     assert not app.exception and not app.error

@@ -1,19 +1,14 @@
 """The calibration data page in every state, and what it does with a text from outside."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
-from app_driver import charts, on, opened, words
-from streamlit.testing.v1 import AppTest
-from synthetic_run import a_study, exchange, folder_of, names, write_run
+from app_driver import charts, open_page, show, words
+from synthetic_run import a_study, exchange, folder_of, names, the_run, write_run
 
 from gprune import records
 from gprune.analysis import calibration as analysis
@@ -23,55 +18,35 @@ from gprune.app.pages.calibration_data.panels import MEASURES, _scorer
 from gprune.app.preview import Held, client
 from gprune.app.ui.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.pruning import scoring
-from gprune.records import ModelShape
 from gprune.store import Store
-from gprune.study import CalibrationSettings, Study, run_name
+from gprune.study import CalibrationSettings, run_name
 from gprune.system.errors import CorpusError, ModelError
 
 PROSE = "Calibration text decides which neurons look important, so choose it with care. "
 SHORT = a_study(calibration=CalibrationSettings(samples=32, length=16, shards=4))
 
 
-@pytest.fixture
-def submitted(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
-    """What would have been put into the queue."""
-    found: list[tuple[Study, tuple[str, ...]]] = []
-
-    def submit(root: Path, study: Study, label: str, arguments: tuple[str, ...]) -> Any:
-        found.append((study, tuple(arguments)))
-        return SimpleNamespace(state="running", label=label)
-
-    monkeypatch.setattr(own_text.work.queue, "submit", submit)
-    return found
-
-
 @pytest.fixture(autouse=True)
-def unmeasured(monkeypatch: pytest.MonkeyPatch) -> None:
+def unmeasured(monkeypatch):
     """No process measures the drift of a text that is brought here: a made-up run has no such model."""
 
     class Nobody:
-        def hold(self, text: Any, owner: str) -> str:
+        def hold(self, text, owner):
             return str(text.identity)
 
-        def held(self, identity: str) -> Held:
+        def held(self, identity):
             return Held("measuring")
 
     monkeypatch.setattr(client, "POOL", Nobody())
 
 
-def page() -> AppTest:
-    return on(opened(), "calibration_data")
+def page():
+    return open_page("calibration_data")
 
 
-def the_run(cache: Path) -> Run:
-    return all_runs(str(cache))[0][0]
-
-
-def test_a_finished_run_fills_the_page(cache: Path) -> None:
-    write_run(cache)
-    app = page()
+def test_a_finished_run_fills_the_page_and_its_matrix(cache):
+    app = show("calibration_data", cache)
     matrix, curves = charts(app)
     assert not app.error and matrix["data"][0]["x"] == ["A", "B", "C"]
     assert [trace["name"].split(":")[0] for trace in curves["data"] if trace.get("showlegend", True)] == [
@@ -86,18 +61,6 @@ def test_a_finished_run_fills_the_page(cache: Path) -> None:
     assert table["sequences"].tolist() == ["32 of 64", "32 of 96", "32 of 128"]
     assert "3 texts, 32 sequences of 16 tokens each" in words(app)
     assert "What is known of python-reference" in words(app).replace("\\", "")
-
-
-def test_a_text_has_the_name_that_this_run_gives_it(cache: Path) -> None:
-    name = write_run(cache)
-    folder = folder_of(cache, name, stages.tokens, "auxiliary")
-    drawn = Store(cache).get("tokens", folder.name, records.Tokens)
-    exchange(cache, name, replace(drawn, text="/elsewhere/the same.txt"), stages.tokens, "auxiliary")
-    assert page().dataframe[0].value["name"][1] == "science-docs"
-
-
-def test_the_matrix_shows_records_and_their_controls(cache: Path) -> None:
-    write_run(cache)
     drift = the_run(cache).load(stages.drift)
     values = np.array(charts(page())[0]["data"][0]["text"], dtype=float)
     assert values[0, 1] == pytest.approx(np.median(drift.correlation), abs=6e-4)
@@ -107,7 +70,15 @@ def test_the_matrix_shows_records_and_their_controls(cache: Path) -> None:
     assert 0 < values[2, 2] <= 1
 
 
-def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache: Path) -> None:
+def test_a_text_has_the_name_that_this_run_gives_it(cache):
+    name = write_run(cache)
+    folder = folder_of(cache, name, stages.tokens, "auxiliary")
+    drawn = Store(cache).get("tokens", folder.name, records.Tokens)
+    exchange(cache, name, replace(drawn, text="/elsewhere/the same.txt"), stages.tokens, "auxiliary")
+    assert page().dataframe[0].value["name"][1] == "science-docs"
+
+
+def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache):
     write_run(cache, stages=[name for name in names() if not name.startswith("drift_")])
     values = np.array(charts(page())[0]["data"][0]["text"], dtype=float)
     scores = [the_run(cache).load(stages.scores, role).ffn for role in ("primary", "substitute")]
@@ -115,32 +86,24 @@ def test_where_a_drift_is_not_there_the_matrix_shows_what_the_scores_say(cache: 
     assert 0 < values[2, 2] <= 1
 
 
-@pytest.mark.parametrize(
-    ("measure", "words_"),
-    [
-        ("tokens", "Jensen-Shannon distance"),
-        ("drift", "from first to last"),
-        ("modules", "the third staying"),
-    ],
-)
-def test_every_measure_has_its_matrix_and_its_caption(cache: Path, measure: str, words_: str) -> None:
-    write_run(cache)
-    app = page()
-    app.selectbox(key="cd_measure_selectbox").set_value(measure).run()
-    assert words_ in words(app) and f"#### {MEASURES[measure]}: " in words(app)
-    assert len(charts(app)) == 2 and not app.error
-
-
-def test_fangs_groups_need_fang(cache: Path) -> None:
-    write_run(cache)
-    app = page()
+def test_every_measure_has_its_matrix_and_its_caption(cache):
+    app = show("calibration_data", cache)
+    told = {
+        "tokens": "Jensen-Shannon distance",
+        "drift": "from first to last",
+        "modules": "the third staying",
+    }
+    for measure, caption in told.items():
+        app.selectbox(key="cd_measure_selectbox").set_value(measure).run()
+        assert caption in words(app) and f"#### {MEASURES[measure]}: " in words(app)
+        assert len(charts(app)) == 2 and not app.error
+    # FANG's groups need FANG
     app.selectbox(key="cd_measure_selectbox").set_value("groups").run()
     assert "does not have what it takes" in words(app) and len(charts(app)) == 1
 
 
-def test_half_a_run_shows_the_two_texts_that_are_there(cache: Path) -> None:
-    write_run(cache, study=a_study(substitute=""), stages="drift", state="cancelled")
-    app = page()
+def test_half_a_run_shows_the_two_texts_that_are_there(cache):
+    app = show("calibration_data", cache, study=a_study(substitute=""), stages="drift", state="cancelled")
     matrix, curves = charts(app)
     assert matrix["data"][0]["x"] == ["A", "B"] and "`substitute` is empty" in words(app)
     assert curves["data"][-1]["name"].startswith("A | B")
@@ -148,14 +111,10 @@ def test_half_a_run_shows_the_two_texts_that_are_there(cache: Path) -> None:
     assert "Needs “module agreement”" in words(app) and len(charts(app)) == 1
 
 
-def test_a_run_that_has_only_begun_says_what_is_missing(cache: Path) -> None:
+def test_a_run_that_has_only_begun_says_what_is_missing(cache):
     write_run(cache, stages=("norms",), state="cancelled")
     text = words(page())
-    for missing in (
-        "drawing calibration text A",
-        "rank drift between A and B",
-        "activation statistics on A",
-    ):
+    for missing in ("drawing calibration text A", "rank drift between A and B", "activation statistics on A"):
         assert f"Needs “{missing}”" in text
     begun = ("shape", "norms", "tokens_primary", "statistics_primary")
     write_run(cache, stages=begun, state="cancelled")
@@ -163,20 +122,8 @@ def test_a_run_that_has_only_begun_says_what_is_missing(cache: Path) -> None:
     assert curves["data"][0]["name"].startswith("A with itself")
 
 
-def test_no_run_no_card(cache: Path) -> None:
-    app = page()
-    assert "No run is here yet" in words(app) and not charts(app)
-
-
-def test_damaged_statistics_cost_their_card_only(cache: Path) -> None:
-    name = write_run(cache)
-    (folder_of(cache, name, stages.statistics, "auxiliary") / "ffn_mean.npy").unlink()
-    app = page()
-    assert len(charts(app)) == 1 and len(app.error) == 1 and "no whole result" in app.error[0].value
-
-
 @pytest.mark.parametrize("metric", ["flap", "wanda_sp"])
-def test_parts_are_scored_as_the_whole_model_is(cache: Path, metric: str) -> None:
+def test_parts_are_scored_as_the_whole_model_is(cache, metric):
     write_run(cache)
     run = the_run(cache)
     assert run.shape is not None
@@ -187,45 +134,33 @@ def test_parts_are_scored_as_the_whole_model_is(cache: Path, metric: str) -> Non
     assert np.array_equal(score([1, 3]), whole.ffn) and sizes.tolist() == [8, 8, 8, 8]
 
 
-def test_parts_under_token_weighted_flap_are_scored_by_flap(cache: Path) -> None:
-    write_run(cache, study=a_study(metric="twflap"))
-    app = page()
+def test_parts_under_token_weighted_flap_are_scored_by_flap(cache):
+    app = show("calibration_data", cache, study=a_study(metric="twflap"))
     assert "Scores: FLAP" in words(app) and "own metric cannot score parts" in words(app)
     assert len(charts(app)) == 2
 
 
-@pytest.mark.parametrize(
-    "shape", [ModelShape(1, 13, 4, 1, 2, 8), ModelShape(2, 1, 2, 2, 4, 8)], ids=["one layer", "one neuron"]
-)
-def test_small_shapes_are_drawn(cache: Path, shape: ModelShape) -> None:
-    write_run(cache, shape, modules=1)
-    app = page()
-    assert not app.error and "NaN" not in json.dumps(charts(app))
-
-
-def test_a_model_that_is_gone_leaves_the_vocabulary_open(cache: Path) -> None:
-    write_run(cache, study=a_study(model="/nowhere/model"))
-    app = page()
+def test_a_model_that_is_gone_leaves_the_vocabulary_open(cache):
+    app = show("calibration_data", cache, study=a_study(model="/nowhere/model"))
     assert app.dataframe[0].value["% of vocabulary"].isna().all() and len(charts(app)) == 2
     app.text_area(key="cd_own_text").set_value(PROSE).run()
     assert [error.value.replace("\\", "") for error in app.error][0].startswith("there is no model folder")
 
 
-def test_names_from_outside_are_text(cache: Path) -> None:
+def test_names_from_outside_are_text(cache):
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
-    write_run(cache, study=a_study(primary=evil))
-    app = page()
+    app = show("calibration_data", cache, study=a_study(primary=evil))
     app.text_area(key="cd_own_text").set_value(evil * 3).run()
     assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
     assert not any(item.proto.allow_html for item in app.markdown)
 
 
-def a_curve(name: str, level: float) -> analysis.Curve:
+def a_curve(name, level):
     mean = np.array([level - 0.1, level])
     return analysis.Curve(name, np.array([24.0, 48.0]), mean, mean - 0.02, mean + 0.01)
 
 
-def test_texts_differ_in_colour_and_marker_and_the_chosen_number_is_marked() -> None:
+def test_texts_differ_in_colour_and_marker_and_the_chosen_number_is_marked():
     figure = figures.stability([a_curve("A", 0.9), a_curve("B", 0.8), a_curve("A | B", 0.5)], 96)
     drawn = [trace for trace in figure.data if trace.showlegend is not False]
     looks = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in drawn]
@@ -240,7 +175,7 @@ def test_texts_differ_in_colour_and_marker_and_the_chosen_number_is_marked() -> 
     assert "sequences" in figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
 
 
-def test_the_matrix_prints_its_numbers_and_leaves_gaps_empty() -> None:
+def test_the_matrix_prints_its_numbers_and_leaves_gaps_empty():
     table = analysis.square({("A", "B"): 0.125, ("A", "A"): 0.875, ("A", "C"): 0.5})
     figure = figures.matrix(table, {"A": "one", "B": "two", "C": "three"}, 1.0)
     (heat,) = figure.data
@@ -249,9 +184,8 @@ def test_the_matrix_prints_its_numbers_and_leaves_gaps_empty() -> None:
     assert (heat.zmin, heat.zmax) == (0, 1) and figure.layout.yaxis.autorange == "reversed"
 
 
-def test_a_pasted_text_is_counted_at_once(cache: Path) -> None:
-    write_run(cache, study=SHORT)
-    app = page()
+def test_a_pasted_text_is_counted_at_once(cache):
+    app = show("calibration_data", cache, study=SHORT)
     app.text_area(key="cd_own_text").set_value(PROSE * 40).run()
     metrics = {metric.label: metric.value for metric in app.metric}
     tokens = len(own_text.tokenizer("demo").encode(PROSE * 40).ids)
@@ -263,17 +197,14 @@ def test_a_pasted_text_is_counted_at_once(cache: Path) -> None:
     assert tokens.replace("│", "").strip() in PROSE * 5
 
 
-def test_the_job_measures_the_drift_alone(
-    cache: Path, submitted: list[tuple[Study, tuple[str, ...]]]
-) -> None:
-    write_run(cache, study=SHORT)
-    app = page()
+def test_the_job_measures_the_drift_alone(cache, started):
+    app = show("calibration_data", cache, study=SHORT)
     app.text_input(key="cd_own_name").set_value("../../My notes, <b>2026</b>").run()
     app.text_area(key="cd_own_text").set_value(PROSE * 12).run()
     folder = cache / "texts" / "user"
     assert not folder.exists(), "nothing is kept before the button is pressed"
     app.button(key="cd_own_start").click().run()
-    ((study, arguments),) = submitted
+    ((study, arguments),) = started
     (file,) = folder.iterdir()
     assert file.name.startswith("my-notes-b-2026-b-") and file.suffix == ".txt"
     assert file.read_text(encoding="utf-8") == PROSE * 12
@@ -283,17 +214,14 @@ def test_the_job_measures_the_drift_alone(
     assert any("--until drift" in code.value for code in app.code)
 
 
-def test_an_uploaded_file_of_records_is_read_like_a_job_would(
-    cache: Path, submitted: list[tuple[Study, tuple[str, ...]]]
-) -> None:
-    write_run(cache, study=SHORT)
-    app = page()
+def test_an_uploaded_file_of_records_is_read_like_a_job_would(cache, started):
+    app = show("calibration_data", cache, study=SHORT)
     lines = [json.dumps({"text": PROSE * 3}) for _ in range(5)] + [json.dumps({"text": " "})]
     app.file_uploader[0].upload("Rows of mine.JSONL", "\n".join(lines).encode()).run()
     metrics = {metric.label: metric.value for metric in app.metric}
     assert metrics["Documents"] == "5"
     app.button(key="cd_own_start").click().run()
-    assert Path(submitted[0][0].auxiliary).suffix == ".jsonl"
+    assert Path(started[0][0].auxiliary).suffix == ".jsonl"
 
 
 @pytest.mark.parametrize(
@@ -305,50 +233,18 @@ def test_an_uploaded_file_of_records_is_read_like_a_job_would(
         ("rows.jsonl", b"no json", "line 1 of 'rows.jsonl' is not JSON"),
     ],
 )
-def test_texts_that_cannot_be_used_say_why(cache: Path, name: str, raw: bytes, sentence: str) -> None:
-    write_run(cache, study=SHORT)
-    app = page()
+def test_texts_that_cannot_be_used_say_why(cache, name, raw, sentence):
+    app = show("calibration_data", cache, study=SHORT)
     app.file_uploader[0].upload(name, raw).run()
     assert len(app.error) == 1 and sentence in app.error[0].value.replace("\\", "")
     assert len(charts(app)) == 2
 
 
-def test_a_text_beyond_the_limit_is_refused(cache: Path) -> None:
-    write_run(cache, study=SHORT)
-    app = page()
-    app.text_area(key="cd_own_text").set_value("x" * (5 * 2**20 + 1)).run()
-    assert "at most 5 MB are taken, cut it" in app.error[0].value.replace("\\", "")
-
-
-def test_too_few_sequences_offer_no_job(cache: Path) -> None:
-    write_run(cache, study=SHORT)
-    app = page()
-    app.text_area(key="cd_own_text").set_value("Too short.").run()
-    assert "needs at least 4 sequences of 16 tokens" in words(app)
-    assert "cd_own_start" not in [button.key for button in app.button]
-
-
-def test_first_tokens_stand_as_they_do_in_the_text() -> None:
+def test_tokens_are_counted_as_a_job_counts_them_and_stand_as_they_do_in_the_text():
     counted = own_text.count(["Hello there, world.", "\ud83d half"], own_text.tokenizer("demo"))
     assert "".join(counted.first).startswith("Hello there, world.")
     assert counted.documents == 2 and len(counted.first) == len(counted.ids)
     assert len(own_text.count([PROSE * 20], own_text.tokenizer("demo")).first) == own_text.SHOWN_TOKENS
-
-
-def test_nothing_to_count_is_an_error() -> None:
-    with pytest.raises(CorpusError, match="the text is empty"):
-        own_text.count([], own_text.tokenizer("demo"))
-
-
-def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(ModelError, match=r"no tokenizer.json.*Launch & jobs"):
-        own_text.tokenizer(str(tmp_path))
-    (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
-    with pytest.raises(ModelError, match="copy the model again"):
-        own_text.tokenizer(str(tmp_path))
-
-
-def test_counts_agree_with_those_of_a_job() -> None:
     transformers = pytest.importorskip("transformers")
     from gprune.data.demo import MODEL_FOLDER
 
@@ -356,3 +252,13 @@ def test_counts_agree_with_those_of_a_job() -> None:
     counted = own_text.count([PROSE, "x = {1: 'é'}\n"], own_text.tokenizer("demo"))
     assert counted.ids.tolist() == slow(PROSE)["input_ids"] + slow("x = {1: 'é'}\n")["input_ids"]
     assert not math.isnan(float(counted.ids.sum()))
+    with pytest.raises(CorpusError, match="the text is empty"):
+        own_text.count([], own_text.tokenizer("demo"))
+
+
+def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path):
+    with pytest.raises(ModelError, match=r"no tokenizer.json.*Launch & jobs"):
+        own_text.tokenizer(str(tmp_path))
+    (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ModelError, match="copy the model again"):
+        own_text.tokenizer(str(tmp_path))

@@ -1,17 +1,12 @@
 """The view of one text on the page Calibration data: its card, from an address, in every state."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 from app_driver import charts, linked, words
-from synthetic_run import names, write_run
+from synthetic_run import names, the_run, write_run
 
 from gprune.analysis import calibration_report
-from gprune.pipeline.runs.opened import all_runs
 
 
-def test_the_address_opens_the_card_of_a_text(cache: Path) -> None:
+def test_the_address_opens_the_card_of_a_text(cache):
     write_run(cache)
     app = linked("calibration_data", cd_view="B", cd_share="0.5")
     told = words(app)
@@ -33,30 +28,30 @@ def test_the_address_opens_the_card_of_a_text(cache: Path) -> None:
     assert [one.label for one in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
 
 
-def test_the_card_on_the_page_is_the_card_of_the_run(cache: Path) -> None:
+def test_the_card_on_the_page_is_the_card_of_the_run(cache):
     name = write_run(cache)
-    run = all_runs(str(cache))[0][0]
+    run = the_run(cache)
     card = calibration_report.measure(run.results, name, run.record.get("texts"))["A"]
     told = words(linked("calibration_data", cd_view="A")).replace("\\", "")
     for verdict in calibration_report.verdicts(card):
         assert verdict.answer in told
 
 
-def test_a_run_without_statistics_says_what_the_card_needs(cache: Path) -> None:
+def test_a_run_without_statistics_says_what_the_card_needs(cache):
     write_run(cache, stages=["tokens_primary"])
     app = linked("calibration_data", cd_view="A")
     assert not app.exception and "Needs “activation statistics on A”" in words(app)
     assert not charts(app) and not app.dataframe
 
 
-def test_a_view_that_is_none_leaves_all_texts(cache: Path) -> None:
+def test_a_view_that_is_none_leaves_all_texts(cache):
     write_run(cache)
     app = linked("calibration_data", cd_view="Q")
     assert len(charts(app)) == 2 and "3 texts, 32 sequences" in words(app)
     assert "cd_view" in words(app).replace("\\", "")
 
 
-def test_a_text_without_another_has_a_card(cache: Path) -> None:
+def test_a_text_without_another_has_a_card(cache):
     write_run(
         cache, stages=[name for name in names() if not name.startswith(("statistics_aux", "statistics_sub"))]
     )

@@ -1,164 +1,108 @@
-"""Every figure: its traces, its axis titles, its colours, and what it costs to send."""
+"""Every figure: its function, its traces, its axis titles, its colours, and what it costs to send."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from synthetic_run import MAKERS, names
+from synthetic_run import MAKERS, names, the_run, write_run
 
-from gprune import records
 from gprune.analysis import comparison as compare
-from gprune.analysis import cost, kept_units, thresholds
+from gprune.analysis import cost
 from gprune.analysis import drift as drift_analysis
+from gprune.app.figures import KNOWN
 from gprune.app.pages.comparison import charts as comparison
-from gprune.app.pages.help import panels
-from gprune.app.pages.jobs import panels as learning
 from gprune.app.pages.module_agreement import charts as agreement
 from gprune.app.pages.overview import charts as overview
 from gprune.app.pages.pruning_decisions import charts as decisions
 from gprune.app.pages.rank_drift import charts as drift
 from gprune.app.pages.rasa import charts as reliability
+from gprune.app.report import gathering
 from gprune.app.ui import chart_style as style
 from gprune.app.ui import derived_cache, marks, slope, story
+from gprune.app.ui.memo import memoized
+from gprune.app.ui.panel import Panel, panel
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
 
 CEILING = 300_000
+ROWS = ("cost", "differences", "explained", "kept_by_both", "layers", "neuron_ranks", "perplexity")
+ROWS += ("text_overlap", "threshold_sets")
 
 
-def _statistics(run: Run) -> tuple[records.ModuleStatistics, records.AdaptedScores]:
+def _statistics(run):
     return derived_cache.preview(run, run.study.reliability)
 
 
-def _decision_bins(run: Run) -> decisions.Bins:
-    keys = [run.key(declare) for declare in (stages.drift, stages.partition, stages.masks)]
-    keys.append(run.key(stages.masks, "flap"))
-    return derived_cache.decision_bins(run.root, *keys, 5)
+def made(name, run, **options):
+    return KNOWN[name](run, **options).figure
 
 
-FIGURES: dict[str, Callable[[Run], go.Figure]] = {
-    "drift histogram": lambda run: drift.histogram(
-        derived_cache.drift_curves(run.root, run.key(stages.drift), 100), False
-    ),
-    "drift histogram, log": lambda run: drift.histogram(
-        derived_cache.drift_curves(run.root, run.key(stages.drift), 20), True
-    ),
-    "drift by layer": lambda run: drift.layers(
-        derived_cache.drift_by_layer(run.root, run.key(stages.drift), 40)
-    ),
-    "correlations": lambda run: drift.correlations(
-        derived_cache.drift_layers(run.root, run.key(stages.drift))
-    ),
-    "joint ranks": lambda run: drift.joint(
-        run.load(stages.scores, "primary").ffn[0],
-        run.load(stages.scores, "auxiliary").ffn[0],
-        0,
-    ),
-    "ARI": lambda run: agreement.lines(run.agreement(), "ari"),
-    "overlap": lambda run: agreement.lines(run.agreement(), "overlap"),
-    "module counts": lambda run: agreement.counts(run.load(stages.partition)),
-    "modules, log": lambda run: reliability.scatter(*_statistics(run), True),
-    "modules, linear": lambda run: reliability.scatter(*_statistics(run), False),
-    "adapted by layer": lambda run: reliability.by_layer(
-        thresholds.by_layer(*_statistics(run), len(run.load(stages.partition).counts))
-    ),
-    "retention": lambda run: decisions.retention(_decision_bins(run), "flap"),
-    "jaccard": lambda run: decisions.jaccard(_decision_bins(run), "flap"),
-    "shares": lambda run: decisions.shares(_decision_bins(run), "flap"),
-    "neurons by layer": lambda run: decisions.by_layer(run.masks(), "neurons"),
-    "heads by layer": lambda run: decisions.by_layer(run.masks(), "heads"),
-    "strip": lambda run: overview.strip(derived_cache.layer_strip(run)),
-    "movers": lambda run: slope.slopes(story.movers_of(run, None, None), 280, 0),
-    "survival, small": lambda run: overview.survival(
-        derived_cache.drift_curves(run.root, run.key(stages.drift), 200)
-    ),
-    "costs": lambda run: overview.costs(cost.costs(story.on_unseen(run)[1])),
-    "kept by both": lambda run: panels._bar(100, 20, 30, "flap"),
-    "losses": lambda run: learning.losses(run.load(stages.learning).history, {"ce_primary": "on A"}),
-    "learned retention": lambda run: learning.retention(run.load(stages.learning).history, "retention", 0.5),
-    "perplexity": lambda run: _perplexity(run),
-    "changes": lambda run: _changes(run),
-    "kept units": lambda run: _kept(run),
-}
+def gathered(run):
+    """Every figure of a run that can be drawn, each with its name."""
+    entries = gathering.gather(run, gathering.names())
+    return [(one.name, one.figure) for one in entries if one.figure is not None]
 
 
-def _perplexity(run: Run) -> go.Figure:
-    lines = compare.lines(compare.rows(derived_cache.measurements(run)))
-    return comparison.dots(lines, run.study.evaluation.texts[0], {line.name: line.method for line in lines})
+def test_payload_stays_small_at_the_size_of_llama2_7b(large_run):
+    sizes = {name: style.payload(drawn) for name, drawn in gathered(large_run)}
+    # it measured no speed and no task
+    assert set(KNOWN) - set(sizes) == {"speed", "answers"}
+    assert {name: size for name, size in sizes.items() if size >= CEILING} == {}
 
 
-def _changes(run: Run) -> go.Figure:
-    lines = compare.lines(compare.rows(derived_cache.measurements(run)))
-    texts, names = list(run.study.evaluation.texts), {line.name: line.method for line in lines}
-    figure = comparison.changes(lines, lines[0], texts, names)
-    assert figure is not None
-    return figure
+def test_axes_are_titled_and_the_background_is_the_themes(small_run):
+    untitled, webgl = set(), set()
+    for name, drawn in gathered(small_run):
+        layout = drawn.layout
+        assert layout.paper_bgcolor == layout.plot_bgcolor == "rgba(0,0,0,0)", name
+        assert "NaN" not in json.dumps(json.loads(drawn.to_json())), name
+        assert layout.uirevision == "fixed" or name in ("text_noise", "text_overlap")
+        untitled |= {f"{name} {axis}" for axis in "xy" if not layout[f"{axis}axis"].title.text}
+        webgl |= {name for trace in drawn.data if trace.type.endswith("gl")}
+    # rows that name themselves have no title, nor have the two ends of a slope
+    rows = {f"{name} y" for name in ROWS}
+    assert (untitled, webgl) == (rows | {"movers x", "neuron x"}, {"neuron_map"})
 
 
-def _kept(run: Run) -> go.Figure:
-    first, second = run.masks()["flap"], run.masks()["gprune"]
-    found = kept_units.overlap(first, second, "neurons")
-    return comparison.kept(found, ("flap", "gprune"), ("FLAP", "GPrune"), "neurons")
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_payload_stays_small_at_the_size_of_llama2_7b(name: str, large_run: Run) -> None:
-    assert style.payload(FIGURES[name](large_run)) < CEILING
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_axes_are_titled_and_the_background_is_the_themes(name: str, small_run: Run) -> None:
-    figure = FIGURES[name](small_run)
-    # the two ends of a slope chart are named by their ticks
-    assert figure.layout.xaxis.title.text or figure.layout.xaxis.ticktext == ("on text A", "on text B")
-    assert figure.layout.yaxis.title.text or name in (
-        "strip",
-        "perplexity",
-        "changes",
-        "costs",
-        "kept by both",
-    )
-    assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
-    assert figure.layout.uirevision == "fixed"
-    assert not any(trace.type.endswith("gl") for trace in figure.data)
-    assert "NaN" not in json.dumps(json.loads(figure.to_json()))
-
-
-def test_the_drift_histogram_fills_the_cross_text_curve_and_greys_the_floors(small_run: Run) -> None:
-    figure = FIGURES["drift histogram"](small_run)
+def test_colours_and_lines_of_methods_floors_and_controls(small_run):
+    figure = made("drift", small_run, form="histogram")
     cross, halves, *floors = figure.data
     assert cross.type == "bar" and cross.marker.color == style.PAIR and "ρ" in cross.name
     assert halves.line.dash == "dash" and [floor.line.color for floor in floors] == [style.GREY] * 2
     np.testing.assert_allclose(np.sum(cross.y), 100)
+    figure = agreement.lines(small_run.agreement(), "ari")
+    controls = [trace for trace in figure.data if trace.name.startswith("control")]
+    assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
+    assert all("open" in trace.marker.symbol for trace in controls)
+    assert all("±" in trace.name for trace in figure.data)
+    bars = {trace.name: trace.marker.color for trace in made("retention", small_run).data}
+    lines = {trace.name: trace.line.color for trace in made("neurons_kept", small_run).data}
+    assert bars["GPrune"] == lines["GPrune"] == style.METHOD_COLORS["gprune"]
+    assert bars["FLAP"] == lines["FLAP"] == style.METHOD_COLORS["flap"]
+    figure = made("perplexity", small_run)
+    assert figure.layout.xaxis.type == "log" and len(figure.layout.shapes) == 1
+    assert all(trace.error_x.array[0] > 0 for trace in figure.data)
 
 
-def test_the_drift_axis_ends_where_the_last_curve_ends() -> None:
+def test_the_drift_axis_ends_where_the_last_curve_ends():
     shares = np.array([60.0, 40, 0, 0, 0, 0, 0, 0, 0, 0])
     curves = [drift_analysis.Distribution(name, shares, 0.1, 0.5) for name in ("A | B", "half A | half B")]
     assert drift.histogram(curves, False).layout.xaxis.range == (0, pytest.approx(0.3))
 
 
-def test_wide_layers_become_cells_and_narrow_ones_points() -> None:
+def test_wide_layers_become_cells_and_narrow_ones_points():
     random = np.random.default_rng(0)
     wide, narrow = random.random(drift.MOST_POINTS + 1), random.random(drift.MOST_POINTS)
     assert drift.joint(wide, wide, 0).data[0].type == "heatmap"
     assert drift.joint(narrow, narrow, 0).data[0].type == "scatter"
 
 
-def test_controls_are_hollow_and_carry_their_mean(small_run: Run) -> None:
-    figure = FIGURES["ARI"](small_run)
-    controls = [trace for trace in figure.data if trace.name.startswith("control")]
-    assert len(controls) == 2 and {trace.line.color for trace in controls} == {style.BLUE}
-    assert all("open" in trace.marker.symbol for trace in controls)
-    assert all("±" in trace.name for trace in figure.data)
-
-
-def test_module_groups_and_threshold_lines(small_run: Run) -> None:
+def test_module_groups_and_threshold_lines_stand_where_they_are_counted(small_run):
     statistics, adapted = _statistics(small_run)
     figure = reliability.scatter(statistics, adapted, False)
     assert sum(len(trace.x) for trace in figure.data) == len(statistics.drift)
@@ -166,44 +110,19 @@ def test_module_groups_and_threshold_lines(small_run: Run) -> None:
     corner, drift_line, score_line = figure.layout.shapes
     assert (corner.x0, corner.y1) == (adapted.drift_threshold, adapted.score_threshold)
     assert drift_line.x0 == adapted.drift_threshold and score_line.y0 == adapted.score_threshold
-
-
-def test_on_a_log_axis_the_note_is_placed_by_exponent(small_run: Run) -> None:
-    statistics, adapted = _statistics(small_run)
     note = reliability.scatter(statistics, adapted, True).layout.annotations[1]
     assert note.y == pytest.approx(np.log10(adapted.score_threshold))
 
 
-def test_methods_keep_their_colours_on_every_page(small_run: Run) -> None:
-    bars = {trace.name: trace.marker.color for trace in FIGURES["retention"](small_run).data}
-    lines = {trace.name: trace.line.color for trace in FIGURES["neurons by layer"](small_run).data}
-    assert bars["GPrune"] == lines["GPrune"] == style.METHOD_COLORS["gprune"]
-    assert bars["FLAP"] == lines["FLAP"] == style.METHOD_COLORS["flap"]
-
-
-def test_of_many_methods_forms_and_controls_wait_for_a_click(small_run: Run) -> None:
+def test_of_many_methods_forms_and_controls_wait_for_a_click(small_run):
     masks = small_run.masks()
     assert all(trace.visible is True for trace in decisions.by_layer(masks, "neurons").data)
     one = next(iter(masks.values()))
-    forms = (
-        "flap_uniform",
-        "flap_pooled",
-        "msl_layers",
-        "wanda_sp_pooled",
-        "fang_pooled",
-        "llm_pruner",
-        "fang",
-    )
+    forms = "flap_uniform flap_pooled msl_layers wanda_sp_pooled fang_pooled llm_pruner fang".split()
     many = decisions.by_layer({**masks, **dict.fromkeys(forms, one)}, "neurons")
     shown = {trace.name for trace in many.data if trace.visible is True}
     assert shown == {style.label(method) for method in ("gprune", "flap", "wanda_sp", "llm_pruner", "fang")}
     assert {trace.visible for trace in many.data} == {True, "legendonly"}
-
-
-def test_perplexity_is_logarithmic_with_errors_and_a_dense_line(small_run: Run) -> None:
-    figure = FIGURES["perplexity"](small_run)
-    assert figure.layout.xaxis.type == "log" and len(figure.layout.shapes) == 1
-    assert all(trace.error_x.array[0] > 0 for trace in figure.data)
 
 
 @pytest.mark.parametrize(
@@ -215,28 +134,21 @@ def test_perplexity_is_logarithmic_with_errors_and_a_dense_line(small_run: Run) 
     ],
     ids=["one layer, one module", "eighty layers", "one neuron a layer"],
 )
-def test_extreme_shapes_are_drawn(
-    shape: ModelShape, modules: int, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    from synthetic_run import write_run
-
-    from gprune.pipeline.runs.opened import all_runs
-
+def test_extreme_shapes_are_drawn(shape, modules, tmp_path_factory):
     root = tmp_path_factory.mktemp("shape")
     write_run(root, shape, modules=modules)
-    run = all_runs(str(root))[0][0]
-    for name, make in FIGURES.items():
-        assert len(make(run).data) > 0, name
+    run = the_run(root)
+    assert all(len(drawn.data) > 0 for _, drawn in gathered(run))
 
 
-def test_layer_ticks_never_exceed_the_limit() -> None:
+def test_layer_ticks_never_exceed_the_limit():
     for layers in (1, 6, 16, 17, 32, 80, 126):
         figure = go.Figure()
         style.layer_axis(figure, layers)
         assert layers / figure.layout.xaxis.dtick <= style.MOST_LAYER_TICKS
 
 
-def test_the_synthetic_run_has_every_stage(small_run: Run) -> None:
+def test_the_synthetic_run_has_every_stage(small_run):
     made = {name for name, kind in stages.KINDS.items() if not kind.on_demand}
     assert tuple(small_run.stages) == names() and set(MAKERS) == made
     assert all(small_run.there(stage) for stage in stages.every(small_run.graph))
@@ -245,9 +157,7 @@ def test_the_synthetic_run_has_every_stage(small_run: Run) -> None:
 @pytest.mark.parametrize(
     ("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)]
 )
-def test_the_scatter_shows_the_rule_that_is_chosen(
-    small_run: Run, selection: str, shapes: int, notes: int
-) -> None:
+def test_the_scatter_shows_the_rule_that_is_chosen(small_run, selection, shapes, notes):
     figure = reliability.scatter(*_statistics(small_run), False, selection)
     assert (len(figure.layout.shapes), len(figure.layout.annotations)) == (shapes, notes)
     if selection == "drift":
@@ -264,13 +174,13 @@ def test_the_scatter_shows_the_rule_that_is_chosen(
         (1e-9, 1e9, ["1e-9", "1e-6", "0.001", "1", "1,000", "1e6", "1e9"]),
     ],
 )
-def test_log_ticks_are_plain_numbers(lowest: float, highest: float, names: list[str]) -> None:
+def test_log_ticks_are_plain_numbers(lowest, highest, names):
     axis = style.log_ticks(lowest, highest)
     assert list(axis["ticktext"]) == names
     assert all(lowest <= value <= highest * 1.0001 for value in axis["tickvals"])
 
 
-def test_slopes_have_the_hue_of_the_text_that_ranks_a_neuron_higher(small_run: Run) -> None:
+def test_slopes_have_the_hue_of_the_text_that_ranks_a_neuron_higher(small_run):
     found = story.movers_of(small_run, 1, None)
     figure = slope.slopes(found, 280, int(found.neurons[0]))
     lines = {trace.line.color: trace for trace in figure.data}
@@ -283,7 +193,7 @@ def test_slopes_have_the_hue_of_the_text_that_ranks_a_neuron_higher(small_run: R
     assert lines[marks.RING].y == (pytest.approx(found.first[0]), pytest.approx(found.second[0]))
 
 
-def test_costs_stand_at_their_ratio_with_two_paired_standard_errors(small_run: Run) -> None:
+def test_costs_stand_at_their_ratio_with_two_paired_standard_errors(small_run):
     _, cells = story.on_unseen(small_run)
     figure = overview.costs(cost.costs(cells))
     dense = next(cell for cell in cells if cell.method == "dense")
@@ -300,7 +210,7 @@ def test_costs_stand_at_their_ratio_with_two_paired_standard_errors(small_run: R
         assert trace.marker.color == style.METHOD_COLORS[cell.method]
 
 
-def test_more_methods_than_fit_leave_gprune_in() -> None:
+def test_more_methods_than_fit_leave_gprune_in():
     found = [cost.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
     found.append(cost.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
     figure = overview.costs(found)
@@ -309,7 +219,7 @@ def test_more_methods_than_fit_leave_gprune_in() -> None:
     assert len(figure.data) == overview.MOST_ROWS - 1
 
 
-def test_a_text_without_a_difference_has_no_panel(small_run: Run) -> None:
+def test_a_text_without_a_difference_has_no_panel(small_run):
     """The pinned method alone was measured on the other text: an empty panel would say “no change”."""
     cells = derived_cache.measurements(small_run)
     first, second = small_run.study.evaluation.texts
@@ -335,3 +245,50 @@ def test_a_text_without_a_difference_has_no_panel(small_run: Run) -> None:
     both = comparison.changes(compare.lines(compare.rows(cells)), line, [second, first], names)
     assert both is not None and [note.text for note in both.layout.annotations] == [second, first]
     assert comparison.changes(found, line, [second], names) is None
+
+
+def test_every_figure_is_declared_by_the_panels_of_its_page() -> None:
+    assert len(KNOWN) == 47 and set(gathering.names()) == set(KNOWN)
+    for name, one in KNOWN.items():
+        assert one.make.__module__.startswith("gprune.app.pages.") and one.make.__module__.endswith(".panels")
+        assert one.name == name and one.heading and one.about and gathering.page_of(name)
+
+
+def test_a_panel_knows_what_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(KNOWN, "a_name", raising=False)
+
+    @panel("a_name", "card", "heading", clicked=True, reads={"bins": "key"}, group={"text": ""})
+    def made(run: Any, *, bins: int = 5, log: bool = False, _hand: int = 0, **group: Any) -> Panel:
+        """What it shows."""
+        return Panel(go.Figure(go.Scatter(x=[bins], y=[_hand], marker={"opacity": 0.5})), "caption")
+
+    assert KNOWN.pop("a_name") is made and made.options == {"bins": 5, "log": False, "text": ""}
+    found = made("run", bins=7, log=False, _hand=3, text="A")
+    assert found.code is not None and found.code.options == {"bins": 7, "text": "A"}
+    assert (found.title, made.about) == ("heading", "What it shows")
+    assert found.figure.data[0].unselected.marker.opacity == 0.5, "a click fades no other mark"
+    assert [list(made.asked("run", values)) for values in ({"key": 3}, {"key": ""}, {})] == [
+        [{"bins": 3}],
+        [{}],
+        [{}],
+    ]
+
+
+def test_a_result_is_computed_once_for_its_key() -> None:
+    asked = list[int]()
+
+    @memoized(2)
+    def table(number: int, _run: object = None) -> pd.DataFrame:
+        asked.append(number)
+        if number < 0:
+            raise ValueError(number)
+        return pd.DataFrame({"n": [number]})
+
+    first = table(1, "one run")
+    first["mine"] = 0
+    assert list(table(1, _run="another")) == ["n"] and asked == [1]
+    for _ in range(2):
+        with pytest.raises(ValueError, match="-1"):
+            table(-1)
+    table(2), table(3), table(1)
+    assert asked == [1, -1, -1, 2, 3, 1]

@@ -1,24 +1,18 @@
 """The door in a browser: who has the token comes in, and pages of other origins get nothing."""
 
-from __future__ import annotations
-
 import os
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import pytest
-from browser import PATIENCE, PLOT, known, served
+from browser import PATIENCE, PLOT, expect, known, served
 from elsewhere import Tunnel, another_origin
 from synthetic_run import write_run
 from waiting import wait_for
 
 from gprune.app.server import browser as door_browser
 from scripts import served_app
-from scripts.served_app import Server
 
 pytestmark = pytest.mark.browser
 _OPENS = """address => new Promise(done => {
@@ -31,30 +25,23 @@ _UPLOADS = """([address, mode]) => fetch(address, {
 }).then(answer => answer.type === "opaque" ? "sent" : answer.status, () => "refused")"""
 
 
-@pytest.fixture(scope="module")
-def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, str]]:
-    """A server over one run, and the name of the run."""
-    cache = tmp_path_factory.mktemp("door")
-    name = write_run(cache)
-    with served(cache) as server:
-        yield server, name
+@pytest.fixture
+def app(visit):
+    """A server over a run, and the name of the run."""
+    return visit.server, visit.first.name
 
 
-def page_of(context: Any) -> Any:
+def page_of(context):
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     return page
 
 
-def test_a_deep_link_survives_the_token_and_the_address_is_clean(
-    chromium: Any, app: tuple[Server, str]
-) -> None:
-    from playwright.sync_api import expect
-
+def test_a_deep_link_survives_the_token_and_the_address_is_clean(chromium, app):
     server, name = app
     context = chromium.new_context()
     page = page_of(context)
-    loaded: list[str] = []
+    loaded = []
     page.on("response", lambda one: loaded.append(one.url) if one.status == 200 else None)
     wanted = f"{server.address}/rasa?run={name}&rasa_qd=0.8"
     page.goto(wanted)
@@ -75,11 +62,12 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(
     context.close()
 
 
-def test_without_the_token_nothing_of_the_app_is_served(chromium: Any, app: tuple[Server, str]) -> None:
+@pytest.mark.long
+def test_without_the_token_nothing_of_the_app_is_served(chromium, app):
     server, name = app
     inside = known(chromium, server)
     page = page_of(inside)
-    asked: set[str] = set()
+    asked = set()
     page.on("response", lambda one: asked.add(one.url) if one.url.startswith(server.address) else None)
     page.goto(f"{server.address}/?run={name}")
     page.locator(PLOT).first.wait_for()
@@ -91,7 +79,8 @@ def test_without_the_token_nothing_of_the_app_is_served(chromium: Any, app: tupl
     outside.close()
 
 
-def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium: Any, app: tuple[Server, str]) -> None:
+@pytest.mark.long
+def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium, app):
     """The hardest case: a person whom the server knows, and another port of the same host."""
     server, _ = app
     context = known(chromium, server)
@@ -106,7 +95,7 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium: Any, app
     with another_origin() as port:
         for host in ("127.0.0.1", "localhost"):
             page = page_of(context)
-            answers: list[tuple[str, int]] = []
+            answers = []
             page.on("response", lambda one, to=answers: to.append((one.url, one.status)))
             page.goto(f"http://{host}:{port}/")
             assert page.evaluate(_OPENS, stream) == "refused"
@@ -126,9 +115,8 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium: Any, app
     context.close()
 
 
-def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(
-    chromium: Any, app: tuple[Server, str]
-) -> None:
+@pytest.mark.long
+def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(chromium, app):
     server, name = app
     context = known(chromium, server)
     link = f'<a href="{server.address}/drift?run={name}">this run</a>'
@@ -142,12 +130,11 @@ def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(
     context.close()
 
 
-def test_the_file_that_a_browser_is_opened_with_leads_in(
-    chromium: Any, app: tuple[Server, str], tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_the_file_that_a_browser_is_opened_with_leads_in(chromium, app, tmp_path):
     """To a browser a file is another site, from which it sends no strict cookie at first."""
     server, _ = app
-    given: list[str] = []
+    given = []
     context = chromium.new_context()
     page = page_of(context)
     with door_browser.opened(server.entry, tmp_path, given.append):
@@ -158,7 +145,8 @@ def test_the_file_that_a_browser_is_opened_with_leads_in(
     context.close()
 
 
-def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(chromium: Any, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(chromium, tmp_path):
     name = write_run(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -183,11 +171,8 @@ def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(chromium: 
         page.context.close()
 
 
-def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(
-    chromium: Any, app: tuple[Server, str], tmp_path: Path
-) -> None:
-    from playwright.sync_api import expect
-
+@pytest.mark.long
+def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(chromium, app, tmp_path):
     first, name = app
     write_run(tmp_path)
     context = known(chromium, first)
@@ -208,9 +193,8 @@ def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(
     context.close()
 
 
-def test_the_far_end_of_a_tunnel_opens_where_it_was_named(
-    chromium: Any, app: tuple[Server, str], tmp_path: Path
-) -> None:
+@pytest.mark.long
+def test_the_far_end_of_a_tunnel_opens_where_it_was_named(chromium, app, tmp_path):
     write_run(tmp_path)
     tunnel = Tunnel()
     context = chromium.new_context()

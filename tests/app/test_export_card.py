@@ -1,38 +1,29 @@
 """The cards of exports and of accuracy: what is offered, what is started, what is told."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
-from app_driver import on, opened, words
+from app_driver import open_page, show, words
 from made_runs import an_accuracy
-from streamlit.testing.v1 import AppTest
 from synthetic_measurements import ACCURACY, EVIL
-from synthetic_run import a_study, folder_of, write_run
+from synthetic_run import a_study, folder_of, the_run, write_run
 
 from gprune.analysis import accuracy
 from gprune.app.pages.speed_export import accuracy_card, export_card
 from gprune.jobs import folder as files
 from gprune.jobs import submit
 from gprune.pipeline import runs, stages
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.store import Store
 from gprune.study.settings import EvaluationSettings
 from gprune.system.units import amount
 
 
-def page(**query: str) -> AppTest:
-    return on(opened(**query), "speed_export")
+def page(**query):
+    return open_page("speed_export", **query)
 
 
-def the_run(cache: Path) -> Run:
-    return all_runs(str(cache))[0][0]
-
-
-def test_a_checkpoint_comes_with_its_snippets_and_its_plan(cache: Path) -> None:
+def test_a_checkpoint_comes_with_its_snippets_and_its_plan(cache):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     app = page()
     codes = [code.value for code in app.code]
@@ -46,7 +37,7 @@ def test_a_checkpoint_comes_with_its_snippets_and_its_plan(cache: Path) -> None:
     assert [item.proto.label for item in app.get("download_button") if "plan" in item.proto.label]
 
 
-def test_padding_is_a_job_below_the_cache(cache: Path, started: list[Any]) -> None:
+def test_padding_is_a_job_below_the_cache(cache, started):
     name = write_run(cache)
     folder = folder_of(cache, name, stages.checkpoint) / "model"
     app = page()
@@ -63,12 +54,9 @@ def test_padding_is_a_job_below_the_cache(cache: Path, started: list[Any]) -> No
 
 
 @pytest.mark.parametrize("present", [False, True])
-def test_gguf_is_offered_where_its_package_is(
-    cache: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, present: bool
-) -> None:
+def test_gguf_is_offered_where_its_package_is(cache, started, monkeypatch, present):
     monkeypatch.setattr(export_card, "find_spec", lambda name: object() if present else None)
-    write_run(cache)
-    app = page()
+    app = show("speed_export", cache)
     assert ("make gguf" in words(app)) is not present
     assert ("sx_gguf" in [button.key for button in app.button]) is present
     if present:
@@ -79,9 +67,7 @@ def test_gguf_is_offered_where_its_package_is(
 @pytest.mark.parametrize(
     ("state", "words_"), [("running", "At work: starting"), ("failed", "the disk is full")]
 )
-def test_the_export_that_is_at_work_or_failed_says_so(
-    cache: Path, monkeypatch: pytest.MonkeyPatch, state: str, words_: str
-) -> None:
+def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state, words_):
     monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
@@ -94,7 +80,7 @@ def test_the_export_that_is_at_work_or_failed_says_so(
     assert words_ in shown and ("At work" in shown) == (state == "running")
 
 
-def test_a_run_without_a_model_folder_can_be_finished(cache: Path, started: list[Any]) -> None:
+def test_a_run_without_a_model_folder_can_be_finished(cache, started):
     shutil.rmtree(folder_of(cache, write_run(cache), stages.checkpoint))
     app = page()
     assert "has lost the folder of its model" in words(app)
@@ -104,13 +90,12 @@ def test_a_run_without_a_model_folder_can_be_finished(cache: Path, started: list
     assert "has not written its model" in words(page())
 
 
-def test_a_run_without_gprune_exports_nothing(cache: Path) -> None:
-    write_run(cache, study=a_study(methods=("dense", "flap")))
-    app = page()
+def test_a_run_without_gprune_exports_nothing(cache):
+    app = show("speed_export", cache, study=a_study(methods=("dense", "flap")))
     assert "does without GPrune" in words(app) and not app.error
 
 
-def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cache: Path) -> None:
+def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cache):
     evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa",))
     name = write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
     store = Store(cache)
@@ -125,11 +110,10 @@ def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cach
     assert "![x](" not in shown[0]
 
 
-def test_accuracy_shows_what_counts_under_each_rule(cache: Path) -> None:
+def test_accuracy_shows_what_counts_under_each_rule(cache):
     evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa", "hellaswag", "boolq"), limit=200)
     study = a_study(methods=("dense", "gprune"), evaluation=evaluation)
-    write_run(cache, study=study, missing_tasks={"hellaswag": f"no data {EVIL}"})
-    app = page()
+    app = show("speed_export", cache, study=study, missing_tasks={"hellaswag": f"no data {EVIL}"})
     table = next(item.value for item in app.dataframe if "task" in item.value)
     assert table["task"].tolist() == ["piqa", "boolq", "mean of 2 tasks"]
     assert table["Dense"].tolist() == ["80.0 ± 3.0", "60.0 ± 3.0", "70.0 ± 2.1"]
@@ -143,7 +127,7 @@ def test_accuracy_shows_what_counts_under_each_rule(cache: Path) -> None:
     assert table["Dense"].tolist()[:2] == ["70.0 ± 4.0ⁿ", "60.0 ± 3.0"]
 
 
-def test_both_figures_are_in_the_table_behind(cache: Path) -> None:
+def test_both_figures_are_in_the_table_behind(cache):
     evaluation = EvaluationSettings(tasks=("piqa", "boolq"))
     write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
     found = accuracy_card.accuracies(the_run(cache))
@@ -155,20 +139,19 @@ def test_both_figures_are_in_the_table_behind(cache: Path) -> None:
     assert mean.value == pytest.approx((0.7 + 0.55) / 2)
 
 
-def test_a_method_without_all_tasks_gets_no_mean() -> None:
+def test_a_method_without_all_tasks_gets_no_mean():
     partly = ACCURACY | {"flap": {"piqa": an_accuracy("piqa", 0.5, 0.7)}}
     table = accuracy_card.summary(partly, "max")
     assert table["FLAP"].tolist() == ["70.0 ± 4.0ⁿ", "–", "–"]
 
 
-def test_accuracy_that_is_missing_can_be_measured_without_data(cache: Path, started: list[Any]) -> None:
-    write_run(cache)
-    app = page()
+def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
+    app = show("speed_export", cache)
     assert "measured on no task" in words(app)
     app.button(key="sx_tasks").click().run()
     ((study, _),) = started
     assert study.evaluation.tasks and all(task.startswith("demo_") for task in study.evaluation.tasks)
 
 
-def test_sizes_are_told_in_the_unit_that_fits() -> None:
+def test_sizes_are_told_in_the_unit_that_fits():
     assert [amount(n) for n in (100, 2**20, 1.5 * 2**30)] == ["0.1 KiB", "1.0 MiB", "1.5 GiB"]

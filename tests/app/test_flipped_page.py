@@ -1,51 +1,38 @@
 """The page of flipped questions in every state, and a question that is opened in a browser."""
 
-from __future__ import annotations
-
 import json
-from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from app_driver import charts, linked, on, opened, words
-from browser import PLOT, visiting
-from streamlit.testing.v1 import AppTest
+from app_driver import charts, linked, open_page, show, words
+from browser import PLOT, expect, visiting
 from synthetic_measurements import EVIL
-from synthetic_run import MAKERS, a_study, folder_of, write_run
+from synthetic_run import MAKERS, a_study, the_run, write_run
 
 from gprune.analysis import changed_answers
-from gprune.app.pages.flipped_questions import given
 from gprune.app.pages.flipped_questions import page as list_card
+from gprune.app.pages.flipped_questions import task_answers
 from gprune.pipeline import archive, stages
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.records import Accuracy, Questions
 from gprune.store import Store
-from gprune.study import Study
 from gprune.study.settings import EvaluationSettings
 
 TASKS = ("piqa", "boolq")
 NO_ANSWERS = {name: made for name, made in MAKERS.items() if name not in ("answers", "questions")}
 
 
-def a_study_with_tasks(tasks: tuple[str, ...] = TASKS, **changes: Any) -> Study:
+def a_study_with_tasks(tasks=TASKS, **changes):
     evaluation = EvaluationSettings(texts=("science-docs",), windows=16, tasks=tasks)
     return a_study(**({"methods": ("dense", "gprune", "flap"), "evaluation": evaluation} | changes))
 
 
-def page(**query: str) -> AppTest:
-    return linked("flipped_questions", **query) if query else on(opened(), "flipped_questions")
+def page(**query):
+    return linked("flipped_questions", **query) if query else open_page("flipped_questions")
 
 
-def the_run(cache: Path) -> Run:
-    return all_runs(str(cache))[0][0]
-
-
-def test_every_task_and_method_is_counted_against_the_dense_model(cache: Path) -> None:
-    write_run(cache, study=a_study_with_tasks())
-    app = page()
+def test_every_task_and_method_is_counted_and_questions_are_shown_as_text(cache, monkeypatch):
+    app = show("flipped_questions", cache, study=a_study_with_tasks())
     table = app.dataframe[0].value
     assert table["method"].tolist() == ["GPrune", "FLAP"] * 2
     assert table["task"].tolist() == ["piqa"] * 2 + ["boolq"] * 2
@@ -62,15 +49,29 @@ def test_every_task_and_method_is_counted_against_the_dense_model(cache: Path) -
     assert 0 < row["p"] <= 1 and not app.error
     # the task without a normalised figure stands with its plain one
     assert page(fq_rule="acc_norm").dataframe[0].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
+    assert any(EVIL in code.value for code in app.code)
+    assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
+    assert not any(item.proto.allow_html for item in app.markdown)
+    told = words(page(fq_question="101", fq_task="7", fq_rule="odd"))
+    assert "fq_question = 101" in told.replace("\\", "") and "1 to 100 is meant" in told
+    # one that does not flip can be opened all the same
+    kept = words(page(fq_question="1"))
+    assert "Question 1: the dense model is" in kept
+    monkeypatch.setattr(list_card, "MOST_ROWS", 3)
+    app = page(fq_method="flap")
+    run = the_run(cache)
+    (piqa, _) = task_answers.of(run)
+    flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
+    assert len(app.dataframe[1].value) == 3 < len(flips)
+    assert f"3 of {len(flips)} shown: the others moved less" in words(app)
 
 
-def test_questions_that_were_asked_and_not_kept_are_told(cache: Path) -> None:
-    def more(task: Any) -> Any:
+def test_questions_that_were_asked_and_not_kept_are_told(cache):
+    def more(task):
         made = MAKERS["answers"](task)
         return replace(made, documents=160) if task.asked == "piqa" else made
 
-    write_run(cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
-    app = page()
+    app = show("flipped_questions", cache, study=a_study_with_tasks(), makers={**MAKERS, "answers": more})
     table = app.dataframe[0].value
     assert table["questions"].tolist() == [100] * 4 and table["asked"].tolist() == [160] * 2 + [100] * 2
     told = words(app).replace("\\", "")
@@ -80,7 +81,7 @@ def test_questions_that_were_asked_and_not_kept_are_told(cache: Path) -> None:
 
 
 @pytest.mark.parametrize("moved", [0.0, 0.01])
-def test_answers_of_another_pass_than_the_accuracy_are_told(cache: Path, moved: float) -> None:
+def test_answers_of_another_pass_than_the_accuracy_are_told(cache, moved):
     write_run(cache, study=a_study_with_tasks(("piqa",)))
     run, store = the_run(cache), Store(cache)
     for method in run.study.methods:
@@ -99,7 +100,7 @@ def test_answers_of_another_pass_than_the_accuracy_are_told(cache: Path, moved: 
     assert ("piqa, FLAP: acc_norm" in told) == (moved > 0) and "piqa, GPrune: acc" not in told
 
 
-def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache: Path) -> None:
+def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache):
     write_run(cache, study=a_study_with_tasks())
     app = page(fq_method="flap", fq_kind="lost")
     listed = app.dataframe[1].value
@@ -124,51 +125,30 @@ def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache: Pat
     assert drawn["Dense"].endswith("✓") and not drawn["FLAP"].endswith("✓")
 
 
-def test_questions_are_shown_as_text(cache: Path) -> None:
-    write_run(cache, study=a_study_with_tasks())
-    app = page()
-    assert any(EVIL in code.value for code in app.code)
-    assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
-    assert not any(item.proto.allow_html for item in app.markdown)
-
-
-def test_an_address_of_a_question_that_is_not_there_is_told(cache: Path) -> None:
-    write_run(cache, study=a_study_with_tasks())
-    told = words(page(fq_question="101", fq_task="7", fq_rule="odd"))
-    assert "fq_question = 101" in told.replace("\\", "") and "1 to 100 is meant" in told
-    # one that does not flip can be opened all the same
-    kept = words(page(fq_question="1"))
-    assert "Question 1: the dense model is" in kept
-
-
-def test_a_run_without_tasks_offers_the_built_in_ones(cache: Path, started: list[Any]) -> None:
-    write_run(cache)
-    app = page()
+def test_a_run_without_tasks_offers_the_built_in_ones(cache, started):
+    app = show("flipped_questions", cache)
     assert "measured on no task" in words(app) and not app.error
     app.button(key="fq_tasks").click().run()
     ((study, arguments),) = started
     assert study.evaluation.tasks == ("demo_continuation", "demo_order", "demo_cloze") and arguments == ()
 
 
-def test_a_run_from_before_answers_were_kept_can_ask_again(cache: Path, started: list[Any]) -> None:
-    write_run(cache, study=a_study_with_tasks(), makers=NO_ANSWERS)
-    app = page()
+def test_a_run_from_before_answers_were_kept_can_ask_again(cache, started):
+    app = show("flipped_questions", cache, study=a_study_with_tasks(), makers=NO_ANSWERS)
     assert "are from before answers were kept" in words(app) and not charts(app) and not app.error
     app.button(key="fq_again").click().run()
     ((study, arguments),) = started
     assert study == the_run(cache).study and arguments == ("--until", "answers")
 
 
-def test_a_run_on_its_way_and_one_that_lacks_the_dense_model_say_so(cache: Path) -> None:
+def test_a_run_on_its_way_and_one_that_lacks_the_dense_model_say_so(cache):
     write_run(cache, study=a_study_with_tasks(), stages="drift", state="cancelled")
     assert "Needs “answers of dense, task 1”" in words(page())
     write_run(cache, study=a_study_with_tasks(methods=("gprune", "flap")), seed=1)
     assert "Needs the dense model among the methods" in words(page())
 
 
-def test_a_pack_has_the_answers_and_not_the_questions(
-    cache: Path, tmp_path_factory: pytest.TempPathFactory
-) -> None:
+def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     name = write_run(elsewhere, study=a_study_with_tasks())
     archive.write(Store(elsewhere), name, elsewhere / "run.zip")
@@ -179,33 +159,14 @@ def test_a_pack_has_the_answers_and_not_the_questions(
     assert app.dataframe[2].value["text"].tolist() == ["–"] * 4
 
 
-def test_long_lists_are_cut_and_say_so(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_run(cache, study=a_study_with_tasks())
-    monkeypatch.setattr(list_card, "MOST_ROWS", 3)
-    app = page(fq_method="flap")
-    run = the_run(cache)
-    (piqa, _) = given.of(run)
-    flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
-    assert len(app.dataframe[1].value) == 3 < len(flips)
-    assert f"3 of {len(flips)} shown: the others moved less" in words(app)
-
-
-def test_damaged_questions_cost_their_card_only(cache: Path) -> None:
-    name = write_run(cache, study=a_study_with_tasks())
-    (folder_of(cache, name, stages.questions, "piqa") / "text.npy").unlink()
-    app = page()
-    assert len(app.dataframe) >= 1 and app.error and all("no whole result" in one.value for one in app.error)
-
-
-def own_questions(task: Any) -> Questions:
+def own_questions(task):
     return Questions.of(task.asked, [(f"سؤال {n} 🤖", ["نعم", "لا", "a", "b"]) for n in range(100)])
 
 
 @pytest.mark.browser
-def test_a_flipped_question_opens(chromium: Any, cache: Path) -> None:
-    from playwright.sync_api import expect
-
-    makers: Mapping[str, Any] = {**MAKERS, "questions": own_questions}
+@pytest.mark.long
+def test_a_flipped_question_opens(chromium, cache):
+    makers = {**MAKERS, "questions": own_questions}
     write_run(cache, study=a_study_with_tasks(("/data/mine.jsonl",)), makers=makers)
     with visiting(chromium, cache) as visit:
         page = visit.page("compare")

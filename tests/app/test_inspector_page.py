@@ -1,57 +1,53 @@
-"""The Inspector: every state of its cards, what it finds, and what it says where something is missing."""
-
-from __future__ import annotations
+"""The Inspector: every state of its cards, what it finds, what is missing, and its lists of neurons."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from app_driver import charts, on, opened, words
-from streamlit.testing.v1 import AppTest
-from synthetic_run import a_study, exchange, names, read, write_run
+from app_driver import charts, open_page, show, words
+from synthetic_run import a_study, exchange, names, read, the_run, write_run
 
 from gprune import records
-from gprune.app.pages.inspector import panels
+from gprune.app.pages.inspector import lists, panels
+from gprune.app.pages.inspector.lists import NeuronList
 from gprune.models.vocabulary import around, tokenizer
 from gprune.pipeline import runs, stages
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.store import Store
 from gprune.study import CalibrationSettings
+from gprune.system.errors import SettingsError
 
 # every test walks through pages
 pytestmark = pytest.mark.slow
+NEURON = {"layer": "2", "neuron": "7"}
 
 
-def inspected(**query: str) -> AppTest:
-    return on(opened(**query), "inspection")
+def inspected(**query):
+    return open_page("inspection", **query)
 
 
-def run_of(cache: Path) -> Run:
-    return all_runs(str(cache))[0][0]
-
-
-def passages(app: AppTest) -> list[dict[str, Any]]:
+def passages(app):
     """What each component of passages was given."""
     return [json.loads(item.proto.json) for item in app.get("bidi_component")]
 
 
-def badges(app: AppTest) -> str:
+def badges(app):
     return "\n".join(item.value.replace("\\", "") for item in app.markdown if "badge" in item.value)
 
 
-def test_nothing_selected_says_how_to_select_and_what_predicts(cache: Path) -> None:
-    write_run(cache)
-    app = inspected()
+def test_nothing_selected_or_nothing_there_says_so(cache):
+    app = show("inspection", cache)
     assert "Nothing is selected" in words(app) and "says most" in words(app)
     assert app.button(key="ins_next").disabled and app.button(key="ins_pin_button").disabled
     assert not app.error and not passages(app)
+    app = inspected(layer="2", neuron="60")
+    assert app.warning[0].value == "This run has no neuron 60: a layer has 60." and not app.error
+    assert "Layer 2: 60 neurons" in words(app)
+    assert "Nothing is selected" in words(inspected(layer="99", ins_pin="1-x-999"))
 
 
-def test_a_neuron_shows_its_numbers_its_keepers_and_where_it_fires(cache: Path) -> None:
+def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache):
     write_run(cache)
-    run = run_of(cache)
+    run = the_run(cache)
     app = inspected(layer="2", neuron="7")
     shown = {metric.label: metric.value for metric in app.metric}
     drift = float(run.load(stages.drift).magnitude[2, 7])
@@ -68,22 +64,7 @@ def test_a_neuron_shows_its_numbers_its_keepers_and_where_it_fires(cache: Path) 
     assert (first["before"], first["token"], first["after"]) == around(tokenizer("demo"), ids, min(place, 16))
     assert first["value"] == f"{positions.values[2, 7, 0]:+.3g}" and len(found[0]["passages"]) == 8
     assert max(one["passages"][0]["strength"] for one in found) == 1.0
-
-
-def test_the_figure_of_ranks_is_that_of_the_records(small_run: Run) -> None:
-    figure = panels.neuron_ranks(small_run, layer=1, neuron=3).figure
-    scores = small_run.load(stages.scores, "primary").ffn[1]
-    # of every text its whisker, which is the range over halves wherever the rank lies, and its rank
-    whiskers, ranks = figure.data[::2], figure.data[1::2]
-    assert ranks[0].x[0] == (scores < scores[3]).sum() / (len(scores) - 1)
-    assert len(ranks) == 3 and all(low <= high for low, high in (one.x for one in whiskers))
-    drawn = panels.score_histograms(small_run, layer=1, module=0, neuron=3).figure
-    assert [sum(one.y) for one in drawn.data] == pytest.approx([100.0] * 3)
-
-
-def test_previous_next_and_search_find_their_unit_and_say_what_is_not_there(cache: Path) -> None:
-    write_run(cache)
-    app = inspected(layer="2", neuron="7")
+    app = show("inspection", cache, NEURON)
     app.button(key="ins_next").click().run()
     assert "Neuron 8 of layer 2" in words(app)
     app.text_input(key="ins_search").set_value("module 3 of layer 1").run()
@@ -100,19 +81,7 @@ def test_previous_next_and_search_find_their_unit_and_say_what_is_not_there(cach
         app.text_input(key="ins_search").set_value(typed).run()
         assert sentence in app.error[0].value.replace("\\", "")
         assert "Layer 0: 60 neurons" in words(app)
-
-
-def test_an_address_of_a_neuron_that_does_not_exist_gets_a_sentence(cache: Path) -> None:
-    write_run(cache)
-    app = inspected(layer="2", neuron="60")
-    assert app.warning[0].value == "This run has no neuron 60: a layer has 60." and not app.error
-    assert "Layer 2: 60 neurons" in words(app)
-    assert "Nothing is selected" in words(inspected(layer="99", ins_pin="1-x-999"))
-
-
-def test_a_pinned_neuron_stays_beside_the_next_one(cache: Path) -> None:
-    write_run(cache)
-    app = inspected(layer="2", neuron="7")
+    app = show("inspection", cache, NEURON)
     app.button(key="ins_pin_button").click().run()
     app.button(key="ins_next").click().run()
     assert {"Neuron 7 of layer 2", "Neuron 8 of layer 2"} <= {
@@ -121,11 +90,32 @@ def test_a_pinned_neuron_stays_beside_the_next_one(cache: Path) -> None:
     assert len(passages(app)) == 6 and not app.exception
     app.button(key="ins_pin_button").click().run()
     assert len(passages(app)) == 3
+    app = show("inspection", cache, NEURON)
+    app.text_input(key="ins_lists_name").set_value("quotes [x](http://e.org)")
+    app.button(key="ins_lists_add").click().run()
+    app.button(key="ins_next").click().run()
+    app.button(key="ins_lists_add").click().run()
+    listed = next(item.value for item in app.dataframe if list(item.value.columns)[-1] == "kept")
+    assert listed[["layer", "neuron"]].to_numpy().tolist() == [[2, 7], [2, 8]]
+    assert "quotes \\[x\\]" in words(app)
+    app.button(key="ins_lists_delete").click().run()
+    assert "A list keeps neurons under a name" in words(app)
 
 
-def test_a_module_shows_what_rasa_did_and_its_members(cache: Path) -> None:
+def test_the_figure_of_ranks_is_that_of_the_records(small_run):
+    figure = panels.neuron_ranks(small_run, layer=1, neuron=3).figure
+    scores = small_run.load(stages.scores, "primary").ffn[1]
+    # of every text its whisker, which is the range over halves wherever the rank lies, and its rank
+    whiskers, ranks = figure.data[::2], figure.data[1::2]
+    assert ranks[0].x[0] == (scores < scores[3]).sum() / (len(scores) - 1)
+    assert len(ranks) == 3 and all(low <= high for low, high in (one.x for one in whiskers))
+    drawn = panels.score_histograms(small_run, layer=1, module=0, neuron=3).figure
+    assert [sum(one.y) for one in drawn.data] == pytest.approx([100.0] * 3)
+
+
+def test_a_module_shows_what_rasa_did_and_its_members(cache):
     write_run(cache)
-    run = run_of(cache)
+    run = the_run(cache)
     partition, adapted = run.load(stages.partition), run.load(stages.adapted)
     place = int(np.flatnonzero(adapted.adapted)[0])
     layer = int(partition.module_layer[place])
@@ -138,21 +128,20 @@ def test_a_module_shows_what_rasa_did_and_its_members(cache: Path) -> None:
     assert len(charts(app)) == 1
 
 
-def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write_run(cache, stages=[name for name in names() if not name.startswith("positions")])
-    app = inspected(layer="2", neuron="7")
+def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, monkeypatch):
+    app = show(
+        "inspection", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")]
+    )
     assert "were not kept when this run was made" in words(app) and not app.error and not passages(app)
     assert any("--until positions" in code.value for code in app.code)
-    asked: list[Any] = []
+    asked = []
     monkeypatch.setattr("gprune.app.ui.work.start", lambda *told: asked.append(told))
     app.button(key="ins_fires_make").click().run()
     ((root, study, arguments),) = asked
-    assert arguments == ("--until", "positions") and study == run_of(cache).study and root == str(cache)
+    assert arguments == ("--until", "positions") and study == the_run(cache).study and root == str(cache)
 
 
-def test_a_study_that_keeps_none_and_a_pack_say_so(cache: Path) -> None:
+def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     none = CalibrationSettings(samples=32, length=16, shards=4, positions=0)
     name = write_run(cache, study=a_study(calibration=none))
     app = inspected(layer="2", neuron="7")
@@ -169,9 +158,9 @@ def test_a_study_that_keeps_none_and_a_pack_say_so(cache: Path) -> None:
     assert "Neuron 7 of layer 2" in words(app)
 
 
-def test_positions_of_other_tokens_and_a_model_without_tokenizer_get_a_sentence(cache: Path) -> None:
+def test_positions_of_other_tokens_and_a_model_without_tokenizer_get_a_sentence(cache):
     name = write_run(cache)
-    tokens = run_of(cache).load(stages.tokens, "auxiliary")
+    tokens = the_run(cache).load(stages.tokens, "auxiliary")
     other = records.Tokens(tokens.text, "another", tokens.ids, tokens.available)
     exchange(cache, name, other, stages.tokens, "auxiliary")
     app = inspected(layer="2", neuron="7")
@@ -181,21 +170,7 @@ def test_positions_of_other_tokens_and_a_model_without_tokenizer_get_a_sentence(
     assert "without the model’s tokenizer" in app.error[0].value.replace("'", "’")
 
 
-def test_a_list_takes_what_is_selected_and_is_read_back(cache: Path) -> None:
-    write_run(cache)
-    app = inspected(layer="2", neuron="7")
-    app.text_input(key="ins_lists_name").set_value("quotes [x](http://e.org)")
-    app.button(key="ins_lists_add").click().run()
-    app.button(key="ins_next").click().run()
-    app.button(key="ins_lists_add").click().run()
-    listed = next(item.value for item in app.dataframe if list(item.value.columns)[-1] == "kept")
-    assert listed[["layer", "neuron"]].to_numpy().tolist() == [[2, 7], [2, 8]]
-    assert "quotes \\[x\\]" in words(app)
-    app.button(key="ins_lists_delete").click().run()
-    assert "A list keeps neurons under a name" in words(app)
-
-
-def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is() -> None:
+def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is():
     reader = tokenizer("demo")
     text = "say “☃” and é\n\tthen  end"
     ids = reader.encode(text).ids
@@ -204,3 +179,45 @@ def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is() -> 
     for at in range(len(ids)):
         before, token, after = around(reader, ids, at)
         assert before + token + after == whole and token and "\ufffd" not in token
+
+
+def test_a_list_comes_back_as_it_was_saved_whatever_it_is_called(tmp_path):
+    root = str(tmp_path)
+    for name in ("../../etc/passwd", "quotes ☃", "zz"):
+        lists.save(root, NeuronList(name, ((3, 1), (0, 2), (3, 1))))
+    found, faults = lists.kept(root)
+    assert [one.name for one in found] == ["../../etc/passwd", "quotes ☃", "zz"] and not faults
+    assert found[0].neurons == ((3, 1), (0, 2))
+    assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / "neurons"}
+    assert lists.read(lists.export(found)) == found
+    lists.save(root, NeuronList(" zz ", ((9, 9),)))
+    lists.delete(root, "quotes ☃")
+    assert [one.neurons for one in lists.kept(root)[0]][1:] == [((9, 9),)]
+    (tmp_path / "neurons" / "odd.json").write_text("{")
+    assert len(lists.kept(root)[0]) == 2 and "odd.json: the file is not JSON" in lists.kept(root)[1][0]
+
+
+def written(**changes):
+    entry = {"name": "mine", "neurons": [[0, 1]]} | changes
+    return json.dumps({"format": lists.FORMAT, "version": 1, "lists": [entry]}).encode()
+
+
+@pytest.mark.parametrize(
+    ("raw", "sentence"),
+    [
+        (b"\x00", "is not JSON"),
+        (b"[]", "`format` is not 'gprune-neurons'"),
+        (written().replace(b'"version": 1', b'"version": 7'), "version 7 and 1 is read here"),
+        (written().replace(b"lists", b"list"), "no entry `lists` of 1 to 200"),
+        (written(neurons=3), "list 1 of the file has no entry `neurons`"),
+        (written(neurons=[[0, 1.5]]), r"pair of layer and neuron, from 0 on \(got \[0, 1.5\]\)"),
+        (written(neurons=[[0, -1]]), "pair of layer and neuron"),
+        (written(neurons=[[0, True]]), "pair of layer and neuron"),
+        (written(neurons=[[0, 2**60]]), "pair of layer and neuron"),
+        (written(name=" "), "list 1 of the file: a list needs a name of 1 to 60 letters"),
+        (written(name="a\u202eb"), "a list needs a name"),
+    ],
+)
+def test_a_file_that_is_no_list_is_refused_in_a_sentence(raw, sentence):
+    with pytest.raises(SettingsError, match=sentence):
+        lists.read(raw)

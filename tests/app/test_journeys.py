@@ -1,181 +1,175 @@
 """Journeys through the app in a real browser: a selection, an address, a card that fills the window."""
 
-from __future__ import annotations
-
-from pathlib import Path
-from typing import Any
-
 import pytest
-from browser import PATIENCE, PLOT, click_mark, visiting
-from synthetic_run import a_study, write_run
+from browser import PATIENCE, PLOT, click_mark, complaints, expect, known, served
+from synthetic_run import write_run
 
 pytestmark = pytest.mark.browser
 
 
-def test_a_click_in_a_heat_map_selects_on_the_next_page(chromium: Any, cache: Path) -> None:
-    from playwright.sync_api import expect
-
-    write_run(cache)
-    with visiting(chromium, cache) as visit:
-        page = visit.page("drift")
-        page.locator(PLOT).nth(1).wait_for()
-        marks = page.locator(".st-key-rd_layers_chart .js-plotly-plot")
-        layers = marks.evaluate("plot => Array.from(plot._fullData[1].y)")
-        click_mark(page, "rd_layers", 1, layers.index(3))
-        chip = page.locator(".st-key-frame_selection")
-        expect(chip).to_contain_text("layer 3")
-        assert "layer=3" in page.url
-        page.get_by_role("link", name="Module agreement").click()
-        page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
-        expect(page.locator(".st-key-ma_layer input")).to_have_value("3")
-        page.wait_for_url("**layer=3**")
-        # one step back is one page back
-        page.go_back()
-        page.get_by_role("heading", name="Rank drift", exact=True).wait_for()
-        page.go_forward()
-        page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
-        chip.get_by_role("button").first.click()
-        expect(chip).to_have_count(0)
-        page.go_back()
-        expect(chip).to_contain_text("layer 3")
+def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
+    page = visit.page("drift")
+    page.locator(PLOT).nth(1).wait_for()
+    marks = page.locator(".st-key-rd_layers_chart .js-plotly-plot")
+    layers = marks.evaluate("plot => Array.from(plot._fullData[1].y)")
+    click_mark(page, "rd_layers", 1, layers.index(3))
+    chip = page.locator(".st-key-frame_selection")
+    expect(chip).to_contain_text("layer 3")
+    assert "layer=3" in page.url
+    page.get_by_role("link", name="Module agreement").click()
+    page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
+    expect(page.locator(".st-key-ma_layer input")).to_have_value("3")
+    page.wait_for_url("**layer=3**")
+    # one step back is one page back
+    page.go_back()
+    page.get_by_role("heading", name="Rank drift", exact=True).wait_for()
+    page.go_forward()
+    page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
+    chip.get_by_role("button").first.click()
+    expect(chip).to_have_count(0)
+    page.go_back()
+    expect(chip).to_contain_text("layer 3")
 
 
-def test_a_click_in_the_plane_of_quantiles_sets_both_lines_to_its_cell(chromium: Any, cache: Path) -> None:
-    write_run(cache)
-    with visiting(chromium, cache) as visit:
-        page = visit.page("rasa?rasa_view=sets")
-        page.locator(f".st-key-rasa_grid_chart {PLOT}").first.wait_for()
-        cells = page.locator(".st-key-rasa_grid_chart .js-plotly-plot")
-        x, y = cells.evaluate("plot => ['x', 'y'].map(axis => plot._fullData[1][axis][18])")
-        click_mark(page, "rasa_grid", 1, 18)
-        page.wait_for_url(f"**rasa_qd={x:g}&rasa_qs={y:g}**")
+@pytest.mark.long
+def test_a_click_in_the_plane_of_quantiles_sets_both_lines_to_its_cell(visit):
+    page = visit.page("rasa?rasa_view=sets")
+    page.locator(f".st-key-rasa_grid_chart {PLOT}").first.wait_for()
+    cells = page.locator(".st-key-rasa_grid_chart .js-plotly-plot")
+    x, y = cells.evaluate("plot => ['x', 'y'].map(axis => plot._fullData[1][axis][18])")
+    click_mark(page, "rasa_grid", 1, 18)
+    page.wait_for_url(f"**rasa_qd={x:g}&rasa_qs={y:g}**")
 
 
-def test_the_first_page_answers_under_its_name_too(chromium: Any, cache: Path) -> None:
-    name = write_run(cache)
-    with visiting(chromium, cache) as visit:
-        page = visit.page("home?layer=2")
-        page.get_by_role("heading", name="Overview", exact=True).wait_for()
-        page.wait_for_url(f"{visit.address}/?run={name}&layer=2")
-        assert page.get_by_role("dialog").count() == 0
+@pytest.mark.long
+def test_the_first_page_answers_under_its_name_too(visit):
+    page = visit.page("home?layer=2")
+    page.get_by_role("heading", name="Overview", exact=True).wait_for()
+    page.wait_for_url(f"{visit.address}/?run={visit.first.name}&layer=2")
+    assert page.get_by_role("dialog").count() == 0
 
 
-def test_a_copied_address_shows_the_same_view_to_another_person(chromium: Any, cache: Path) -> None:
-    from playwright.sync_api import expect
-
-    older = write_run(cache)
-    write_run(cache, study=a_study(seed=1, name="Second"))
-    with visiting(chromium, cache) as visit:
-        page = visit.page(f"drift?run={older}&layer=1")
-        page.get_by_text("Histogram", exact=True).click()
-        page.wait_for_url("**rd_form=histogram**")
-        page.get_by_text("Log scale").click()
-        page.wait_for_url("**rd_log=1**")
-        other = visit.page(page.url.removeprefix(f"{visit.address}/"))
-        other.locator(PLOT).first.wait_for()
-        expect(other.get_by_label("Log scale")).to_be_checked()
-        expect(other.locator(".st-key-frame_selection")).to_contain_text("layer 1")
-        expect(other.get_by_role("combobox", name="Run")).to_have_value("Synthetic")
-        page.go_back()
-        page.wait_for_url(lambda url: "rd_log" not in url)
-        expect(page.get_by_label("Log scale")).not_to_be_checked()
+@pytest.mark.long
+def test_a_copied_address_shows_the_same_view_to_another_person(visit):
+    page = visit.page(f"drift?run={visit.runs['Synthetic']}&layer=1")
+    page.get_by_text("Histogram", exact=True).click()
+    page.wait_for_url("**rd_form=histogram**")
+    page.get_by_text("Log scale").click()
+    page.wait_for_url("**rd_log=1**")
+    other = visit.page(page.url.removeprefix(f"{visit.address}/"))
+    other.locator(PLOT).first.wait_for()
+    expect(other.get_by_label("Log scale")).to_be_checked()
+    expect(other.locator(".st-key-frame_selection")).to_contain_text("layer 1")
+    expect(other.get_by_role("combobox", name="Run")).to_have_value("Synthetic")
+    page.go_back()
+    page.wait_for_url(lambda url: "rd_log" not in url)
+    expect(page.get_by_label("Log scale")).not_to_be_checked()
 
 
-def test_a_card_fills_the_window_and_gives_it_back(chromium: Any, cache: Path) -> None:
-    write_run(cache)
-    with visiting(chromium, cache) as visit:
-        page = visit.page("drift")
-        page.locator(PLOT).first.wait_for()
-        card = page.locator(".st-key-card_rd_histogram")
-        before = card.bounding_box()
-        page.locator(".st-key-rd_histogram_size").get_by_role("button").first.click()
-        page.wait_for_url("**card=rd_histogram**")
-        page.wait_for_function(
-            "() => document.querySelector('.st-key-card_rd_histogram').getBoundingClientRect().width > 1200"
-        )
-        page.keyboard.press("Escape")
-        page.wait_for_function(
-            "() => document.querySelector('.st-key-card_rd_histogram').getBoundingClientRect().width < 1100"
-        )
-        assert before is not None and abs(card.bounding_box()["width"] - before["width"]) < 2
+def test_a_card_fills_the_window_and_gives_it_back(visit):
+    page = visit.page("drift")
+    page.locator(PLOT).first.wait_for()
+    card = page.locator(".st-key-card_rd_histogram")
+    before = card.bounding_box()
+    page.locator(".st-key-rd_histogram_size").get_by_role("button").first.click()
+    page.wait_for_url("**card=rd_histogram**")
+    page.wait_for_function(
+        "() => document.querySelector('.st-key-card_rd_histogram').getBoundingClientRect().width > 1200"
+    )
+    page.keyboard.press("Escape")
+    page.wait_for_function(
+        "() => document.querySelector('.st-key-card_rd_histogram').getBoundingClientRect().width < 1100"
+    )
+    assert before is not None and abs(card.bounding_box()["width"] - before["width"]) < 2
 
 
-def test_two_tabs_of_one_person_on_two_runs_keep_to_their_own(chromium: Any, cache: Path) -> None:
-    from playwright.sync_api import expect
-
-    first, second = write_run(cache), write_run(cache, study=a_study(seed=1, name="Second"))
-    with visiting(chromium, cache) as visit:
-        page = visit.page(f"drift?run={first}&layer=1")
-        other = page.context.new_page()
-        other.set_default_timeout(PATIENCE)
-        other.goto(f"{visit.address}/compare?run={second}")
-        for name in ("Module agreement", "RASA thresholds"):
-            for tab in (page, other):
-                tab.get_by_role("link", name=name, exact=True).click()
-                tab.get_by_role("heading", name=name, exact=True).wait_for()
-        for tab, run, called in ((page, first, "Synthetic"), (other, second, "Second · seed 1")):
-            tab.locator(PLOT).first.wait_for()
-            assert f"run={run}" in tab.url and ("layer=1" in tab.url) == (run == first)
-            expect(tab.get_by_role("combobox", name="Run", exact=True)).to_have_value(called)
+@pytest.mark.long
+def test_two_tabs_of_one_person_on_two_runs_keep_to_their_own(visit):
+    first, second = visit.runs.values()
+    page = visit.page(f"drift?run={first}&layer=1")
+    other = page.context.new_page()
+    other.set_default_timeout(PATIENCE)
+    other.goto(f"{visit.address}/compare?run={second}")
+    for name in ("Module agreement", "RASA thresholds"):
+        for tab in (page, other):
+            tab.get_by_role("link", name=name, exact=True).click()
+            tab.get_by_role("heading", name=name, exact=True).wait_for()
+    for tab, run, called in ((page, first, "Synthetic"), (other, second, "Second · seed 1")):
+        tab.locator(PLOT).first.wait_for()
+        assert f"run={run}" in tab.url and ("layer=1" in tab.url) == (run == first)
+        expect(tab.get_by_role("combobox", name="Run", exact=True)).to_have_value(called)
 
 
-def test_a_card_of_the_lab_gives_the_window_back_as_well(chromium: Any, cache: Path) -> None:
+@pytest.mark.long
+def test_a_card_of_the_lab_gives_the_window_back_as_well(visit):
     """The lab is drawn by itself, and the style that lets a card fill the window stands outside of it."""
-    write_run(cache)
-    with visiting(chromium, cache) as visit:
-        page = visit.page("rasa")
-        card = page.locator(".st-key-card_rasa_scatter")
-        card.locator(".threshold-lines").wait_for()
-        width = "() => document.querySelector('.st-key-card_rasa_scatter').getBoundingClientRect().width"
-        for _ in range(2):
-            page.locator(".st-key-rasa_scatter_size").get_by_role("button").first.click()
-            page.wait_for_url("**card=rasa_scatter**")
-            page.wait_for_function(f"() => ({width})() > 1200")
-            page.keyboard.press("Escape")
-            page.wait_for_function(f"() => ({width})() < 1100")
-            page.wait_for_url(lambda url: "card=" not in url)
+    page = visit.page("rasa")
+    card = page.locator(".st-key-card_rasa_scatter")
+    card.locator(".threshold-lines").wait_for()
+    width = "() => document.querySelector('.st-key-card_rasa_scatter').getBoundingClientRect().width"
+    for _ in range(2):
+        page.locator(".st-key-rasa_scatter_size").get_by_role("button").first.click()
+        page.wait_for_url("**card=rasa_scatter**")
+        page.wait_for_function(f"() => ({width})() > 1200")
+        page.keyboard.press("Escape")
+        page.wait_for_function(f"() => ({width})() < 1100")
+        page.wait_for_url(lambda url: "card=" not in url)
 
 
-def test_a_click_on_a_tab_is_in_the_address_and_back_leads_to_the_tab_before(
-    chromium: Any, cache: Path
-) -> None:
-    from playwright.sync_api import expect
-
-    name = write_run(cache)
-    with visiting(chromium, cache) as visit:
-        page = visit.page("launch")
-        page.get_by_role("tab", name="Runs").click()
-        page.wait_for_url("**jobs_tab=runs**")
-        page.get_by_role("heading", name="Runs of this cache").wait_for()
-        other = visit.page(page.url.removeprefix(f"{visit.address}/"))
-        expect(other.get_by_role("tab", name="Runs")).to_have_attribute("aria-selected", "true")
-        page.go_back()
-        expect(page.get_by_role("tab", name="Start")).to_have_attribute("aria-selected", "true")
-        page.goto(f"{visit.address}/speed?run={name}&sx_way=lm-eval")
-        expect(page.get_by_role("tab", name="lm-eval")).to_have_attribute("aria-selected", "true")
+@pytest.mark.long
+def test_a_click_on_a_tab_is_in_the_address_and_back_leads_to_the_tab_before(visit):
+    page = visit.page("launch")
+    page.get_by_role("tab", name="Runs").click()
+    page.wait_for_url("**jobs_tab=runs**")
+    page.get_by_role("heading", name="Runs of this cache").wait_for()
+    other = visit.page(page.url.removeprefix(f"{visit.address}/"))
+    expect(other.get_by_role("tab", name="Runs")).to_have_attribute("aria-selected", "true")
+    page.go_back()
+    expect(page.get_by_role("tab", name="Start")).to_have_attribute("aria-selected", "true")
+    page.goto(f"{visit.address}/speed?run={visit.first.name}&sx_way=lm-eval")
+    expect(page.get_by_role("tab", name="lm-eval")).to_have_attribute("aria-selected", "true")
 
 
-def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(
-    chromium: Any, cache: Path
-) -> None:
-    with visiting(chromium, cache) as visit:
-        page = visit.page("launch")
-        field = page.locator(".st-key-launch_retention input")
-        field.fill("1.5")
-        field.press("Enter")
-        page.get_by_text("Not ready to start").wait_for()
-        said = page.locator(".st-key-launch_retention").evaluate(
-            "field => getComputedStyle(field, '::after').content"
-        )
-        assert "retention must be more than 0 and less than 1: 0.5 keeps" in said
-        assert page.get_by_role("button", name="Start the run").count() == 0
-        field.focus()
-        page.keyboard.press("Tab")
-        page.keyboard.press("Shift+Tab")
-        assert "launch_retention" in page.evaluate(
-            "() => document.activeElement.closest('[class*=st-key-launch_]').className"
-        )
-        field.fill("0.6")
-        field.press("Enter")
-        page.get_by_role("button", name="Start the run").wait_for()
-        assert page.get_by_text("Not ready to start").count() == 0
+def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visit):
+    page = visit.page("launch")
+    field = page.locator(".st-key-launch_retention input")
+    field.fill("1.5")
+    field.press("Enter")
+    page.get_by_text("Not ready to start").wait_for()
+    said = page.locator(".st-key-launch_retention").evaluate(
+        "field => getComputedStyle(field, '::after').content"
+    )
+    assert "retention must be more than 0 and less than 1: 0.5 keeps" in said
+    assert page.get_by_role("button", name="Start the run").count() == 0
+    field.focus()
+    page.keyboard.press("Tab")
+    page.keyboard.press("Shift+Tab")
+    assert "launch_retention" in page.evaluate(
+        "() => document.activeElement.closest('[class*=st-key-launch_]').className"
+    )
+    field.fill("0.6")
+    field.press("Enter")
+    page.get_by_role("button", name="Start the run").wait_for()
+    assert page.get_by_text("Not ready to start").count() == 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", ["pruning_decisions", "agreement"])
+def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path, name):
+    """A page's file name is no address, and the address of a page is one from the first request on."""
+    write_run(tmp_path)
+    with served(tmp_path) as server:
+        page = known(chromium, server).new_page()
+        page.set_default_timeout(PATIENCE)
+        noted = complaints(page)
+        page.goto(f"{server.address}/{name}")
+        title = "Module agreement" if name == "agreement" else "Overview"
+        page.get_by_role("heading", name=title, exact=True).wait_for()
+        page.get_by_role("link", name="RASA thresholds").first.wait_for()
+        # neither Streamlit's own list of the files, nor a page without its frame
+        assert page.get_by_test_id("stSidebarNav").count() == 0
+        assert page.get_by_test_id("stException").count() == 0
+        if name == "agreement":
+            assert noted == [] and page.get_by_role("dialog").count() == 0
+        else:
+            assert "Page not found" in page.get_by_role("dialog").inner_text()

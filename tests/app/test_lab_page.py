@@ -1,16 +1,12 @@
 """The lab of the RASA page: what changes, other retentions and methods, the preview, and named sets."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from app_driver import charts, on, opened, words
-from synthetic_run import a_study, write_run
+from app_driver import charts, on, show, words
+from synthetic_run import a_study
 
 from gprune.analysis import mask_diff, thresholds, whatif
 from gprune.app import preview
@@ -19,7 +15,6 @@ from gprune.app.pages.rasa.sets import ThresholdSet
 from gprune.app.preview import Answer, State
 from gprune.app.ui import derived_cache
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run
 from gprune.pruning.rasa import adapt
 from gprune.study import EvaluationSettings, ReliabilitySettings, Study
 from gprune.system.errors import SettingsError
@@ -30,9 +25,8 @@ pytestmark = pytest.mark.slow
 RULE = ReliabilitySettings(drift_quantile=0.4, score_quantile=0.955, score_scale="standardized")
 
 
-def test_the_runs_own_lines_change_nothing_and_others_say_how_much(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(), "reliability")
+def test_the_runs_own_lines_change_nothing_and_others_say_how_much(cache):
+    app = show("reliability", cache)
     assert "No neuron and no key/value group changes sides" in words(app)
     app.slider(key="rasa_qd_slider").set_value(0.2).run()
     assert "change sides (" in words(app) and "not learned anew" in words(app)
@@ -40,11 +34,8 @@ def test_the_runs_own_lines_change_nothing_and_others_say_how_much(cache: Path) 
 
 
 @pytest.mark.parametrize(("view", "drawn"), [("changes", 3), ("cost", 1), ("sets", 1)])
-def test_the_lines_stay_above_every_view_and_each_view_draws_its_own(
-    cache: Path, view: str, drawn: int
-) -> None:
-    write_run(cache)
-    app = on(opened(), "reliability")
+def test_the_lines_stay_above_every_view_and_each_view_draws_its_own(cache, view, drawn):
+    app = show("reliability", cache)
     app.segmented_control(key="rasa_view_segmented").set_value(view).run()
     assert app.get("bidi_component") and app.slider(key="rasa_qd_slider").value == 0.9
     assert len(charts(app)) == drawn and "".join(app.query_params.get("rasa_view", "changes")) == view
@@ -55,14 +46,18 @@ def test_the_lines_stay_above_every_view_and_each_view_draws_its_own(
     assert not app.run().exception and not app.error and len(app.dataframe) >= len(tables)
 
 
-def test_the_preview_takes_the_texts_that_no_method_has_read(cache: Path) -> None:
+def test_the_preview_takes_the_texts_that_no_method_has_read(cache):
     texts = ("python-reference", "c4", "ptb")
-    write_run(cache, study=a_study(evaluation=EvaluationSettings(texts=texts, windows=96)))
-    app = on(opened(rasa_view="cost"), "reliability")
+    app = show(
+        "reliability",
+        cache,
+        {"rasa_view": "cost"},
+        study=a_study(evaluation=EvaluationSettings(texts=texts, windows=96)),
+    )
     assert app.multiselect(key="rasa_heldout_multiselect").value == ["c4", "ptb"]
 
 
-def test_masks_of_a_choice_are_those_of_the_run_at_its_own_setting(small_run: Run) -> None:
+def test_masks_and_counts_of_a_choice_are_those_of_the_run_at_its_own_setting(small_run):
     choice = lab.choice(small_run, small_run.study.reliability)
     own = lab.own_masks(small_run)
     assert mask_diff.compare(own, lab.lab_masks(small_run, choice)).total == 0
@@ -72,9 +67,6 @@ def test_masks_of_a_choice_are_those_of_the_run_at_its_own_setting(small_run: Ru
     assert mask_diff.compare(own, from_b).total > 0
     flap = lab.lab_masks(small_run, replace(choice, method="flap", retention=0.4))
     assert flap.method == "flap" and flap.retention == pytest.approx(0.4, abs=0.02)
-
-
-def test_every_cell_of_the_plane_counts_what_its_lines_adapt(small_run: Run) -> None:
     parts = [small_run.load(stages.scores, text) for text in stages.PAIR]
     known = small_run.load(stages.partition), small_run.load(stages.modules)
     levels = np.array([0.0, 0.35, 0.8, 0.905, 1.0])
@@ -86,11 +78,16 @@ def test_every_cell_of_the_plane_counts_what_its_lines_adapt(small_run: Run) -> 
     figure = whatif_charts.grid(levels, counts, len(known[1].size), (0.35, 0.8))
     cell = next(point for point in figure.data[1].customdata if tuple(point[:2]) == (0.8, 0.35))
     assert cell[2] == counts[2, 1] and figure.data[-1].name == "present lines"
+    everything = replace(small_run.study.reliability, drift_quantile=0.0, score_quantile=1.0)
+    statistics, adapted = derived_cache.preview(small_run, everything)
+    from gprune.pruning.rasa import prefers_auxiliary
+
+    expected = prefers_auxiliary(statistics, everything, small_run.study.seed)
+    np.testing.assert_array_equal(adapted.source.astype(bool), expected)
 
 
-def test_a_method_that_cannot_be_decided_here_says_why_and_the_rest_stays(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(rasa_view="cost"), "reliability")
+def test_a_method_that_cannot_be_decided_here_says_why_and_the_rest_stays(cache):
+    app = show("reliability", cache, {"rasa_view": "cost"})
     app.selectbox(key="rasa_method_selectbox").set_value("wanda_sp").run()
     told = " ".join(error.value for error in app.error)
     assert "other masks need a pass of the model" in told and not app.exception
@@ -99,17 +96,15 @@ def test_a_method_that_cannot_be_decided_here_says_why_and_the_rest_stays(cache:
 
 
 @pytest.mark.parametrize("until", ["drift", "adapted"])
-def test_cards_without_their_results_say_what_is_missing(cache: Path, until: str) -> None:
-    write_run(cache, stages=until)
-    app = on(opened(), "reliability")
+def test_cards_without_their_results_say_what_is_missing(cache, until):
+    app = show("reliability", cache, stages=until)
     told = " ".join(item.value for item in app.info)
     assert not app.exception and not app.error
     assert ("masks of GPrune" in told) and (until == "adapted") == bool(app.get("bidi_component"))
 
 
-def test_a_run_without_gprune_says_so(cache: Path) -> None:
-    write_run(cache, study=a_study(methods=("dense", "flap")))
-    app = on(opened(), "reliability")
+def test_a_run_without_gprune_says_so(cache):
+    app = show("reliability", cache, study=a_study(methods=("dense", "flap")))
     assert not app.exception and not app.error
     assert any("leaves GPrune out" in item.value for item in app.info)
 
@@ -117,50 +112,44 @@ def test_a_run_without_gprune_says_so(cache: Path) -> None:
 class FakePool:
     """Answers at once with losses of its own, and remembers what it was asked."""
 
-    def __init__(self, progress: str = "complete", more: float = 0.0, done: int = 40) -> None:
-        self.asked: list[Any] = []
+    def __init__(self, progress="complete", more=0.0, done=40):
+        self.asked = []
         self.progress, self.more, self.done = progress, more, done
 
-    def ask(self, source: Any, question: Any, owner: str, base: Any = None) -> str:
+    def ask(self, source, question, owner, base=None):
         self.asked.append((question, base))
         return f"{question.text} {len(self.asked)}"
 
-    def ask_many(self, source: Any, questions: Any, owner: str, base: Any = None) -> list[str]:
+    def ask_many(self, source, questions, owner, base=None):
         self.asked += [(question, base) for question in questions]
         return [f"point {number}" for number in range(len(questions))]
 
-    def latest(self, identity: str) -> Answer:
+    def latest(self, identity):
         generator = np.random.default_rng(0)
         base = 4 + generator.normal(0, 0.5, 40)
         losses = base + self.more + generator.normal(0, 0.01, 40)
         losses[self.done :] = np.nan
         text = identity.split()[0]
-        return Answer(identity, "gprune", text, self.progress, losses, base)  # type: ignore[arg-type]
+        return Answer(identity, "gprune", text, self.progress, losses, base)
 
-    def state(self, source: Any) -> State:
+    def state(self, source):
         return State("warm")
 
 
-def test_the_preview_asks_nothing_before_it_is_switched_on(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_preview_asks_nothing_before_it_is_switched_on(cache, monkeypatch):
     pool = FakePool()
     monkeypatch.setattr(preview, "pool", lambda: pool)
-    write_run(cache)
-    app = on(opened(rasa_view="cost"), "reliability")
+    app = show("reliability", cache, {"rasa_view": "cost"})
     assert pool.asked == [] and "The choice is what this run has learned" in words(app)
     app.toggle(key="rasa_live_toggle").set_value(True).run()
     assert [question.text for question, _ in pool.asked][:2] == ["python-reference", "science-docs"]
     assert all(base.method == "gprune" and base.masks is None for _, base in pool.asked)
 
 
-def test_the_preview_shows_paired_differences_with_their_error(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_preview_shows_paired_differences_with_their_error(cache, monkeypatch):
     pool = FakePool(more=0.05)
     monkeypatch.setattr(preview, "pool", lambda: pool)
-    write_run(cache)
-    app = on(opened(rasa_view="cost", rasa_live="1", rasa_keep="0.4"), "reliability")
+    app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_keep": "0.4"})
     found = pool.latest("python-reference 1").difference
     assert found is not None
     assert f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows" in words(app)
@@ -173,13 +162,10 @@ def test_the_preview_shows_paired_differences_with_their_error(
     assert deltas == ["no measurable difference"] * 2
 
 
-def test_a_curve_asks_every_retention_and_refuses_by_name(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_curve_asks_every_retention_and_refuses_by_name(cache, monkeypatch):
     pool = FakePool(more=0.1)
     monkeypatch.setattr(preview, "pool", lambda: pool)
-    write_run(cache)
-    app = on(opened(rasa_view="cost", rasa_live="1"), "reliability")
+    app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1"})
     app.multiselect(key="rasa_curves_multiselect").set_value(["gprune", "wanda_sp"]).run()
     points = [question for question, base in pool.asked if base is None]
     assert [round(question.masks.target, 2) for question in points] == list(preview_card.RETENTIONS)
@@ -190,7 +176,7 @@ def test_a_curve_asks_every_retention_and_refuses_by_name(
     assert [point["x"] for point in drawn["series"][0]["points"]] == list(preview_card.RETENTIONS)
 
 
-def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model() -> None:
+def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
     whole, half = FakePool(more=0.2), FakePool(progress="open", more=0.2, done=10)
     points = [("gprune", 0.5, whole.latest("a")), ("gprune", 0.6, half.latest("b"))]
     line = curve_card.series(points)[0].points
@@ -206,7 +192,7 @@ def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model() -
     )
 
 
-def test_the_study_of_a_choice_has_its_rule_and_its_retention(small_run: Run) -> None:
+def test_the_study_of_a_choice_has_its_rule_and_its_retention(small_run):
     choice = lab.choice(small_run, RULE)
     study = preview_card.full_study(small_run, replace(choice, retention=0.7))
     assert isinstance(study, Study) and study.retention == 0.7
@@ -223,9 +209,8 @@ def test_the_study_of_a_choice_has_its_rule_and_its_retention(small_run: Run) ->
     assert preview_card.full_study(small_run, own) == small_run.study
 
 
-def test_sets_are_kept_compared_used_and_sent_to_launch(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(rasa_view="sets"), "reliability")
+def test_sets_are_kept_compared_used_and_sent_to_launch(cache):
+    app = show("reliability", cache, {"rasa_view": "sets"})
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     app.text_input(key="rasa_sets_name").set_value("../../evil").run()
     app.button(key="rasa_sets_keep").click().run()
@@ -244,7 +229,7 @@ def test_sets_are_kept_compared_used_and_sent_to_launch(cache: Path) -> None:
     assert list((cache / "thresholds").iterdir()) == []
 
 
-def test_sets_survive_the_way_through_a_file(tmp_path: Path) -> None:
+def test_sets_survive_the_way_through_a_file(tmp_path):
     chosen = [ThresholdSet("mine", RULE), ThresholdSet("Grüße", ReliabilitySettings(selection="drift"))]
     assert sets.read(sets.export(chosen)) == chosen
     for one in chosen:
@@ -257,7 +242,7 @@ def test_sets_survive_the_way_through_a_file(tmp_path: Path) -> None:
     assert len(sets.kept(str(tmp_path))[0]) == 2 and "other.json" in sets.kept(str(tmp_path))[1][0]
 
 
-def _with(**changes: Any) -> bytes:
+def _with(**changes):
     whole = json.loads(sets.export([ThresholdSet("mine", RULE)]))
     whole["sets"][0] |= changes
     return json.dumps(whole).encode()
@@ -284,16 +269,7 @@ def _with(**changes: Any) -> bytes:
         (_with(extra=1), "has unknown extra"),
     ],
 )
-def test_a_bad_file_of_sets_is_refused_in_a_sentence(raw: bytes, told: str) -> None:
+def test_a_bad_file_of_sets_is_refused_in_a_sentence(raw, told):
     with pytest.raises(SettingsError) as caught:
         sets.read(raw)
     assert told in str(caught.value)
-
-
-def test_the_text_of_every_module_is_known_before_any_line(small_run: Run) -> None:
-    everything = replace(small_run.study.reliability, drift_quantile=0.0, score_quantile=1.0)
-    statistics, adapted = derived_cache.preview(small_run, everything)
-    from gprune.pruning.rasa import prefers_auxiliary
-
-    expected = prefers_auxiliary(statistics, everything, small_run.study.seed)
-    np.testing.assert_array_equal(adapted.source.astype(bool), expected)

@@ -1,22 +1,20 @@
-"""What the two forms ask about tasks, own questions and speed, and what they start."""
-
-from __future__ import annotations
+"""What the two forms ask, what they start, and the command that makes the very study on the page."""
 
 import json
+import shlex
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from app_driver import on, opened, words
+from app_driver import open_page, words
 from evaluation import task_files
-from streamlit.testing.v1 import AppTest
 from synthetic_run import a_study, write_run
 
+from gprune.__main__ import main
 from gprune.app.pages.jobs import launch, task_form
+from gprune.app.ui.commands import command
+from gprune.app.ui.commands import words as shell_words
 from gprune.evaluation.tasks import known
-from gprune.jobs import queue
-from gprune.study import EvaluationSettings, Study, profiles
+from gprune.study import EvaluationSettings, Study, from_dict, profiles
 from gprune.study.demo import demo_study
 from gprune.study.methods import CONTROLS, with_controls
 from gprune.study.profiles import Profile
@@ -25,31 +23,15 @@ from gprune.system.errors import CorpusError
 GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
 
 
-@pytest.fixture
-def started(monkeypatch: pytest.MonkeyPatch) -> list[Study]:
-    """What would have been put into the queue."""
-    found: list[Study] = []
-
-    class Accepted:
-        id, label, state, active = "20260101-000000-00000000", "a run", "running", False
-
-    def submit(_: Path, study: Study, *__: Any, **___: Any) -> Any:
-        found.append(study)
-        return Accepted()
-
-    monkeypatch.setattr(queue, "submit", submit)
-    return found
+def form(**query):
+    return open_page("jobs", **query)
 
 
-def form(**query: str) -> AppTest:
-    return on(opened(**query), "jobs")
-
-
-def commands(app: AppTest) -> str:
+def commands(app):
     return "\n".join(code.value for code in app.code if code.language != "python")
 
 
-def test_the_form_starts_what_its_command_says(cache: Path, started: list[Study]) -> None:
+def test_the_form_starts_what_its_command_says(cache, started):
     app = form()
     app.multiselect(key="launch_tasks").set_value(["demo_order", "demo_cloze"]).run()
     app.number_input(key="launch_limit").set_value(20).run()
@@ -58,22 +40,25 @@ def test_the_form_starts_what_its_command_says(cache: Path, started: list[Study]
     assert "--tasks demo_order demo_cloze" in shown
     assert "--set evaluation.limit=20" in shown and 'evaluation.speed="cpu"' in shown
     app.button(key="launch_start").click().run()
-    (study,) = started
+    ((study, _),) = started
     assert study.evaluation.tasks == ("demo_order", "demo_cloze")
     assert (study.evaluation.limit, study.evaluation.speed) == (20, "cpu")
 
 
-def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(cache: Path, started: list[Study]) -> None:
+def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(cache, started):
     write_run(cache)
     app = form()
     assert "measured on just this already" in words(app)
     app.multiselect(key="measure_tasks").set_value(["demo_order"]).run()
+    app.multiselect(key="measure_evaluate").set_value(["wikitext2"]).run()
     app.number_input(key="measure_limit").set_value(5).run()
     app.button(key="measure_start").click().run()
-    assert started == [a_study().with_settings({"evaluation.tasks": ["demo_order"], "evaluation.limit": 5})]
+    measured = {"tasks": ["demo_order"], "texts": ["wikitext2"], "limit": 5}
+    wanted = a_study().with_settings({f"evaluation.{name}": value for name, value in measured.items()})
+    assert started == [(wanted, ())]
 
 
-def test_another_run_brings_its_own_values(cache: Path) -> None:
+def test_another_run_brings_its_own_values(cache):
     evaluation = EvaluationSettings(
         texts=("c4",), preset="64", windows=7, tasks=("demo_order",), limit=9, speed="cpu"
     )
@@ -90,9 +75,7 @@ def test_another_run_brings_its_own_values(cache: Path) -> None:
     assert "measured on just this already" in words(app) and not app.error
 
 
-def test_tasks_say_what_they_need_and_no_network_is_touched(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
     monkeypatch.setattr(
         "gprune.data.texts.hub.require_network", lambda *_: pytest.fail("the network was asked")
     )
@@ -108,7 +91,7 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(
     assert {task_form.task_label(task).rpartition("(")[2] for task in known()} == {"built in)", "needs data)"}
 
 
-def test_a_folder_of_tasks_is_looked_into(cache: Path, tmp_path: Path) -> None:
+def test_a_folder_of_tasks_is_looked_into(cache, tmp_path):
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "boolq.jsonl").write_text('{"passage": "It rains.", "question": "is it wet", "label": true}')
@@ -119,9 +102,7 @@ def test_a_folder_of_tasks_is_looked_into(cache: Path, tmp_path: Path) -> None:
     assert len(warnings) == 1 and warnings[0].startswith("the task 'piqa' has no data in")
 
 
-def test_a_file_of_wrong_rows_and_one_of_another_split_are_told_before_the_start(
-    cache: Path, tmp_path: Path
-) -> None:
+def test_a_file_of_wrong_rows_and_one_of_another_split_are_told_before_the_start(cache, tmp_path):
     rows = [task_files.row("winogrande", number) for number in range(640)]
     task_files.write_rows(tmp_path / "winogrande.jsonl", rows)
     task_files.write_rows(tmp_path / "boolq.jsonl", [{"question": "is it", "text": "x"}])
@@ -144,14 +125,12 @@ def test_a_file_of_wrong_rows_and_one_of_another_split_are_told_before_the_start
         (("x" * 5000 + ".jsonl",), "", "too long"),
     ],
 )
-def test_what_cannot_be_measured_is_said_before_the_start(
-    tasks: tuple[str, ...], folder: str, sentence: str
-) -> None:
+def test_what_cannot_be_measured_is_said_before_the_start(tasks, folder, sentence):
     found = launch.input_problem(a_study(evaluation=EvaluationSettings(tasks=tasks, task_folder=folder)))
     assert sentence in found and bool(found) == bool(sentence)
 
 
-def test_dropped_questions_are_kept_and_chosen(cache: Path, started: list[Study]) -> None:
+def test_dropped_questions_are_kept_and_chosen(cache, started):
     app = form()
     assert not (cache / "tasks").exists()
     app.file_uploader(key="launch_questions").upload("../My Questions (2).JSONL", GOOD * 1).run()
@@ -159,7 +138,7 @@ def test_dropped_questions_are_kept_and_chosen(cache: Path, started: list[Study]
     assert file.name.startswith("my-questions-2-") and file.suffix == ".jsonl" and file.read_bytes() == GOOD
     assert app.multiselect(key="launch_tasks").value == [str(file)] and "1 question, kept as" in words(app)
     app.button(key="launch_start").click().run()
-    assert started[0].evaluation.tasks == (str(file),)
+    assert started[0][0].evaluation.tasks == (str(file),)
     app.multiselect(key="launch_tasks").set_value([]).run()
     assert app.multiselect(key="launch_tasks").value == [], "what was taken away stays away"
 
@@ -179,7 +158,7 @@ def test_dropped_questions_are_kept_and_chosen(cache: Path, started: list[Study]
         (b" " * (5 * 2**20 + 1), "'mine.jsonl' has 5.0 MB: at most 5 MB are taken"),
     ],
 )  # fmt: skip
-def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache: Path, raw: bytes, sentence: str) -> None:
+def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache, raw, sentence):
     app = form()
     app.file_uploader(key="launch_questions").upload("mine.jsonl", raw).run()
     (error,) = app.error
@@ -187,7 +166,7 @@ def test_a_wrong_file_names_its_row_and_nothing_is_kept(cache: Path, raw: bytes,
     assert not (cache / "tasks").exists() and app.multiselect(key="launch_tasks").value == []
 
 
-def test_every_question_is_counted_and_checked() -> None:
+def test_every_question_is_counted_and_checked():
     assert task_form.check("mine.jsonl", GOOD * 3) == 3
     assert task_form.check("mine.jsonl", task_form.EXAMPLE.encode()) == 1
     rows = [json.loads(GOOD), {"question": "", "choices": ["a", "b"], "answer": "b"}]
@@ -196,7 +175,7 @@ def test_every_question_is_counted_and_checked() -> None:
         task_form.check("mine.jsonl", GOOD + b'{"question": "x", "choices": "ab", "answer": 0}')
 
 
-def test_an_error_stands_at_the_top_and_marks_its_field(cache: Path) -> None:
+def test_an_error_stands_at_the_top_and_marks_its_field(cache):
     app = form()
     app.number_input(key="launch_retention").set_value(1.5).run()
     (error,) = app.error
@@ -208,27 +187,27 @@ def test_an_error_stands_at_the_top_and_marks_its_field(cache: Path) -> None:
     assert not app.error and not any("outline" in item.proto.body for item in app.get("html"))
 
 
-def test_one_switch_adds_the_controls_and_nothing_else(cache: Path, started: list[Study]) -> None:
+def test_one_switch_adds_the_controls_and_nothing_else(cache, started):
     app = form()
     before = demo_study().methods
     app.toggle(key="launch_controls").set_value(True).run()
     assert "--methods " + " ".join(with_controls(before)) in " ".join(commands(app).split())
     app.button(key="launch_start").click().run()
-    (study,) = started
+    ((study, _),) = started
     assert study == replace(demo_study(), name="", methods=(*before, *CONTROLS))
 
 
-def test_every_seed_is_a_job_of_its_own(cache: Path, started: list[Study]) -> None:
+def test_every_seed_is_a_job_of_its_own(cache, started):
     app = form()
     app.text_input(key="launch_seeds").set_value("2, 5 2").run()
     assert commands(app).endswith("\npython -m gprune run study.json --seeds 0 2 5")
     app.button(key="launch_start").click().run()
-    assert [study.seed for study in started] == [0, 2, 5]
-    assert {replace(study, seed=0) for study in started} == {demo_study().renamed("")}
+    assert [study.seed for study, _ in started] == [0, 2, 5]
+    assert {replace(study, seed=0) for study, _ in started} == {demo_study().renamed("")}
 
 
 @pytest.mark.parametrize("typed", ["one", "-1", "1.5", " ".join(map(str, range(1, 30)))])
-def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> None:
+def test_seeds_that_are_none_are_refused_at_the_top(cache, typed):
     app = form()
     app.text_input(key="launch_seeds").set_value(typed).run()
     assert not app.exception
@@ -238,9 +217,7 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache: Path, typed: str) -> 
         assert any("st-key-launch_seeds" in html.value for html in app.get("html"))
 
 
-def test_a_profile_is_in_the_command_and_in_the_study(
-    cache: Path, started: list[Study], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_profile_is_in_the_command_and_in_the_study(cache, started, monkeypatch):
     won = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1), ("modularization.temperature", 0.3))
     known = {
         "paper": Profile("paper", (), "As stated."),
@@ -254,14 +231,12 @@ def test_a_profile_is_in_the_command_and_in_the_study(
     app.radio(key="launch_profile").set_value("recommended").run()
     assert "It won." in words(app) and app.number_input(key="launch_epochs").value == 3
     app.button(key="launch_start").click().run()
-    assert started == [demo_study().with_settings(dict(won)).renamed("")]
+    assert started[0][0] == demo_study().with_settings(dict(won)).renamed("")
     app.radio(key="launch_profile").set_value("paper").run()
     assert commands(app) == plain
 
 
-def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
-    cache: Path, started: list[Study]
-) -> None:
+def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(cache, started):
     app = form()
     for key in ("launch_primary", "launch_auxiliary", "launch_substitute"):
         assert "self:" in app.selectbox(key=key).options
@@ -269,6 +244,42 @@ def test_a_text_that_the_model_writes_is_offered_and_its_options_are_checked(
     app.selectbox(key="launch_auxiliary").set_value("self:").run()
     assert "--auxiliary self:" in commands(app)
     app.button(key="launch_start").click().run()
-    assert [study.auxiliary for study in started] == ["self:"]
-    wrong = replace(started[0], auxiliary="self:#temperature=20")
+    assert [study.auxiliary for study, _ in started] == ["self:"]
+    wrong = replace(started[0][0], auxiliary="self:#temperature=20")
     assert "temperature='20' of the text 'self:#temperature=20' must be" in launch.input_problem(wrong)
+
+
+CHANGES = [
+    {},
+    {
+        "metric": "wanda_sp",
+        "retention": 0.3333333333333333,
+        "seed": 7,
+        "substitute": "c4",
+        "name": "it's a name",
+    },
+    {"primary": "/a path/with spaces.txt#split=train", "trust_remote_code": True, "device": "cuda"},
+    {"evaluation": {"texts": ["wikitext2", "ptb"], "preset": "2048", "windows": 12, "batch": 3}},
+    {"calibration": {"samples": 64, "shards": 4, "flap_variant": "released", "square_head_score": False}},
+    {"modularization": {"candidates": [4, 8], "temperature": 0.1}, "reliability": {"selection": "none"}},
+    {"sparsity": {"epochs": 0, "learning_rate": 1e-07}, "dtype": "bfloat16"},
+]
+
+
+@pytest.mark.parametrize("changes", CHANGES, ids=range(len(CHANGES)))
+def test_the_command_writes_the_study(changes, capsys):
+    study = from_dict({"model": "demo", "primary": "wikitext2", "auxiliary": "ptb"} | changes)
+    assert main(["study", *shell_words(study)]) == 0
+    assert from_dict(json.loads(capsys.readouterr().out)) == study
+
+
+def test_the_shell_reads_the_command_as_the_same_words():
+    study = Study(model="a folder/model", primary="x y", auxiliary="ptb", name="$HOME `id`; rm -rf *")
+    first = command(study).splitlines()
+    joined = " ".join(line.rstrip("\\") for line in first[:-1]).rsplit(">", 1)[0]
+    assert shlex.split(joined) == ["python", "-m", "gprune", "study", *shell_words(study)]
+    assert first[-1] == "python -m gprune run study.json"
+
+
+def test_the_demo_has_a_short_command():
+    assert command(demo_study()) == "python -m gprune run demo"

@@ -1,22 +1,19 @@
 """Runs and records as the pages read them, whole, half-finished and damaged."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from synthetic_run import SMALL, a_study, folder_of, read, write_run
+from synthetic_run import SMALL, a_study, folder_of, read, the_run, write_run
 
 from gprune.app.ui import derived_cache, run_choice
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs import opened
-from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
+from gprune.pipeline.runs.opened import MissingResultError, all_runs
 from gprune.store import Store, array_files
 from gprune.study import EvaluationSettings, ReliabilitySettings
 from gprune.system.errors import DamagedError, StoreError
@@ -24,14 +21,25 @@ from gprune.system.errors import DamagedError, StoreError
 TEXTS = '"model": "m", "primary": "a", "auxiliary": "b"'
 
 
-def test_records_are_read_only_memory_maps(small_run: Run) -> None:
+def test_records_are_read_only_and_measurements_carry_budget_and_parameters(small_run):
     drift = small_run.load(stages.drift)
     with pytest.raises(ValueError, match="read-only"):
         drift.magnitude[0, 0] = 1.0
     assert small_run.load(stages.drift, "primary", "auxiliary") is drift
+    found = {(item.method, item.text): item for item in derived_cache.measurements(small_run)}
+    assert len(found) == 10
+    dense, ours = found["dense", "science-docs"], found["gprune", "science-docs"]
+    shape = small_run.shape
+    assert shape is not None and dense.parameters == shape.decoder_weights + 1000 and dense.retention == 1.0
+    assert dense.parameters - ours.parameters == round((1 - ours.retention) * shape.decoder_weights)
+    assert found["flap_no_bias", "science-docs"].retention == found["flap", "science-docs"].retention
+    own = small_run.study.reliability
+    raw, _ = derived_cache.preview(small_run, own)
+    standardized, _ = derived_cache.preview(small_run, replace(own, score_scale="standardized"))
+    assert (raw.drift == standardized.drift).all() and (raw.score != standardized.score).any()
 
 
-def test_the_latest_started_run_comes_first(tmp_path: Path) -> None:
+def test_the_latest_started_run_comes_first(tmp_path):
     older, newer = write_run(tmp_path), write_run(tmp_path, study=a_study(seed=1))
     values = read(tmp_path, newer) | {"started": "2026-12-01T00:00:00+00:00"}
     run_records.save(Store(tmp_path), newer, values)
@@ -46,10 +54,7 @@ def test_the_latest_started_run_comes_first(tmp_path: Path) -> None:
         ('{"study": {}}', "lacks the field 'stages'"),
         ('{"study": {}, "stages": {"drift": 3}}', "lacks the key of the stage 'drift'"),
         ('{"study": {"speed": 3}, "stages": {}}', "study of another version: a study has no field 'speed'"),
-        (
-            f'{{"study": {{{TEXTS}, "methods": ["unheard"]}}, "stages": {{}}}}',
-            "(got 'unheard')",
-        ),
+        (f'{{"study": {{{TEXTS}, "methods": ["unheard"]}}, "stages": {{}}}}', "(got 'unheard')"),
         (
             f'{{"study": {{{TEXTS}}}, "stages": {{}}, "provenance": {{"inputs": {{"model": "1", '
             '"tokenizer": "2", "precision": "", "calibration": {"primary": "3"}, "evaluation": {}}}}',
@@ -57,7 +62,7 @@ def test_the_latest_started_run_comes_first(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_an_unreadable_run_is_named_and_the_others_stay(tmp_path: Path, content: str, reason: str) -> None:
+def test_an_unreadable_run_is_named_and_the_others_stay(tmp_path, content, reason):
     good = write_run(tmp_path)
     broken = tmp_path / "runs" / "broken"
     broken.mkdir()
@@ -67,46 +72,43 @@ def test_an_unreadable_run_is_named_and_the_others_stay(tmp_path: Path, content:
     assert unreadable[0].name == "broken" and reason in unreadable[0].reason
 
 
-def test_a_changed_record_is_read_again(tmp_path: Path) -> None:
+def test_a_changed_record_is_read_again(tmp_path):
     name = write_run(tmp_path, stages="drift", state="running")
-    assert not all_runs(str(tmp_path))[0][0].complete
+    assert not the_run(tmp_path).complete
     run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"state": "done", "result": {"run": name}})
-    assert all_runs(str(tmp_path))[0][0].complete
+    assert the_run(tmp_path).complete
 
 
-def test_a_missing_stage_says_what_is_missing(tmp_path: Path) -> None:
+def test_a_missing_stage_says_what_is_missing(tmp_path):
     write_run(tmp_path, stages="drift")
     with pytest.raises(MissingResultError, match="“modules” is not there yet"):
-        all_runs(str(tmp_path))[0][0].load(stages.partition)
+        the_run(tmp_path).load(stages.partition)
 
 
-def test_a_damaged_result_names_its_folder(tmp_path: Path) -> None:
+def test_a_damaged_truncated_or_lost_result_is_named(tmp_path):
     name = write_run(tmp_path)
-    run = all_runs(str(tmp_path))[0][0]
+    run = the_run(tmp_path)
     folder = folder_of(tmp_path, name, stages.drift)
     manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
     del manifest["files"]["half.npy"]
     (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(StoreError, match=f"{run.key(stages.drift)} is damaged"):
         run.load(stages.drift)
-
-
-def test_a_truncated_array_is_reported(tmp_path: Path) -> None:
-    name = write_run(tmp_path)
-    run = all_runs(str(tmp_path))[0][0]
     path = folder_of(tmp_path, name, stages.scores, "primary") / "ffn.npy"
     path.write_bytes(path.read_bytes()[:-8])
     with pytest.raises(StoreError, match="no whole result"):
         run.load(stages.scores, "primary")
+    shutil.rmtree(folder_of(tmp_path, name, stages.masks, "flap"))
+    assert run.has(stages.masks, "flap")
+    with pytest.raises(StoreError, match="no whole result"):
+        run.masks()
 
 
 @pytest.mark.parametrize("largest", [0, 2**20], ids=["as maps", "in memory"])
-def test_an_array_shortened_in_place_is_told_and_ends_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, largest: int
-) -> None:
+def test_an_array_shortened_in_place_is_told_and_ends_nothing(tmp_path, monkeypatch, largest):
     monkeypatch.setattr(array_files, "LARGEST_IN_MEMORY", largest)
     name = write_run(tmp_path)
-    run = all_runs(str(tmp_path))[0][0]
+    run = the_run(tmp_path)
     drift = run.load(stages.drift)
     assert isinstance(drift.magnitude, np.memmap) is (largest == 0)
     folder = folder_of(tmp_path, name, stages.drift)
@@ -115,10 +117,10 @@ def test_an_array_shortened_in_place_is_told_and_ends_nothing(
         run.load(stages.drift)
 
 
-def test_a_record_of_a_large_run_stays_while_others_are_read(tmp_path: Path) -> None:
+def test_a_record_of_a_large_run_stays_while_others_are_read(tmp_path):
     study = a_study(evaluation=EvaluationSettings(texts=("c4",)))
     write_run(tmp_path, study=study)
-    run = all_runs(str(tmp_path))[0][0]
+    run = the_run(tmp_path)
     drift = run.load(stages.drift)
     for number in range(400):
         Store(tmp_path).put("shape", f"{number:032x}", SMALL)
@@ -126,33 +128,7 @@ def test_a_record_of_a_large_run_stays_while_others_are_read(tmp_path: Path) -> 
     assert run.load(stages.drift) is drift
 
 
-def test_measurements_carry_budget_and_parameters(small_run: Run) -> None:
-    found = {(item.method, item.text): item for item in derived_cache.measurements(small_run)}
-    assert len(found) == 10
-    dense, ours = found["dense", "science-docs"], found["gprune", "science-docs"]
-    shape = small_run.shape
-    assert shape is not None and dense.parameters == shape.decoder_weights + 1000 and dense.retention == 1.0
-    assert dense.parameters - ours.parameters == round((1 - ours.retention) * shape.decoder_weights)
-    assert found["flap_no_bias", "science-docs"].retention == found["flap", "science-docs"].retention
-
-
-def test_the_other_score_scale_changes_the_means_alone(small_run: Run) -> None:
-    own = small_run.study.reliability
-    raw, _ = derived_cache.preview(small_run, own)
-    standardized, _ = derived_cache.preview(small_run, replace(own, score_scale="standardized"))
-    assert (raw.drift == standardized.drift).all() and (raw.score != standardized.score).any()
-
-
-def test_a_result_that_is_lost_is_told_and_no_gap(tmp_path: Path) -> None:
-    name = write_run(tmp_path)
-    shutil.rmtree(folder_of(tmp_path, name, stages.masks, "flap"))
-    run = all_runs(str(tmp_path))[0][0]
-    assert run.has(stages.masks, "flap")
-    with pytest.raises(StoreError, match="no whole result"):
-        run.masks()
-
-
-def test_a_result_is_there_whichever_run_made_it(tmp_path: Path) -> None:
+def test_a_result_is_there_whichever_run_made_it(tmp_path):
     first = write_run(tmp_path, study=a_study(name="First"))
     second = write_run(tmp_path, study=a_study(name="Second", retention=0.7), stages=())
     runs = {run.name: run for run in all_runs(str(tmp_path))[0]}
@@ -160,22 +136,22 @@ def test_a_result_is_there_whichever_run_made_it(tmp_path: Path) -> None:
     assert runs[second].has(stages.adapted) and not runs[second].has(stages.masks)
 
 
-def test_a_result_that_says_more_serves_as_well(tmp_path: Path) -> None:
+def test_a_result_that_says_more_serves_as_well(tmp_path):
     released = a_study(calibration=replace(a_study().calibration, flap_variant="released"))
     write_run(tmp_path, study=released)
-    run = all_runs(str(tmp_path))[0][0]
+    run = the_run(tmp_path)
     assert "statistics_primary" not in run.stages and "statistics_primary_released" in run.stages
     assert run.load(stages.statistics) is run.load(stages.statistics, released=True)
 
 
-def test_a_run_that_leaves_gprune_out_shows_no_masks_of_it(tmp_path: Path) -> None:
+def test_a_run_that_leaves_gprune_out_shows_no_masks_of_it(tmp_path):
     write_run(tmp_path)
     name = write_run(tmp_path, study=a_study(methods=("dense", "flap")))
     run = next(run for run in all_runs(str(tmp_path))[0] if run.name == name)
     assert run.has(stages.masks) and list(run.masks()) == ["flap"]
 
 
-def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path: Path) -> None:
+def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path):
     rule = ReliabilitySettings(drift_quantile=0.8, score_quantile=0.855)
     done = write_run(tmp_path)
     failed = write_run(
@@ -186,7 +162,7 @@ def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path: Path) -> None:
     assert labels[failed] == "demo · failed · γ 0.80/0.855 · seed 3"
 
 
-def test_labels_are_as_long_as_it_takes_to_tell_runs_apart(tmp_path: Path) -> None:
+def test_labels_are_as_long_as_it_takes_to_tell_runs_apart(tmp_path):
     half, more = write_run(tmp_path), write_run(tmp_path, study=a_study(retention=0.7))
     labels = run_choice.labels(all_runs(str(tmp_path))[0])
     assert labels == {half: "Synthetic · FLAP · keep 50 %", more: "Synthetic · FLAP · keep 70 %"}

@@ -1,15 +1,11 @@
 """Runs are named, annotated, hidden and deleted in the app; what other runs need stays."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from app_driver import on, opened, words
-from streamlit.testing.v1 import AppTest
-from synthetic_run import a_study, read, write_run
+from app_driver import on, open_page, opened, words
+from synthetic_run import a_study, read, the_run, write_run
 
 from gprune.app.pages.jobs import managed
 from gprune.app.ui import run_choice
@@ -21,7 +17,7 @@ from gprune.jobs.slurm.record import Record
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.cache import removal, usage
 from gprune.pipeline.runs import RunNotes, notes
-from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.pipeline.runs.opened import all_runs
 from gprune.store import Store
 from gprune.system import processes, units
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
@@ -29,27 +25,27 @@ from gprune.system.errors import SettingsError, StoreError, UnreadableError
 pytestmark = pytest.mark.slow
 
 
-def on_runs(run: str, chosen: str = "") -> AppTest:
+def on_runs(run, chosen=""):
     """The tab of the runs, as a click opens it."""
-    app = on(opened(run=run), "jobs")
+    app = open_page("jobs", run=run)
     app.query_params["jobs_tab"] = "runs"
     if chosen:
         app.query_params[managed.CHOSEN] = chosen
     return app.run()
 
 
-def of(cache: Path, name: str) -> Run:
+def of(cache, name):
     return next(run for run in all_runs(str(cache))[0] if run.name == name)
 
 
-def two(cache: Path) -> tuple[str, str]:
+def two(cache):
     """Two runs that share all but what follows from the retention."""
     return write_run(cache, study=a_study(name="First")), write_run(
         cache, study=a_study(name="Second", retention=0.7)
     )
 
 
-def test_a_name_and_a_note_are_shown_wherever_a_run_is_chosen(cache: Path) -> None:
+def test_a_name_and_a_note_are_shown_wherever_a_run_is_chosen(cache):
     first, second = two(cache)
     app = on_runs(first)
     app.text_input(key=f"runs_name_{first}").input("  Best *of* all ")
@@ -68,27 +64,27 @@ def test_a_name_and_a_note_are_shown_wherever_a_run_is_chosen(cache: Path) -> No
     assert of(cache, first).about.note.endswith("second line")
 
 
-def test_a_hidden_run_is_left_out_of_lists_and_shown_again(cache: Path) -> None:
+def test_a_hidden_run_is_left_out_of_lists_and_shown_again(cache):
     first, second = two(cache)
     on_runs(first, second).button(key=f"runs_hide_{second}").click().run()
     assert of(cache, second).about.hidden
     app = on_runs(first, second)
     assert app.selectbox(key="frame_run").options == ["First"]
-    assert on(opened(), "comparison").multiselect(key="cp_runs_multiselect").options == ["First"]
+    assert open_page("comparison").multiselect(key="cp_runs_multiselect").options == ["First"]
     # a link to it still opens it
     assert opened(run=second).selectbox(key="frame_run").value == second
     app.button(key=f"runs_hide_{second}").click().run()
     assert set(opened().selectbox(key="frame_run").options) == {"First", "Second"}
 
 
-def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache: Path) -> None:
+def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache):
     name = write_run(cache)
     notes.save(Store(cache), name, RunNotes(hidden=True))
     app = opened()
     assert not app.exception and app.selectbox(key="frame_run").value == name
 
 
-def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache: Path) -> None:
+def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache):
     first, second = two(cache)
     store = Store(cache)
     needed = usage.needed_by(store)
@@ -108,7 +104,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache:
     assert app.selectbox(key="frame_run").value == second and app.query_params["run"] == second
 
 
-def test_a_run_at_work_is_not_deleted(cache: Path) -> None:
+def test_a_run_at_work_is_not_deleted(cache):
     name = write_run(cache, state="running", stages="drift")
     run_records.save(Store(cache), name, read(cache, name) | {"owner": processes.this_one()})
     app = on_runs(name)
@@ -129,7 +125,7 @@ def test_a_run_at_work_is_not_deleted(cache: Path) -> None:
         removal.remove(Store(cache), done)
 
 
-def test_a_run_that_a_job_waits_for_is_not_deleted(cache: Path) -> None:
+def test_a_run_that_a_job_waits_for_is_not_deleted(cache):
     name, home = write_run(cache), job_files.root(cache)
     home.mkdir()
     job = job_records.create(home, a_study(), "mine", (), worker_command, 1, Record(made=1.0, array="41"))
@@ -139,7 +135,7 @@ def test_a_run_that_a_job_waits_for_is_not_deleted(cache: Path) -> None:
     assert "runs_delete_yes" not in [button.key for button in app.button]
 
 
-def test_a_run_that_cannot_be_read_can_be_deleted(cache: Path) -> None:
+def test_a_run_that_cannot_be_read_can_be_deleted(cache):
     good = write_run(cache)
     (cache / "runs" / "broken").mkdir()
     (cache / "runs" / "broken" / "run.json").write_text("{", encoding="utf-8")
@@ -150,7 +146,7 @@ def test_a_run_that_cannot_be_read_can_be_deleted(cache: Path) -> None:
     assert not (cache / "runs" / "broken").exists() and not all_runs(str(cache))[1]
 
 
-def test_a_link_in_place_of_a_run_is_removed_and_not_followed(cache: Path, tmp_path: Path) -> None:
+def test_a_link_in_place_of_a_run_is_removed_and_not_followed(cache, tmp_path):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     (elsewhere / "run.json").write_text("{}", encoding="utf-8")
@@ -160,7 +156,7 @@ def test_a_link_in_place_of_a_run_is_removed_and_not_followed(cache: Path, tmp_p
     assert (elsewhere / "run.json").exists() and not (cache / "runs" / "link").is_symlink()
 
 
-def test_a_tab_whose_run_was_deleted_says_so_and_its_address_follows(cache: Path) -> None:
+def test_a_tab_whose_run_was_deleted_says_so_and_its_address_follows(cache):
     first, second = two(cache)
     app = opened(run=first)
     removal.remove(Store(cache), first)
@@ -170,10 +166,10 @@ def test_a_tab_whose_run_was_deleted_says_so_and_its_address_follows(cache: Path
     assert app.query_params["run"] == second and "was deleted" not in words(app)
 
 
-def test_a_cache_that_cannot_be_written_is_told(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch):
     name = write_run(cache)
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr(notes, "write_json", refuse)
@@ -192,7 +188,7 @@ def test_a_cache_that_cannot_be_written_is_told(cache: Path, monkeypatch: pytest
         '{"name": ' + "9" * 400 + "}",
     ],
 )
-def test_what_is_said_of_a_run_may_be_damaged(cache: Path, content: str) -> None:
+def test_what_is_said_of_a_run_may_be_damaged(cache, content):
     name = write_run(cache)
     (cache / "runs" / name / notes.FILE).write_text(content, encoding="utf-8")
     with pytest.raises(UnreadableError, match="saving writes them anew"):
@@ -205,7 +201,7 @@ def test_what_is_said_of_a_run_may_be_damaged(cache: Path, content: str) -> None
     assert json.loads((cache / "runs" / name / notes.FILE).read_text())["name"] == "Mended"
 
 
-def test_labels_are_never_alike(cache: Path) -> None:
+def test_labels_are_never_alike(cache):
     for seed in range(3):
         name = write_run(cache, study=a_study(seed=seed))
         notes.save(Store(cache), name, RunNotes(name="The same"))
@@ -214,8 +210,8 @@ def test_labels_are_never_alike(cache: Path) -> None:
         RunNotes(name="x" * 81)
 
 
-def test_a_study_of_a_sweep_is_not_named_twice_over(cache: Path) -> None:
+def test_a_study_of_a_sweep_is_not_named_twice_over(cache):
     told = "Thresholds: drift quantile 0.85, seed 1"
     write_run(cache, study=replace(a_study(name=told, group="Thresholds"), seed=1))
-    (run,) = all_runs(str(cache))[0]
+    run = the_run(cache)
     assert run_choice.run_label(run, labels([run])) == told

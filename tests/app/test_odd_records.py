@@ -1,10 +1,6 @@
 """A record that is damaged or hostile is one run that cannot be read; every page draws the others."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import odd_records
 import pytest
@@ -20,14 +16,12 @@ READABLE = ("number", "text", "path", "null", "truth")
 
 
 @pytest.fixture
-def record(tmp_path: Path) -> dict[str, Any]:
+def record(tmp_path):
     values = read(tmp_path, write_run(tmp_path, state="failed", study=a_study(seed=9)))
     return values | {"owner": {"pid": 1, "started": 2.0, "host": "elsewhere", "boot": "1"}}
 
 
-def test_every_odd_field_is_one_run_that_cannot_be_read_or_does_no_harm(
-    tmp_path: Path, record: dict[str, Any]
-) -> None:
+def test_every_odd_field_is_one_run_that_cannot_be_read_or_does_no_harm(tmp_path, record):
     odd = odd_records.write_all(tmp_path / "odd", record)
     runs, unreadable = all_runs(str(tmp_path / "odd"))
     assert len(runs) + len(unreadable) == len(odd) > 1500
@@ -48,8 +42,8 @@ def test_every_odd_field_is_one_run_that_cannot_be_read_or_does_no_harm(
     assert {run.state for run in runs} <= {"failed", "done", "cancelled", "interrupted", ""}
 
 
-@pytest.mark.slow
-def test_every_page_draws_a_run_beside_odd_ones(cache: Path, record: dict[str, Any]) -> None:
+@pytest.mark.long
+def test_every_page_draws_a_run_beside_odd_ones(cache, record):
     good = write_run(cache)
     odd_records.write_all(cache, {name: record[name] for name in record if name != "provenance"})
     app = opened(run=good)
@@ -59,12 +53,10 @@ def test_every_page_draws_a_run_beside_odd_ones(cache: Path, record: dict[str, A
         assert "cannot be read" in " ".join(item.label for item in app.expander)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", READABLE)
-def test_every_page_draws_a_run_that_is_odd_and_readable(
-    cache: Path, record: dict[str, Any], kind: str
-) -> None:
-    def readable(values: dict[str, Any]) -> bool:
+def test_every_page_draws_a_run_that_is_odd_and_readable(cache, record, kind):
+    def readable(values):
         path = cache / "runs" / "odd" / "run.json"
         path.parent.mkdir(exist_ok=True)
         path.write_text(json.dumps(values), encoding="utf-8")

@@ -1,21 +1,16 @@
 """How far a run is, how long the rest takes, and what its stages are called."""
 
-from __future__ import annotations
-
 from datetime import datetime
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
-from synthetic_run import a_study, names, read, write_run
+from synthetic_run import a_study, names, read, the_run, write_run
 
 from gprune.app.ui import live, titles
 from gprune.jobs import JobProgress
 from gprune.jobs.job import LOCAL
 from gprune.pipeline import runs
 from gprune.pipeline.eta import Outlook
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.store import Store
 from gprune.study import EvaluationSettings
 from gprune.study.methods import METHODS
@@ -23,48 +18,36 @@ from gprune.study.methods import METHODS
 EXPECTED = {"tokens": 2.0, "statistics": 10.0, "scores": 0.0, "learning": 28.0}
 
 
-def test_the_share_is_weighted_by_what_stages_are_expected_to_take() -> None:
+def test_the_share_and_the_time_left_follow_what_stages_are_expected_to_take():
     start = Outlook.of(EXPECTED, (), 0.0)
     assert (start.done, start.steps, start.share, start.left) == (0, 4, 0.0, 40.0)
     third = Outlook.of(EXPECTED, ("tokens", "statistics", "scores"), 12.0)
     assert (third.done, third.steps) == (3, 4) and third.share == pytest.approx(12 / 40)
     assert third.left == pytest.approx(28.0)
-
-
-def test_the_time_left_falls_steadily_while_a_stage_goes_at_the_expected_pace() -> None:
     finished = ("tokens", "statistics", "scores")
     found = [Outlook.of(EXPECTED, finished, 12 + 28 * part, "learning", part) for part in (0, 0.25, 0.5, 1)]
     assert [one.left for one in found] == pytest.approx([28.0, 21.0, 14.0, 0.0])
     assert [one.share for one in found] == pytest.approx([0.3, 0.475, 0.65, 1.0])
     assert {one.done for one in found} == {3}
-
-
-def test_a_run_that_is_slower_than_expected_needs_longer_and_never_jumps() -> None:
     half = [Outlook.of(EXPECTED, ("tokens",), 2 + factor * 5, "statistics", 0.5).left for factor in (1, 2, 4)]
     assert half[0] == pytest.approx(33.0)
     assert half == sorted(half) and half[2] is not None and half[2] < 4 * 33.0
-
-
-def test_at_the_end_nothing_is_left() -> None:
     for finished in (tuple(EXPECTED), (*EXPECTED, "a stage that nobody expects")):
         assert Outlook.of(EXPECTED, finished, 50.0) == Outlook(4, 4, 1.0, None)
     reused = dict.fromkeys(EXPECTED, 0.0)
     assert Outlook.of(reused, ("tokens",), 0.1) == Outlook(1, 4, 1.0, None)
-
-
-def test_a_stage_that_is_finished_or_unexpected_counts_no_further() -> None:
     finished = ("tokens", "statistics")
     assert Outlook.of(EXPECTED, finished, 12.0, "statistics", 0.9) == Outlook.of(EXPECTED, finished, 12.0)
     assert Outlook.of(EXPECTED, finished, 12.0, "model", 0.9) == Outlook.of(EXPECTED, finished, 12.0)
 
 
-def a_run(root: Path, count: int, state: str = "running") -> Run:
+def a_run(root, count, state="running"):
     """A run that has come through so many stages."""
     write_run(root, stages=names()[:count], state=state)
-    return all_runs(str(root))[0][0]
+    return the_run(root)
 
 
-def test_a_run_knows_how_far_it_is(tmp_path: Path) -> None:
+def test_a_run_knows_how_far_it_is_whatever_was_read_earlier_or_the_clock_says(tmp_path):
     run = a_run(tmp_path, 9)
     found = titles.outlook(run)
     assert (found.done, found.steps) == (9, len(names())) and 0 < found.share < 1
@@ -76,27 +59,16 @@ def test_a_run_knows_how_far_it_is(tmp_path: Path) -> None:
     assert further.done == 9 and further.left is not None
     whole = titles.outlook(a_run(tmp_path, len(names()), "done"))
     assert (whole.done, whole.share, whole.left) == (whole.steps, 1.0, None)
-
-
-def test_what_stands_before_the_stage_at_work_is_done_although_the_record_was_read_earlier(
-    tmp_path: Path,
-) -> None:
     run, late = a_run(tmp_path, 9), JobProgress(stage=names()[12], elapsed=10.0)
     found = titles.outlook(run, late)
     assert found.done == 12 and found.share > titles.outlook(run).share
-
-
-def test_a_clock_that_was_set_back_makes_no_time_negative(tmp_path: Path) -> None:
-    run = a_run(tmp_path, 9)
     run.record["started"] = "2999-01-01T00:00:00+00:00"
     found = titles.outlook(run, JobProgress(stage=names()[9], elapsed=30.0))
     assert found.left is not None and found.left > 0
 
 
 @pytest.mark.parametrize("elapsed", [3.0, None])
-def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elapsed: float | None
-) -> None:
+def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(tmp_path, monkeypatch, elapsed):
     run = a_run(tmp_path, 11)
     at = JobProgress(stage="clusters", done=2, total=4, elapsed=elapsed)
     sentence, share = _described(run, at, monkeypatch)
@@ -104,9 +76,7 @@ def test_a_job_at_work_says_its_step_its_stage_and_the_time_left(
     assert share == titles.outlook(run, at).share and sentence.endswith(" left in all")
 
 
-def test_a_job_that_waits_for_the_result_of_another_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_waits_for_the_result_of_another_says_so(tmp_path, monkeypatch):
     run, words = a_run(tmp_path, 11), "waiting for another run that computes the same"
     for message, told in ((words, True), ("seed 0", False)):
         waits = message if told else ""
@@ -114,27 +84,23 @@ def test_a_job_that_waits_for_the_result_of_another_says_so(
         assert (f"neurons’ parameters, {words}, 3 s so far" in _described(run, at, monkeypatch)[0]) is told
 
 
-def test_a_time_left_of_nothing_is_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_time_left_of_nothing_is_not_told(tmp_path, monkeypatch):
     run = a_run(tmp_path, len(names()) - 1)
     runs.save(Store(tmp_path), run.name, run.record | {"expected": dict.fromkeys(names(), 0.3)})
-    (run,), _ = all_runs(str(tmp_path))
+    run = the_run(tmp_path)
     sentence, share = _described(run, JobProgress(stage=names()[-1], elapsed=15.0), monkeypatch)
     assert "left in all" not in sentence and 0.9 < share < 1
 
 
-def test_before_a_run_has_its_record_only_its_stage_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_before_a_run_has_its_record_only_its_stage_is_told(tmp_path, monkeypatch):
     run = a_run(tmp_path, 1)
     runs.save(Store(tmp_path), run.name, read(tmp_path, run.name) | {"expected": {}})
-    (run,), _ = all_runs(str(tmp_path))
+    run = the_run(tmp_path)
     sentence, share = _described(run, JobProgress(stage="model", elapsed=2.0), monkeypatch)
     assert sentence.endswith("loading the model, 2 s so far") and share == 0.0
 
 
-def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just_begun(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just_begun(tmp_path, monkeypatch):
     run, progress = a_run(tmp_path, len(names()), "done"), JobProgress(stage="model", elapsed=2.0)
     began = datetime.fromisoformat(run.record["started"]).timestamp()
     early = _described(run, progress, monkeypatch, started=began + 60.0)
@@ -143,10 +109,8 @@ def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just
     assert f"step {len(names())} of {len(names())}" in own[0] and own[1] == 1.0
 
 
-def _described(
-    run: Run, progress: JobProgress, monkeypatch: pytest.MonkeyPatch, started: float = 0.0
-) -> tuple[str, float]:
-    job: Any = SimpleNamespace(
+def _described(run, progress, monkeypatch, started=0.0):
+    job = SimpleNamespace(
         id="1", label="a job", state="running", exports=False, device="", started=started, engine=LOCAL
     )
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
@@ -160,7 +124,7 @@ def _described(
 @pytest.mark.parametrize("metric", ["flap", "wanda_sp", "twflap"])
 @pytest.mark.parametrize("methods", [("dense",), ("fang", "flap_pooled"), tuple(METHODS)], ids=len)
 @pytest.mark.parametrize("third", ["", "python-code"])
-def test_the_stages_of_every_study_have_words(metric: str, methods: tuple[str, ...], third: str) -> None:
+def test_the_stages_of_every_study_have_words(metric, methods, third):
     study = a_study(metric=metric, methods=methods, substitute=third)
     wanted = names("all", study)
     assert len(set(wanted)) == len(wanted) and ("masks_gprune" in wanted) is ("gprune" in methods)
@@ -190,17 +154,17 @@ def test_the_stages_of_every_study_have_words(metric: str, methods: tuple[str, .
         ("a stage that nobody knows", "a stage that nobody knows"),
     ],
 )
-def test_titles(name: str, words: str) -> None:
+def test_titles(name, words):
     evaluation = EvaluationSettings(texts=("c4", "ptb"), tasks=("demo_order",))
     study = a_study(metric="twflap", methods=tuple(METHODS), evaluation=evaluation)
     assert titles.title(study, name) == words
 
 
-def test_a_page_rests_the_longer_the_longer_its_run_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_page_rests_the_longer_the_longer_its_run_takes(monkeypatch):
     class Running:
         started = 1000.0
 
     for elapsed, rest in ((5.0, live.SOONEST), (100.0, 10.0), (9000.0, live.LATEST)):
         monkeypatch.setattr(live.time, "time", lambda now=1000.0 + elapsed: now)
-        assert live.rest([Running()]) == pytest.approx(rest)  # type: ignore[list-item]
+        assert live.rest([Running()]) == pytest.approx(rest)
     assert live.rest([]) == live.SOONEST

@@ -1,30 +1,23 @@
 """The drift of a text of one's own on the page: what is drawn, what is told, and once with a real model."""
 
-from __future__ import annotations
-
 import json
 import random
-from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import tiny_study
-from app_driver import charts, on, opened, words
-from browser import PLOT, visiting
-from streamlit.testing.v1 import AppTest
-from synthetic_run import a_study, write_run
+from app_driver import charts, open_page, words
+from browser import PLOT, expect, visiting
+from synthetic_run import a_study, the_run, write_run
 
 from gprune import pipeline
 from gprune.analysis import own_text as analysis
 from gprune.app.pages.calibration_data import own_drift, own_text
-from gprune.app.preview import Held, OwnText, client
+from gprune.app.preview import Held, client
 from gprune.app.preview.worker.messages import OWN_PAIRS
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.pipeline.stages.inputs import read
 from gprune.records import RankDrift
 from gprune.store import Store
@@ -37,27 +30,27 @@ SHORT = a_study(calibration=CalibrationSettings(samples=32, length=16, shards=4)
 class FakeClient:
     """Answers what a test says."""
 
-    def __init__(self) -> None:
-        self.asked: list[OwnText] = []
+    def __init__(self):
+        self.asked = []
         self.known = Held("measuring")
 
-    def hold(self, text: OwnText, owner: str) -> str:
+    def hold(self, text, owner):
         self.asked.append(text)
         return text.identity
 
-    def held(self, identity: str) -> Held:
+    def held(self, identity):
         return self.known
 
 
 @pytest.fixture
-def fake(monkeypatch: pytest.MonkeyPatch) -> FakeClient:
+def fake(monkeypatch):
     made = FakeClient()
     monkeypatch.setattr(client, "POOL", made)
     monkeypatch.setattr(own_drift, "seconds", lambda *_: 3.0)
     return made
 
 
-def a_drift(level: float, floor: float, half: float | None = None) -> RankDrift:
+def a_drift(level, floor, half=None):
     """Of 4 layers with 60 neurons, every one at the same drift."""
     whole, own = np.full((4, 60), level), np.full((4, 60), floor)
     halves = np.full((4, 60), level if half is None else half)
@@ -68,18 +61,14 @@ def a_drift(level: float, floor: float, half: float | None = None) -> RankDrift:
 FOUND = {"A | own": a_drift(0.2, 0.04), "B | own": a_drift(0.1, 0.04), "A | B": a_drift(0.15, 0.03)}
 
 
-def brought(text: str) -> AppTest:
-    app = on(opened(), "calibration_data")
+def brought(text):
+    app = open_page("calibration_data")
     app.text_area(key="cd_own_text").set_value(text).run()
     assert not app.exception
     return app
 
 
-def the_run(cache: Path) -> Run:
-    return all_runs(str(cache))[0][0]
-
-
-def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache: Path, fake: FakeClient) -> None:
+def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache, fake):
     write_run(cache, study=SHORT)
     fake.known = Held("complete", drifts=FOUND)
     app = brought(PROSE * 40)
@@ -98,7 +87,7 @@ def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache: Path, fake: Fak
     assert text.source.graph.study.calibration.samples == 32 and text.source.root == str(cache)
 
 
-def test_every_curve_is_of_halves_like_the_control_beside_it() -> None:
+def test_every_curve_is_of_halves_like_the_control_beside_it():
     found = {"A | own": a_drift(0.2, 0.04, half=0.31), "A | B": a_drift(0.1, 0.04, half=0.12)}
     curves = {curve.name: curve for curve in analysis.curves(found, 50)}
     assert {name: curve.median for name, curve in curves.items()} == pytest.approx(
@@ -109,7 +98,7 @@ def test_every_curve_is_of_halves_like_the_control_beside_it() -> None:
     assert table["own re-sampled"].tolist() == [0.98] * 4
 
 
-def test_fewer_sequences_are_drawn_of_all_three_texts(cache: Path, fake: FakeClient) -> None:
+def test_fewer_sequences_are_drawn_of_all_three_texts(cache, fake):
     write_run(cache, study=SHORT)
     fake.known = Held("complete", drifts=FOUND)
     app = brought(PROSE * 12)
@@ -129,16 +118,14 @@ def test_fewer_sequences_are_drawn_of_all_three_texts(cache: Path, fake: FakeCli
         (Held("loading"), "reads the model"),
     ],
 )
-def test_what_keeps_it_is_told(cache: Path, fake: FakeClient, held: Held, said: str) -> None:
+def test_what_keeps_it_is_told(cache, fake, held, said):
     write_run(cache, study=SHORT)
     fake.known = held
     app = brought(PROSE * 40)
     assert said in words(app) and len(charts(app)) == 2
 
 
-def test_a_large_model_says_so_and_shows_what_its_jobs_have_measured(
-    cache: Path, fake: FakeClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_large_model_says_so_and_shows_what_its_jobs_have_measured(cache, fake, monkeypatch):
     write_run(cache, study=SHORT)
     monkeypatch.setattr(own_drift, "seconds", lambda *_: 240.0)
     app = brought(PROSE * 40)
@@ -152,7 +139,7 @@ def test_a_large_model_says_so_and_shows_what_its_jobs_have_measured(
 
 
 @pytest.mark.parametrize("text", ["word", "🤖🎉 " * 3, "كلمة واحدة", "x" * (5 * 2**20 + 1)])
-def test_too_small_and_too_large_texts_get_a_sentence(cache: Path, fake: FakeClient, text: str) -> None:
+def test_too_small_and_too_large_texts_get_a_sentence(cache, fake, text):
     write_run(cache)
     app = brought(text)
     told = words(app).replace("\\", "")
@@ -161,14 +148,14 @@ def test_too_small_and_too_large_texts_get_a_sentence(cache: Path, fake: FakeCli
 
 
 @pytest.mark.parametrize("text", ["🤖🎉🌍" * 60, "هذا نص من اليمين إلى اليسار. " * 30, "\x00\x07 odd " * 80])
-def test_any_script_is_measured(cache: Path, fake: FakeClient, text: str) -> None:
+def test_any_script_is_measured(cache, fake, text):
     write_run(cache, study=SHORT)
     fake.known = Held("complete", drifts=FOUND)
     app = brought(text)
     assert len(charts(app)) == 4 or "is a binary file" in words(app)
 
 
-def test_a_text_of_the_run_itself_has_no_drift(cache: Path, fake: FakeClient) -> None:
+def test_a_text_of_the_run_itself_has_no_drift(cache, fake):
     name = write_run(cache, study=SHORT)
     file = cache / "runs" / name / "run.json"
     values = json.loads(file.read_text())
@@ -179,13 +166,11 @@ def test_a_text_of_the_run_itself_has_no_drift(cache: Path, fake: FakeClient) ->
 
 
 @pytest.mark.parametrize("usable", [9, 64])
-def test_a_text_that_the_model_writes_is_known_as_a_study_of_so_many_sequences_knows_it(
-    tmp_path: Path, usable: int
-) -> None:
+def test_a_text_that_the_model_writes_is_known_as_a_study_of_so_many_sequences_knows_it(tmp_path, usable):
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
     study = from_dict(tiny_study.settings(model, texts, device="cpu", primary="self:#keep=0.5"))
-    run: Any = SimpleNamespace(study=study, graph=stages.Graph(study, read(study)))
+    run = SimpleNamespace(study=study, graph=stages.Graph(study, read(study)))
     raw, file = (PROSE * 40).encode(), tmp_path / "mine.txt"
     file.write_bytes(raw)
     found = own_drift.graph_of(run, own_drift.Brought(raw, "mine.txt", ".txt", usable))
@@ -205,12 +190,12 @@ def test_a_text_that_the_model_writes_is_known_as_a_study_of_so_many_sequences_k
         ((0.04, 0.04), "Mine cannot be told from A or B"),
     ],
 )
-def test_the_finding_in_words(levels: tuple[float, float], said: str) -> None:
+def test_the_finding_in_words(levels, said):
     found = {"A | own": a_drift(levels[0], 0.04), "B | own": a_drift(levels[1], 0.04)}
     assert analysis.headline(found, "Mine").startswith(said)
 
 
-def test_a_page_knows_what_a_text_would_take(cache: Path) -> None:
+def test_a_page_knows_what_a_text_would_take(cache):
     write_run(cache, study=SHORT)
     run, text = the_run(cache), own_drift.Brought(PROSE.encode(), "mine.txt", ".txt", 32)
     few = own_drift.seconds(run, own_drift.graph_of(run, text))
@@ -223,11 +208,9 @@ def test_a_page_knows_what_a_text_would_take(cache: Path) -> None:
 
 
 @pytest.mark.browser
-@pytest.mark.slow
-def test_a_pasted_text_shows_its_drift(chromium: Any, built_once: Callable[..., Path], cache: Path) -> None:
-    from playwright.sync_api import expect
-
-    def build(folder: Path) -> None:
+@pytest.mark.long
+def test_a_pasted_text_shows_its_drift(chromium, built_once, cache):
+    def build(folder):
         texts = tiny_study.write_texts(folder / "texts")
         values = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts, device="cpu")
         pipeline.run(from_dict(values), Store(folder / "cache"), lambda *_: None, "drift")

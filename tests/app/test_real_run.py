@@ -1,15 +1,10 @@
 """The contract between runs and pages: what the pipeline makes of a study is what every page finds of it."""
 
-from __future__ import annotations
-
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import tiny_study
 from app_driver import CHARTS, PAGES, charts, on, opened, words
-from streamlit.testing.v1 import AppTest
 from synthetic_run import read, write_run
 
 from gprune import pipeline
@@ -18,19 +13,20 @@ from gprune.analysis.whatif import LabChoice
 from gprune.app.pages.calibration_data.panels import MEASURES
 from gprune.app.pages.rasa import lab
 from gprune.pipeline import provenance, stages
-from gprune.pipeline.runs.opened import Run, all_runs
+from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.store import Store
-from gprune.study import Study, from_dict, run_name
+from gprune.study import from_dict, run_name
 from gprune.study.methods import METHODS
 
 pytestmark = pytest.mark.slow
-STUDIES: dict[str, dict[str, Any]] = {
+STUDIES = {
     "flap": {"metric": "flap"},
     "wanda_sp": {"metric": "wanda_sp", "retention": 0.6},
     "twflap": {"metric": "twflap"},
     "every method": {"methods": list(METHODS)},
 }
+EACH = [name if name == "flap" else pytest.param(name, marks=pytest.mark.long) for name in STUDIES]
 MEASURED = "flap"
 """the study that is measured on a task and in speed as well"""
 
@@ -38,11 +34,11 @@ MEASURED = "flap"
 class Finished:
     """Runs on a model of two layers, in one cache; each is made when a test asks for it."""
 
-    def __init__(self, root: Path, studies: dict[str, Study]) -> None:
+    def __init__(self, root, studies):
         self.root, self.studies = root, studies
-        self._made: set[str] = set()
+        self._made = set()
 
-    def run(self, name: str) -> Run:
+    def run(self, name):
         wanted = run_name(self.studies[name])
         if wanted not in self._made:
             pipeline.run(self.studies[name], Store(self.root), lambda *_: None)
@@ -51,7 +47,7 @@ class Finished:
 
 
 @pytest.fixture(scope="session")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     texts = tiny_study.write_texts(folder / "texts")
     model = tiny_study.write_model(folder / "model", texts)
@@ -68,19 +64,19 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 
 
 @pytest.fixture
-def app(finished: Finished, monkeypatch: pytest.MonkeyPatch) -> Any:
+def app(finished, monkeypatch):
     """Opens the app on a study's run."""
     monkeypatch.setenv("GPRUNE_CACHE", str(finished.root))
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
 
-    def open_on(name: str) -> AppTest:
+    def open_on(name):
         return opened(run=finished.run(name).name)
 
     return open_on
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_page_finds_all_that_it_draws(finished: Finished, app: Any, name: str) -> None:
+@pytest.mark.parametrize("name", EACH)
+def test_every_page_finds_all_that_it_draws(finished, app, name):
     expected = CHARTS | ({"speed_export": CHARTS["speed_export"] + 1} if name == MEASURED else {})
     shown = app(name)
     for page in PAGES:
@@ -91,8 +87,8 @@ def test_every_page_finds_all_that_it_draws(finished: Finished, app: Any, name: 
         assert len(charts(shown)) == expected[page], page
 
 
-@pytest.mark.parametrize("name", ["flap", "twflap"])
-def test_every_table_and_every_measure_can_be_asked_for(app: Any, name: str) -> None:
+@pytest.mark.parametrize("name", [EACH[0], EACH[2]])
+def test_every_table_and_every_measure_can_be_asked_for(app, name):
     shown = app(name)
     for page in PAGES:
         tables = [toggle.key for toggle in on(shown, page).toggle if toggle.label == "Table"]
@@ -111,8 +107,8 @@ def test_every_table_and_every_measure_can_be_asked_for(app: Any, name: str) -> 
         assert len(charts(shown)) == (1 if grouped and name == "flap" else 2), measure
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_a_run_has_the_results_of_its_course_and_no_other(finished: Finished, name: str) -> None:
+@pytest.mark.parametrize("name", EACH)
+def test_a_run_has_the_results_of_its_course_and_no_other(finished, name):
     run = finished.run(name)
     course = stages.course(run.graph, "all", run.results.holds)
     made = {stage.name: stage.key for stage in course if stage.name not in run.unavailable}
@@ -124,8 +120,8 @@ def test_a_run_has_the_results_of_its_course_and_no_other(finished: Finished, na
     assert lacking == ({"llm_pruner"} if name == "every method" else set())
 
 
-@pytest.mark.parametrize("name", STUDIES)
-def test_every_comparison_and_its_partitions_are_there(finished: Finished, app: Any, name: str) -> None:
+@pytest.mark.parametrize("name", EACH)
+def test_every_comparison_and_its_partitions_are_there(finished, app, name):
     run = finished.run(name)
     comparisons = list(stages.agreements(run.graph))
     assert list(run.agreement().comparisons) == comparisons
@@ -134,7 +130,7 @@ def test_every_comparison_and_its_partitions_are_there(finished: Finished, app: 
     assert list(shown.selectbox(key="ma_pair_selectbox").options) == titles
 
 
-def test_what_is_measured_is_shown(finished: Finished, app: Any) -> None:
+def test_what_is_measured_is_shown(finished, app):
     run = finished.run(MEASURED)
     shown = on(app(MEASURED), "speed_export")
     table = next(item.value for item in shown.dataframe if "task" in item.value)
@@ -149,13 +145,15 @@ def test_what_is_measured_is_shown(finished: Finished, app: Any) -> None:
     assert [row["model"] for row in run.load(stages.speed).rows[::3]] == list(run.study.methods)
 
 
-def test_a_method_that_cannot_run_on_the_model_is_named_with_its_reason(app: Any) -> None:
+@pytest.mark.long
+def test_a_method_that_cannot_run_on_the_model_is_named_with_its_reason(app):
     shown = on(app("every method"), "comparison")
     assert "Left out: LLM-Pruner. " in words(shown).replace("\\", "")
     assert len(shown.dataframe[0].value) == len(METHODS)
 
 
-def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished: Finished, tmp_path: Path) -> None:
+@pytest.mark.long
+def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished, tmp_path):
     real = read(finished.root, finished.run("flap").name)
     synthetic = read(tmp_path, write_run(tmp_path))
     assert set(synthetic) == set(real)
@@ -170,8 +168,8 @@ def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished: Fini
     assert left_out and {frozenset(entry) for entry in left_out.values()} == {frozenset({"key", "reason"})}
 
 
-@pytest.mark.parametrize("name", list(STUDIES))
-def test_the_lab_gives_a_runs_own_masks_at_its_own_setting(finished: Finished, name: str) -> None:
+@pytest.mark.parametrize("name", EACH)
+def test_the_lab_gives_a_runs_own_masks_at_its_own_setting(finished, name):
     run = finished.run(name)
     found = lab.lab_masks(run, lab.choice(run, run.study.reliability))
     changed = mask_diff.compare(lab.own_masks(run), found)

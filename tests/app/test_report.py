@@ -1,19 +1,15 @@
 """The report: its figures say what their cards say, and no text of anybody becomes a part of the page."""
 
-from __future__ import annotations
-
 import html
 import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from app_driver import on, opened
-from synthetic_run import a_study, write_run
+from app_driver import show
+from synthetic_run import a_study, the_run, write_run
 
 from gprune.__main__ import main
 from gprune.app.pages.rasa import sets
@@ -21,7 +17,6 @@ from gprune.app.report import gathering, making, origin
 from gprune.app.report.gathering import Entry
 from gprune.app.ui import paper_figure
 from gprune.app.ui.text import plain, unmarked
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.study import EvaluationSettings
 from gprune.study.settings import ReliabilitySettings
 from gprune.system.errors import SettingsError
@@ -32,25 +27,24 @@ HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"qu
 class Tags(HTMLParser):
     """The tags of a page with their attributes, and its scripts."""
 
-    def __init__(self, page: str) -> None:
+    def __init__(self, page):
         super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.tags = []
         self.feed(page)
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+    def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+def run(tmp_path_factory):
     root = tmp_path_factory.mktemp("report")
     write_run(root)
-    return all_runs(str(root))[0][0]
+    return the_run(root)
 
 
-def test_a_figure_says_what_its_card_says(run: Run, cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(), "rank_drift")
+def test_a_figure_says_what_its_card_says(run, cache):
+    app = show("rank_drift", cache)
     headings = [
         unmarked(one.value.removeprefix("#### ")) for one in app.markdown if one.value.startswith("####")
     ]
@@ -62,7 +56,7 @@ def test_a_figure_says_what_its_card_says(run: Run, cache: Path) -> None:
     assert entries[0].table is not None and len(entries[0].table) == 200
 
 
-def test_every_figure_is_drawn_or_says_why_not(run: Run) -> None:
+def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
     entries = gathering.gather(run, gathering.names())
     assert {entry.name for entry in entries} == set(gathering.names())
     assert all((entry.figure is None) == bool(entry.problem) for entry in entries)
@@ -74,9 +68,6 @@ def test_every_figure_is_drawn_or_says_why_not(run: Run) -> None:
     noise = next(entry for entry in entries if entry.name == "text_noise")
     assert noise.caption.startswith("Where the dotted line falls below a dashed one")
     assert len({entry.title for entry in entries}) == len(entries)
-
-
-def test_what_is_set_on_a_page_is_what_the_report_shows(run: Run) -> None:
     plainly = gathering.gather(run, ("drift",))[0]
     asked = gathering.gather(
         run, ("drift",), {"rd_form": "histogram", "rd_bins": 30, "card": "rd_histogram"}
@@ -84,9 +75,6 @@ def test_what_is_set_on_a_page_is_what_the_report_shows(run: Run) -> None:
     assert plainly.figure is not None and asked.figure is not None
     assert plainly.figure.data[0].type == "scatter" and asked.figure.data[0].type == "bar"
     assert len(asked.figure.data[0].x) == 30 and asked.figure.layout.height == plainly.figure.layout.height
-
-
-def test_threshold_sets_are_a_figure_with_their_table(run: Run) -> None:
     before = gathering.gather(run, ("threshold_sets",))[0]
     sets.save(run.root, sets.ThresholdSet("<b>strict</b>", ReliabilitySettings(drift_quantile=0.5)))
     found = gathering.gather(run, ("threshold_sets",))[0]
@@ -98,9 +86,9 @@ def test_threshold_sets_are_a_figure_with_their_table(run: Run) -> None:
     assert "&lt;b&gt;strict&lt;/b&gt;" in found.figure.layout.yaxis.ticktext
 
 
-def test_no_text_of_anybody_becomes_a_part_of_the_page(tmp_path: Path) -> None:
+def test_no_text_of_anybody_becomes_a_part_of_the_page(tmp_path):
     write_run(tmp_path, study=a_study(name=HOSTILE))
-    run = all_runs(str(tmp_path))[0][0]
+    run = the_run(tmp_path)
     figure = go.Figure(go.Bar(x=[HOSTILE], y=[1.0]))
     entry = Entry(
         "n", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, figure, pd.DataFrame({HOSTILE: [HOSTILE]})
@@ -117,7 +105,7 @@ def test_no_text_of_anybody_becomes_a_part_of_the_page(tmp_path: Path) -> None:
     assert not any(values.get("src") or values.get("href", "#")[:1] != "#" for _, values in tags)
 
 
-def test_the_policy_lets_only_the_two_scripts_run(run: Run) -> None:
+def test_only_the_two_scripts_run_and_settings_and_versions_are_named(run):
     made = making.make(run, ("module_counts",))
     page = made.content.decode()
     policy = next(
@@ -130,9 +118,6 @@ def test_the_policy_lets_only_the_two_scripts_run(run: Run) -> None:
     assert "unsafe-eval" not in policy and "http:" not in policy and "https:" not in policy
     assert made.figures == 1 and made.missing == {} and 4_000_000 < len(made.content) < 6_000_000
     assert page.count("plotly.js v") == 1
-
-
-def test_it_names_settings_versions_and_when_it_was_made(run: Run) -> None:
     found = origin.of(run, datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
     page = making.as_html(found, gathering.gather(run, ("layers", "speed"))).decode()
     assert "Made 2026-01-02 03:04 UTC" in page and dict(found.settings)["metric"] == "flap"
@@ -146,14 +131,12 @@ def test_it_names_settings_versions_and_when_it_was_made(run: Run) -> None:
     ("cards", "sentence"),
     [(("drift", "nothing"), "card must be one of .*got 'nothing'"), ((HOSTILE,), "card must be one of")],
 )
-def test_what_is_no_figure_is_refused(run: Run, cards: tuple[str, ...], sentence: str) -> None:
+def test_what_is_no_figure_is_refused(run, cards, sentence):
     with pytest.raises(SettingsError, match=sentence):
         making.make(run, cards)
 
 
-def test_the_command_writes_what_the_page_and_python_write(
-    run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_writes_what_the_page_and_python_write(run, tmp_path, capsys):
     import gprune
 
     place = ["--cache", run.root]
@@ -175,9 +158,8 @@ def test_the_command_writes_what_the_page_and_python_write(
         assert sentence in capsys.readouterr().err
 
 
-def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(), "report_file")
+def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache):
+    app = show("report_file", cache)
     chosen = app.multiselect(key="rp_cards_multiselect")
     assert len(chosen.options) == len(gathering.names()) and len(chosen.value) == 4
     app.multiselect(key="rp_cards_multiselect").set_value(["module_counts", "speed"]).run()
@@ -188,12 +170,7 @@ def test_the_page_offers_every_figure_and_makes_what_is_chosen(cache: Path) -> N
     assert app.button(key="rp_make").disabled
 
 
-def test_a_page_without_a_run_offers_nothing(cache: Path) -> None:
-    app = on(opened(), "report_file")
-    assert not app.exception and not app.multiselect
-
-
-def test_a_figure_for_a_paper_has_a_columns_width_and_no_pixels() -> None:
+def test_a_figure_for_a_paper_is_as_wide_as_a_column_and_its_numbers_are_those_drawn():
     drawn = go.Figure(go.Scattergl(x=[1.0, 2.0], y=[3.0, 4.0]))
     for columns, width in (("one", 321), ("two", 661)):
         made = paper_figure.fitted(drawn, columns)
@@ -203,9 +180,6 @@ def test_a_figure_for_a_paper_has_a_columns_width_and_no_pixels() -> None:
             "white",
         )
     assert drawn.data[0].type == "scattergl" and drawn.layout.width is None
-
-
-def test_the_numbers_of_a_figure_are_those_that_it_draws() -> None:
     figure = go.Figure([go.Bar(x=[0, 1], y=[2.0, 3.0], name="a &amp; <b>b</b>"), go.Scatter(x=[5], y=[6.0])])
     figure.update_layout(xaxis_title="layer", yaxis_title="neurons")
     table = paper_figure.numbers_of(figure)
@@ -219,14 +193,14 @@ def test_the_numbers_of_a_figure_are_those_that_it_draws() -> None:
 @pytest.mark.parametrize(
     "text", ["a_b*c* [x](http://y) $5$ <b> `q` :smile: C:\\temp", "3 % – ± “ok”", "1. a\n- b"]
 )
-def test_words_on_a_page_are_read_back_as_they_were(text: Any) -> None:
+def test_words_on_a_page_are_read_back_as_they_were(text):
     assert unmarked(plain(text)) == " ".join(text.split())
 
 
-def test_a_figure_that_a_page_shows_on_every_text_is_there_for_every_text(tmp_path: Path) -> None:
+def test_a_figure_that_a_page_shows_on_every_text_is_there_for_every_text(tmp_path):
     evaluation = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
     write_run(tmp_path, study=a_study(evaluation=evaluation))
-    entries = gathering.gather(all_runs(str(tmp_path))[0][0], ["perplexity"])
+    entries = gathering.gather(the_run(tmp_path), ["perplexity"])
     told = {entry.title.rpartition(" (")[2] for entry in entries}
     assert told == {"text python-reference)", "text c4)"} and len(entries) == 2
     assert all(entry.page == "Compare" for entry in entries)

@@ -1,27 +1,21 @@
 """A report as a collaborator opens it: from a file, without a network, on a phone."""
 
-from __future__ import annotations
-
 from pathlib import Path
-from typing import Any
 
 import pytest
-from browser import PATIENCE, complaints, outside, visiting
-from synthetic_run import write_run
+from browser import PATIENCE, complaints, looking, outside
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 CARDS = ("layers", "drift", "ranks", "module_counts", "perplexity")
 # the perplexity is drawn for each of the two texts
 FIGURES = [*CARDS, "perplexity"]
 
 
 @pytest.fixture(scope="module")
-def taken(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def taken(chromium, shared_server, tmp_path_factory):
     """A report that was made on the page and downloaded."""
-    cache = tmp_path_factory.mktemp("cache")
-    write_run(cache)
     file = tmp_path_factory.mktemp("taken") / "report.html"
-    with visiting(chromium, cache) as visit:
+    with looking(chromium, *shared_server) as visit:
         page = visit.page("report?" + "&".join(f"rp_cards={name}" for name in CARDS), accept_downloads=True)
         page.get_by_role("button", name="Make the report").click()
         page.get_by_role("button", name="Download", exact=True).wait_for()
@@ -33,9 +27,7 @@ def taken(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_offline_with_every_figure_and_reads_on_a_phone(
-    chromium: Any, taken: Path, scheme: Any
-) -> None:
+def test_it_opens_offline_with_every_figure_and_reads_on_a_phone(chromium, taken, scheme):
     context = chromium.new_context(viewport={"width": 390, "height": 800}, color_scheme=scheme)
     context.set_offline(True)
     page = context.new_page()
@@ -57,7 +49,7 @@ def test_it_opens_offline_with_every_figure_and_reads_on_a_phone(
     assert [one for one in asked if not one.startswith("file:")] == [] and errors == []
 
 
-def test_no_text_of_its_own_runs_and_nothing_can_be_fetched(chromium: Any, taken: Path) -> None:
+def test_no_text_of_its_own_runs_and_nothing_can_be_fetched(chromium, taken):
     """The policy of the file holds: a script that somebody adds does not run."""
     context = chromium.new_context()
     page = context.new_page()
@@ -76,22 +68,18 @@ def test_no_text_of_its_own_runs_and_nothing_can_be_fetched(chromium: Any, taken
     context.close()
 
 
-def test_a_card_gives_its_figure_as_text_and_shapes_at_the_width_of_a_column(
-    chromium: Any, tmp_path: Path
-) -> None:
-    write_run(tmp_path)
-    with visiting(chromium, tmp_path) as visit:
-        page = visit.page("drift", accept_downloads=True)
-        page.locator(".st-key-rd_joint_take button:visible").first.click()
-        dialog = page.get_by_role("dialog")
-        for words, width in (("One column, 85 mm", 321), ("Two columns, 175 mm", 661)):
-            dialog.get_by_text(words).click()
-            plot = dialog.locator(f".js-plotly-plot:has(.main-svg[width='{width}'])")
-            plot.wait_for()
-            with page.expect_download() as download:
-                plot.locator(".modebar-btn").first.click()
-            drawn = Path(download.value.path()).read_text(encoding="utf-8")
-            assert drawn.startswith("<svg") and f'width="{width}"' in drawn
-            # marks are shapes, and letters can be read and searched
-            assert "<image" not in drawn and drawn.count("<path") > 60 and "rank on B</text>" in drawn
-        assert "\\toprule" in dialog.locator(".stCode").inner_text()
+def test_a_card_gives_its_figure_as_text_and_shapes_at_the_width_of_a_column(visit):
+    page = visit.page("drift", accept_downloads=True)
+    page.locator(".st-key-rd_joint_take button:visible").first.click()
+    dialog = page.get_by_role("dialog")
+    for words, width in (("One column, 85 mm", 321), ("Two columns, 175 mm", 661)):
+        dialog.get_by_text(words).click()
+        plot = dialog.locator(f".js-plotly-plot:has(.main-svg[width='{width}'])")
+        plot.wait_for()
+        with page.expect_download() as download:
+            plot.locator(".modebar-btn").first.click()
+        drawn = Path(download.value.path()).read_text(encoding="utf-8")
+        assert drawn.startswith("<svg") and f'width="{width}"' in drawn
+        # marks are shapes, and letters can be read and searched
+        assert "<image" not in drawn and drawn.count("<path") > 60 and "rank on B</text>" in drawn
+    assert "\\toprule" in dialog.locator(".stCode").inner_text()

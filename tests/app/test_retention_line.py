@@ -1,54 +1,47 @@
 """The retention line in a browser: one view of what is kept, like the slider and the address."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from browser import visiting
-from retention_chart import mounted
-from synthetic_run import write_run
+from browser import expect
 
-from gprune.app.pages.rasa import lab
+from gprune.app.pages.rasa import dragging, lab, retention_line
 from gprune.app.pages.rasa.retention_line import Point, Series
-from gprune.pipeline.runs.opened import all_runs
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.long]
 CHART = ".retention-line"
+_MOUNT = """async ([source, data]) => {
+    const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }))
+    const module = await import(address)
+    module.default({ parentElement: document.body, data, setStateValue: () => {} })
+}"""
 
 
 @pytest.fixture
-def page(chromium: Any, cache: Path) -> Iterator[Any]:
+def page(visit):
     """The view of the costs, with a curve to choose; no worker is asked."""
-    write_run(cache)
-    with visiting(chromium, cache) as visit:
-        found = visit.page("rasa?rasa_view=cost&rasa_curves=gprune&rasa_curves=flap")
-        ready(found)
-        yield found
-        found.context.close()
+    found = visit.page("rasa?rasa_view=cost&rasa_curves=gprune&rasa_curves=flap")
+    ready(found)
+    return found
 
 
-def ready(page: Any) -> None:
+def ready(page):
     page.locator(f"{CHART}[data-retention]").wait_for()
     page.wait_for_timeout(500)
 
 
-def line(page: Any) -> Any:
+def line(page):
     return page.get_by_role("slider", name="retention line, decoder weights kept")
 
 
-def held(page: Any) -> float:
+def held(page):
     return float(page.locator(CHART).get_attribute("data-retention"))
 
 
-def drag(page: Any, across: int) -> None:
+def drag(page, across):
     """Takes the line by its end and moves it in small steps, without letting it go."""
-    from playwright.sync_api import expect
-
     line(page).scroll_into_view_if_needed()
     before, box = page.locator(CHART).get_attribute("data-retention"), None
     # charts above may still be drawn, which moves the line
@@ -63,17 +56,14 @@ def drag(page: Any, across: int) -> None:
     page.wait_for_timeout(100)
 
 
-def agrees(page: Any, level: float, cache: Path) -> None:
+def agrees(page, level, run):
     """Line, slider, address and what the masks keep are of one retention."""
-    from playwright.sync_api import expect
-
     # the run's own retention leaves no trace in the address
     own = r"^(?!.*rasa_keep)" if level == 0.5 else rf"[?&]rasa_keep={level:g}(&|$)"
     page.wait_for_url(re.compile(own))
     expect(line(page)).to_have_attribute("aria-valuenow", f"{level:g}")
     slider = page.locator(".st-key-rasa_keep_slider input")
     expect(slider).to_have_value(f"{level:g}")
-    run = all_runs(str(cache))[0][0]
     wanted = lab.choice(run, run.study.reliability)
     masks = lab.lab_masks(run, type(wanted)(wanted.method, level, wanted.scoring, wanted.settings))
     assert masks.retention == pytest.approx(level, abs=0.02)
@@ -86,9 +76,7 @@ def agrees(page: Any, level: float, cache: Path) -> None:
     )
 
 
-def test_a_dragged_retention_moves_slider_address_and_masks_and_a_reload_keeps_it(
-    page: Any, cache: Path
-) -> None:
+def test_a_dragged_retention_moves_slider_address_and_masks_and_a_reload_keeps_it(page, visit):
     before = page.locator(".st-key-card_rasa_keep h4").inner_text()
     drag(page, -150)
     level = held(page)
@@ -96,16 +84,14 @@ def test_a_dragged_retention_moves_slider_address_and_masks_and_a_reload_keeps_i
     assert 0.05 < level < 0.45 and round(100 * level) == pytest.approx(100 * level)
     assert page.locator(".st-key-card_rasa_keep h4").inner_text() == before and "rasa_keep" not in page.url
     page.mouse.up()
-    agrees(page, level, cache)
+    agrees(page, level, visit.first)
     assert "shifted together" in page.locator(".st-key-card_rasa_preview").inner_text()
     page.reload()
     ready(page)
-    agrees(page, level, cache)
+    agrees(page, level, visit.first)
 
 
-def test_the_keyboard_moves_the_retention_within_its_ends(page: Any, cache: Path) -> None:
-    from playwright.sync_api import expect
-
+def test_the_keyboard_moves_the_retention_within_its_ends(page, visit):
     element = line(page)
     element.focus()
     assert element.evaluate("line => line.matches(':focus-visible')")
@@ -117,37 +103,41 @@ def test_the_keyboard_moves_the_retention_within_its_ends(page: Any, cache: Path
     assert element.get_attribute("aria-valuetext") == "5 % kept"
     for key in ["PageUp"] * 8 + ["ArrowRight"]:
         page.keyboard.press(key)
-    agrees(page, 0.46, cache)
+    agrees(page, 0.46, visit.first)
 
 
-def test_the_line_follows_the_slider_and_points_can_be_clicked(page: Any, cache: Path) -> None:
+def test_the_line_follows_the_slider_and_points_can_be_clicked(page, visit):
     slider = page.locator(".st-key-rasa_keep_slider input")
     slider.focus()
     slider.press("ArrowRight")
-    agrees(page, 0.51, cache)
+    agrees(page, 0.51, visit.first)
     readings = page.locator(f"{CHART} .readings")
     assert "not measured on both sides" in readings.inner_text()
     # the line itself lies over points that are this near to it
     line(page).focus()
     page.keyboard.press("PageUp")
-    agrees(page, 0.56, cache)
+    agrees(page, 0.56, visit.first)
     page.locator(f"{CHART} .point").first.click()
-    agrees(page, 0.5, cache)
+    agrees(page, 0.5, visit.first)
     assert "(measured)" in readings.inner_text()
 
 
-def test_between_points_the_reading_lies_on_the_drawn_line_and_says_that_it_is_interpolated(
-    chromium: Any,
-) -> None:
+def test_between_points_the_reading_lies_on_the_drawn_line_and_says_that_it_is_interpolated(chromium):
     """Half way between 20 and 80 the line on a log axis stands at 40, and not at 50."""
-    from playwright.sync_api import expect
-
     points = (
         Point(0.4, 80.0, 76.0, 84.0, True, "8 of 8 windows"),
         Point(0.6, 20.0, 19.0, 21.0, False, "3 of 8 windows"),
     )
     alone = (Point(0.5, 90.0, 85.0, 95.0, True, "8 of 8 windows"),)
-    page = mounted(chromium, [Series("gprune", points), Series("flap", alone)], 15.0, 0.5)
+    own, shared = Path(retention_line.__file__).parent, Path(dragging.__file__).parent
+    text = {name: (own / f"retention_line.{name}").read_text() for name in ("html", "css", "js")}
+    looks = (shared / "dragging.css").read_text() + text["css"]
+    page = chromium.new_page(viewport={"width": 900, "height": 600})
+    page.set_content(f"<style>{looks}</style><div style='width: 800px'>{text['html']}</div>")
+    curves = [Series("gprune", points), Series("flap", alone)]
+    data = retention_line.data(curves, 15.0, 0.5, (0.05, 0.98)) | {"alt": "a chart"}
+    page.evaluate(_MOUNT, [(shared / "dragging.js").read_text() + text["js"], data])
+    page.locator(".retention-line[data-retention]").wait_for()
     reading = page.locator(".readings [data-method=GPrune]")
     assert reading.inner_text() == "GPrune ≈ 40.00 (interpolated)"
     assert page.locator(".readings [data-method=FLAP]").inner_text() == "FLAP 90.00 (measured)"

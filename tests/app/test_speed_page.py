@@ -1,45 +1,32 @@
 """The page of speed, widths, exports and accuracy in every state."""
 
-from __future__ import annotations
-
-import json
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from app_driver import charts, on, opened, words
-from streamlit.testing.v1 import AppTest
+from app_driver import charts, open_page, show, words
 from synthetic_measurements import a_throughput, speed_rows
-from synthetic_run import a_study, exchange, folder_of, names, write_run
+from synthetic_run import a_study, exchange, names, the_run, write_run
 
 from gprune.analysis import speed as analysis
 from gprune.app.pages.speed_export import panels, widths_card
 from gprune.app.ui.chart_style import METHOD_COLORS
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.records import ModelShape, Perplexity, PrunedModel, PruningMasks
-from gprune.study import Study
 from gprune.study.settings import EvaluationSettings, SparsitySettings
 
 
-def a_timed_study(**changes: Any) -> Study:
+def a_timed_study(**changes):
     evaluation = EvaluationSettings(texts=a_study().evaluation.texts, windows=96, speed="cpu")
     return a_study(**({"methods": ("dense", "gprune", "flap"), "evaluation": evaluation} | changes))
 
 
-def page(**query: str) -> AppTest:
-    return on(opened(**query), "speed_export")
+def page(**query):
+    return open_page("speed_export", **query)
 
 
-def the_run(cache: Path) -> Run:
-    return all_runs(str(cache))[0][0]
-
-
-def test_measured_speed_is_drawn_with_its_spread_and_a_dense_line(cache: Path) -> None:
-    write_run(cache, study=a_timed_study())
-    app = page()
+def test_measured_speed_is_drawn_with_its_spread_and_a_dense_line(cache):
+    app = show("speed_export", cache, study=a_timed_study())
     figure = charts(app)[0]
     assert [trace["y"] for trace in figure["data"]] == [["Dense"], ["GPrune"], ["FLAP"]]
     assert figure["data"][1]["marker"]["color"] == METHOD_COLORS["gprune"]
@@ -54,13 +41,13 @@ def test_measured_speed_is_drawn_with_its_spread_and_a_dense_line(cache: Path) -
 @pytest.mark.parametrize(
     ("ratio", "words_"), [(1.05, "about as fast as"), (0.7, "slower than"), (1.3, "faster than")]
 )
-def test_the_headline_says_no_more_than_the_spread_allows(ratio: float, words_: str) -> None:
+def test_the_headline_says_no_more_than_the_spread_allows(ratio, words_):
     assert f"GPrune decodes {words_} the dense model" in panels.headline(speed_rows(ratio=ratio))
     without = [row for row in speed_rows() if row["model"] == "flap"]
     assert panels.headline(without) == "Tokens a second beside FLAP"
 
 
-def test_every_phase_and_mode_has_its_dots(cache: Path) -> None:
+def test_every_phase_and_mode_has_its_dots(cache):
     name = write_run(cache, study=a_timed_study())
     exchange(cache, name, a_throughput(modes=("eager", "graph")), stages.speed)
     app = page()
@@ -71,7 +58,7 @@ def test_every_phase_and_mode_has_its_dots(cache: Path) -> None:
     assert "GPrune decodes faster" in words(app)
 
 
-def test_whiskers_are_quartiles_and_captured_graphs_are_open() -> None:
+def test_whiskers_are_quartiles_and_captured_graphs_are_open():
     table = analysis.speed_table(speed_rows(modes=("eager", "graph")), "decode")
     figure = panels.rate_dots(table, "decode")
     model = table["model"].iloc[2]
@@ -85,17 +72,11 @@ def test_whiskers_are_quartiles_and_captured_graphs_are_open() -> None:
     assert figure.layout.xaxis.range[0] == 0 and len(figure.layout.shapes) == 2
 
 
-def test_the_published_table_stands_apart(cache: Path) -> None:
-    write_run(cache)
-    app = page()
+def test_published_speed_stands_apart_and_what_is_missing_can_be_measured(cache, started):
+    app = show("speed_export", cache)
     published = next(item.value for item in app.dataframe if "params" in item.value)
     assert published["tokens/s"].tolist()[0] == "97.04" and "GPrune (FLAP)" in published["method"].tolist()
     assert "published, not run here" in words(app)
-
-
-def test_speed_that_is_missing_can_be_measured(cache: Path, started: list[Any]) -> None:
-    write_run(cache)
-    app = page()
     assert "has not been measured" in words(app)
     assert any('evaluation.speed="cpu"' in code.value for code in app.code)
     app.selectbox(key="sx_preset_selectbox").set_value("auto").run()
@@ -103,7 +84,7 @@ def test_speed_that_is_missing_can_be_measured(cache: Path, started: list[Any]) 
     assert started == [(a_study().with_settings({"evaluation.speed": "auto"}), ())]
 
 
-def test_speed_known_of_the_same_masks_is_offered(cache: Path) -> None:
+def test_speed_known_of_the_same_masks_is_offered(cache):
     first = write_run(cache)
     second = write_run(cache, study=a_study(evaluation=EvaluationSettings(texts=("c4",), speed="cpu")))
     app = page(run=first)
@@ -111,7 +92,7 @@ def test_speed_known_of_the_same_masks_is_offered(cache: Path) -> None:
     assert app.session_state["frame_run"] == second and "GPrune decodes faster" in words(app)
 
 
-def test_widths_are_counted_from_the_masks(cache: Path) -> None:
+def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache):
     write_run(cache)
     neurons, groups = charts(page())
     kept = analysis.widths(the_run(cache).masks()["gprune"])
@@ -121,21 +102,6 @@ def test_widths_are_counted_from_the_masks(cache: Path) -> None:
     np.testing.assert_array_equal(figure.data[1].y, run.masks()["gprune"].ffn.sum(axis=1))
     assert figure.layout.yaxis.dtick is None and groups["layout"]["yaxis"]["dtick"] == 1
     assert list(figure.data[0].y) == [60] * 4
-
-
-@pytest.mark.parametrize(
-    ("kept", "words_"),
-    [([8, 24], "8 to 24 of 27 neurons a layer, all multiples of 8"), ([13, 27], "not aligned to 8 or more")],
-)
-def test_the_alignment_found_is_named(kept: list[int], words_: str) -> None:
-    shape = ModelShape(layers=2, neurons=27, heads=4, kv_heads=2, head_width=4, hidden=16)
-    ffn = np.arange(27) < np.array(kept)[:, None]
-    masks = PruningMasks("gprune", ffn, np.ones((2, 2), bool), 0.5, 0.5)
-    assert words_ in panels._finding("gprune", analysis.widths(masks), shape)
-
-
-def test_the_cost_of_padding_is_told_for_the_model_that_is_here(cache: Path) -> None:
-    write_run(cache)
     run = the_run(cache)
     assert run.shape is not None and run.size is not None
     made = analysis.padding(run.shape, run.size, PrunedModel(run.masks()["gprune"]), "llama")
@@ -147,9 +113,19 @@ def test_the_cost_of_padding_is_told_for_the_model_that_is_here(cache: Path) -> 
     assert "its family and the cost of padding are not known" in words(page(run=gone))
 
 
-def test_another_alignment_starts_a_study_named_after_it(cache: Path, started: list[Any]) -> None:
-    write_run(cache)
-    app = page()
+@pytest.mark.parametrize(
+    ("kept", "words_"),
+    [([8, 24], "8 to 24 of 27 neurons a layer, all multiples of 8"), ([13, 27], "not aligned to 8 or more")],
+)
+def test_the_alignment_found_is_named(kept, words_):
+    shape = ModelShape(layers=2, neurons=27, heads=4, kv_heads=2, head_width=4, hidden=16)
+    ffn = np.arange(27) < np.array(kept)[:, None]
+    masks = PruningMasks("gprune", ffn, np.ones((2, 2), bool), 0.5, 0.5)
+    assert words_ in panels._finding("gprune", analysis.widths(masks), shape)
+
+
+def test_another_alignment_starts_a_study_named_after_it(cache, started):
+    app = show("speed_export", cache)
     control = app.get_by_key("sx_alignment_segmented")
     assert control.value == "1"
     control.set_value("16").run()
@@ -163,7 +139,7 @@ def test_another_alignment_starts_a_study_named_after_it(cache: Path, started: l
     assert widths_card.aligned_study(a_study(name=""), 8).name == ""
 
 
-def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache: Path) -> None:
+def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache):
     first = write_run(cache, stages=[name for name in names() if name != "perplexity.gprune.1"])
     known = Perplexity("python-reference", "128", 128, 96, 12.5, 0.1, np.zeros(96))
     exchange(cache, first, known, stages.perplexity, "gprune", "python-reference")
@@ -180,7 +156,7 @@ def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache: Path) -> 
     assert "differs from this one in alignment alone" not in words(app)
 
 
-def test_runs_beside_each_other_may_leave_gprune_out(cache: Path) -> None:
+def test_runs_beside_each_other_may_leave_gprune_out(cache):
     for alignment in (1, 8):
         for methods in (("dense", "flap"), ("dense", "flap", "gprune")):
             changes = {"methods": methods, "sparsity": SparsitySettings(alignment=alignment)}
@@ -190,29 +166,8 @@ def test_runs_beside_each_other_may_leave_gprune_out(cache: Path) -> None:
     assert table["alignment"].tolist() == [1, 1, 8, 8] and table["FFN widths"].isna().sum() == 2
 
 
-def test_half_a_run_says_what_it_lacks(cache: Path) -> None:
+def test_half_a_run_says_what_it_lacks(cache):
     write_run(cache, stages="drift", state="cancelled")
     shown = words(page())
     assert "Needs “the masks of any method”" in shown and "has not been measured" in shown
     assert "has not written its model" in shown
-
-
-def test_no_run_no_card(cache: Path) -> None:
-    app = page()
-    assert "No run is here yet" in words(app) and not charts(app) and not app.dataframe
-
-
-def test_damaged_masks_cost_their_card_only(cache: Path) -> None:
-    name = write_run(cache, study=a_timed_study())
-    (folder_of(cache, name, stages.masks) / "ffn.npy").unlink()
-    app = page()
-    assert len(app.error) == 1 and len(charts(app)) == 1 and "measured on no task" in words(app)
-
-
-@pytest.mark.parametrize(
-    "shape", [ModelShape(1, 13, 4, 1, 2, 8), ModelShape(2, 1, 2, 2, 4, 8)], ids=["one layer", "one neuron"]
-)
-def test_small_shapes_are_drawn(cache: Path, shape: ModelShape) -> None:
-    write_run(cache, shape, modules=1)
-    app = page()
-    assert not app.error and len(charts(app)) == 2 and "NaN" not in json.dumps(charts(app))

@@ -1,22 +1,18 @@
 """The overview's sentence, the tour and the help, on finished, unfinished and missing runs."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import charts, on, opened, words
-from streamlit.testing.v1 import AppTest
-from synthetic_run import a_study, names, read, write_run
+from app_driver import charts, on, open_page, opened, show, words
+from synthetic_run import a_study, names, read, the_run, write_run
 
 from gprune.app.pages.overview import charts as figures
 from gprune.app.ui import derived_cache, story, tour
 from gprune.app.ui.text import plain
 from gprune.app.ui.unit import NOTHING
 from gprune.pipeline import runs, stages
-from gprune.pipeline.runs.opened import all_runs
 from gprune.store import Store
 from gprune.study import EvaluationSettings
 
@@ -24,20 +20,20 @@ UNSEEN = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
 STEMS = [Path(step.page).stem for step in tour.STEPS]
 
 
-def headline(app: AppTest) -> str:
+def headline(app):
     """The largest line of the overview."""
     return next(item.value[3:] for item in app.markdown if item.value.startswith("## "))
 
 
-def alive(cache: Path, name: str) -> None:
+def alive(cache, name):
     """Lets a run look like one that a process is at work on."""
     runs.save(Store(cache), name, read(cache, name) | {"updated": datetime.now(UTC).isoformat()})
 
 
-def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache: Path) -> None:
+def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache):
     write_run(cache, study=a_study(evaluation=UNSEEN))
     app = opened()
-    run = all_runs(str(cache))[0][0]
+    run = the_run(cache)
     cells = {item.method: item for item in derived_cache.measurements(run) if item.text == "c4"}
     said = headline(app).replace("\\", "")
     assert said.startswith("Half of the weights removed: FLAP’s perplexity on unseen text ")
@@ -47,7 +43,7 @@ def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache: Path) 
     assert [spec["layout"]["height"] for spec in charts(app)[:3]] == [figures.FIRST_SCREEN] * 3
 
 
-def test_half_a_run_says_what_is_there_and_what_is_to_come(cache: Path) -> None:
+def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
     name = write_run(cache, stages="drift", state="running")
     alive(cache, name)
     app = opened()
@@ -59,7 +55,7 @@ def test_half_a_run_says_what_is_there_and_what_is_to_come(cache: Path) -> None:
     assert needs in words(app).replace("\\", "")
 
 
-def test_before_the_drift_the_places_of_the_figures_are_kept(cache: Path) -> None:
+def test_before_the_drift_the_places_of_the_figures_are_kept(cache):
     name = write_run(cache, stages=names("drift")[:-1], state="running")
     alive(cache, name)
     app = opened()
@@ -68,7 +64,7 @@ def test_before_the_drift_the_places_of_the_figures_are_kept(cache: Path) -> Non
     assert kept == ["Drawn here in a moment"] * 2
 
 
-def test_a_run_that_was_asked_for_its_drift_only_says_so(cache: Path) -> None:
+def test_a_run_that_was_asked_for_its_drift_only_says_so(cache):
     name = write_run(cache, stages="drift")
     runs.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
     app = opened()
@@ -76,15 +72,15 @@ def test_a_run_that_was_asked_for_its_drift_only_says_so(cache: Path) -> None:
     assert "This run was not asked to prune and measure" in words(app)
 
 
-def test_a_run_without_gprune_tells_of_the_method_that_it_has(cache: Path) -> None:
+def test_a_run_without_gprune_tells_of_the_method_that_it_has(cache):
     write_run(cache, study=a_study(methods=("dense", "flap"), evaluation=UNSEEN))
     app = opened(tour="4")
     assert headline(app).endswith("GPrune is not part of this run")
-    app = on(opened(), "guide")
+    app = open_page("guide")
     assert not app.error and "It is not known" not in words(app)
 
 
-def walked(app: AppTest) -> list[str]:
+def walked(app):
     """What each step of the tour says, from where it is to its end."""
     told = []
     for number, stem in enumerate(STEMS, start=1):
@@ -100,9 +96,9 @@ def walked(app: AppTest) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(cache: Path) -> None:
+def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(cache):
     write_run(cache)
-    run = all_runs(str(cache))[0][0]
+    run = the_run(cache)
     app = opened()
     app.button(key="tour_start").click().run()
     told = walked(on(app, "overview"))
@@ -116,7 +112,7 @@ def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(cache: Path)
 
 
 @pytest.mark.slow
-def test_a_step_whose_result_is_missing_says_so_and_the_tour_goes_on(cache: Path) -> None:
+def test_a_step_whose_result_is_missing_says_so_and_the_tour_goes_on(cache):
     write_run(cache, stages="drift", state="cancelled")
     told = walked(opened(tour="1"))
     assert "The ranks correlate at" in told[1].replace("\\", "")
@@ -124,9 +120,8 @@ def test_a_step_whose_result_is_missing_says_so_and_the_tour_goes_on(cache: Path
         assert "is not part of this run. The tour goes on." in told[number], number
 
 
-def test_elsewhere_the_tour_waits_and_a_wrong_step_is_named(cache: Path) -> None:
-    write_run(cache)
-    app = on(opened(tour="2"), "jobs")
+def test_elsewhere_the_tour_waits_and_a_wrong_step_is_named(cache):
+    app = show("jobs", cache, {"tour": "2"})
     assert "The tour waits at step 2 of 6, does importance depend on the text?" in words(app)
     assert app.button(key="tour_return").label == "Back to step 2"
     app = opened(tour="9")
@@ -135,20 +130,30 @@ def test_elsewhere_the_tour_waits_and_a_wrong_step_is_named(cache: Path) -> None
     assert "Step " not in words(app) and app.button(key="tour_start")
 
 
-def test_the_tour_needs_no_run_to_explain_itself(cache: Path) -> None:
+def test_without_a_run_the_tour_the_help_and_the_glossary_explain_themselves(cache):
     app = opened(tour="1")
     assert "There is no run yet to tell it on" in words(app) and tour.STEPS[0].why in words(app)
+    app = open_page("guide")
+    text = words(app)
+    assert "**drift** of a neuron is how far its rank moves" in text and "ARI" in text
+    assert not app.error and charts(app) == []
+    app = open_page("guide")
+    app.text_input(key="help_search_text").set_value("jaccard").run()
+    found = [item.value for item in app.markdown if item.value.startswith("**Jaccard**")]
+    assert len(found) == 1 and not any(item.value.startswith("**MSL**") for item in app.markdown)
+    app.text_input(key="help_search_text").set_value("zzz").run()
+    assert "No word of the glossary matches" in words(app)
 
 
-def test_the_help_tells_the_life_of_the_selected_neuron(cache: Path) -> None:
+def test_the_help_tells_the_life_of_the_selected_neuron_and_the_movers_its_layer(cache):
     write_run(cache)
-    run = all_runs(str(cache))[0][0]
+    run = the_run(cache)
     drift, masks = run.load(stages.drift), run.masks()
     found = story.example_of(run, NOTHING)
     layer, neuron = found.layer, found.neuron
-    text = words(on(opened(), "guide"))
+    text = words(open_page("guide"))
     assert f"**Neuron {neuron} of layer {layer}**" in text
-    app = on(opened(layer="2", neuron="7"), "guide")
+    app = open_page("guide", layer="2", neuron="7")
     text = words(app)
     module = int(run.load(stages.partition).labels[2, 7])
     assert "**Neuron 7 of layer 2**" in text and f"**module {module}**" in text
@@ -158,36 +163,14 @@ def test_the_help_tells_the_life_of_the_selected_neuron(cache: Path) -> None:
     assert ("Every method **removes**" in text) == (kept == 0)
     # the selected neuron is drawn among the movers, however little it moves
     assert any(trace.get("name") == "neuron 7" for trace in charts(app)[0]["data"])
-
-
-def test_the_help_explains_without_a_run(cache: Path) -> None:
-    app = on(opened(), "guide")
-    text = words(app)
-    assert "**drift** of a neuron is how far its rank moves" in text and "ARI" in text
-    assert not app.error and charts(app) == []
-
-
-def test_the_glossary_is_searched(cache: Path) -> None:
-    app = on(opened(), "guide")
-    app.text_input(key="help_search_text").set_value("jaccard").run()
-    found = [item.value for item in app.markdown if item.value.startswith("**Jaccard**")]
-    assert len(found) == 1 and not any(item.value.startswith("**MSL**") for item in app.markdown)
-    app.text_input(key="help_search_text").set_value("zzz").run()
-    assert "No word of the glossary matches" in words(app)
-
-
-@pytest.mark.parametrize("state", ["done", "failed"])
-def test_the_help_is_whole_on_half_a_run(cache: Path, state: str) -> None:
-    write_run(cache, stages="drift", state=state)
-    app = on(opened(), "guide")
-    assert not app.error and "Its **module** is not known" in words(app)
-    assert "Nothing has been pruned in this run yet" in words(app)
-
-
-def test_the_movers_are_those_of_the_selected_layer(cache: Path) -> None:
-    write_run(cache)
-    run = all_runs(str(cache))[0][0]
     assert "Layer 3, selected" in words(opened(layer="3"))
     medians = np.median(run.load(stages.drift).magnitude, axis=1)
     assert f"Layer {medians.argmax()} moves most" in words(opened())
     assert story.movers_of(run, None, None).layer == medians.argmax()
+
+
+@pytest.mark.parametrize("state", ["done", "failed"])
+def test_the_help_is_whole_on_half_a_run(cache, state):
+    app = show("guide", cache, stages="drift", state=state)
+    assert not app.error and "Its **module** is not known" in words(app)
+    assert "Nothing has been pruned in this run yet" in words(app)

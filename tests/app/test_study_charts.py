@@ -1,7 +1,5 @@
 """Figures of methods and studies: one colour a family, axes with units, and the numbers they draw."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
@@ -30,21 +28,21 @@ GAINS = pd.DataFrame(
 )
 
 
-def rows(values: dict[str, float], **changes: object) -> list[StudyRow]:
+def rows(values, **changes):
     return [
-        StudyRow({"method": name}, name, 0.5, 0, "", {"ppl:wiki": value}, **changes)  # type: ignore[arg-type]
+        StudyRow({"method": name}, name, 0.5, 0, "", {"ppl:wiki": value}, **changes)
         for name, value in values.items()
     ]
 
 
-def assert_drawable(figure: go.Figure) -> None:
+def assert_drawable(figure):
     assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"
     text = json.dumps(json.loads(figure.to_json()))
     assert "NaN" not in text and "Infinity" not in text
 
 
-def test_every_method_has_its_familys_colour_and_a_look_of_its_own() -> None:
-    families: dict[str, set[str]] = {}
+def test_every_method_has_its_familys_colour_and_a_look_of_its_own():
+    families = {}
     for name in METHODS:
         families.setdefault(style.family(name), set()).add(style.METHOD_COLORS[name])
     assert {family: len(colors) for family, colors in families.items()} == dict.fromkeys(families, 1)
@@ -55,17 +53,11 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own() -> None:
     # the curve of the lab draws each of them in its own words
     assert set(style.METHOD_DASHES.values()) <= set(retention_line._DASHES)
     assert len(set(lines)) == len(METHODS)
-
-
-def test_known_colours_and_labels() -> None:
     known = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.ORANGE}
     known |= {"wanda_sp": style.GREEN, "fang": style.PURPLE, "llm_pruner": style.SKY, "dense": style.GREY}
     assert {name: style.METHOD_COLORS[name] for name in known} == known
     assert style.label("fang_pooled") == "FANG, pooled" and style.label("dense") == "Dense"
     assert style.label("unheard") == "unheard" and style.family("gprune:flap") == "gprune"
-
-
-def test_symbols_and_dashes_are_known_to_plotly() -> None:
     for name in METHODS:
         marker, line = {"symbol": style.METHOD_SYMBOLS[name]}, {"dash": style.METHOD_DASHES[name]}
         assert go.Scatter(marker=marker, line=line).marker.symbol == style.METHOD_SYMBOLS[name]
@@ -74,7 +66,7 @@ def test_symbols_and_dashes_are_known_to_plotly() -> None:
 @pytest.mark.parametrize(
     ("values", "inside"), [((38.0, 41.0), 3), ((20.0, 300.0), 3), ((5.0, 4000.0), 3), ((40.0,), 1)]
 )
-def test_a_log_axis_has_round_ticks_within_its_range(values: tuple[float, ...], inside: int) -> None:
+def test_a_log_axis_has_round_ticks_within_its_range(values, inside):
     axis = comparison.logarithmic([*values, float("inf"), float("nan")])
     low, high = (10.0**end for end in axis["range"])
     assert low < min(values) and high > max(values)
@@ -82,7 +74,7 @@ def test_a_log_axis_has_round_ticks_within_its_range(values: tuple[float, ...], 
     assert comparison.logarithmic([float("inf")]) == {"type": "log"}
 
 
-def test_rows_are_dots_in_their_order_and_controls_are_open() -> None:
+def test_rows_are_dots_in_their_order_and_controls_are_open():
     table = settings(rows({"flap": 50.0, "gprune:flap": 40.0}) + rows({"wanda_sp_dense": 45.0}, control=True))
     figure = study_figures.row_dots(table, "ppl:wiki")
     assert [trace.y[0] for trace in figure.data] == ["flap", "gprune:flap", "wanda_sp_dense"]
@@ -93,7 +85,7 @@ def test_rows_are_dots_in_their_order_and_controls_are_open() -> None:
     assert_drawable(figure)
 
 
-def test_the_height_grows_with_the_rows_and_equal_names_stay_apart() -> None:
+def test_the_height_grows_with_the_rows_and_equal_names_stay_apart():
     one, many = (settings(rows({f"m{i}": 10.0 + i for i in range(count)})) for count in (1, 20))
     grown = (
         study_figures.row_dots(many, "ppl:wiki").layout.height
@@ -104,7 +96,7 @@ def test_the_height_grows_with_the_rows_and_equal_names_stay_apart() -> None:
     assert [trace.y[0] for trace in study_figures.row_dots(twins, "ARI").data] == ["a (1)", "a (2)"]
 
 
-def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed() -> None:
+def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed():
     figure = study_figures.slope_panels(GAINS, "ppl:wiki")
     assert [note.text for note in figure.layout.annotations] == ["keep 80 %", "keep 50 %"]
     assert [(trace.y, trace.xaxis) for trace in figure.data] == [
@@ -118,7 +110,7 @@ def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed() -> None
     assert_drawable(figure)
 
 
-def test_gains_are_percent_of_perplexity_and_points_of_accuracy() -> None:
+def test_gains_are_percent_of_perplexity_and_points_of_accuracy():
     figure = study_figures.gain_lines(GAINS[GAINS["base"] == "wanda_sp"], "ppl:wiki")
     assert figure.data[0].x == ("80 %", "50 %") and figure.data[0].y == pytest.approx((-10.0, -70.0))
     assert "(%)" in figure.layout.yaxis.title.text and len(figure.layout.shapes) == 1
@@ -127,7 +119,7 @@ def test_gains_are_percent_of_perplexity_and_points_of_accuracy() -> None:
     assert figure.data[0].y == (3.5,) and "points" in figure.layout.yaxis.title.text
 
 
-def test_bins_draw_methods_in_colour_and_chance_as_a_grey_dash() -> None:
+def test_bins_draw_methods_in_colour_and_chance_as_a_grey_dash():
     values = {"Jaccard": 0.5, "Jaccard by chance": 0.2}
     table = settings(
         [StudyRow({"drift bin": f"bin {i}"}, "gprune:flap", 0.5, 0, "", values) for i in range(5)]
@@ -139,7 +131,7 @@ def test_bins_draw_methods_in_colour_and_chance_as_a_grey_dash() -> None:
     assert ours.x == tuple(f"bin {i}" for i in range(5)) and figure.layout.yaxis.range == (0, 1.02)
 
 
-def test_drift_curves_are_blue_across_texts_and_grey_within_one() -> None:
+def test_drift_curves_are_blue_across_texts_and_grey_within_one():
     edges = np.linspace(0, 1, 11)
     names = ("A | B", "half A | half B", "A re-sampled", "B re-sampled")
     shares = {f"{name}, % of neurons": [50.0, 30.0, 20.0, *[0.0] * 7] for name in names}
@@ -152,7 +144,7 @@ def test_drift_curves_are_blue_across_texts_and_grey_within_one() -> None:
     assert len({(trace.line.color, trace.line.dash) for trace in figure.data}) == 4
 
 
-def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called() -> None:
+def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called():
     random, losses = np.random.default_rng(0), np.full(96, 3.0)
     items = []
     for method, level, kept in (

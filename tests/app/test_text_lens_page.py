@@ -1,15 +1,12 @@
 """The page that reads a text token by token: what it asks, what it shows, and what it says of bad input."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from app_driver import on, opened, words
-from synthetic_run import a_study, write_run
+from app_driver import on, open_page, show, words
+from synthetic_run import a_study, the_run, write_run
 
 from gprune.analysis import token_loss
 from gprune.analysis.mask_edits import Edit, mask_sets
@@ -17,13 +14,12 @@ from gprune.analysis.token_loss import Token
 from gprune.app import preview
 from gprune.app.pages.text_lens import tokens as component
 from gprune.app.preview import Passage, Piece, Prompt, Read, Reading, State, Written
-from gprune.pipeline.runs.opened import all_runs
 
 EVIL = "<img src=x onerror=alert(1)>"
 PIECES = ("The", " river", "\n", EVIL, "\u202eabc", "🙂", "", " [a](javascript:1)")
 
 
-def pieces() -> tuple[Piece, ...]:
+def pieces():
     split = {5: (1, 2), 6: (2, 2)}
     return tuple(Piece(text, *split.get(place, (1, 1))) for place, text in enumerate(PIECES))
 
@@ -31,15 +27,15 @@ def pieces() -> tuple[Piece, ...]:
 class FakePool:
     """Has read everything already: the n-th model loses n / 10 nats more on every token."""
 
-    def __init__(self, problem: str = "", total: int = len(PIECES)) -> None:
-        self.asked: list[tuple[Any, Any]] = []
-        self.problem, self.total, self.places = problem, total, 0
+    def __init__(self):
+        self.asked = []
+        self.problem, self.total, self.places = "", len(PIECES), 0
 
-    def read(self, source: Any, what: Any, models: Any, owner: str) -> str:
+    def read(self, source, what, models, owner):
         self.asked.append((what, models))
         return str(len(self.asked) - 1)
 
-    def reading(self, identity: str) -> Reading:
+    def reading(self, identity):
         what, models = self.asked[int(identity)]
         if self.problem:
             return Reading("failed", (None,) * len(models), self.problem)
@@ -55,22 +51,19 @@ class FakePool:
             tuple(Read(pieces(), losses + n * slopes, self.total, self.places) for n in range(len(models))),
         )
 
-    def state(self, source: Any) -> State:
+    def state(self, source):
         return State("warm")
 
 
 @pytest.fixture
-def pool(monkeypatch: pytest.MonkeyPatch) -> FakePool:
+def pool(monkeypatch):
     made = FakePool()
     monkeypatch.setattr(preview, "pool", lambda: made)
     return made
 
 
-def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
-    cache: Path, pool: FakePool
-) -> None:
-    write_run(cache)
-    app = on(opened(), "text_lens")
+def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(cache, pool):
+    app = show("text_lens", cache)
     assert pool.asked == [] and "nothing leaves this machine" in words(app)
     assert "Here will be the passage" in words(app) and "Here will be how the dense model" in words(app)
     app.toggle(key="lens_live_toggle").set_value(True).run()
@@ -84,11 +77,8 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     assert pool.asked[-2][0] == Passage("python-reference", 7)
 
 
-def test_the_title_states_the_loss_difference_and_the_list_has_the_context(
-    cache: Path, pool: FakePool
-) -> None:
-    write_run(cache)
-    app = on(opened(lens_live="1"), "text_lens")
+def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
+    app = show("text_lens", cache, {"lens_live": "1"})
     told = words(app).replace("\\", "")
     # the slopes of the first and second model, over tokens 1 to 7
     assert "GPrune +0.40 nats a token" in told and "FLAP +0.80 nats a token" in told
@@ -98,11 +88,6 @@ def test_the_title_states_the_loss_difference_and_the_list_has_the_context(
     assert table["worse by (nats)"][0] == pytest.approx(1.4) and len(table) == 14
     assert table["token"][1] == "🙂 2/2" and table["p dense"][0] == pytest.approx(np.exp(-2))
     assert table["before"][0].startswith("The river↵<img") and "‹U+202E›" in table["before"][0]
-
-
-def test_tokens_reach_the_browser_as_strings_and_numbers_only(cache: Path, pool: FakePool) -> None:
-    write_run(cache)
-    app = on(opened(lens_live="1"), "text_lens")
     assert not app.exception and not app.get("html")[1:]
     drawn = [json.loads(item.proto.json) for item in app.get("bidi_component")]
     assert [one["label"] for one in drawn] == ["GPrune", "FLAP"]
@@ -113,11 +98,12 @@ def test_tokens_reach_the_browser_as_strings_and_numbers_only(cache: Path, pool:
     markup = (Path(component.__file__).parent / "tokens.js").read_text(encoding="utf-8")
     assert "innerHTML" not in markup and "insertAdjacentHTML" not in markup and "textContent" in markup
     assert all(EVIL not in item.value for item in app.markdown)
+    assert "GPrune 2 of 2, FLAP 2 of 2" in words(app)
+    assert [code.value for code in app.code if "went" in code.value] == [f" went {EVIL}"] * 3
 
 
-def test_own_text_and_what_is_too_long_or_empty(cache: Path, pool: FakePool) -> None:
-    write_run(cache)
-    app = on(opened(lens_what="typed"), "text_lens")
+def test_own_text_and_what_is_too_long_or_empty(cache, pool):
+    app = show("text_lens", cache, {"lens_what": "typed"})
     assert "The text is empty" in words(app)
     app.text_area(key="lens_typed_area").set_value(" \n ").run()
     app.button(key="lens_read").click().run()
@@ -137,46 +123,37 @@ def test_own_text_and_what_is_too_long_or_empty(cache: Path, pool: FakePool) -> 
     assert len(app.text_area(key="lens_typed_area").value) == 2_000_000
 
 
-def test_what_goes_wrong_is_one_sentence(cache: Path, pool: FakePool) -> None:
+def test_what_goes_wrong_is_one_sentence(cache, pool):
     write_run(cache)
     pool.problem = "the model folder '/gone' has changed since the run: put the model back"
-    app = on(opened(lens_live="1"), "text_lens")
+    app = open_page("text_lens", lens_live="1")
     assert [error.value for error in app.error][0].startswith("the model folder") and not app.exception
 
 
-def test_continuations_say_after_how_many_tokens_they_part(cache: Path, pool: FakePool) -> None:
+def test_a_mask_set_made_by_hand_can_be_looked_at(cache, pool):
     write_run(cache)
-    app = on(opened(lens_live="1"), "text_lens")
-    assert "GPrune 2 of 2, FLAP 2 of 2" in words(app)
-    assert [code.value for code in app.code if "went" in code.value] == [f" went {EVIL}"] * 3
-
-
-def test_a_mask_set_made_by_hand_can_be_looked_at(cache: Path, pool: FakePool) -> None:
-    write_run(cache)
-    run = all_runs(str(cache))[0][0]
+    run = the_run(cache)
     chosen = mask_sets.made(run.results, "mine", "flap", (Edit(False, "module", 1, 3),))
     mask_sets.save(run.results, chosen)
-    app = on(opened(lens_live="1", lens_right="by-hand:mine"), "text_lens")
+    app = open_page("text_lens", lens_live="1", lens_right="by-hand:mine")
     right = pool.asked[0][1][2]
     assert right.method == "flap" and mask_sets.digest_of(right.masks) == chosen.digest
     assert "mine (by hand)" in words(app).replace("\\", "")
 
 
 @pytest.mark.parametrize("until", ["drift", "adapted"])
-def test_without_masks_the_page_says_what_is_missing(cache: Path, until: str) -> None:
-    write_run(cache, stages=until)
-    app = on(opened(), "text_lens")
+def test_without_masks_the_page_says_what_is_missing(cache, until):
+    app = show("text_lens", cache, stages=until)
     assert any("masks of GPrune" in item.value for item in app.info) and not app.error
-    assert not on(opened(run="no such run"), "text_lens").exception
+    assert not open_page("text_lens", run="no such run").exception
 
 
-def test_a_run_of_one_method_shows_one_panel(cache: Path, pool: FakePool) -> None:
-    write_run(cache, study=a_study(methods=("dense", "flap")))
-    app = on(opened(lens_live="1"), "text_lens")
+def test_a_run_of_one_method_shows_one_panel(cache, pool):
+    app = show("text_lens", cache, {"lens_live": "1"}, study=a_study(methods=("dense", "flap")))
     assert len(app.get("bidi_component")) == 1 and len(pool.asked[0][1]) == 2
 
 
-def test_differences_scale_and_signs() -> None:
+def test_differences_scale_and_signs():
     dense, own = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
     found = token_loss.change(dense, own)
     assert found.nats == pytest.approx(-0.5 / 3) and found.dense == pytest.approx(np.exp(2))
@@ -188,7 +165,7 @@ def test_differences_scale_and_signs() -> None:
     assert token_loss.shared([1, 2, 3], [1, 2, 4]) == 2 and token_loss.shared([], [1]) == 0
 
 
-def test_the_payload_of_a_long_passage_stays_small() -> None:
+def test_the_payload_of_a_long_passage_stays_small():
     losses = np.linspace(0, 9, 4096)
     sent = component.sent(["·word"] * 4096, losses, losses + 1, 2.0, "GPrune")
     assert len(json.dumps(sent, ensure_ascii=False).encode()) < 100_000

@@ -5,7 +5,6 @@ import shutil
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +29,7 @@ console.log(JSON.stringify(found))
 """
 
 
-def drawn(rng: np.random.Generator) -> tuple[ModuleStatistics, ReliabilitySettings]:
+def drawn(rng):
     """Modules of a few layers, of whose values some are equal, and lines between and upon them."""
     layer = np.sort(rng.integers(0, rng.integers(1, 6), rng.integers(1, 60)))
     count, coarse = len(layer), rng.random() < 0.5
@@ -43,17 +42,17 @@ def drawn(rng: np.random.Generator) -> tuple[ModuleStatistics, ReliabilitySettin
     return statistics, ReliabilitySettings(drift_quantile=drift, score_quantile=score, selection=rule)
 
 
-def decided(statistics: ModuleStatistics, settings: ReliabilitySettings) -> Decision:
+def decided(statistics, settings):
     """What the rule decides; of the neurons, whose scores are not counted, there is one."""
     one = np.zeros((1, 1))
-    scores: Any = SimpleNamespace(ffn=one)
-    partition: Any = SimpleNamespace(global_labels=one.astype(int))
+    scores = SimpleNamespace(ffn=one)
+    partition = SimpleNamespace(global_labels=one.astype(int))
     return Decision(statistics, adapt(scores, scores, partition, statistics, settings, 0))
 
 
 @pytest.mark.process
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node; the pages are tested in a browser too")
-def test_any_modules_and_lines_are_counted_alike() -> None:
+def test_any_modules_and_lines_are_counted_alike():
     rng = np.random.default_rng(5)
     cases = [drawn(rng) for _ in range(CASES)]
     folders = (Path(dragging.__file__).parent, Path(threshold_lines.__file__).parent)

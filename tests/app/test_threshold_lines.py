@@ -1,21 +1,14 @@
 """The lines of the RASA page in a browser: they count as Python does, and are one view of one pair."""
 
-from __future__ import annotations
-
 import re
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from browser import PATIENCE, known, served
-from synthetic_run import write_run
+from browser import expect
 
 from gprune.analysis import thresholds
 from gprune.app.ui import derived_cache
-from gprune.pipeline.runs.opened import all_runs
 
 pytestmark = pytest.mark.browser
 LINES = ".threshold-lines"
@@ -24,36 +17,28 @@ OWN = 0.9
 
 
 @pytest.fixture
-def page(chromium: Any, tmp_path: Path) -> Iterator[Any]:
-    """The page of a run, with its lines drawn and no error in its scripts."""
-    name = write_run(tmp_path)
-    told: list[str] = []
-    with served(tmp_path) as server:
-        found = known(chromium, server, viewport={"width": 1280, "height": 1200}).new_page()
-        found.set_default_timeout(PATIENCE)
-        found.on("pageerror", lambda error: told.append(str(error)))
-        found.goto(f"{server.address}/rasa?run={name}")
-        ready(found)
-        yield found
-        found.context.close()
-    assert told == []
+def page(visit):
+    """The page of a run, with its lines drawn."""
+    found = visit.page(f"rasa?run={visit.first.name}")
+    ready(found)
+    return found
 
 
-def ready(page: Any) -> None:
+def ready(page):
     page.locator(f"{LINES}[data-adapted]").wait_for()
     page.get_by_text("Which layers are adapted?").first.wait_for()
     page.wait_for_timeout(500)
 
 
-def counted(page: Any) -> dict[str, str]:
+def counted(page):
     return dict(page.locator(LINES).evaluate("root => ({...root.dataset})"))
 
 
-def line(page: Any, name: str) -> Any:
+def line(page, name):
     return page.get_by_role("slider", name=f"{name} line, quantile")
 
 
-def drag(page: Any, name: str, across: int, up: int = 0) -> None:
+def drag(page, name, across, up=0):
     """Takes a line by an end, away from modules, and moves it in small steps."""
     box = line(page, name).bounding_box()
     x = box["x"] + (box["width"] / 2 if name == "drift" else 6)
@@ -65,10 +50,8 @@ def drag(page: Any, name: str, across: int, up: int = 0) -> None:
     page.wait_for_timeout(100)
 
 
-def agrees(page: Any, key: str, place: int, level: float) -> None:
+def agrees(page, key, place, level):
     """Line, number, slider and address hold one value."""
-    from playwright.sync_api import expect
-
     if level == OWN:
         page.wait_for_url(lambda url: key not in url)
     else:
@@ -81,18 +64,13 @@ def agrees(page: Any, key: str, place: int, level: float) -> None:
     expect(native).to_have_value(f"{level:g}")
 
 
-def test_the_browser_counts_what_python_counts(page: Any, tmp_path: Path) -> None:
-    run = all_runs(str(tmp_path))[0][0]
+@pytest.mark.long
+def test_the_browser_counts_what_python_counts(page, visit):
+    run = visit.first
     own = run.study.reliability
     drift, score = line(page, "drift"), line(page, "score")
-    for keys in (
-        ["Home"],
-        ["End"],
-        ["PageDown"] * 5,
-        ["ArrowLeft"] * 3,
-        ["PageDown", "ArrowUp"],
-        ["PageDown"] * 4,
-    ):
+    far = ["PageDown"] * 5
+    for keys in (["Home"], ["End"], far, ["ArrowLeft"] * 3, ["PageDown", "ArrowUp"], far[1:]):
         for element in (drift, score):
             element.focus()
             for key in keys:
@@ -110,9 +88,7 @@ def test_the_browser_counts_what_python_counts(page: Any, tmp_path: Path) -> Non
         np.testing.assert_array_equal(layers, thresholds.by_layer(statistics, adapted, run.shape.layers))
 
 
-def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(page: Any) -> None:
-    from playwright.sync_api import expect
-
+def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(page):
     tile = page.get_by_test_id("stMetricValue").first
     before = tile.inner_text()
     drag(page, "drift", -160)
@@ -136,9 +112,8 @@ def test_a_dragged_line_moves_number_slider_and_address_and_a_reload_keeps_them(
     agrees(page, "rasa_qs", 1, second)
 
 
-def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page: Any) -> None:
-    from playwright.sync_api import expect
-
+@pytest.mark.long
+def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page):
     drag(page, "drift", -120)
     page.mouse.up()
     level = float(counted(page)["drift"])
@@ -161,7 +136,8 @@ def test_a_line_follows_the_fields_also_after_it_was_dragged_there_before(page: 
     assert counted(page)["adapted"] == "0"
 
 
-def test_back_brings_the_thresholds_back(page: Any) -> None:
+@pytest.mark.long
+def test_back_brings_the_thresholds_back(page):
     line(page, "drift").focus()
     page.keyboard.press("PageDown")
     agrees(page, "rasa_qd", 0, 0.85)
@@ -179,21 +155,15 @@ def test_back_brings_the_thresholds_back(page: Any) -> None:
     agrees(page, "rasa_qs", 1, 0.9)
 
 
-def test_the_keyboard_alone_moves_the_lines_and_sets_the_rule(page: Any) -> None:
-    from playwright.sync_api import expect
-
+@pytest.mark.long
+def test_the_keyboard_alone_moves_the_lines_and_sets_the_rule(page):
     element = line(page, "drift")
     element.focus()
     assert element.evaluate("line => line.matches(':focus-visible')")
     box = element.bounding_box()
     assert box["width"] >= 24 and line(page, "score").bounding_box()["height"] >= 24
-    for key, level in (
-        ("ArrowLeft", 0.895),
-        ("ArrowUp", 0.9),
-        ("PageDown", 0.85),
-        ("Home", 0.0),
-        ("End", 1.0),
-    ):
+    steps = {"ArrowLeft": 0.895, "ArrowUp": 0.9, "PageDown": 0.85, "Home": 0.0, "End": 1.0}
+    for key, level in steps.items():
         page.keyboard.press(key)
         expect(element).to_have_attribute("aria-valuenow", f"{level:g}")
     assert element.get_attribute("aria-valuetext").startswith("quantile 1.000, drift ≥ ")
@@ -203,7 +173,8 @@ def test_the_keyboard_alone_moves_the_lines_and_sets_the_rule(page: Any) -> None
     agrees(page, "rasa_qd", 0, 0.9)
 
 
-def test_a_clicked_module_is_selected_and_marked_in_the_address(page: Any) -> None:
+@pytest.mark.long
+def test_a_clicked_module_is_selected_and_marked_in_the_address(page):
     where = page.locator(LINES).evaluate(
         """root => { const box = root.querySelector('.points').getBoundingClientRect();
         return {left: box.left, top: box.top, width: box.width, height: box.height} }"""

@@ -1,15 +1,10 @@
 """Code that comes with a model runs only where the server was started for it, whatever a page asks for."""
 
-from __future__ import annotations
-
 import ast
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import pytest
-from app_driver import on, opened, words
+from app_driver import open_page, opened, words
 from synthetic_run import a_study, names, write_run
 
 from gprune.app import preview, server
@@ -26,18 +21,18 @@ Started = list[tuple[Study, tuple[str, ...]]]
 
 
 @pytest.fixture
-def trusting(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def trusting(monkeypatch):
     """A server that was started with --trust-remote-code."""
     monkeypatch.setattr(server_options, "_noted", [])
     server.open_with(server.ServerOptions(trust_remote_code=True))
     yield
 
 
-def refused() -> Any:
+def refused():
     return pytest.raises(SettingsError, match="trust_remote_code is on, but .* --trust-remote-code, or run")
 
 
-def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch):
     monkeypatch.setattr(server_options, "_noted", [])
     assert server.current_terms() is None
     server.require_trust(False)
@@ -50,7 +45,7 @@ def test_terms_are_those_of_the_start_and_trust_nothing_before(monkeypatch: pyte
     server.require_trust(True)
 
 
-def test_no_job_of_the_app_runs_code_of_a_model(cache: Path, started: Started) -> None:
+def test_no_job_of_the_app_runs_code_of_a_model(cache, started):
     with refused():
         work.submit(str(cache), TRUSTING)
     with refused():
@@ -60,16 +55,14 @@ def test_no_job_of_the_app_runs_code_of_a_model(cache: Path, started: Started) -
     assert len(started) == 1
 
 
-def test_a_job_of_the_command_line_is_not_started_again_by_the_app(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_of_the_command_line_is_not_started_again_by_the_app(cache, monkeypatch):
     monkeypatch.setattr(queue, "study_of", lambda *_: TRUSTING)
     monkeypatch.setattr(queue, "resume", lambda *_: pytest.fail("it was started"))
     with refused():
         work.resume(str(cache), "20260101-000000-00000000")
 
 
-def test_a_run_that_has_it_is_not_continued_by_its_button(cache: Path, started: Started) -> None:
+def test_a_run_that_has_it_is_not_continued_by_its_button(cache, started):
     write_run(cache, study=TRUSTING, state="cancelled", stages=names()[:9])
     app = opened()
     app.button(key="frame_continue").click().run()
@@ -77,13 +70,13 @@ def test_a_run_that_has_it_is_not_continued_by_its_button(cache: Path, started: 
     assert ["--trust-remote-code, or run" in one.value.replace("\\", "") for one in app.error] == [True]
 
 
-def test_its_button_goes_on_where_the_server_may(cache: Path, started: Started, trusting: None) -> None:
+def test_its_button_goes_on_where_the_server_may(cache, started, trusting):
     write_run(cache, study=TRUSTING, state="cancelled", stages=names()[:9])
     opened().button(key="frame_continue").click().run()
     assert [study.trust_remote_code for study, _ in started] == [True]
 
 
-def test_the_preview_loads_no_such_model() -> None:
+def test_the_preview_loads_no_such_model():
     source = Source("/nowhere", Graph(TRUSTING, Inputs.unknown(TRUSTING)))
     pool = preview.Client(start=lambda *_: pytest.fail("a worker was started"))
     with refused():
@@ -92,8 +85,8 @@ def test_the_preview_loads_no_such_model() -> None:
         pool.ask_many(source, [Question(TRUSTING.evaluation.texts[0])], "me")
 
 
-def test_the_form_offers_it_only_where_it_is_allowed(cache: Path, started: Started) -> None:
-    app = on(opened(), "jobs")
+def test_the_form_offers_it_only_where_it_is_allowed(cache, started):
+    app = open_page("jobs")
     assert app.toggle(key="launch_trust").disabled
     assert "This server runs no code that comes with a model;" in words(app)
     # a value that was left in the session, or sent by hand, counts for nothing
@@ -103,15 +96,15 @@ def test_the_form_offers_it_only_where_it_is_allowed(cache: Path, started: Start
     assert [study.trust_remote_code for study, _ in started] == [False]
 
 
-def test_the_form_hands_it_on_where_the_server_may(cache: Path, started: Started, trusting: None) -> None:
-    app = on(opened(), "jobs")
+def test_the_form_hands_it_on_where_the_server_may(cache, started, trusting):
+    app = open_page("jobs")
     app.toggle(key="launch_trust").set_value(True).run()
     assert "This server runs no code that comes with a model;" not in words(app)
     app.button(key="launch_start").click().run()
     assert [study.trust_remote_code for study, _ in started] == [True]
 
 
-def test_every_page_starts_its_jobs_by_the_one_function_that_asks(project: Path) -> None:
+def test_every_page_starts_its_jobs_by_the_one_function_that_asks(project):
     found = set()
     for path in (project / "gprune" / "app").rglob("*.py"):
         for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):

@@ -72,12 +72,13 @@ def test_study_refuses_bad_values_in_one_sentence(capsys, words, message):
     assert message in captured.err
 
 
-@pytest.mark.process
-def test_run_json_is_one_line_with_everything_in_it(workshop):
-    done = command("run", workshop["study"], "--json", cache=workshop["folder"] / "cache")
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\n") == 1
-    result = json.loads(done.stdout)
+@pytest.mark.slow
+def test_run_json_is_one_line_with_everything_in_it(workshop, capsys):
+    run = ["run", workshop["study"], "--cache", str(workshop["folder"] / "cache")]
+    assert main([*run, "--json"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("\n") == 1
+    result = json.loads(out)
     for name in (
         "settings",
         "keys",
@@ -92,10 +93,10 @@ def test_run_json_is_one_line_with_everything_in_it(workshop):
     assert list(result["perplexity"]["flap"]) == list(result["settings"]["evaluation"]["texts"])
     assert set(result["diagnostics"]["decisions_changed"]) == {"BCM", "RASA", "MSL"}
     assert 0 <= result["diagnostics"]["drift_explained"]["random"] < 1
-    again = command("run", workshop["study"], cache=workshop["folder"] / "cache")
-    assert again.returncode == 0
-    assert "reused" in again.stderr and "0 stages computed" in again.stdout
-    assert "variance of the drift explained: modules" in again.stdout
+    assert main(run) == 0
+    again = capsys.readouterr()
+    assert "reused" in again.err and "0 stages computed" in again.out
+    assert "variance of the drift explained: modules" in again.out
 
 
 @pytest.mark.process
@@ -181,12 +182,18 @@ def test_arrays_refuse_a_target_before_any_work(capsys, workshop, tmp_path):
 
 
 @pytest.mark.process
-def test_help_needs_no_torch(workshop):
-    code = "import sys, gprune.__main__ as m\ntry: m.main(['--help'])\nexcept SystemExit: pass\n"
-    # nor the file of any command: that of the one that is asked for is imported alone
-    code += (
-        "heavy = {'torch', 'streamlit', 'numpy', 'gprune.study', 'importlib.metadata'} & set(sys.modules)\n"
-    )
+@pytest.mark.parametrize(
+    "asked, heavy",
+    [
+        # nor the file of any command: that of the one that is asked for is imported alone
+        (["--help"], {"torch", "streamlit", "numpy", "pydantic", "gprune.study", "importlib.metadata"}),
+        (["study", "--help"], {"torch", "streamlit", "numpy", "pydantic", "pydantic_core"}),
+    ],
+    ids=["all", "study"],
+)
+def test_help_needs_no_torch(asked, heavy, workshop):
+    code = f"import sys, gprune.__main__ as m\ntry: m.main({asked})\nexcept SystemExit: pass\n"
+    code += f"heavy = {heavy} & set(sys.modules)\n"
     code += "sys.exit(' '.join(heavy) or None)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, cwd=Path(__file__).parents[2])
     assert done.returncode == 0

@@ -1,10 +1,6 @@
 """What `run` prints of protocols and texts: one line each, and marks only where a text has several."""
 
-from __future__ import annotations
-
 from typing import Any
-
-import pytest
 
 from gprune.cli import progress
 
@@ -25,21 +21,21 @@ def a_result(second: int = 0) -> dict[str, Any]:
     }
 
 
-def test_one_protocol_is_one_line_without_a_mark(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_protocol_is_one_line_without_a_mark(capsys):
     progress.summary(a_result())
     shown = capsys.readouterr().out
     assert "protocol: perplexity over 48 windows of 128 tokens; torch 2.13\n" in shown and "ᵃ" not in shown
     assert "text: c4: another corpus than A and B: unseen\n" in shown
 
 
-def test_figures_of_two_protocols_in_a_column_are_marked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_figures_of_two_protocols_in_a_column_are_marked(capsys):
     progress.summary(a_result(1))
     shown = capsys.readouterr().out
     assert "40.00ᵃ" in shown and "50.00ᵇ" in shown
     assert "protocol: ᵇ perplexity over 48 windows; torch 2.14\n" in shown
 
 
-def test_protocols_of_other_seeds_are_told_where_they_differ(capsys: pytest.CaptureFixture[str]) -> None:
+def test_protocols_of_other_seeds_are_told_where_they_differ(capsys):
     found = {"perplexity": {"flap": {"c4": {"mean": 50.0, "deviation": 0.0, "seeds": 2}}}}
     progress.seeds_summary(found, [a_result(), a_result(1)])
     shown = capsys.readouterr().out

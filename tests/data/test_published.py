@@ -40,7 +40,7 @@ def accuracy_gains(model: str, rule: str = "max") -> pd.DataFrame:
     return table[table.metric == "accuracy"]
 
 
-def test_every_table_has_its_rows() -> None:
+def test_every_table_has_its_rows():
     counts = {name: len(published.table(name, None)) for name in published.TABLES}
     assert counts == {
         "main": 63,
@@ -61,7 +61,7 @@ def test_every_table_has_its_rows() -> None:
     }
 
 
-def test_one_cell_of_each_kind_is_the_papers() -> None:
+def test_one_cell_of_each_kind_is_the_papers():
     whole = row("main", "gprune:twflap", model="LLaMA2-13B", rule="fixed", retention=0.3)
     assert whole.values == {
         "wikitext2_ppl": 90.77,
@@ -87,14 +87,14 @@ def test_one_cell_of_each_kind_is_the_papers() -> None:
     assert bins["gprune:flap", "0-80%"] == {"gain_lowest": 0.023, "gain_highest": 0.074}
 
 
-def test_other_tables_have_accuracy_under_max_only() -> None:
+def test_other_tables_have_accuracy_under_max_only():
     kept = row("ablation", "flap", variant="none", rule="fixed")
     assert kept.values == {"wikitext2_ppl": 42.81, "ptb_ppl": 152.49}
     assert kept.rule == "fixed" and "under max only" in kept.note
     assert published.table("figure-1a", rule="fixed") == published.table("figure-1a")
 
 
-def test_models_without_a_table_give_no_rows_and_unknown_names_are_refused() -> None:
+def test_models_without_a_table_give_no_rows_and_unknown_names_are_refused():
     assert published.table("ablation", "LLaMA2-13B") == []
     assert published.frame([]).empty
     with pytest.raises(SettingsError, match="published table must be one of main, .* 'figure-2'"):
@@ -107,7 +107,7 @@ def test_models_without_a_table_give_no_rows_and_unknown_names_are_refused() -> 
         published.paper_name("sparsegpt")
 
 
-def test_frame_has_the_columns_of_the_shared_arithmetic() -> None:
+def test_frame_has_the_columns_of_the_shared_arithmetic():
     frame = published.frame(published.table("main"))
     assert tables.metrics(frame) == ["ppl:wikitext2", "ppl:ptb"] + [
         f"accuracy:{task}" for task in published.TASKS
@@ -119,7 +119,7 @@ def test_frame_has_the_columns_of_the_shared_arithmetic() -> None:
 # contradictions
 
 
-def test_the_only_max_below_fixed_is_piqa_of_flap_on_13b_and_the_mean_that_follows() -> None:
+def test_the_only_max_below_fixed_is_piqa_of_flap_on_13b_and_the_mean_that_follows():
     found = [item for item in published.inconsistencies() if item.kind == "max below fixed"]
     assert [(item.model, item.retention, item.method, item.rule) for item in found] == [
         ("LLaMA2-13B", 0.4, "flap", "max")
@@ -130,7 +130,7 @@ def test_the_only_max_below_fixed_is_piqa_of_flap_on_13b_and_the_mean_that_follo
     ]
 
 
-def test_three_accuracies_are_no_whole_number_of_examples() -> None:
+def test_three_accuracies_are_no_whole_number_of_examples():
     found = [item for item in published.inconsistencies() if item.kind == "count"]
     assert {(item.model, item.retention, item.column, item.value) for item in found} == {
         ("LLaMA2-13B", 0.4, "piqa", 52.98),
@@ -139,7 +139,7 @@ def test_three_accuracies_are_no_whole_number_of_examples() -> None:
     }
 
 
-def test_a_contradiction_stands_in_the_note_of_its_row_only() -> None:
+def test_a_contradiction_stands_in_the_note_of_its_row_only():
     wrong = row("main", "flap", 0.4, model="LLaMA2-13B")
     assert "piqa is 52.98 under max, below the 58.11 under fixed" in wrong.note
     assert row("main", "flap", 0.4, model="LLaMA2-13B", rule="fixed").note == ""
@@ -150,7 +150,7 @@ def changed(figure: published.Figure, **values: float) -> published.Figure:
     return replace(figure, values=figure.values | values)
 
 
-def test_planted_contradictions_are_found() -> None:
+def test_planted_contradictions_are_found():
     rows = main_rows()
     higher = next(item for item in rows if item.method == "flap" and item.retention == 0.5)
     fixed = next(
@@ -177,7 +177,7 @@ def test_planted_contradictions_are_found() -> None:
 # the paper's sentences
 
 
-def test_perplexity_of_wanda_sp_falls_by_76_8_percent() -> None:
+def test_perplexity_of_wanda_sp_falls_by_76_8_percent():
     found = gain("wanda_sp", 0.5, "ppl:wikitext2")
     assert (found.before, found.after) == (262.32, 60.80)
     assert round(100 * (found.gain - 1), 1) == -76.8 and found.better
@@ -185,14 +185,14 @@ def test_perplexity_of_wanda_sp_falls_by_76_8_percent() -> None:
     assert (other.before, other.after) == (270.82, 71.07)
 
 
-def test_gap_narrows_in_every_setting_by_18_to_73_percent() -> None:
+def test_gap_narrows_in_every_setting_by_18_to_73_percent():
     reductions = pd.concat([claims.metric_gap(model).reduction for model in TWO_MODELS])
     assert len(reductions) == 6 and (reductions > 0).all()
     assert [round(100 * value) for value in sorted(reductions)] == [18, 36, 54, 58, 62, 73]
     assert all((claims.metric_gap(model, "fixed").reduction > 0).all() for model in published.MODELS)
 
 
-def test_accuracy_improves_in_16_of_18_settings() -> None:
+def test_accuracy_improves_in_16_of_18_settings():
     both = pd.concat({model: accuracy_gains(model) for model in TWO_MODELS}, names=["model"])
     assert len(both) == 18 and both.better.sum() == 16
     worse = both[~both.better].reset_index("model")
@@ -207,7 +207,7 @@ def test_accuracy_improves_in_16_of_18_settings() -> None:
 
 
 @pytest.mark.parametrize("rule", published.RULES)
-def test_gprune_has_the_best_accuracy_at_every_retention(rule: str) -> None:
+def test_gprune_has_the_best_accuracy_at_every_retention(rule):
     for model in published.MODELS:
         rows = published.frame(published.table("main", model, rule))
         pruned = rows[rows.method != "dense"].reset_index(drop=True)
@@ -215,7 +215,7 @@ def test_gprune_has_the_best_accuracy_at_every_retention(rule: str) -> None:
         assert len(best) == 3 and best.str.startswith("gprune:").all()
 
 
-def test_seed_means_and_deviations() -> None:
+def test_seed_means_and_deviations():
     table = tables.over_seeds(published.frame(published.table("seeds"))).set_index(["method", "metric"])
     printed = {
         ("fang", "ppl:wikitext2"): (36.90, 0.51),
@@ -236,7 +236,7 @@ def test_seed_means_and_deviations() -> None:
 # what the pages show
 
 
-def test_claims_carry_the_papers_numbers() -> None:
+def test_claims_carry_the_papers_numbers():
     assert "0.62 when the text changes, 0.98 when" in claims.DRIFT.claim
     assert "0.51 for GPrune and 0.12 for FANG" in claims.SWAP.claim
     assert "from 0.437 to 0.349, the other four gain 0.023 to 0.074" in claims.RETENTION.claim
@@ -245,7 +245,7 @@ def test_claims_carry_the_papers_numbers() -> None:
     assert f"{chance:.3f}" == "0.241" and claims.JACCARD.setting.endswith("is then 0.241")
 
 
-def test_tables_of_the_pages() -> None:
+def test_tables_of_the_pages():
     table = published.frame(published.table("main", "LLaMA2-13B"))
     assert len(table) == 19
     columns = ["retention", "method", "ppl:wikitext2", "ppl:ptb"]

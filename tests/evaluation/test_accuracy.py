@@ -60,12 +60,12 @@ def compare_with_lm_eval(decoder: Decoder, folder: Path) -> None:
     assert found["piqa"].chance == 0.5 and found["hellaswag"].chance == 0.25 == found["openbookqa"].chance
 
 
-def test_seven_tasks_equal_lm_eval_alone(decoder: Decoder, tmp_path: Path) -> None:
+def test_seven_tasks_equal_lm_eval_alone(decoder, tmp_path):
     compare_with_lm_eval(decoder, tmp_path)
 
 
 @pytest.mark.long
-def test_seven_tasks_equal_lm_eval_alone_on_a_trained_model(shared: Path, tmp_path: Path) -> None:
+def test_seven_tasks_equal_lm_eval_alone_on_a_trained_model(shared, tmp_path):
     compare_with_lm_eval(load(str(shared / "models" / "textllama-6m"), device="cpu"), tmp_path)
 
 
@@ -85,7 +85,7 @@ def naive_choice(decoder: Decoder, row: dict) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_own_task_equals_a_loop(decoder: Decoder, own: str, dtype: torch.dtype) -> None:
+def test_own_task_equals_a_loop(decoder, own, dtype):
     converted = Decoder.from_model(
         AutoModelForCausalLM.from_config(decoder.model.config).to(dtype).eval(), decoder.tokenizer
     )
@@ -101,7 +101,7 @@ def test_own_task_equals_a_loop(decoder: Decoder, own: str, dtype: torch.dtype) 
     assert found.chance == pytest.approx((1 / 3 + 1 / 2 + 1 / 4 + 1 / 2) / 4, rel=1e-12)
 
 
-def test_limit_takes_the_first_documents(decoder: Decoder, tmp_path: Path) -> None:
+def test_limit_takes_the_first_documents(decoder, tmp_path):
     data = write_seven(tmp_path / "all")
     first = write_seven(tmp_path / "first", rows=2)
     tasks = ("hellaswag", "winogrande")
@@ -115,7 +115,7 @@ def test_limit_takes_the_first_documents(decoder: Decoder, tmp_path: Path) -> No
         assert (short[task].samples, short[task].limit) == (2, 0)
 
 
-def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder: Decoder, own: str) -> None:
+def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder, own):
     decoder.model.train()
     padding = decoder.tokenizer.pad_token
     one = accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=1))[own]
@@ -126,7 +126,7 @@ def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder
     decoder.model.eval()
 
 
-def test_progress_counts_every_choice(decoder: Decoder, own: str) -> None:
+def test_progress_counts_every_choice(decoder, own):
     seen: list[tuple[int, int, str]] = []
     accuracy(
         decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=2), lambda *step: seen.append(step)
@@ -138,7 +138,7 @@ def test_progress_counts_every_choice(decoder: Decoder, own: str) -> None:
     assert all(message.startswith("zero-shot accuracy: ") for *_, message in seen)
 
 
-def test_cancelling_ends_it_and_gives_lm_eval_its_bars_back(decoder: Decoder, own: str) -> None:
+def test_cancelling_ends_it_and_gives_lm_eval_its_bars_back(decoder, own):
     import lm_eval.models.huggingface as harness
     from tqdm import tqdm
 
@@ -151,25 +151,16 @@ def test_cancelling_ends_it_and_gives_lm_eval_its_bars_back(decoder: Decoder, ow
     assert harness.tqdm is tqdm
 
 
-def test_model_with_nan_is_refused(decoder: Decoder, own: str) -> None:
+def test_what_cannot_be_measured_is_refused_and_no_tasks_give_nothing(decoder, own, tmp_path):
     broken = cut(decoder, PruningMasks("dense", np.ones((2, 27), bool), np.ones((2, 2), bool), 1.0, 1.0))
     with torch.no_grad():
         broken.model.layers[0].mlp.down_proj.weight.fill_(math.nan)
     with pytest.raises(NumericsError, match="log-likelihood of the choice ' cold' is NaN.*bfloat16"):
         accuracy(broken, decoder.tokenizer, (own,), EvaluationSettings())
-
-
-def test_choice_longer_than_the_model_reads_is_refused(decoder: Decoder, tmp_path: Path) -> None:
     rows = [{"question": "Say", "choices": ["yes", "z" * 200], "answer": 0}]
     task = str(write_rows(tmp_path / "long.jsonl", rows))
     with pytest.raises(CorpusError, match="the choice ' z.* has 201 tokens and the model reads at most 64"):
         accuracy(decoder.model, decoder.tokenizer, (task,), EvaluationSettings())
-
-
-def test_model_without_a_tokenizer_is_refused(decoder: Decoder, own: str) -> None:
     with pytest.raises(CorpusError, match="needs a tokenizer"):
         accuracy(decoder.model, None, (own,), EvaluationSettings())
-
-
-def test_no_tasks_give_nothing() -> None:
     assert accuracy(torch.nn.Linear(1, 1), None, (), EvaluationSettings()) == {}

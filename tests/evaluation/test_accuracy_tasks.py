@@ -25,7 +25,7 @@ def read(task: str, settings: EvaluationSettings) -> list[dict]:
 
 @pytest.mark.parametrize("place", ["{}.jsonl", "{}.parquet", "{}/{}.jsonl", "{}/{}.parquet"])
 @pytest.mark.parametrize("task", SPLITS)
-def test_every_place_and_form_gives_the_same_documents(task: str, place: str, tmp_path: Path) -> None:
+def test_every_place_and_form_gives_the_same_documents(task, place, tmp_path):
     rows = [row(task, number) for number in range(3)]
     write_rows(tmp_path / place.format(task, SPLITS[task]), [{**line, "ind": 1} for line in rows])
     plain = write_seven(tmp_path / "plain", rows=3)
@@ -35,7 +35,7 @@ def test_every_place_and_form_gives_the_same_documents(task: str, place: str, tm
 
 
 @pytest.mark.parametrize(("task", "column"), [(task, column) for task in SPLITS for column in row(task, 0)])
-def test_missing_column_is_named_with_task_file_and_line(task: str, column: str, tmp_path: Path) -> None:
+def test_missing_column_is_named_with_task_file_and_line(task, column, tmp_path):
     rows = [row(task, number) for number in range(3)]
     del rows[1][column]
     file = write_rows(tmp_path / f"{task}.jsonl", rows)
@@ -72,14 +72,14 @@ def test_missing_column_is_named_with_task_file_and_line(task: str, column: str,
         ("openbookqa", {"choices": {"text": ["a", "b"]}}, "lacks the column 'label'; it has text"),
     ],
 )
-def test_wrong_value_is_named_with_its_rule(task: str, change: dict, message: str, tmp_path: Path) -> None:
+def test_wrong_value_is_named_with_its_rule(task, change, message, tmp_path):
     write_rows(tmp_path / f"{task}.jsonl", [row(task, 0), {**row(task, 1), **change}])
     with pytest.raises(CorpusError, match=f"the task '{task}': line 2 of ") as caught:
         read(task, in_folder(tmp_path))
     assert message in str(caught.value)
 
 
-def test_answers_are_read_in_each_form_the_datasets_use(tmp_path: Path) -> None:
+def test_answers_are_read_in_each_form_the_datasets_use(tmp_path):
     spaced = {**row("openbookqa", 0), "answerKey": " A"}
     write_rows(tmp_path / "openbookqa.jsonl", [spaced])
     write_rows(tmp_path / "hellaswag.jsonl", [{**row("hellaswag", 1), "label": 1}])
@@ -87,7 +87,7 @@ def test_answers_are_read_in_each_form_the_datasets_use(tmp_path: Path) -> None:
     assert read("hellaswag", in_folder(tmp_path))[0]["label"] == "1"
 
 
-def test_missing_file_is_named_with_every_place_looked_at(tmp_path: Path) -> None:
+def test_missing_file_is_named_with_every_place_looked_at(tmp_path):
     with pytest.raises(CorpusError, match="the task 'arc_easy' has no data in ") as caught:
         resolve("arc_easy", in_folder(tmp_path))
     places = "arc_easy.jsonl, arc_easy.parquet, arc_easy/test.jsonl, arc_easy/test.parquet"
@@ -104,12 +104,12 @@ def test_missing_file_is_named_with_every_place_looked_at(tmp_path: Path) -> Non
         ),
     ],
 )
-def test_unknown_task_is_refused(task: str, message: str) -> None:
+def test_unknown_task_is_refused(task, message):
     with pytest.raises(SettingsError, match=message):
         resolve(task, EvaluationSettings())
 
 
-def test_own_task_takes_an_index_or_the_choice_itself(tmp_path: Path) -> None:
+def test_own_task_takes_an_index_or_the_choice_itself(tmp_path):
     digits = {"question": "2 + 2 =", "choices": ["4", "0"], "answer": "0"}
     task = str(write_rows(tmp_path / "own.jsonl", [GOOD, {**GOOD, "answer": "warm", "id": 7}, digits]))
     assert [line["answer"] for line in read(task, EvaluationSettings())] == [0, 1, 1]
@@ -129,14 +129,14 @@ def test_own_task_takes_an_index_or_the_choice_itself(tmp_path: Path) -> None:
         ({"question": 5}, "holds 5 in the column 'question', which must be text"),
     ],
 )
-def test_wrong_own_question_is_named_with_its_line(change: dict, message: str, tmp_path: Path) -> None:
+def test_wrong_own_question_is_named_with_its_line(change, message, tmp_path):
     file = write_rows(tmp_path / "own.jsonl", [GOOD, GOOD, {**GOOD, **change}])
     with pytest.raises(CorpusError, match=f"line 3 of '{file}'") as caught:
         read(str(file), EvaluationSettings())
     assert message in str(caught.value)
 
 
-def test_empty_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
+def test_empty_missing_and_damaged_files_are_named(tmp_path):
     empty = write_rows(tmp_path / "empty.jsonl", [])
     with pytest.raises(CorpusError, match=f"'{empty}' is empty, it must hold one question a line"):
         read(str(empty), EvaluationSettings())
@@ -148,9 +148,7 @@ def test_empty_missing_and_damaged_files_are_named(tmp_path: Path) -> None:
         read(str(damaged), EvaluationSettings())
 
 
-def test_without_a_network_only_what_is_cached_is_available(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_network_only_what_is_cached_is_available(tmp_path, monkeypatch):
     data, probes = write_seven(tmp_path), []
 
     def cached(repository: str, revision: str, name: object, split: str) -> tuple[Path, ...]:
@@ -171,9 +169,7 @@ def test_without_a_network_only_what_is_cached_is_available(
     assert len(read("openbookqa", EvaluationSettings())) == ROWS
 
 
-def test_with_a_network_tasks_are_available_and_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_a_network_tasks_are_available_and_fetched(tmp_path, monkeypatch):
     data, asked = write_seven(tmp_path), []
 
     def files(
@@ -195,9 +191,10 @@ def test_with_a_network_tasks_are_available_and_fetched(
     assert fingerprint(source) != fingerprint(absent)
 
 
-def test_failed_download_names_the_task_and_the_way_without_a_network(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_missing_folder_or_a_failed_download_is_named(tmp_path, monkeypatch):
+    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
+        resolve("boolq", in_folder(tmp_path / "nowhere"))
+
     def fail(*place: object) -> Path:
         raise CorpusError("the dataset 'baber/piqa' cannot be downloaded: no route")
 
@@ -206,12 +203,7 @@ def test_failed_download_names_the_task_and_the_way_without_a_network(
         resolve("piqa", EvaluationSettings(), download=True)
 
 
-def test_missing_task_folder_is_named(tmp_path: Path) -> None:
-    with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
-        resolve("boolq", in_folder(tmp_path / "nowhere"))
-
-
-def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path: Path) -> None:
+def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path):
     write_rows(tmp_path / "piqa.jsonl", [row("piqa", 0)])
     own = str(write_rows(tmp_path / "own.jsonl", [GOOD]))
     tasks = ("piqa", "boolq", "demo_order", own, str(tmp_path / "none.jsonl"), "nonsense")

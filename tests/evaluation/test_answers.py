@@ -1,7 +1,6 @@
 """The answers behind an accuracy: the likelihoods of a plain loop, and the questions as they were asked."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,7 +44,7 @@ def likelihoods(decoder: Decoder, question: str, choices: list[str]) -> list[flo
     return found
 
 
-def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder: Decoder, tmp_path: Path) -> None:
+def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder, tmp_path):
     own = str(write_rows(tmp_path / "own.jsonl", OWN))
     found = answered(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=2))[own]
     expected = [value for one in OWN for value in likelihoods(decoder, one["question"], one["choices"])]
@@ -55,7 +54,7 @@ def test_likelihoods_are_those_of_a_loop_and_right_is_the_right_one(decoder: Dec
     assert found.questions.asked(2) == ("2024", [" was a year", " {{answer}}", " 12", " no"])
 
 
-def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder: Decoder, tmp_path: Path) -> None:
+def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_path):
     settings = EvaluationSettings(task_folder=str(write_seven(tmp_path / "data")), batch=4)
     found = answered(decoder.model, decoder.tokenizer, tuple(SPLITS), settings)
     for task, one in found.items():
@@ -77,11 +76,8 @@ def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder: Decode
 
 
 @pytest.mark.slow
-def test_a_model_is_not_asked_again_unless_a_person_wants_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    texts = tiny_study.write_texts(tmp_path / "texts")
-    values = tiny_study.settings(tiny_study.write_model(tmp_path / "model", texts), texts)
+def test_a_model_is_not_asked_again_unless_a_person_wants_it(tmp_path, monkeypatch):
+    values = tiny_study.made(tmp_path)
     values["evaluation"] |= {"tasks": [str(write_rows(tmp_path / "own.jsonl", OWN))]}
     study, store = from_dict(values | {"methods": ["dense", "flap"]}), Store(tmp_path / "cache")
     calls, ask = [], measuring.answered
@@ -108,9 +104,7 @@ def test_a_model_is_not_asked_again_unless_a_person_wants_it(
         pipeline.run(study.with_settings({"evaluation.tasks": []}), store, lambda *_: None, "answers")
 
 
-def test_no_more_is_kept_than_is_said(
-    decoder: Decoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_more_is_kept_than_is_said(decoder, tmp_path, monkeypatch):
     monkeypatch.setattr(asked, "MOST_QUESTIONS", 3)
     monkeypatch.setattr(asked, "MOST_OPTIONS", 6)
     own = str(write_rows(tmp_path / "own.jsonl", OWN))

@@ -28,7 +28,7 @@ def read(task: str, folder: Path) -> list[dict]:
 
 
 @pytest.mark.parametrize(("task", "form"), FORMS)
-def test_every_form_gives_the_documents_of_the_hub(task: str, form: str, tmp_path: Path) -> None:
+def test_every_form_gives_the_documents_of_the_hub(task, form, tmp_path):
     file = FORMS[task, form](task, tmp_path, 9)
     found = resolve(task, in_folder(tmp_path))
     assert found.file == file
@@ -39,7 +39,7 @@ def test_every_form_gives_the_documents_of_the_hub(task: str, form: str, tmp_pat
 
 
 @pytest.mark.parametrize("forms", SETS, ids=["authors", "others", "hub"])
-def test_accuracies_are_those_of_lm_eval_alone_on_the_same_rows(forms: dict, tmp_path: Path) -> None:
+def test_accuracies_are_those_of_lm_eval_alone_on_the_same_rows(forms, tmp_path):
     texts = tiny_study.write_texts(tmp_path / "texts")
     decoder = load(tiny_study.write_model(tmp_path / "model", texts))
     for task, form in forms.items():
@@ -53,7 +53,7 @@ def test_accuracies_are_those_of_lm_eval_alone_on_the_same_rows(forms: dict, tmp
             assert result.acc_norm == expected[task]["acc_norm,none"], task
 
 
-def test_the_title_of_googles_boolq_begins_the_passage_as_in_super_glue(tmp_path: Path) -> None:
+def test_the_title_of_googles_boolq_begins_the_passage_as_in_super_glue(tmp_path):
     line = {"question": "is it wet", "title": "Rain", "answer": True, "passage": "Rain is water."}
     write_rows(tmp_path / "boolq" / "dev.jsonl", [line])
     assert read("boolq", tmp_path) == [
@@ -61,7 +61,7 @@ def test_the_title_of_googles_boolq_begins_the_passage_as_in_super_glue(tmp_path
     ]
 
 
-def test_labels_are_read_only_where_rows_lack_them_and_must_be_as_many(tmp_path: Path) -> None:
+def test_labels_are_read_only_where_rows_lack_them_and_must_be_as_many(tmp_path):
     file = FORMS["winogrande", "with labels"]("winogrande", tmp_path, 4)
     labels = file.with_name("dev-labels.lst")
     before = fingerprint(resolve("winogrande", in_folder(tmp_path)))
@@ -108,9 +108,7 @@ def test_labels_are_read_only_where_rows_lack_them_and_must_be_as_many(tmp_path:
         ),
     ],
 )
-def test_all_wrong_columns_are_named_in_one_sentence(
-    task: str, change: dict, named: list, tmp_path: Path
-) -> None:
+def test_all_wrong_columns_are_named_in_one_sentence(task, change, named, tmp_path):
     write_rows(tmp_path / f"{task}.jsonl", [row(task, 0), {**row(task, 1), **change}])
     with pytest.raises(CorpusError, match=f"the task '{task}': line 2 of ") as caught:
         read(task, tmp_path)
@@ -130,23 +128,28 @@ def test_all_wrong_columns_are_named_in_one_sentence(
         ("arc_challenge", 299, "as many as the split validation has"),
     ],
 )
-def test_rows_that_fit_another_split_are_doubted_by_name(
-    task: str, rows: int, named: str, tmp_path: Path
-) -> None:
+def test_rows_that_fit_another_split_are_doubted_by_name(task, rows, named, tmp_path):
     write_rows(tmp_path / f"{task}.jsonl", [row(task, number) for number in range(rows)])
     found = doubt(resolve(task, in_folder(tmp_path)))
     assert re.search(named, found) and f"{rows:,} rows" in found
 
 
-def test_a_folder_with_another_split_only_says_what_is_there(tmp_path: Path) -> None:
+def test_a_file_that_is_another_one_is_named(tmp_path):
     write_rows(tmp_path / "piqa" / "train.jsonl", [row("piqa", 0)])
     with pytest.raises(CorpusError, match="'piqa' has no data in .*, only piqa/train.jsonl: put one of"):
         resolve("piqa", in_folder(tmp_path))
+    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
+    with pytest.raises(CorpusError, match="These are rows of piqa: give them as that task, in a task folder"):
+        documents(resolve(str(file), EvaluationSettings()))
+    lines = [{**row("boolq", number), "label": -1} for number in range(SIZES["boolq"]["test"])]
+    write_rows(tmp_path / "boolq.jsonl", lines)
+    with pytest.raises(
+        CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"
+    ):
+        read("boolq", tmp_path)
 
 
-def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(tmp_path, capsys):
     for task, form in SETS[0].items():
         FORMS[task, form](task, tmp_path, 3)
     assert main(["tasks", "--task-folder", str(tmp_path)]) == 0
@@ -161,7 +164,7 @@ def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(
     assert "the task 'boolq' has no data in" in lines["boolq"]
 
 
-def test_every_example_of_the_documentation_is_read(tmp_path: Path) -> None:
+def test_every_example_of_the_documentation_is_read(tmp_path):
     examples = documented()
     assert {task for task, _ in examples} >= set(SPLITS)
     for task, line in examples:
@@ -170,18 +173,3 @@ def test_every_example_of_the_documentation_is_read(tmp_path: Path) -> None:
             continue
         labelled = {STANDARD_TASKS[task].answer: "1"} if STANDARD_TASKS[task].answer else {}
         assert STANDARD_TASKS[task].check(labelled | line), json.dumps(line)
-
-
-def test_an_own_file_in_the_form_of_a_known_task_says_so(tmp_path: Path) -> None:
-    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
-    with pytest.raises(CorpusError, match="These are rows of piqa: give them as that task, in a task folder"):
-        documents(resolve(str(file), EvaluationSettings()))
-
-
-def test_the_test_split_without_answers_is_named(tmp_path: Path) -> None:
-    lines = [{**row("boolq", number), "label": -1} for number in range(SIZES["boolq"]["test"])]
-    write_rows(tmp_path / "boolq.jsonl", lines)
-    with pytest.raises(
-        CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"
-    ):
-        read("boolq", tmp_path)

@@ -35,7 +35,7 @@ def naive_losses(model, tokens: Array, length: int) -> list[float]:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_losses_equal_a_loop(family: str) -> None:
+def test_losses_equal_a_loop(family):
     model = tiny_decoder(family, kv_heads=2).model
     tokens = stream(70)
     result = perplexity(model, tokens, "text", EvaluationSettings(preset="8", batch=3))
@@ -49,7 +49,7 @@ def test_losses_equal_a_loop(family: str) -> None:
 
 
 @pytest.mark.parametrize("batch", [1, 2, 5, 100])
-def test_batch_and_blocks_change_nothing(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_and_blocks_change_nothing(batch, monkeypatch):
     model, tokens = tiny_decoder().model, stream(90)
     whole = perplexity(model, tokens, "text", EvaluationSettings(preset="9"))
     # Less than one row of logits: a block is then a single token.
@@ -58,7 +58,7 @@ def test_batch_and_blocks_change_nothing(batch: int, monkeypatch: pytest.MonkeyP
     np.testing.assert_allclose(parts.losses, whole.losses, rtol=1e-5)
 
 
-def test_first_windows_only_and_the_tail_is_dropped() -> None:
+def test_first_windows_only_and_the_tail_is_dropped():
     model, tokens = tiny_decoder().model, stream(47)
     every = perplexity(model, tokens, "text", EvaluationSettings(preset="10"))
     assert every.windows == 4
@@ -71,7 +71,7 @@ def test_first_windows_only_and_the_tail_is_dropped() -> None:
     assert perplexity(model, tokens, "text", EvaluationSettings(preset="10", windows=99)).windows == 4
 
 
-def test_another_family_runs_its_own_forward_pass() -> None:
+def test_another_family_runs_its_own_forward_pass():
     config = GPT2Config(n_embd=8, n_layer=1, n_head=2, vocab_size=64, n_positions=32)
     model = GPT2LMHeadModel(config).eval()
     tokens = stream(40)
@@ -79,44 +79,37 @@ def test_another_family_runs_its_own_forward_pass() -> None:
     np.testing.assert_allclose(result.losses, naive_losses(model, tokens, 10), rtol=1e-5)
 
 
-def test_mode_of_the_model_is_restored_and_no_gradients_are_kept() -> None:
+def test_the_model_stays_as_it_was_and_huge_or_single_losses_are_no_nan():
     model = tiny_decoder().model.train()
     model.lm_head.weight.requires_grad_(True)
     perplexity(model, stream(20), "text", EvaluationSettings(preset="10"))
     assert model.training and model.lm_head.weight.grad is None
-
-
-def test_huge_losses_give_infinity_and_never_nan() -> None:
     model = tiny_decoder().model
     model.lm_head.weight.data.mul_(1e5)
     result = perplexity(model, stream(40), "text", EvaluationSettings(preset="10"))
     assert result.perplexity == math.inf and result.standard_error == math.inf
     assert bool(np.isfinite(result.losses).all())
-
-
-def test_a_single_window_has_no_finite_standard_error() -> None:
     result = perplexity(tiny_decoder().model, stream(10), "text", EvaluationSettings(preset="10"))
     assert result.windows == 1 and math.isfinite(result.perplexity) and result.standard_error == math.inf
 
 
-def test_losses_that_are_not_finite_are_told_with_the_window() -> None:
+def test_what_cannot_be_measured_is_told_with_the_numbers():
     model = tiny_decoder().model
     tokens = stream(40) % 32
     tokens[25] = 40
     model.model.embed_tokens.weight.data[40] = float("nan")
     with pytest.raises(NumericsError, match="loss on 'text' is nan in window 2.*overflows in float32"):
         perplexity(model, tokens, "text", EvaluationSettings(preset="10"))
-
-
-def test_a_short_text_is_told_with_the_numbers() -> None:
     with pytest.raises(CorpusError, match="'text' has 127 tokens, less than one window of 128"):
         perplexity(tiny_decoder().model, stream(127), "text", EvaluationSettings())
+    with pytest.raises(SettingsError, match="windows of 2048 tokens, but the model reads at most 512"):
+        perplexity(tiny_decoder().model, stream(5000), "text", EvaluationSettings(preset="2048"))
 
 
 @pytest.mark.parametrize(
     ("token", "words"), [(64, "from 0 to 64, but the model knows 0 to 63"), (-1, "from -1")]
 )
-def test_tokens_of_another_tokenizer(token: int, words: str) -> None:
+def test_tokens_of_another_tokenizer(token, words):
     tokens = np.arange(20)
     tokens[5] = token
     tokens[6:] = 0
@@ -124,12 +117,7 @@ def test_tokens_of_another_tokenizer(token: int, words: str) -> None:
         perplexity(tiny_decoder().model, tokens, "text", EvaluationSettings(preset="10"))
 
 
-def test_windows_longer_than_the_model_reads() -> None:
-    with pytest.raises(SettingsError, match="windows of 2048 tokens, but the model reads at most 512"):
-        perplexity(tiny_decoder().model, stream(5000), "text", EvaluationSettings(preset="2048"))
-
-
-def test_progress_is_told_and_can_stop_the_run() -> None:
+def test_progress_is_told_and_can_stop_the_run():
     seen: list[tuple[int, int]] = []
 
     def listen(done: int, total: int, message: str) -> None:
@@ -145,7 +133,7 @@ def test_progress_is_told_and_can_stop_the_run() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision_takes_its_losses_in_float32(dtype: torch.dtype) -> None:
+def test_half_precision_takes_its_losses_in_float32(dtype):
     model, tokens = tiny_decoder(dtype=dtype).model, stream(60)
     result = perplexity(model, tokens, "text", EvaluationSettings(preset="10"))
     np.testing.assert_allclose(result.losses, naive_losses(model, tokens, 10), rtol=1e-2)
@@ -153,7 +141,7 @@ def test_half_precision_takes_its_losses_in_float32(dtype: torch.dtype) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-def test_on_a_gpu() -> None:
+def test_on_a_gpu():
     tokens, settings = stream(600), EvaluationSettings(preset="30")
     expected = perplexity(tiny_decoder(kv_heads=2).model, tokens, "text", settings)
     result = perplexity(tiny_decoder(kv_heads=2).model.cuda(), tokens, "text", settings)
@@ -167,7 +155,7 @@ def test_on_a_gpu() -> None:
         *(pytest.param(name, marks=pytest.mark.long) for name in ("textllama-6m", "babyllama-tok105")),
     ],
 )
-def test_real_models_equal_the_loop(shared, name: str) -> None:
+def test_real_models_equal_the_loop(shared, name):
     from gprune.models.loading import load
 
     decoder = load(str(shared / "models" / name), device="cpu")

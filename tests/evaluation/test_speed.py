@@ -193,13 +193,17 @@ def test_settings_out_of_range_are_named(changes, message):
         with_changes(SETTINGS, **changes)
 
 
-def test_what_does_not_fit_is_named():
+def test_what_does_not_fit_is_named_and_other_failures_stay_what_they_are():
     with pytest.raises(SettingsError, match=r"510 \+ 4 = 514, but A reads at most 512"):
         measure(given(A=dense()), with_changes(SETTINGS, prompt=510))
     with pytest.raises(SettingsError, match="A is in float32 on cpu, the measurement in bfloat16"):
         measure(given(A=dense()), with_changes(SETTINGS, dtype="bfloat16"))
     with pytest.raises(SettingsError, match="no model to measure"):
         measure({}, SETTINGS)
+    model = dense()
+    model.lm_head.register_forward_pre_hook(lambda *_: (_ for _ in ()).throw(RuntimeError("a broken kernel")))
+    with pytest.raises(RuntimeError, match="a broken kernel"):
+        measure(given(A=model), SETTINGS)
 
 
 @pytest.mark.parametrize(
@@ -218,13 +222,6 @@ def test_too_little_memory_names_batch_and_prompt(error):
 
     model.lm_head.register_forward_pre_hook(fail)
     with pytest.raises(SettingsError, match="A does not fit.* batch 2 and a prompt of 5 tokens"):
-        measure(given(A=model), SETTINGS)
-
-
-def test_other_failures_of_a_model_stay_what_they_are():
-    model = dense()
-    model.lm_head.register_forward_pre_hook(lambda *_: (_ for _ in ()).throw(RuntimeError("a broken kernel")))
-    with pytest.raises(RuntimeError, match="a broken kernel"):
         measure(given(A=model), SETTINGS)
 
 

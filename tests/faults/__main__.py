@@ -3,8 +3,6 @@
 All counts must be 0; the exit code says so. The seed is printed, and the same seed does the same faults.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -1,7 +1,5 @@
 """Faults of a learning: killed between its steps, inside them and while its state is written, and gone on."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

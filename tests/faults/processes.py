@@ -1,7 +1,5 @@
 """Faults of the job's processes: the one that submitted it, its supervisor, its worker, all of them."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """Faults of one process: killed, out of disk, damaged results, several at once, a clock that goes back."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

@@ -1,7 +1,5 @@
 """What is wrong after a fault, by kind; nothing of it may ever be found."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections import Counter

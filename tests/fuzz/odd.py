@@ -1,7 +1,5 @@
 """Cases for readers: valid documents with odd values in them, damaged bytes, and what is no document."""
 
-from __future__ import annotations
-
 import copy
 import json
 from typing import Any

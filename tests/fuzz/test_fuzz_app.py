@@ -1,7 +1,5 @@
 """What the app is given: addresses, uploads, threshold sets, folders of jobs and of reproductions."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Files that the command line and a run read: read or refused with an error of ours, whatever is in them."""
 
-from __future__ import annotations
-
 import gzip
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Every page with an odd value under every key that it reads: it is drawn, and says what it did not use."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

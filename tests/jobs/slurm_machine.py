@@ -1,7 +1,5 @@
 """A real Slurm on this machine alone, with two slots: its own key, ports and folder, nothing left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import pwd

@@ -1,11 +1,8 @@
 """A clock that is set back, and files of jobs that are odd in any field: neither confuses the queue."""
 
-from __future__ import annotations
-
 import json
 import time
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 from odd_records import ODD, places, with_field
@@ -33,9 +30,7 @@ def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "start_supervisor", lambda _: None)
 
 
-def test_the_order_of_jobs_survives_a_clock_that_is_set_back(
-    cache: Path, waiting: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_order_of_jobs_survives_a_clock_that_is_set_back(cache, waiting, monkeypatch):
     clock, made = Clock(monkeypatch), []
     for seed in range(4):
         made.append(submit(cache, make_study(seed), build=fake_command).id)
@@ -45,9 +40,7 @@ def test_the_order_of_jobs_survives_a_clock_that_is_set_back(
     assert [get(cache, job_id).position for job_id in made] == [None, 1, 2, 3]
 
 
-def test_a_job_that_was_just_taken_is_not_given_up_when_the_clock_jumps(
-    cache: Path, waiting: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_was_just_taken_is_not_given_up_when_the_clock_jumps(cache, waiting, monkeypatch):
     clock = Clock(monkeypatch)
     job = submit(cache, make_study(), build=fake_command)
     for shift in (-86400.0, 86400.0):
@@ -63,7 +56,7 @@ def test_a_job_that_was_just_taken_is_not_given_up_when_the_clock_jumps(
 
 
 @pytest.mark.process
-def test_a_quiet_run_is_stopped_although_the_clock_was_set_back(cache: Path) -> None:
+def test_a_quiet_run_is_stopped_although_the_clock_was_set_back(cache):
     job = submit(cache, make_study(), arguments=["quiet"], build=fake_command)
     wait_for(lambda: progress(cache, job.id).stage == "calibrate")
     cancel(cache, job.id, grace=1.0)
@@ -79,7 +72,7 @@ def _values(state: JobState) -> dict[str, object]:
     return {name: getattr(state, name) for name in JobState.__dataclass_fields__}
 
 
-def test_every_odd_field_of_a_job_is_told_and_the_others_stay(cache: Path, waiting: None) -> None:
+def test_every_odd_field_of_a_job_is_told_and_the_others_stay(cache, waiting):
     good = submit(cache, make_study(), build=fake_command)
     job = submit(cache, make_study(1), build=fake_command)
     (job.folder / files.EVENTS).write_text(

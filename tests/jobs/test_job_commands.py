@@ -1,7 +1,5 @@
 """Exports as jobs: the right command, one job for two clicks, the same command again, progress and end."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time
@@ -24,13 +22,13 @@ from .conftest import make_study
 
 
 @pytest.mark.parametrize("command", EXPORTS)
-def test_arguments_that_begin_with_an_export_are_its_command(command: str, tmp_path: Path) -> None:
+def test_arguments_that_begin_with_an_export_are_its_command(command, tmp_path):
     arguments = (command, "/a folder/model; rm", "/out")
     expected = [sys.executable, "-m", "gprune", *arguments, "--job", str(tmp_path)]
     assert worker_command(tmp_path, arguments) == expected
 
 
-def test_two_clicks_make_one_job_and_the_study_itself_another(cache: Path, supervisors: list[Path]) -> None:
+def test_two_clicks_make_one_job_and_the_study_itself_another(cache, supervisors):
     arguments = ("pad", "/in", "/out")
     first = submit(cache, make_study(), arguments=arguments)
     assert submit(cache, make_study(), arguments=arguments).id == first.id
@@ -43,9 +41,7 @@ def test_two_clicks_make_one_job_and_the_study_itself_another(cache: Path, super
     assert first.command[3:6] == arguments and others[0].command[3] == "run"
 
 
-def test_progress_and_end_reach_the_folder(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_progress_and_end_reach_the_folder(tmp_path, monkeypatch, capsys):
     def fake(source: Path, target: Path, on_progress: Any) -> Any:
         for step in range(5):
             on_progress(step, 4, f"part {step}")
@@ -58,7 +54,7 @@ def test_progress_and_end_reach_the_folder(
     assert read_state(tmp_path).state == "done" and "50% of what pruning saved" in capsys.readouterr().out
 
 
-def test_an_error_of_the_export_is_the_jobs_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):
     def fail(*_: Any) -> Any:
         raise CheckpointError("'out' already holds something: choose a new folder or file name")
 
@@ -68,7 +64,7 @@ def test_an_error_of_the_export_is_the_jobs_error(tmp_path: Path, monkeypatch: p
     assert (state.state, state.error[:27]) == ("failed", "'out' already holds somethi")
 
 
-def test_a_cancelled_export_stops_at_its_next_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cancelled_export_stops_at_its_next_step(tmp_path, monkeypatch):
     reached = []
 
     def fake(source: Path, target: Path, on_progress: Any) -> None:
@@ -83,8 +79,9 @@ def test_a_cancelled_export_stops_at_its_next_step(tmp_path: Path, monkeypatch: 
     assert read_state(tmp_path).state == "cancelled" and not reached
 
 
+@pytest.mark.long
 @pytest.mark.process
-def test_a_whole_export_runs_under_its_supervisor(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_whole_export_runs_under_its_supervisor(cache, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     save(small_decoder(), cache / "in")
     out = cache / "exports" / "run" / "padded"

@@ -1,7 +1,5 @@
 """Damaged files, strange folders and full disks; no process is started."""
 
-from __future__ import annotations
-
 import errno
 import os
 

@@ -1,7 +1,5 @@
 """Jobs of other machines, and of an earlier start of this one: no process here is taken for theirs."""
 
-from __future__ import annotations
-
 import os
 import signal
 import time

@@ -1,7 +1,5 @@
 """Jobs from start to end with real processes: finished, stopped, killed, restarted, crowded."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

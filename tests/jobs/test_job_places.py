@@ -1,7 +1,5 @@
 """Which jobs run at the same time and where: slots, named GPUs, and clocks that share with nobody."""
 
-from __future__ import annotations
-
 import sys
 import time
 from dataclasses import replace

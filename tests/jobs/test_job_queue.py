@@ -1,7 +1,5 @@
 """The queue's records and rules; no process is started."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

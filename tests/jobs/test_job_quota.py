@@ -1,7 +1,5 @@
 """A disk or a quota that is full, wherever a job writes: one sentence, and no run is lost for its log."""
 
-from __future__ import annotations
-
 import errno
 import io
 import os

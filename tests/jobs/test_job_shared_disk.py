@@ -1,9 +1,5 @@
 """A job on a disk that several machines share, with all that goes wrong there, in every process of it."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import shared_file_system
 from shared_file_system import Disk
@@ -19,8 +15,9 @@ from .conftest import fake_command, make_study
 FAULTS = ("stale", "unseen", "lost", "open", "lockless")
 
 
+@pytest.mark.long
 @pytest.mark.process
-def test_a_job_runs_is_cancelled_and_resumed(cache: Path, tmp_path, monkeypatch) -> None:
+def test_a_job_runs_is_cancelled_and_resumed(cache, tmp_path, monkeypatch):
     for name, value in shared_file_system.environment(tmp_path / "site", cache, *FAULTS).items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(locks, "_without", set())

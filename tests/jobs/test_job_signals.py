@@ -1,7 +1,5 @@
 """A job that is asked by a signal to leave: interrupted, or cancelled where somebody has asked for that."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -39,7 +37,7 @@ def handlers() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("number", signals.SIGNALS)
-def test_the_first_signal_interrupts_and_the_second_is_not_caught(tmp_path: Path, number: int) -> None:
+def test_the_first_signal_interrupts_and_the_second_is_not_caught(tmp_path, number):
     for job in (None, tmp_path):
         signals.listen(job)
         with pytest.raises(Interrupted):
@@ -48,7 +46,7 @@ def test_the_first_signal_interrupts_and_the_second_is_not_caught(tmp_path: Path
 
 
 @pytest.mark.parametrize("recorded", ["flag", "state"])
-def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path: Path, recorded: str) -> None:
+def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path, recorded):
     if recorded == "flag":
         (tmp_path / files.CANCEL).touch()
     else:
@@ -63,7 +61,7 @@ def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path: 
 
 
 @pytest.mark.parametrize(("asked", "state"), [(False, "interrupted"), (True, "cancelled")])
-def test_the_job_says_how_it_ended(tmp_path: Path, asked: bool, state: str) -> None:
+def test_the_job_says_how_it_ended(tmp_path, asked, state):
     with pytest.raises(Interrupted), JobReporter(tmp_path) as report:
         if asked:
             (report.folder / files.CANCEL).touch()
@@ -77,9 +75,7 @@ def test_the_job_says_how_it_ended(tmp_path: Path, asked: bool, state: str) -> N
     ("number", "state"),
     [(signal.SIGTERM, "interrupted"), (signal.SIGUSR1, "interrupted"), (signal.SIGKILL, "failed")],
 )
-def test_of_a_run_that_cannot_say_so_itself_its_supervisor_does(
-    cache: Path, number: signal.Signals, state: str
-) -> None:
+def test_of_a_run_that_cannot_say_so_itself_its_supervisor_does(cache, number, state):
     """The fake run has no handler: the first signal ends it, as the second one ends a real run."""
     job = submit(cache, make_study(), arguments=("quiet",), build=fake_command)
     wait_for(lambda: read_state(job.folder).pid)
@@ -96,8 +92,7 @@ class LongStudy:
     """A study whose learning takes longer than any test, and its command as a job of its cache."""
 
     def __init__(self, home: Path, cache: Path) -> None:
-        texts = tiny_study.write_texts(home / "texts")
-        settings = tiny_study.settings(tiny_study.write_model(home / "model", texts), texts)
+        settings = tiny_study.made(home)
         self.settings = settings | {"sparsity": {"epochs": 5000, "batch": 8}, "methods": ["dense", "gprune"]}
         self.study, self.cache = from_dict(self.settings), cache
 
@@ -133,7 +128,7 @@ class LongStudy:
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.long
-def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path: Path) -> None:
+def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path):
     long = LongStudy(tmp_path / "home", tmp_path / "cache")
     store, step = Store(long.cache), 0
     for turn, (number, state) in enumerate(

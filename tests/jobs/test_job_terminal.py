@@ -1,7 +1,5 @@
 """The queue from a terminal: what the app starts, the command line follows, and the other way round."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Jobs in a real Slurm of two slots on this machine: arrays, a job put back, and cancellation."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -57,8 +55,7 @@ def slurm() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("slurm")
-    texts = tiny_study.write_texts(folder / "texts")
-    return from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+    return from_dict(tiny_study.made(folder))
 
 
 def of_seeds(study: Study, *seeds: int) -> list[Study]:
@@ -222,9 +219,7 @@ def test_a_reproduction_that_is_stopped_takes_its_array_out_of_slurm(slurm, stud
     wait_for(lambda: not at_work(cache), 30)
 
 
-def test_a_sweep_is_an_array_whose_jobs_compute_once_what_they_share(
-    slurm: None, study: Study, tmp_path: Path
-) -> None:
+def test_a_sweep_is_an_array_whose_jobs_compute_once_what_they_share(slurm, study, tmp_path):
     space = (("reliability.drift_quantile", (0.5, 0.7, 0.9)),)
     sweep = Sweep("lines", replace(study, methods=("dense", "gprune")), space, until="masks")
     made, store, chosen = sweep.variations(), Store(tmp_path), SlurmSettings(partition="main")

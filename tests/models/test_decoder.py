@@ -19,7 +19,7 @@ def token_ids(*shape: int, vocabulary: int = 64) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_hidden_states_and_head_give_the_models_own_logits(family: str) -> None:
+def test_hidden_states_and_head_give_the_models_own_logits(family):
     decoder = tiny_decoder(family, **SIZES)
     ids = token_ids(2, 9)
     logits = decoder.logits(decoder.hidden_states(ids))
@@ -27,11 +27,11 @@ def test_hidden_states_and_head_give_the_models_own_logits(family: str) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_shape_is_read_from_the_modules(family: str) -> None:
+def test_shape_is_read_from_the_modules(family):
     assert tiny_decoder(family, **SIZES).shape == ModelShape(3, 13, 6, 2, 4, 12)
 
 
-def test_shape_prices_count_the_models_own_weights() -> None:
+def test_shape_prices_count_the_models_own_weights():
     decoder = tiny_decoder("qwen3", **SIZES)
     parts = (
         decoder.gate_proj,
@@ -46,7 +46,7 @@ def test_shape_prices_count_the_models_own_weights() -> None:
     assert decoder.shape.decoder_weights == counted
 
 
-def test_model_is_frozen_and_gradients_flow_through_it() -> None:
+def test_model_is_frozen_and_gradients_flow_through_it():
     decoder = tiny_decoder("llama", **SIZES)
     assert not decoder.model.training
     assert not any(parameter.requires_grad for parameter in decoder.model.parameters())
@@ -58,7 +58,7 @@ def test_model_is_frozen_and_gradients_flow_through_it() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
-def test_weight_norms_equal_a_loop_over_columns(dtype: torch.dtype) -> None:
+def test_weight_norms_equal_a_loop_over_columns(dtype):
     decoder = tiny_decoder("llama", **SIZES, dtype=dtype)
     norms = decoder.weight_norms()
     for layer in range(3):
@@ -75,7 +75,7 @@ def test_weight_norms_equal_a_loop_over_columns(dtype: torch.dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_neuron_parameters_are_unit_rows_of_gate_up_and_down(dtype: torch.dtype) -> None:
+def test_neuron_parameters_are_unit_rows_of_gate_up_and_down(dtype):
     decoder = tiny_decoder("mistral", **SIZES, dtype=dtype)
     directions = decoder.neuron_parameters(1)
     assert directions.shape == (13, 36) and directions.dtype == torch.float32
@@ -91,7 +91,7 @@ def test_neuron_parameters_are_unit_rows_of_gate_up_and_down(dtype: torch.dtype)
         np.testing.assert_allclose(directions[neuron].numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_neuron_of_zero_weights_has_a_zero_direction() -> None:
+def test_a_neuron_of_zero_weights_has_a_zero_direction():
     decoder = tiny_decoder("llama", **SIZES)
     for part, index in ((decoder.gate_proj(0), 4), (decoder.up_proj(0), 4)):
         part.weight.data[index] = 0
@@ -109,7 +109,7 @@ def test_a_neuron_of_zero_weights_has_a_zero_direction() -> None:
         ("gpt2", {}),
     ],
 )
-def test_other_families_are_named_with_the_supported_ones(model_type: str, sizes: dict[str, int]) -> None:
+def test_other_families_are_named_with_the_supported_ones(model_type, sizes):
     config = AutoConfig.for_model(
         model_type,
         hidden_size=8,
@@ -124,43 +124,31 @@ def test_other_families_are_named_with_the_supported_ones(model_type: str, sizes
         Decoder.from_model(model)
 
 
-def test_unequal_layers_are_refused_with_their_widths() -> None:
+def test_a_model_of_odd_parts_is_refused_by_their_names():
     model = tiny_decoder("llama", **SIZES).model
     feed_forward = model.model.layers[1].mlp
     feed_forward.gate_proj = feed_forward.up_proj = torch.nn.Linear(12, 7, bias=False)
     feed_forward.down_proj = torch.nn.Linear(7, 12, bias=False)
     with pytest.raises(ModelError, match="layer 1 has 7 neurons .* layer 0 has 13"):
         Decoder.from_model(model)
-
-
-def test_a_missing_projection_is_named() -> None:
     model = tiny_decoder("llama", **SIZES).model
     del model.model.layers[2].self_attn.q_proj
     with pytest.raises(ModelError, match=r"layer 2 has no self_attn\.q_proj.*fused"):
         Decoder.from_model(model)
-
-
-def test_a_quantized_projection_is_named() -> None:
     model = tiny_decoder("llama", **SIZES).model
     model.model.layers[0].mlp.up_proj = torch.nn.Identity()
     with pytest.raises(ModelError, match="Identity as mlp.up_proj"):
         Decoder.from_model(model)
-
-
-def test_parts_that_do_not_fit_are_named() -> None:
     model = tiny_decoder("llama", **SIZES).model
     model.model.layers[0].self_attn.v_proj = torch.nn.Linear(12, 4, bias=False)
     with pytest.raises(ModelError, match=r"v_proj is \(4, 12\), expected \(8, 12\)"):
         Decoder.from_model(model)
-
-
-def test_an_object_that_is_no_language_model_is_refused() -> None:
     with pytest.raises(ModelError, match="model type None"):
         Decoder.from_model(torch.nn.Linear(2, 2))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_tiny_decoders_depend_on_the_seed_alone(family: str) -> None:
+def test_tiny_decoders_depend_on_the_seed_alone(family):
     before = torch.get_rng_state()
     first, again, other = (tiny_decoder(family, seed=seed).model.state_dict() for seed in (1, 1, 2))
     assert torch.equal(before, torch.get_rng_state())

@@ -33,7 +33,7 @@ def shard(folder: Path, count: int) -> None:
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
 
 
-def test_fingerprint_is_the_hash_of_config_and_weights(folder: Path) -> None:
+def test_fingerprint_is_the_hash_of_config_and_weights(folder):
     digest = hashlib.sha256()
     for name in ("config.json", "model.safetensors"):
         content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
@@ -41,7 +41,7 @@ def test_fingerprint_is_the_hash_of_config_and_weights(folder: Path) -> None:
     assert identity.fingerprint(str(folder)) == digest.hexdigest()
 
 
-def test_files_are_read_once_until_they_change(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_are_read_once_until_they_change(folder, monkeypatch):
     read: list[str] = []
     original = hashlib.file_digest
 
@@ -62,7 +62,7 @@ def test_files_are_read_once_until_they_change(folder: Path, monkeypatch: pytest
     assert read[2:] == ["model.safetensors"]
 
 
-def test_tokenizer_fingerprint_follows_the_tokenizer_alone(folder: Path) -> None:
+def test_tokenizer_fingerprint_follows_the_tokenizer_alone(folder):
     before = identity.tokenizer_fingerprint(str(folder))
     (folder / "config.json").write_text("{}")
     assert identity.tokenizer_fingerprint(str(folder)) == before
@@ -82,17 +82,22 @@ def test_tokenizer_fingerprint_follows_the_tokenizer_alone(folder: Path) -> None
         ("no-such-owner/no-such-model", "has not been downloaded yet.*a local model folder"),
     ],
 )
-def test_names_without_a_model(name: str, words: str) -> None:
+def test_names_without_a_model(name, words):
     with pytest.raises(ModelError, match=words):
         identity.fingerprint(name)
 
 
-def test_a_download_without_network_is_told_as_such() -> None:
+def test_what_is_no_model_folder_is_told(folder):
     with pytest.raises(ModelError, match="hub cannot be reached.*a local model folder"):
         identity.locate("no-such-owner/no-such-model", download=True)
+    with pytest.raises(ModelError, match="is a file: give the folder"):
+        identity.fingerprint(str(folder / "config.json"))
+    (folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):
+        identity.tokenizer_fingerprint(str(folder))
 
 
-def test_missing_and_damaged_files_are_named(folder: Path) -> None:
+def test_missing_and_damaged_files_are_named(folder):
     shard(folder, 2)
     (folder / "model-1-of-2.safetensors").unlink()
     with pytest.raises(
@@ -114,20 +119,9 @@ def test_missing_and_damaged_files_are_named(folder: Path) -> None:
     ("content", "words"),
     [(None, "has no config.json"), ("{", "cannot be read"), ("[1]", "holds no configuration")],
 )
-def test_configurations_that_are_none(folder: Path, content: str | None, words: str) -> None:
+def test_configurations_that_are_none(folder, content, words):
     (folder / "config.json").unlink()
     if content is not None:
         (folder / "config.json").write_text(content)
     with pytest.raises(ModelError, match=words):
         identity.fingerprint(str(folder))
-
-
-def test_a_missing_tokenizer_is_named(folder: Path) -> None:
-    (folder / "tokenizer.json").unlink()
-    with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):
-        identity.tokenizer_fingerprint(str(folder))
-
-
-def test_a_file_is_no_folder(folder: Path) -> None:
-    with pytest.raises(ModelError, match="is a file: give the folder"):
-        identity.fingerprint(str(folder / "config.json"))

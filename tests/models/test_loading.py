@@ -46,9 +46,7 @@ def change_weights(folder: Path, name: str, value: float) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_saved_model_loads_as_it_was(
-    tmp_path: Path, family: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_saved_model_loads_as_it_was(tmp_path, family, capfd):
     folder = make_folder(tmp_path / family, family)
     capfd.readouterr()
     decoder = load(str(folder), device="cpu")
@@ -63,7 +61,7 @@ def test_a_saved_model_loads_as_it_was(
     ("dtype", "expected"),
     [("auto", torch.float32), ("bfloat16", torch.bfloat16), ("float16", torch.float16)],
 )
-def test_number_type_on_a_cpu(tmp_path: Path, dtype: str, expected: torch.dtype) -> None:
+def test_number_type_on_a_cpu(tmp_path, dtype, expected):
     folder = make_folder(tmp_path / "half", dtype=torch.float16)
     decoder = load(str(folder), device="cpu", dtype=dtype)
     assert decoder.dtype == expected and decoder.device.type == "cpu"
@@ -71,24 +69,25 @@ def test_number_type_on_a_cpu(tmp_path: Path, dtype: str, expected: torch.dtype)
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-def test_a_gpu_is_chosen_by_itself_with_the_checkpoints_type(tmp_path: Path) -> None:
+def test_a_gpu_is_chosen_by_itself_with_the_checkpoints_type(tmp_path):
     decoder = load(str(make_folder(tmp_path / "half", dtype=torch.float16)))
     assert decoder.device.type == "cuda" and decoder.dtype == torch.float16
 
 
-def test_an_unknown_number_type(folder: Path) -> None:
+def test_a_number_type_or_device_that_is_not_there_is_named(folder):
     with pytest.raises(SettingsError, match="float32, bfloat16, float16 .*'int8'"):
         load(str(folder), device="cpu", dtype="int8")
+    with pytest.raises(SettingsError, match="'cuda:99', but torch sees .* CUDA devices"):
+        load(str(folder), device="cuda:99")
+    with pytest.raises(SettingsError, match="device must be auto, cpu or cuda .*'gpu'"):
+        load(str(folder), device="gpu")
 
 
-def test_a_folder_that_is_missing_or_empty(tmp_path: Path) -> None:
+def test_a_folder_that_is_missing_or_empty_and_a_hub_name_without_a_network(tmp_path):
     with pytest.raises(ModelError, match="there is no model folder"):
         load(str(tmp_path / "nothing"))
     with pytest.raises(ModelError, match=f"'{tmp_path}' has no config.json"):
         load(str(tmp_path))
-
-
-def test_a_hub_name_without_a_network() -> None:
     with pytest.raises(ModelError, match="no network.*a local model folder"):
         load("no-such-owner/no-such-model")
 
@@ -101,13 +100,16 @@ def test_a_hub_name_without_a_network() -> None:
         (None, "model type None"),
     ],
 )
-def test_other_model_types(folder: Path, model_type: str | None, words: str) -> None:
+def test_other_model_types(folder, model_type, words):
     change_config(folder, model_type=model_type)
     with pytest.raises(ModelError, match=words):
         load(str(folder))
 
 
-def test_missing_weights_and_tokenizer(folder: Path) -> None:
+def test_files_that_are_damaged_or_missing_are_named(folder):
+    (folder / "tokenizer.json").write_text('{"model": 3}')
+    with pytest.raises(ModelError, match="the tokenizer in .* cannot be read"):
+        load(str(folder))
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match="has no tokenizer"):
         load(str(folder))
@@ -116,14 +118,8 @@ def test_missing_weights_and_tokenizer(folder: Path) -> None:
         load(str(folder))
 
 
-def test_a_damaged_tokenizer(folder: Path) -> None:
-    (folder / "tokenizer.json").write_text('{"model": 3}')
-    with pytest.raises(ModelError, match="the tokenizer in .* cannot be read"):
-        load(str(folder))
-
-
 @pytest.mark.parametrize("size", [4, 100, -10])
-def test_truncated_weights(folder: Path, size: int) -> None:
+def test_truncated_weights(folder, size):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:size])
     with pytest.raises(ModelError, match=r"model\.safetensors' is truncated or damaged"):
@@ -131,13 +127,13 @@ def test_truncated_weights(folder: Path, size: int) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_weights_that_are_not_finite(folder: Path, value: float) -> None:
+def test_weights_that_are_not_finite(folder, value):
     change_weights(folder, "model.layers.1.mlp.up_proj.weight", value)
     with pytest.raises(ModelError, match=r"model\.layers\.1\.mlp\.up_proj\.weight .* 1 values that are NaN"):
         load(str(folder), device="cpu")
 
 
-def test_weights_that_overflow_in_float16(folder: Path) -> None:
+def test_weights_that_overflow_in_float16(folder):
     change_weights(folder, "model.embed_tokens.weight", 1e6)
     with pytest.raises(ModelError, match="infinite in float16: use float32 or bfloat16"):
         load(str(folder), device="cpu", dtype="float16")
@@ -152,23 +148,19 @@ def test_weights_that_overflow_in_float16(folder: Path) -> None:
         ({"num_hidden_layers": 1}, r"left over, the first is model\.layers\.1"),
     ],
 )
-def test_a_configuration_that_disagrees_with_the_weights(
-    folder: Path, values: dict[str, int], words: str
-) -> None:
+def test_a_configuration_that_disagrees_with_the_weights(folder, values, words):
     change_config(folder, **values)
     with pytest.raises(ModelError, match=f"config.json .* disagrees with the weights.*{words}"):
         load(str(folder))
 
 
-def test_a_configuration_that_contradicts_itself(folder: Path) -> None:
+def test_a_configuration_that_contradicts_itself(folder):
     change_config(folder, num_attention_heads=3)
     with pytest.raises(ModelError, match="cannot be read.*multiple of the number of attention heads"):
         load(str(folder))
 
 
-def test_code_of_a_model_runs_only_where_asked_for(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_code_of_a_model_runs_only_where_asked_for(folder, tmp_path, monkeypatch):
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     ran = tmp_path / "ran"
     (folder / "own.py").write_text(
@@ -182,10 +174,3 @@ def test_code_of_a_model_runs_only_where_asked_for(
     assert not ran.exists()
     assert type(load(str(folder), trust_remote_code=True).model).__name__ == "OwnModel"
     assert ran.exists()
-
-
-def test_a_device_that_is_not_there(folder: Path) -> None:
-    with pytest.raises(SettingsError, match="'cuda:99', but torch sees .* CUDA devices"):
-        load(str(folder), device="cuda:99")
-    with pytest.raises(SettingsError, match="device must be auto, cpu or cuda .*'gpu'"):
-        load(str(folder), device="gpu")

@@ -1,7 +1,5 @@
 """`run --model-gpus 2` on a machine without GPUs: two processes on its CPU, and what one says, two say."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -43,8 +41,7 @@ def silent(stage: str, done: int, total: int, message: str) -> None:
 @pytest.fixture(scope="module")
 def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("model-gpus")
-    texts = tiny_study.write_texts(folder / "texts")
-    found = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    found = tiny_study.made(folder)
     return found | {"methods": METHODS, "device": "cpu", "sparsity": {"epochs": 2, "batch": 8}}
 
 
@@ -106,7 +103,7 @@ def require_close(found: Any, expected: Any, tolerance: float) -> None:
 @pytest.mark.process
 @pytest.mark.slow
 @pytest.mark.long
-def test_two_processes_find_what_one_finds(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_two_processes_find_what_one_finds(tmp_path, settings):
     """Layers wait in their files for the statistics, and lie in shards to be learned on.
 
     What takes the whole model on one GPU is left out, and everything else is there.
@@ -147,7 +144,7 @@ def test_two_processes_find_what_one_finds(tmp_path: Path, settings: dict[str, A
     assert json.loads(written)["perplexity"].keys() == set(METHODS)
 
 
-def test_positions_alone_are_shared_out_too(settings: dict[str, Any]) -> None:
+def test_positions_alone_are_shared_out_too(settings):
     """As for runs whose statistics are from before positions were kept."""
     study = from_dict(settings)
     ids = np.random.default_rng(0).integers(3, 64, (9, 8)).astype(np.int32)
@@ -182,7 +179,7 @@ LONG = {"sparsity": {"epochs": 4000, "batch": 8}, "methods": ["dense", "gprune"]
 
 @pytest.mark.process
 @pytest.mark.long
-def test_a_signal_interrupts_them_and_one_process_goes_on(tmp_path: Path, settings: dict[str, Any]) -> None:
+def test_a_signal_interrupts_them_and_one_process_goes_on(tmp_path, settings):
     """And a process that is killed ends the others, with one sentence."""
     command = Command(tmp_path, settings | LONG, "--until", "masks")
     command.learns()
@@ -242,20 +239,18 @@ def goes_on_alone(study: Study, cache: Path) -> list[str]:
     ],
 )
 def test_what_cannot_be_is_refused(
-    settings: dict[str, Any],
-    count: int,
-    changes: dict[str, Any],
-    words: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    settings,
+    count,
+    changes,
+    words,
+    monkeypatch,
+):
     monkeypatch.setattr(ranks.machine, "has_gpu", lambda: False)
     with pytest.raises(SettingsError, match=words):
         ranks.require_possible(count, from_dict(settings | changes), None)
 
 
-def test_more_gpus_than_there_are_are_refused(
-    settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_more_gpus_than_there_are_are_refused(settings, monkeypatch):
     monkeypatch.setattr(ranks.machine, "has_gpu", lambda: True)
     monkeypatch.setattr(ranks.machine, "cards", lambda: ("GPU", "GPU"))
     study = from_dict(settings | {"device": "auto"})
@@ -266,15 +261,13 @@ def test_more_gpus_than_there_are_are_refused(
     ranks.require_possible(3, study, None, here=False)
 
 
-def test_a_torch_that_starts_no_processes_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_torch_that_starts_no_processes_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr("torch.distributed.is_available", lambda: False)
     with pytest.raises(SettingsError, match="needs torch.distributed, which this build of torch lacks"):
         launch(2, [], tmp_path)
 
 
-def test_seeds_are_refused(
-    settings: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_seeds_are_refused(settings, tmp_path, capsys):
     study = tmp_path / "study.json"
     study.write_text(json.dumps(settings))
     assert main(["run", str(study), "--model-gpus", "2", "--seeds", "1", "2"]) == EXIT_ERROR

@@ -1,14 +1,11 @@
 """How processes that compute one model together end where something goes wrong: one sentence, none left."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -39,8 +36,8 @@ def following(monkeypatch: pytest.MonkeyPatch, error: Exception) -> tuple[Thread
 
 
 def test_memory_that_runs_out_on_another_process_is_told_by_the_first(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     error = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
     one, meeting = following(monkeypatch, error)
     assert ranks._follow(one) == ranks.EXIT_FAILED
@@ -51,7 +48,7 @@ def test_memory_that_runs_out_on_another_process_is_told_by_the_first(
     )
 
 
-def test_a_command_that_is_gone_is_told_as_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_command_that_is_gone_is_told_as_what_it_is(monkeypatch):
     peers = Heartbeat(Meeting(1), 0, [os.getpid()])
     assert peers.missing() is None
     monkeypatch.setattr("os.getppid", lambda: -1)
@@ -60,7 +57,7 @@ def test_a_command_that_is_gone_is_told_as_what_it_is(monkeypatch: pytest.Monkey
     assert peers.missing() is None
 
 
-def test_nobody_waits_for_a_farewell_that_never_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_waits_for_a_farewell_that_never_ends(monkeypatch):
     """As where NCCL waits for a process that is gone."""
     free = threading.Event()
     monkeypatch.setattr("gprune.models.distributed.process_group.dist.destroy_process_group", free.wait)
@@ -85,17 +82,13 @@ def test_nobody_waits_for_a_farewell_that_never_ends(monkeypatch: pytest.MonkeyP
         ({0: -signal.SIGALRM}, 2, ""),
     ],
 )
-def test_the_exit_code_is_that_of_the_first_process(
-    codes: dict[int, int], code: int, words: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_exit_code_is_that_of_the_first_process(codes, code, words, capsys):
     assert exit_code(codes, 2) == code
     said = capsys.readouterr().err
     assert words in said and bool(said) == bool(words)
 
 
-def test_a_folder_for_temporary_files_that_cannot_be_written_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_for_temporary_files_that_cannot_be_written_is_told(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with pytest.raises(
         SettingsError, match="temporary file, which cannot be written .*: make room, or set TMPDIR"
@@ -109,8 +102,8 @@ def test_a_folder_for_temporary_files_that_cannot_be_written_is_told(
 
 
 def test_the_others_give_their_gpus_back_before_a_model_is_laid_over_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    monkeypatch,
+):
     told: list[str] = []
 
     class Others:
@@ -143,7 +136,7 @@ signal.pause()
 
 
 @pytest.mark.process
-def test_one_that_leaves_early_ends_whatever_holds_it_back() -> None:
+def test_one_that_leaves_early_ends_whatever_holds_it_back():
     """Its output has results alone, and nothing that it starts takes itself for one of several."""
     said = {
         "RANK": "0",
@@ -166,7 +159,7 @@ def test_one_that_leaves_early_ends_whatever_holds_it_back() -> None:
     assert done.returncode == -signal.SIGALRM
 
 
-def test_a_device_that_is_not_there_is_refused_by_the_processes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_device_that_is_not_there_is_refused_by_the_processes_too(monkeypatch):
     """The driver may see a GPU that this build of torch does not."""
     from gprune.models.distributed.process_group import Ranks
 

@@ -61,7 +61,7 @@ def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> str:
     return found
 
 
-def test_a_model_is_fetched_once_without_pickles_and_its_bytes_are_told(small: SmallHub) -> None:
+def test_a_model_is_fetched_once_without_pickles_and_its_bytes_are_told(small):
     told: list[tuple[int, int, str]] = []
     with pytest.raises(ModelError, match="has not been downloaded yet"):
         identity.locate(NAME)
@@ -78,7 +78,7 @@ def test_a_model_is_fetched_once_without_pickles_and_its_bytes_are_told(small: S
     assert len(small.requests) == requests
 
 
-def test_a_listener_stops_a_download_and_it_goes_on_where_it_was(small: SmallHub) -> None:
+def test_a_listener_stops_a_download_and_it_goes_on_where_it_was(small):
     def stop(done: int, total: int, message: str) -> None:
         raise Cancelled("stopped")
 
@@ -87,9 +87,7 @@ def test_a_listener_stops_a_download_and_it_goes_on_where_it_was(small: SmallHub
     assert (identity.locate(NAME, download=True) / SHARDS[0]).stat().st_size == 3_000_000
 
 
-def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(
-    cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(cache, monkeypatch):
     halved(cache)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     words = r"is only half on this machine \(it lacks 1 of 2 weight files, the first is 'model-00002-of-00002"
@@ -108,9 +106,7 @@ def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(
         assert not [r for r in found.requests if r.startswith("GET") and SHARDS[0] in r]
 
 
-def test_a_gated_model_says_how_to_get_access_before_anything_is_fetched(
-    small: SmallHub, cache: Path
-) -> None:
+def test_a_gated_model_says_how_to_get_access_before_anything_is_fetched(small, cache):
     small.gated.add(NAME)
     with pytest.raises(
         ModelError, match=f"is gated: ask for access at http://127.*/{NAME}, and when"
@@ -130,9 +126,7 @@ def test_a_gated_model_says_how_to_get_access_before_anything_is_fetched(
     ],
 )
 @pytest.mark.parametrize("wrapped", [True, False])
-def test_every_refusal_of_the_hub_is_one_sentence(
-    kind: type, words: str, wrapped: bool, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_refusal_of_the_hub_is_one_sentence(kind, words, wrapped, cache, monkeypatch):
     response = namedtuple("Response", "status_code headers request url text")(503, {}, None, "", "")
     refusal = kind("no", response=response) if issubclass(kind, errors.HfHubHTTPError) else kind("no")
 
@@ -148,9 +142,7 @@ def test_every_refusal_of_the_hub_is_one_sentence(
     one_sentence(caught)
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_start(
-    small: SmallHub, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_is_too_small_is_told_before_the_start(small, cache, monkeypatch):
     usage = shutil.disk_usage(cache.parent)
     monkeypatch.setattr(
         "gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000)
@@ -162,7 +154,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_start(
     assert not list(cache.rglob("*.safetensors"))
 
 
-def test_a_model_of_pickles_only_is_not_fetched(small: SmallHub, cache: Path) -> None:
+def test_a_model_of_pickles_only_is_not_fetched(small, cache):
     small.models[NAME] = {"config.json": b"{}", "pytorch_model.bin": b"pickled"}
     with pytest.raises(
         ModelError, match="has no safetensors, and pickled weights, which can run code"

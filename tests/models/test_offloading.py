@@ -1,7 +1,5 @@
 """A model whose layers stay in their files says what the whole model says, and holds one weight at a time."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -67,7 +65,7 @@ def require_same(first: Any, second: Any) -> None:
     ("family", "dtype"),
     [*((family, "float32") for family in FAMILIES), ("llama", "bfloat16"), ("llama", "float16")],
 )
-def test_every_number_is_that_of_the_whole_model(tmp_path: Path, family: str, dtype: str) -> None:
+def test_every_number_is_that_of_the_whole_model(tmp_path, family, dtype):
     # the file's number type is another one, so that the weights are converted as they are read
     whole, offloaded = both(saved(tmp_path / "model", family), dtype)
     settings, contexts = (
@@ -84,7 +82,7 @@ def test_every_number_is_that_of_the_whole_model(tmp_path: Path, family: str, dt
         assert torch.equal(whole.neuron_parameters(layer), offloaded.neuron_parameters(layer))
 
 
-def test_no_more_than_one_projection_is_in_memory(tmp_path: Path) -> None:
+def test_no_more_than_one_projection_is_in_memory(tmp_path):
     _, decoder = both(saved(tmp_path / "model"), "float32")
     linears = [part for layer in decoder.layers for part in layer.modules() if isinstance(part, nn.Linear)]
     inside = nn.ModuleList(decoder.layers)
@@ -102,7 +100,7 @@ def test_no_more_than_one_projection_is_in_memory(tmp_path: Path) -> None:
     assert all(parameter.is_meta for parameter in inside.parameters())
 
 
-def test_what_changes_or_copies_weights_is_refused_with_what_to_do(tmp_path: Path) -> None:
+def test_what_changes_or_copies_weights_is_refused_with_what_to_do(tmp_path):
     _, decoder = both(saved(tmp_path / "model"), "float32")
     masks = PruningMasks("flap", np.ones((3, 13), bool), np.ones((3, 2), bool), 1.0, 1.0)
     sentence = "needs the whole model in memory.*switch offload off, or stop before .--until adapted."
@@ -112,7 +110,7 @@ def test_what_changes_or_copies_weights_is_refused_with_what_to_do(tmp_path: Pat
         taylor_scores(decoder, TOKENS, BaselineSettings(taylor_samples=2, taylor_length=4))
 
 
-def test_a_weight_that_is_not_finite_is_named(tmp_path: Path) -> None:
+def test_a_weight_that_is_not_finite_is_named(tmp_path):
     from safetensors.torch import load_file, save_file
 
     file = saved(tmp_path / "model") / "model.safetensors"
@@ -123,9 +121,8 @@ def test_a_weight_that_is_not_finite_is_named(tmp_path: Path) -> None:
         both(file.parent, "float32")
 
 
-def test_a_run_of_an_offloaded_model_is_the_run_of_the_model(tmp_path: Path) -> None:
-    texts = tiny_study.write_texts(tmp_path / "texts")
-    values = tiny_study.settings(tiny_study.write_model(tmp_path / "model", texts), texts)
+def test_a_run_of_an_offloaded_model_is_the_run_of_the_model(tmp_path):
+    values = tiny_study.made(tmp_path)
     study = from_dict(values | {"device": "cpu", "methods": ["dense", "gprune", "flap"]})
     offloaded = replace(study, offload=True)
     assert run_name(study) == run_name(offloaded)

@@ -1,7 +1,5 @@
 """Random weights: the same in every process, and a whole study of them like that of any other model."""
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 
@@ -43,7 +41,7 @@ def digest(model: torch.nn.Module) -> str:
     return found.hexdigest()
 
 
-def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder: Path) -> None:
+def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder):
     torch.manual_seed(5)
     expected = torch.rand(3)
     torch.manual_seed(5)
@@ -62,7 +60,7 @@ def test_weights_are_made_alike_and_nobodys_random_numbers_change(folder: Path) 
         loading.load("random:tiny", "cpu", offload=True)
 
 
-def test_a_whole_study_runs_and_its_pruned_model_reads_back(folder: Path) -> None:
+def test_a_whole_study_runs_and_its_pruned_model_reads_back(folder):
     study, store = a_study(folder), Store(folder / "cache")
     result = pipeline.run(study, store, lambda *_: None)
     vocabulary = tiny_shape.TINY["vocab_size"]
@@ -81,7 +79,8 @@ def test_a_whole_study_runs_and_its_pruned_model_reads_back(folder: Path) -> Non
         apply.save(place, "random:wider", folder / "other", cut)
 
 
-def test_equal_results_in_another_cache_and_other_keys_for_another_shape(folder: Path) -> None:
+@pytest.mark.long
+def test_equal_results_in_another_cache_and_other_keys_for_another_shape(folder):
     study, other = a_study(folder), a_study(folder, "random:wider")
     found = []
     for number in range(2):
@@ -98,7 +97,7 @@ def test_equal_results_in_another_cache_and_other_keys_for_another_shape(folder:
     assert shared == {name for name in keys[0] if name.startswith(("tokens", "overlap"))}
 
 
-def test_the_preview_measures_it_too(folder: Path) -> None:
+def test_the_preview_measures_it_too(folder):
     study, store = a_study(folder, methods=("dense",)), Store(folder / "cache")
     pipeline.run(study, store, lambda *_: None, "perplexity")
     results, text = pipeline.opened(study, store), study.evaluation.texts[0]

@@ -1,7 +1,5 @@
 """Names of models with random weights: what each part of the program makes of them, without loading one."""
 
-from __future__ import annotations
-
 import argparse
 
 import pytest
@@ -26,7 +24,7 @@ def call(command, *words):
     return options.command(options)
 
 
-def test_every_shape_is_a_folder_whose_tokens_all_have_a_row() -> None:
+def test_every_shape_is_a_folder_whose_tokens_all_have_a_row():
     largest = vocabulary.tokenizer("demo").get_vocab_size()
     for name, values in shapes.SHAPES.items():
         folder = identity.locate(f"random:{name}")
@@ -37,7 +35,7 @@ def test_every_shape_is_a_folder_whose_tokens_all_have_a_row() -> None:
         assert identity.tokenizer_fingerprint(f"random:{name}") == identity.tokenizer_fingerprint("demo")
 
 
-def test_fingerprints_tell_shapes_versions_and_makers_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fingerprints_tell_shapes_versions_and_makers_apart(monkeypatch):
     found = [identity.fingerprint(f"random:{name}") for name in shapes.SHAPES]
     found += [identity.fingerprint(LLAMA, card=card) for card in ("NVIDIA H100", "NVIDIA A10")]
     monkeypatch.setattr(shapes, "WEIGHTS", "random weights 2")
@@ -46,7 +44,7 @@ def test_fingerprints_tell_shapes_versions_and_makers_apart(monkeypatch: pytest.
     assert identity.fingerprint("demo", card="NVIDIA H100") == identity.fingerprint("demo")
 
 
-def test_a_study_is_read_for_the_device_that_makes_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_study_is_read_for_the_device_that_makes_its_model(monkeypatch):
     on_cpu = inputs.read(a_study(model=LLAMA))
     assert (on_cpu.model, on_cpu.precision) == (identity.fingerprint(LLAMA), "float32")
     monkeypatch.setattr(machine, "has_gpu", lambda: True)
@@ -72,7 +70,7 @@ def test_a_study_is_read_for_the_device_that_makes_its_model(monkeypatch: pytest
         ("random:llama2-7b@0.5", "only `speed` takes: a study has one of its own, give random:llama2-7b$"),
     ],
 )
-def test_other_names_are_refused_alike_wherever_they_are_given(name: str, message: str) -> None:
+def test_other_names_are_refused_alike_wherever_they_are_given(name, message):
     with pytest.raises(ModelError, match=message) as refused:
         identity.locate(name)
     assert len(str(refused.value)) <= 300
@@ -88,13 +86,13 @@ def test_other_names_are_refused_alike_wherever_they_are_given(name: str, messag
     assert launch.input_problem(asked) == str(refused.value)
 
 
-def test_the_form_takes_a_shape_and_says_what_it_cannot_do() -> None:
+def test_the_form_takes_a_shape_and_says_what_it_cannot_do():
     assert launch.input_problem(a_study(model=LLAMA)) == ""
     packed.require_here("/no/such/cache", a_study(model=LLAMA))
     assert "leave offload out" in launch.input_problem(a_study(model=LLAMA, offload=True))
 
 
-def test_the_estimate_is_of_the_shape(capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_estimate_is_of_the_shape(capfd):
     assert call(study, "study", "--model", LLAMA, "--dtype", "bfloat16", "--dry-run") == 0
     said = capfd.readouterr().err
     assert "statistics_primary" in said and "switch offload on" not in said

@@ -23,12 +23,12 @@ print(len(MODEL_CLASSES), sum("gprune.models.registration" in type(f).__module__
 @pytest.mark.parametrize(
     "module",
     [
-        "gprune.models.export.modeling_gprune",
-        "gprune.models.loading",
         # a process of its own each, and seconds
         *(
             pytest.param(name, marks=pytest.mark.long)
             for name in (
+                "gprune.models.export.modeling_gprune",
+                "gprune.models.loading",
                 "gprune.models.export.checkpoint",
                 "gprune.models.export.padded",
                 "gprune.models.export.apply",

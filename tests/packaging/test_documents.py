@@ -1,9 +1,6 @@
 """What the documents say of each other, and of the package, is so."""
 
-from __future__ import annotations
-
 import re
-from pathlib import Path
 
 import pytest
 import yaml
@@ -13,7 +10,7 @@ import gprune
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
 
 
-def test_every_link_between_documents_leads_to_a_file(project: Path) -> None:
+def test_every_link_between_documents_leads_to_a_file(project):
     pages = [*project.glob("*.md"), *project.glob("docs/*.md")]
     links = [(page, target) for page in pages for target in LINK.findall(page.read_text(encoding="utf-8"))]
     assert len(links) > 40
@@ -21,7 +18,7 @@ def test_every_link_between_documents_leads_to_a_file(project: Path) -> None:
     assert lost == []
 
 
-def test_files_that_contributing_follows_are_there_with_what_it_names(project: Path) -> None:
+def test_files_that_contributing_follows_are_there_with_what_it_names(project):
     told = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
     named = set(re.findall(r"`((?:gprune|tests|pages)/[\w/.]+)`", told))
     assert len(named) > 10 and [name for name in named if not (project / name).exists()] == []
@@ -38,9 +35,7 @@ def test_files_that_contributing_follows_are_there_with_what_it_names(project: P
         assert name in named and words in (project / name).read_text(encoding="utf-8")
 
 
-def test_the_citation_is_of_this_version_and_of_the_paper(
-    project: Path, request: pytest.FixtureRequest
-) -> None:
+def test_the_citation_is_of_this_version_and_of_the_paper(project, request):
     cited = yaml.safe_load((project / "CITATION.cff").read_text(encoding="utf-8"))
     assert (cited["version"], cited["license"]) == (gprune.__version__, "Apache-2.0")
     paper = cited["preferred-citation"]

@@ -4,8 +4,6 @@ Everything is installed anew, dependencies too, by the command of the README. to
 pin in requirements.txt, as for `make app`.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil
@@ -96,9 +94,7 @@ def shown(fresh: Fresh, chromium: Any) -> None:
         assert noted == [[], []]
 
 
-def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(
-    chromium: Any, fresh: Fresh, project: Path
-) -> None:
+def test_it_installs_runs_the_demo_shows_it_and_leaves_nothing_but_the_cache(chromium, fresh, project):
     assert fresh.said("gprune", "--version", seconds=10) == fresh.said(
         "python", "-m", "gprune", "--version", seconds=10
     )

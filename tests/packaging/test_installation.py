@@ -1,7 +1,5 @@
 """How an installed package differs from a checkout: its cache, its child processes, the state of the code."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import tomllib
@@ -44,9 +42,7 @@ def listed(folder: Path, files: list[str]) -> dict[str, object]:
         provenance.code.cache_clear()
 
 
-def test_the_cache_of_a_package_is_the_users_and_never_beside_the_code(
-    installed: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_cache_of_a_package_is_the_users_and_never_beside_the_code(installed, monkeypatch):
     monkeypatch.setenv("HOME", str(installed))
     monkeypatch.setenv("XDG_CACHE_HOME", str(installed / "caches"))
     assert default_cache() == installed / "caches" / "gprune"
@@ -59,9 +55,7 @@ def test_the_cache_of_a_package_is_the_users_and_never_beside_the_code(
 
 
 @pytest.mark.process
-def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(
-    installed: Path, project: Path
-) -> None:
+def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(installed, project):
     (installed / "psutil.py").write_text("raise SystemExit('a file of the user was imported')")
     command = installation.command("gprune", "--version")
     # an installed package is found without the current folder; here the checkout has to be named
@@ -73,7 +67,7 @@ def test_a_file_where_the_app_was_started_is_no_module_of_its_processes(
     assert "a file of the user was imported" in done.stderr
 
 
-def test_a_package_is_told_by_what_it_is_made_of(installed: Path) -> None:
+def test_a_package_is_told_by_what_it_is_made_of(installed):
     made = listed(installed, FILES)
     assert list(made) == ["package"] and len(str(made["package"])) == 12
     elsewhere = [
@@ -87,9 +81,7 @@ def test_a_package_is_told_by_what_it_is_made_of(installed: Path) -> None:
 
 
 @pytest.mark.parametrize(("pinned", "extra"), [("", None), ("-dev", "dev"), ("-gguf", "gguf")])
-def test_every_pinned_version_lies_in_the_range_of_the_package(
-    project: Path, pinned: str, extra: str | None
-) -> None:
+def test_every_pinned_version_lies_in_the_range_of_the_package(project, pinned, extra):
     metadata = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     listed = metadata["optional-dependencies"][extra] if extra else metadata["dependencies"]
     ranges = {one.name: one for one in map(Requirement, listed)}

@@ -208,6 +208,7 @@ def _run_in_process(values, cache, results):
     results.put((result["perplexity"]["gprune"], len(result["keys"]), len(result["reused"])))
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_two_runs_of_one_study_at_the_same_time_share_the_work(workshop, finished, tmp_path):
     context = multiprocessing.get_context("spawn")

@@ -1,14 +1,14 @@
 """A run does what the graph says, no more and no less; its record tells the truth about today's formulas."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 import tiny_study
+from tiny_study import silent
 
 from gprune import pipeline
+from gprune.__main__ import main
 from gprune.evaluation import speed
 from gprune.pipeline import arrays, runs, stages
 from gprune.pipeline.eta import Outlook, expected, last_time
@@ -20,11 +20,8 @@ from gprune.system.errors import MethodError
 
 pytestmark = pytest.mark.slow
 
+OF_EACH_KIND = ("dense", "gprune", "flap", "wanda_sp", "fang", "fang_pooled", "llm_pruner")
 QUESTIONS = [{"question": f"def {n}", "choices": ["a", "bb"], "answer": n % 2} for n in range(4)]
-
-
-def silent(*_):
-    pass
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,14 +51,19 @@ def study_of(workshop, **changes):
 
 @pytest.fixture(
     scope="module",
-    # the metric that needs the most, and in the long tests the others
-    params=[name if name == "twflap" else pytest.param(name, marks=pytest.mark.long) for name in METRICS],
+    # the metric that needs the most with a method of each kind, and in the long tests all of both
+    params=[
+        ("twflap", OF_EACH_KIND),
+        *(pytest.param((name, METHODS), marks=pytest.mark.long) for name in METRICS),
+    ],
+    ids=lambda known: f"{known[0]}, {len(known[1])} methods",
 )
 def finished(request, workshop):
     """A whole run of every method on one metric, with a third text, a task and speed; its plan before."""
-    study = study_of(workshop, metric=request.param, methods=list(METHODS), substitute=workshop["texts"][2])
+    metric, methods = request.param
+    study = study_of(workshop, metric=metric, methods=list(methods), substitute=workshop["texts"][2])
     study = study.with_settings({"evaluation.tasks": [workshop["questions"]], "evaluation.speed": "cpu"})
-    store = Store(workshop["folder"] / request.param)
+    store = Store(workshop["folder"] / f"{metric}-{len(methods)}")
     results = pipeline.opened(study, store)
     before = course(results.graph, "all", results.holds)
     return study, store, [stage.name for stage in before], pipeline.run(study, store, silent)
@@ -92,18 +94,17 @@ def test_the_exported_arrays_are_all_that_is_documented(finished, project):
     assert {f"ffn_mask_{name}" for name in ("flap", "fang_pooled", "llm_pruner")} <= set(found)
 
 
-@pytest.mark.process
-def test_a_dry_run_prints_what_a_run_did(finished, project):
+def test_a_dry_run_prints_what_a_run_did(finished, capsys):
     study, store, planned, result = finished
     file = store.root / "study.json"
     file.write_text(study.to_json())
-    command = [sys.executable, "-m", "gprune", "run", str(file), "--dry-run", "--cache", str(store.root)]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=True)
-    lines = [line.split() for line in done.stdout.splitlines()]
+    assert main(["run", str(file), "--dry-run", "--cache", str(store.root)]) == 0
+    told = capsys.readouterr()
+    lines = [line.split() for line in told.out.splitlines()]
     assert [line[0] for line in lines] == planned
     assert {line[0]: line[1] for line in lines} == result["keys"]
     assert {line[2] for line in lines} == {"there"} and all(line[4] == "s" for line in lines)
-    assert done.stderr.strip().endswith(f"{len(planned)} stages, 0 missing")
+    assert told.err.strip().endswith(f"{len(planned)} stages, 0 missing")
 
 
 def test_a_changed_formula_makes_old_results_unknown_to_the_runs_record(workshop, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import tiny_study
 from evaluation import task_files
+from tiny_study import silent
 
 from gprune import pipeline
 from gprune.__main__ import main
@@ -18,10 +19,6 @@ from gprune.store import Store
 from gprune.study import from_dict
 
 pytestmark = pytest.mark.slow
-
-
-def silent(*_):
-    pass
 
 
 @pytest.fixture(scope="module")

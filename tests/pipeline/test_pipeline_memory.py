@@ -20,8 +20,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("memory")
-    texts = tiny_study.write_texts(folder / "texts")
-    return from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+    return from_dict(tiny_study.made(folder))
 
 
 @pytest.fixture

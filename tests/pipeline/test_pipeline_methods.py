@@ -7,6 +7,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 import tiny_study
+from tiny_study import silent
 
 from gprune import pipeline
 from gprune.data.texts import draw_windows
@@ -24,10 +25,6 @@ pytestmark = pytest.mark.slow
 CONTEXTS = {"count": 3, "dimensions": 4, "tokens": 64}
 BASELINES = {"taylor_samples": 4, "taylor_length": 8}
 EVERY = list(METHODS)
-
-
-def silent(*_):
-    pass
 
 
 @pytest.fixture(scope="module")

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tiny_study
+from tiny_study import silent
 
 from gprune import pipeline
 from gprune.pipeline import runs, stages
@@ -19,15 +20,10 @@ ROLES = ("primary", "auxiliary", "substitute")
 MADE = {f"positions_{role}" for role in ROLES}
 
 
-def silent(*_):
-    pass
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("positions")
-    texts = tiny_study.write_texts(folder / "texts")
-    values = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts, substitute=texts[2])
+    values = tiny_study.made(folder, third=True)
     return from_dict(values)
 
 

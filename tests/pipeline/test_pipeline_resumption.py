@@ -1,7 +1,5 @@
 """A run that is killed while it learns goes on there: results, record and log, of one process and of two."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os
@@ -87,8 +85,7 @@ class Log:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("resumption")
-    texts = tiny_study.write_texts(folder / "texts")
-    settings = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    settings = tiny_study.made(folder)
     settings |= {"sparsity": {"epochs": 3, "batch": 8}, "methods": ["dense", "gprune"]}
     (folder / "study.json").write_text(json.dumps(settings))
     pipeline.run(from_dict(settings), Store(folder / "undisturbed"), Log(), "masks")
@@ -136,9 +133,7 @@ def assert_undisturbed(store: Store, home: Path, study: Study) -> None:
         pytest.param("between", 2, 0, marks=pytest.mark.long),
     ],
 )
-def test_killed_it_goes_on_from_the_last_state(
-    home: Path, study: Study, begun: Store, where: str, number: int, left: int
-) -> None:
+def test_killed_it_goes_on_from_the_last_state(home, study, begun, where, number, left):
     script = [sys.executable, "-c", KILLED, str(home / "study.json"), str(begun.root), where, str(number)]
     environment = {**os.environ, "PYTHONPATH": str(run_starters.PROJECT)}
     killed = subprocess.run(script, env=environment, timeout=limit(60), capture_output=True, text=True)
@@ -164,9 +159,7 @@ def test_killed_it_goes_on_from_the_last_state(
     ("error", "state"),
     [(Cancelled("stop"), "cancelled"), (KeyboardInterrupt(), "cancelled"), (Interrupted(), "interrupted")],
 )
-def test_stopped_it_loses_no_step_and_says_how(
-    home: Path, study: Study, begun: Store, error: BaseException, state: str
-) -> None:
+def test_stopped_it_loses_no_step_and_says_how(home, study, begun, error, state):
     for step in (4, 7):
         log = Log(step, error)
         with pytest.raises(type(error)):
@@ -199,9 +192,7 @@ def full_after(monkeypatch: pytest.MonkeyPatch, count: int) -> list[Path]:
 
 
 @pytest.mark.parametrize("count", [0, 2])
-def test_a_full_disk_costs_one_notice(
-    home: Path, study: Study, begun: Store, monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
+def test_a_full_disk_costs_one_notice(home, study, begun, monkeypatch, count):
     refused, log = full_after(monkeypatch, count), Log()
     pipeline.run(study, begun, log, "masks")
     assert len(refused) > 1
@@ -213,7 +204,7 @@ def test_a_full_disk_costs_one_notice(
     assert of(begun, study)["stages"]["learning"]["notices"] == [notice]
 
 
-def test_a_damaged_state_is_told_and_kept_aside(home: Path, study: Study, begun: Store) -> None:
+def test_a_damaged_state_is_told_and_kept_aside(home, study, begun):
     with pytest.raises(Cancelled):
         pipeline.run(study, begun, Log(5), "masks")
     place = file_of(begun, study).path
@@ -225,7 +216,7 @@ def test_a_damaged_state_is_told_and_kept_aside(home: Path, study: Study, begun:
     assert "resumed" not in of(begun, study)["stages"]["learning"]
 
 
-def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study: Study, begun: Store) -> None:
+def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study, begun):
     with pytest.raises(Cancelled):
         pipeline.run(study, begun, Log(5), "masks")
     file = file_of(begun, study)
@@ -243,9 +234,7 @@ def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study: Study, begun:
     assert (one.name, one.begun) == (f"learning/{file.key}.state", True) and not file.path.exists()
 
 
-def test_two_runs_at_once_share_one_learning(
-    home: Path, study: Study, begun: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_runs_at_once_share_one_learning(home, study, begun, monkeypatch):
     """A second starter waits for the first, leaves its state alone, and goes on when that has gone."""
     with pytest.raises(Cancelled):
         pipeline.run(study, begun, Log(4), "masks")
@@ -266,9 +255,7 @@ def _giving_up_while_waiting(stage: str, done: int, total: int, message: str) ->
 
 
 @pytest.mark.parametrize("text", ["often", "0 steps", "-3 s", "5", "3 steps 4 s"])
-def test_an_interval_that_is_none_is_one_sentence(
-    study: Study, begun: Store, monkeypatch: pytest.MonkeyPatch, text: str
-) -> None:
+def test_an_interval_that_is_none_is_one_sentence(study, begun, monkeypatch, text):
     monkeypatch.setenv(VARIABLE, text)
     with pytest.raises(ValueError, match=f"{VARIABLE} must be seconds as '30 s'.*got '{text}'"):
         pipeline.run(study, begun, Log(), "masks")

@@ -1,7 +1,5 @@
 """What a run's record says after a stop, a failure, a full disk: without other processes."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -12,6 +10,7 @@ from typing import Any
 
 import pytest
 import tiny_study
+from tiny_study import silent
 
 from gprune import pipeline
 from gprune.pipeline import record, run_owner, runs
@@ -22,10 +21,6 @@ from gprune.system.errors import Cancelled, StoreError
 
 pytestmark = pytest.mark.slow
 Listener = Callable[[str, int, int, str], None]
-
-
-def silent(*_: object) -> None:
-    """Listens to nothing."""
 
 
 def raising(error: BaseException, stage: str, message: str = "") -> Listener:
@@ -41,8 +36,7 @@ def raising(error: BaseException, stage: str, message: str = "") -> Listener:
 @pytest.fixture(scope="module")
 def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
     folder = tmp_path_factory.mktemp("keeper")
-    texts = tiny_study.write_texts(folder / "texts")
-    return from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+    return from_dict(tiny_study.made(folder))
 
 
 @pytest.fixture(scope="module")
@@ -66,9 +60,7 @@ def of(store: Store, study: Study) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("error", [Cancelled("stop"), KeyboardInterrupt(), RuntimeError("broken")])
-def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(
-    study: Study, done: Store, error: BaseException
-) -> None:
+def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(study, done, error):
     before = of(done, study)
     for until in ("drift", "masks"):
         with pytest.raises(type(error)):
@@ -76,7 +68,7 @@ def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(
     assert pipeline.run(study, done, silent, "drift")["reused"] and of(done, study) == before
 
 
-def test_whoever_wants_more_and_is_stopped_says_so(study: Study, done: Store) -> None:
+def test_whoever_wants_more_and_is_stopped_says_so(study, done):
     with pytest.raises(Cancelled):
         pipeline.run(study, done, raising(Cancelled("stop"), "perplexity.flap.0"), "perplexity")
     found = of(done, study)
@@ -84,9 +76,7 @@ def test_whoever_wants_more_and_is_stopped_says_so(study: Study, done: Store) ->
     assert "masks_flap" in found["stages"] and "perplexity.dense.0" in found["stages"]
 
 
-def test_a_method_that_is_tried_again_in_vain_leaves_a_done_run_done(
-    study: Study, done: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_method_that_is_tried_again_in_vain_leaves_a_done_run_done(study, done, monkeypatch):
     """What could not be had is tried at every start; a stop on the way takes nothing from what is there."""
     name, before = "masks_wanda_sp", of(done, study)
     entry = before["stages"].pop(name)
@@ -99,7 +89,7 @@ def test_a_method_that_is_tried_again_in_vain_leaves_a_done_run_done(
     assert (found["state"], found["error"], found["unavailable"]) == ("done", None, {name: reason})
 
 
-def test_a_damaged_record_is_written_anew(study: Study, done: Store) -> None:
+def test_a_damaged_record_is_written_anew(study, done):
     path = done.folder("runs", run_name(study)) / "run.json"
     path.write_text('{"stages": [1], "study": {"model": 3}}')
     assert runs.read(done, run_name(study)) is None
@@ -123,9 +113,7 @@ class FullDisk:
 
 
 @pytest.mark.parametrize("stage", ["drift", "masks_wanda_sp"])
-def test_a_full_disk_leaves_a_record_that_says_so(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
-) -> None:
+def test_a_full_disk_leaves_a_record_that_says_so(study, tmp_path, monkeypatch, stage):
     store, disk = Store(tmp_path), FullDisk(monkeypatch)
 
     def listener(name: str, done: int, total: int, words: str) -> None:
@@ -142,9 +130,7 @@ def test_a_full_disk_leaves_a_record_that_says_so(
 
 
 @pytest.mark.parametrize("error", ["é" * 5000, "\x01" * 5000, "short", None])
-def test_the_state_is_rewritten_in_place_without_new_space(
-    study: Study, done: Store, error: str | None
-) -> None:
+def test_the_state_is_rewritten_in_place_without_new_space(study, done, error):
     name = run_name(study)
     path = done.folder("runs", name) / "run.json"
     before, size, inode = of(done, study), path.stat().st_size, path.stat().st_ino
@@ -158,9 +144,7 @@ def test_the_state_is_rewritten_in_place_without_new_space(
     assert not runs.restate(done, name, "failed", "full") and of(done, study) == before
 
 
-def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(
-    study: Study, done: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, monkeypatch):
     before = of(done, study)
     runs.save(done, run_name(study), before | {"state": "cancelled"})
 
@@ -172,9 +156,7 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(
     assert of(done, study)["state"] == "cancelled"
 
 
-def test_a_clock_that_is_set_back_gives_no_negative_time(
-    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_clock_that_is_set_back_gives_no_negative_time(study, tmp_path, monkeypatch):
     class Clock(datetime):
         moment = datetime(2026, 11, 21, 11, tzinfo=UTC)
 
@@ -191,9 +173,7 @@ def test_a_clock_that_is_set_back_gives_no_negative_time(
     assert all(stage["seconds"] >= 0 for stage in found["stages"].values())
 
 
-def test_an_owner_shows_that_it_lives_and_a_dead_one_is_told_at_once(
-    study: Study, done: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_owner_shows_that_it_lives_and_a_dead_one_is_told_at_once(study, done, monkeypatch):
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(run_owner, "BEAT_SECONDS", 0.0)
     monkeypatch.setattr(runs, "save", _counted(runs.save, seen))

@@ -1,7 +1,5 @@
 """One process owns a run's record; whoever else starts, is stopped or dies, the record tells the truth."""
 
-from __future__ import annotations
-
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,8 +21,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.process]
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("owner")
-    texts = tiny_study.write_texts(folder / "texts")
-    return tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    return tiny_study.made(folder)
 
 
 @pytest.fixture(scope="module")
@@ -46,9 +43,8 @@ def record(made: Starters, values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def test_of_four_starters_three_are_stopped_and_the_record_ends_done(
-    several: Starters, values: dict[str, Any], undisturbed: dict[str, str]
-) -> None:
+@pytest.mark.long
+def test_of_four_starters_three_are_stopped_and_the_record_ends_done(several, values, undisturbed):
     first = several.start(held="partition")
     several.wait_until("computing.partition", first)
     others = [several.start() for _ in range(3)]
@@ -69,10 +65,9 @@ def test_of_four_starters_three_are_stopped_and_the_record_ends_done(
     assert contents(several.cache) == undisturbed
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
-def test_a_starter_that_is_stopped_on_its_way_is_told_as_such_and_gone_on_with(
-    several: Starters, values: dict[str, Any], how: signal.Signals
-) -> None:
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_starter_that_is_stopped_on_its_way_is_told_as_such_and_gone_on_with(several, values, how):
     assert several.start("masks").wait(limit(60)) == 0
     before = record(several, values)
     assert before["state"] == "done" and before["until"] == "masks"
@@ -92,9 +87,7 @@ def test_a_starter_that_is_stopped_on_its_way_is_told_as_such_and_gone_on_with(
 
 
 @pytest.mark.long
-def test_a_starter_that_wants_less_ends_before_the_owner_and_is_not_heard(
-    several: Starters, values: dict[str, Any]
-) -> None:
+def test_a_starter_that_wants_less_ends_before_the_owner_and_is_not_heard(several, values):
     owner = several.start("masks", held="partition")
     several.wait_until("computing.partition", owner)
     assert several.start("drift").wait(limit(60)) == 0

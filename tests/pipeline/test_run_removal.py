@@ -1,7 +1,5 @@
 """A run that a job has a use for stays, whoever started the job: the sentence names it."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path
@@ -61,9 +59,7 @@ def refused(cache: Path, run: str) -> str:
     ],
 )
 @pytest.mark.parametrize("slurm", [None, Record(made=1.0, array="41")])
-def test_a_job_keeps_the_run_that_it_computes(
-    tmp_path: Path, state: str, does: str, slurm: Record | None
-) -> None:
+def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does, slurm):
     run = write_run(tmp_path, stages="drift", state="interrupted")
     job = a_job(tmp_path, state, slurm=slurm)
     assert refused(tmp_path, run) == (
@@ -73,7 +69,7 @@ def test_a_job_keeps_the_run_that_it_computes(
     assert (tmp_path / "runs" / run).exists()
 
 
-def test_a_run_is_free_once_its_interrupted_job_is_given_up(tmp_path: Path) -> None:
+def test_a_run_is_free_once_its_interrupted_job_is_given_up(tmp_path):
     run = write_run(tmp_path, stages="drift", state="interrupted")
     job = a_job(tmp_path, "interrupted")
     assert "is to be gone on with" in refused(tmp_path, run)
@@ -81,7 +77,7 @@ def test_a_run_is_free_once_its_interrupted_job_is_given_up(tmp_path: Path) -> N
     assert removal.remove(Store(tmp_path), run) > 0
 
 
-def test_what_went_on_or_came_to_its_end_otherwise_keeps_nothing(tmp_path: Path) -> None:
+def test_what_went_on_or_came_to_its_end_otherwise_keeps_nothing(tmp_path):
     run = write_run(tmp_path)
     # of a run that is done nobody goes on with an interrupted job, nor where a later one has failed
     a_job(tmp_path, "interrupted", 1)
@@ -93,9 +89,7 @@ def test_what_went_on_or_came_to_its_end_otherwise_keeps_nothing(tmp_path: Path)
     assert removal.hindrance(Store(tmp_path), unfinished) == ""
 
 
-def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(tmp_path, monkeypatch):
     run = write_run(tmp_path, stages="drift", state="interrupted")
     job = a_job(tmp_path, "queued")
     with monkeypatch.context() as patch:
@@ -108,7 +102,7 @@ def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(
     assert job.id in removal.hindrance(Store(tmp_path), run)
 
 
-def test_an_export_at_work_keeps_the_run_that_it_takes(tmp_path: Path) -> None:
+def test_an_export_at_work_keeps_the_run_that_it_takes(tmp_path):
     run = write_run(tmp_path)
     a_job(tmp_path, "running", arguments=("cut", run, "mine", "/out"))
     assert "is at work on it" in refused(tmp_path, run)

@@ -1,7 +1,5 @@
 """Studies and jobs on a disk that several machines share, with each of its faults: the same bits."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +8,9 @@ import shared_file_system
 import tiny_study
 from run_starters import contents, starters
 from shared_file_system import Disk
-from waiting import limit, wait_for
+from waiting import limit
 
-from gprune import jobs, pipeline
-from gprune.jobs.state import read_state
+from gprune import pipeline
 from gprune.pipeline import runs
 from gprune.store import DAMAGED, Store
 from gprune.study import from_dict, run_name
@@ -32,8 +29,7 @@ def no_disk_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("shared")
-    texts = tiny_study.write_texts(folder / "texts")
-    made = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
+    made = tiny_study.made(folder)
     return made | {"methods": ["dense", "gprune"]}
 
 
@@ -62,9 +58,7 @@ class Told:
     ],
     ids=" ".join,
 )
-def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path, faults: tuple[str, ...]
-) -> None:
+def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(values, undisturbed, tmp_path, faults):
     study, told = from_dict(values), Told()
     with Disk(tmp_path, *faults).used() as disk:
         store = Store(tmp_path / "cache")
@@ -79,9 +73,7 @@ def test_a_study_ends_with_the_same_bits_whatever_its_disk_does(
     assert not (tmp_path / "cache" / DAMAGED).exists()
 
 
-def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path
-) -> None:
+def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(values, undisturbed, tmp_path):
     """This machine believes of every result that it is missing: it has looked before the other one began."""
     study, told = from_dict(values), Told()
     with Disk(tmp_path, "unseen", "stale").used() as disk:
@@ -112,9 +104,7 @@ def _stages(store: Store, study: Any) -> set[str]:
 
 @pytest.mark.long
 @pytest.mark.process
-def test_two_processes_that_hold_one_lock_leave_what_one_leaves(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_that_hold_one_lock_leave_what_one_leaves(values, undisturbed, tmp_path, monkeypatch):
     cache = tmp_path / "cache"
     for name, value in shared_file_system.environment(tmp_path / "site", cache, "free", "lost").items():
         monkeypatch.setenv(name, value)
@@ -131,37 +121,3 @@ def test_two_processes_that_hold_one_lock_leave_what_one_leaves(
     record = runs.read(Store(cache), run_name(from_dict(values))) or {}
     assert (record["state"], record["error"]) == ("done", None)
     assert not (cache / DAMAGED).exists()
-
-
-@pytest.mark.long
-@pytest.mark.process
-def test_a_job_is_submitted_cancelled_and_resumed_on_such_a_disk(
-    values: dict[str, Any], undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cache, faults = tmp_path / "cache", ("stale", "unseen", "lost", "lockless", "open")
-    for name, value in shared_file_system.environment(tmp_path / "site", cache, *faults).items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    endless = from_dict(values | {"sparsity": {"epochs": 3000, "batch": 8}})
-    with Disk(cache, *faults).used() as disk:
-        job = jobs.submit(cache, endless)
-        wait_for(lambda: jobs.progress(cache, job.id).stage == "learning", 60)
-        assert jobs.submit(cache, endless).id == job.id
-        jobs.cancel(cache, job.id)
-        wait_for(lambda: not jobs.get(cache, job.id).active, 60)
-        assert (jobs.get(cache, job.id).state, jobs.get(cache, job.id).error) == ("cancelled", "")
-        again = jobs.resume(cache, job.id)
-        wait_for(lambda: any("goes on at step" in line for line in jobs.log_tail(cache, again.id)), 60)
-        jobs.cancel(cache, again.id)
-        last = jobs.submit(cache, from_dict(values))
-        wait_for(lambda: _looked(cache, last.id).finished, 90)
-        state = read_state(last.folder)
-        assert (state.state, state.error) == ("done", ""), jobs.log_tail(cache, last.id)
-        with disk.elsewhere():
-            made, wanted = contents(cache), contents(undisturbed)
-    assert {place: made.get(place) for place in wanted} == wanted
-
-
-def _looked(cache: Path, job_id: str) -> Any:
-    jobs.reconcile(cache)
-    return read_state(jobs.get(cache, job_id).folder)

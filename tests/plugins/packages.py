@@ -1,7 +1,5 @@
 """Small packages that bring metrics and methods, installed by hand as pip would leave them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -18,7 +18,7 @@ def one(place: str = "metric.size"):
     return next(one for one in found().installed if one.plugin.place == place)
 
 
-def test_an_ordinary_install_is_hashed_from_its_record(site: Path) -> None:
+def test_an_ordinary_install_is_hashed_from_its_record(site):
     install(site)
     before = digests(site)
     assert set(before.values()) == {before["metric.size"]} and before["metric.size"].startswith("bring 1.0 ")
@@ -29,7 +29,7 @@ def test_an_ordinary_install_is_hashed_from_its_record(site: Path) -> None:
     assert digests(site)["metric.size"] != before["metric.size"]
 
 
-def test_a_file_that_was_changed_after_it_was_installed_is_not_run(site: Path) -> None:
+def test_a_file_that_was_changed_after_it_was_installed_is_not_run(site):
     install(site)
     (site / "bring" / "metric.py").write_text(METRIC.replace("np.sqrt", "np.cbrt"))
     with pytest.raises(PluginError, match=r"its file bring/metric.py was changed after it was installed"):
@@ -37,7 +37,7 @@ def test_a_file_that_was_changed_after_it_was_installed_is_not_run(site: Path) -
     assert "bring.metric" not in sys.modules
 
 
-def test_an_editable_install_is_hashed_from_its_files(site: Path, tmp_path: Path) -> None:
+def test_an_editable_install_is_hashed_from_its_files(site, tmp_path):
     project = tmp_path / "work"
     install(site, project=project)
     sys.path.append(str(project))
@@ -59,9 +59,7 @@ def test_an_editable_install_is_hashed_from_its_files(site: Path, tmp_path: Path
         sys.path.remove(str(project))
 
 
-def test_what_stands_before_it_on_the_path_is_not_imported(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_stands_before_it_on_the_path_is_not_imported(site, tmp_path, monkeypatch):
     install(site)
     (tmp_path / "here" / "bring").mkdir(parents=True)
     (tmp_path / "here" / "bring" / "__init__.py").write_text("raise SystemExit('another package')")
@@ -81,7 +79,7 @@ RAISING = {
 
 
 @pytest.mark.parametrize("line", RAISING)
-def test_one_that_cannot_be_imported_is_named_with_its_reason(site: Path, line: str) -> None:
+def test_one_that_cannot_be_imported_is_named_with_its_reason(site, line):
     place = METRIC + f"\n{line}\n"
     if line.startswith("size"):
         # the last assignment counts, so what its source says is hidden in a block
@@ -96,8 +94,8 @@ def test_one_that_cannot_be_imported_is_named_with_its_reason(site: Path, line: 
 
 
 def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folder_refused(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    site, tmp_path, monkeypatch
+):
     project = tmp_path / "work"
     install(site, files={**BOTH, "bring_parts.py": "POWER = 2\n"}, project=project)
     (site / "bring-1.0.dist-info" / "top_level.txt").write_text("bring\nbring_parts\nno_such_module\n")
@@ -115,9 +113,7 @@ def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folde
         one().digest()
 
 
-def test_a_folder_that_shares_its_package_does_not_hide_it(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_shares_its_package_does_not_hide_it(site, tmp_path, monkeypatch):
     # without an __init__.py both folders make one package, and the first on the path has the module
     install(site, files={path: source for path, source in BOTH.items() if "__init__" not in path})
     assert load(one("method.even"), one("method.even").digest()).label == "even cut"

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from plugins.packages import BOTH, METHOD, METRIC, adopted, found, install
@@ -13,7 +12,7 @@ from gprune.system.errors import PluginError, SettingsError
 EXPLODING = {path: source + "\nraise RuntimeError('imported')\n" for path, source in BOTH.items()}
 
 
-def test_a_metric_and_a_method_are_known_and_nothing_is_imported(site: Path) -> None:
+def test_a_metric_and_a_method_are_known_and_nothing_is_imported(site):
     install(site, files=EXPLODING)
     now = found()
     assert now.faults == ()
@@ -29,9 +28,7 @@ def test_a_metric_and_a_method_are_known_and_nothing_is_imported(site: Path) -> 
     assert not {"bring", "bring.metric", "bring.method"} & set(sys.modules)
 
 
-def test_they_stand_in_the_tables_of_methods_and_a_study_can_name_them(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_they_stand_in_the_tables_of_methods_and_a_study_can_name_them(site, monkeypatch):
     install(site)
     with adopted(monkeypatch):
         study = Study("m", "a", "b", metric="size", methods=("flap", "size", "even"))
@@ -91,6 +88,11 @@ WRONG = {
         {},
         "all its fields by name",
     ),
+    "arguments in a dictionary": (
+        replaced("bring/metric.py", 'label="weight size"', '**{"label": "weight size"}'),
+        {},
+        "all its fields by name",
+    ),
     "no Python": ({**BOTH, "bring/metric.py": "size = ("}, {}, "metric.py cannot be read"),
     "an unknown word": (
         replaced("bring/metric.py", "groups=groups", 'groups=groups, allocation="best"'),
@@ -107,7 +109,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_one_is_said_of_it_and_the_other_stays(site: Path, case: str) -> None:
+def test_what_is_wrong_with_one_is_said_of_it_and_the_other_stays(site, case):
     files, metrics, reason = WRONG[case]
     install(site, files=files, metrics=metrics or {"size": "bring.metric:size"})
     now = found()
@@ -118,7 +120,7 @@ def test_what_is_wrong_with_one_is_said_of_it_and_the_other_stays(site: Path, ca
     assert [one.plugin.name for one in now.installed] == ["even"]
 
 
-def test_two_packages_of_one_name_are_both_left_out_and_named(site: Path) -> None:
+def test_two_packages_of_one_name_are_both_left_out_and_named(site):
     install(site)
     files = {"other/__init__.py": METRIC}
     install(site, "other", files, {"size": "other:size"}, {})
@@ -130,7 +132,7 @@ def test_two_packages_of_one_name_are_both_left_out_and_named(site: Path) -> Non
     assert [one.plugin.name for one in now.installed] == ["even"]
 
 
-def test_a_method_needs_its_metric(site: Path) -> None:
+def test_a_method_needs_its_metric(site):
     named = METHOD.replace('label="even cut"', 'label="even cut", metric="size"')
     install(site, files={**BOTH, "bring/method.py": named})
     assert len(found().installed) == 2
@@ -151,7 +153,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("file", DAMAGED)
-def test_damaged_metadata_are_told_and_end_nothing(site: Path, file: str) -> None:
+def test_damaged_metadata_are_told_and_end_nothing(site, file):
     install(site)
     install(site, "well", {"well.py": METRIC}, {"other_size": "well:size"}, {})
     text, sentence = DAMAGED[file]
@@ -162,7 +164,7 @@ def test_damaged_metadata_are_told_and_end_nothing(site: Path, file: str) -> Non
     assert any(sentence in words for words in said), said
 
 
-def test_a_metric_that_is_no_name_is_refused_before_a_record_holds_it(site: Path) -> None:
+def test_a_metric_that_is_no_name_is_refused_before_a_record_holds_it(site):
     for given in ("None", "0", "b'flap'"):
         named = METHOD.replace('label="even cut"', f'label="even cut", metric={given}')
         install(site, files={**BOTH, "bring/method.py": named})
@@ -171,7 +173,7 @@ def test_a_metric_that_is_no_name_is_refused_before_a_record_holds_it(site: Path
 
 
 @pytest.mark.process
-def test_packages_are_looked_through_once_a_name_is_asked_for_that_is_not_built_in() -> None:
+def test_packages_are_looked_through_once_a_name_is_asked_for_that_is_not_built_in():
     code = """
 import importlib.metadata
 looked = []
@@ -183,9 +185,7 @@ assert "other" not in METHODS and len(METHODS) and list(METRICS) and looked == [
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_they_are_found_where_the_working_directory_was_deleted(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_they_are_found_where_the_working_directory_was_deleted(site, tmp_path, monkeypatch):
     install(site)
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")

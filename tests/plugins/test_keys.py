@@ -38,9 +38,7 @@ def keys(study: Study, digest: str = "d") -> dict[str, str]:
     return {stage.name: stage.key for stage in course(Graph(study, inputs), "all", lambda _: False)}
 
 
-def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(site, monkeypatch):
     install(site, files={**BOTH, "bring/metric.py": WEIGHING})
     with adopted(monkeypatch):
         study = a_study(methods=("dense", "gprune", "flap", "size", "even"))
@@ -66,9 +64,7 @@ def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(
     assert keys(a_study(methods=("dense", "gprune", "flap"))) == plain
 
 
-def test_what_a_method_is_given_follows_from_what_it_declares(
-    site: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_method_is_given_follows_from_what_it_declares(site, monkeypatch):
     declared = METHOD.replace(
         'label="even cut"', 'label="even cut", needs="both", texts="both", metric="flap"'
     )
@@ -98,7 +94,7 @@ def orphan(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple
     return root, name
 
 
-def test_a_run_opens_without_its_plug_in(orphan: tuple[Path, str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_opens_without_its_plug_in(orphan, monkeypatch):
     root, name = orphan
     with adopted(monkeypatch) as found:
         assert found.installed == () and "even" not in methods.METHODS
@@ -117,9 +113,7 @@ def test_a_run_opens_without_its_plug_in(orphan: tuple[Path, str], monkeypatch: 
         from_dict(read(root, name)["study"])
 
 
-def test_a_pack_of_it_is_read_where_its_plug_in_never_was(
-    orphan: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_pack_of_it_is_read_where_its_plug_in_never_was(orphan, monkeypatch, tmp_path):
     root, name = orphan
     with adopted(monkeypatch):
         all_runs(str(root))
@@ -132,6 +126,7 @@ def test_a_pack_of_it_is_read_where_its_plug_in_never_was(
 
 HOSTILE = [
     {"name": "flap", "kind": "metric"},
+    {"name": "twflap", "kind": "metric"},
     {"name": "fang", "kind": "method"},
     {"name": "../../x"},
     {"label": "<script>"},
@@ -142,9 +137,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("change", HOSTILE, ids=str)
-def test_a_record_cannot_change_what_is_there_nor_bring_what_is_no_plug_in(
-    change: dict[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_record_cannot_change_what_is_there_nor_bring_what_is_no_plug_in(change, monkeypatch):
     with adopted(monkeypatch):
         before: dict[str, Method] = dict(methods.METHODS)
         plain = {"kind": "method", "name": "even", "label": "Even", "distribution": "x", "version": "1"}

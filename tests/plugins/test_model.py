@@ -50,9 +50,7 @@ def with_methods(site: Path) -> Path:
     return site
 
 
-def test_a_run_goes_on_with_the_model_that_it_began_with(
-    with_methods: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_goes_on_with_the_model_that_it_began_with(with_methods, tmp_path, monkeypatch):
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
     with adopted(monkeypatch):
@@ -70,7 +68,7 @@ def test_a_run_goes_on_with_the_model_that_it_began_with(
         assert store.manifest("masks", key)["passes"] == {"forward": 0.25, "backward": 0.0}
 
 
-def test_a_model_that_comes_back_changed_is_loaded_again(tmp_path: Path) -> None:
+def test_a_model_that_comes_back_changed_is_loaded_again(tmp_path):
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
     study = from_dict(tiny_study.settings(model, texts))
@@ -95,8 +93,8 @@ NAN = METRIC.replace("return np.sqrt(measured.column_square)", "return measured.
 
 
 def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its_own(
-    site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    site, tmp_path, monkeypatch
+):
     install(site, files={**BOTH, "bring/metric.py": NAN})
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)

@@ -1,7 +1,5 @@
 """Where plug-ins are offered and shown: the launch form, Compare, the command line, the main table."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 
@@ -25,9 +23,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_launch_form_offers_them_and_says_why_one_is_left_out(
-    site: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_launch_form_offers_them_and_says_why_one_is_left_out(site, cache, monkeypatch):
     install(site)
     install(site, "other", {"other.py": BOTH["bring/metric.py"]}, {"flap": "other:size"}, {})
     with adopted(monkeypatch):
@@ -44,9 +40,7 @@ def test_the_launch_form_offers_them_and_says_why_one_is_left_out(
 
 
 @pytest.mark.slow
-def test_compare_shows_a_run_whose_plug_in_is_gone(
-    site: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_compare_shows_a_run_whose_plug_in_is_gone(site, cache, monkeypatch):
     install(site)
     with adopted(monkeypatch):
         write_run(cache, study=a_study(metric="size", methods=METHODS))
@@ -67,9 +61,7 @@ def test_compare_shows_a_run_whose_plug_in_is_gone(
 # ---- the command line --------------------------------------------------------------------------------------
 
 
-def test_the_commands_know_them(
-    site: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_commands_know_them(site, monkeypatch, capsys):
     install(site)
     texts = ["--model", "demo", "--primary", "python-reference", "--auxiliary", "science-docs"]
     with adopted(monkeypatch):

@@ -3,8 +3,6 @@
 The environment borrows everything else from the one that the tests run in: nothing is downloaded.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil
@@ -79,7 +77,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 
 @pytest.mark.long
-def test_its_own_tests_pass_where_it_is_installed(place: Place) -> None:
+def test_its_own_tests_pass_where_it_is_installed(place):
     command = [str(place.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     variables = place.variables | {"PYTEST_ADDOPTS": ""}
     done = subprocess.run(
@@ -88,9 +86,10 @@ def test_its_own_tests_pass_where_it_is_installed(place: Place) -> None:
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
+@pytest.mark.long
 def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    place, monkeypatch, capsys
+):
     listed = place.gprune("plugins")
     assert listed.returncode == 0 and "gprune-magnitude 0.1.0" in listed.stdout
     asked = place.gprune("study", "--help").stdout

@@ -1,7 +1,5 @@
 """One operation of torch on its way to the pretend device: refused or counted, then done on the CPU."""
 
-from __future__ import annotations
-
 import functools
 from contextlib import nullcontext
 from typing import Any

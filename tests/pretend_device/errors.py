@@ -5,8 +5,6 @@ with an error at hand, and the process ends. So the guard takes the error away, 
 the backward pass.
 """
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -3,8 +3,6 @@
 A storage counts once, however many tensors look at it, from the first of them to the last.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import torch

@@ -3,8 +3,6 @@
 A CPU tensor of no dimensions may take part in most operations, as a number does.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

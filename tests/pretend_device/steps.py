@@ -1,7 +1,5 @@
 """Each stage by itself on the pretend device, at a size of one's own, and how often the host waits for it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -25,6 +25,7 @@ from gprune.study.methods import METHODS
 
 OWN, OTHER = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
 EVERY = list(METHODS)
+OF_EACH_KIND = ["dense", "gprune", "flap", "wanda_sp", "flap_pooled", "fang", "llm_pruner"]
 WHOLE = {
     "methods": EVERY,
     "contexts": {"count": 3, "dimensions": 4, "tokens": 64},

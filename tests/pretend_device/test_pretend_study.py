@@ -5,7 +5,18 @@ The long tests run every metric and every number type, with every method.
 
 import numpy as np
 import pytest
-from pretend_device.studies import EVERY, OTHER, OWN, STEADY, WHOLE, Workshop, differences, kept_alike, run
+from pretend_device.studies import (
+    EVERY,
+    OF_EACH_KIND,
+    OTHER,
+    OWN,
+    STEADY,
+    WHOLE,
+    Workshop,
+    differences,
+    kept_alike,
+    run,
+)
 
 from gprune.analysis import diagnostics
 from gprune.analysis.calibration_report import measuring
@@ -59,13 +70,14 @@ def require_same_words(ran):
         np.testing.assert_allclose(card.resampled.drift, theirs[letter].resampled.drift, rtol=1e-5)
 
 
-def test_every_method_of_flap_in_float32(gpu, workshop):
-    changes = WHOLE | {"metric": "flap", "dtype": "float32", "substitute": workshop.texts[2]}
-    ran = run(workshop, "flap-float32", {"tasks": [workshop.questions]}, **changes)
+@pytest.mark.parametrize("methods", [OF_EACH_KIND, pytest.param(EVERY, marks=pytest.mark.long)], ids=len)
+def test_every_method_of_flap_in_float32(gpu, workshop, methods):
+    changes = {"metric": "flap", "dtype": "float32", "substitute": workshop.texts[2], "methods": methods}
+    ran = run(workshop, f"flap-{len(methods)}", {"tasks": [workshop.questions]}, **WHOLE | changes)
     require_same(ran, "float32")
     require_same_words(ran)
     assert {"checkpoint", "overlap.0", "agreement_ab_ac", "agreement_fang_ab"} <= set(ran.keys)
-    assert sum(name.startswith("accuracy.") for name in ran.keys) == len(EVERY)
+    assert sum(name.startswith("accuracy.") for name in ran.keys) == len(methods)
 
 
 @pytest.mark.long

@@ -5,8 +5,6 @@ depends on values. A blocking copy to the device waits too, until the device has
 before; those are kept apart as uploads, since at the start of a batch nothing is left to wait for.
 """
 
-from __future__ import annotations
-
 import sys
 import weakref
 from collections import Counter

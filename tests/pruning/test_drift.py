@@ -75,22 +75,16 @@ def test_scaled_drift_has_the_spread_of_the_magnitude():
     np.testing.assert_allclose(drift.scaled.std(axis=1), drift.magnitude.std(axis=1), rtol=1e-12)
 
 
-def test_a_text_does_not_drift_from_itself():
+def test_where_nothing_drifts():
     a = unit_scores(0)
     drift = rank_drift(a, a, (a, a), (a, a))
     for values in (drift.magnitude, drift.signed, drift.scaled, drift.half, drift.resample_primary):
         np.testing.assert_array_equal(values, 0)
     np.testing.assert_allclose(drift.correlation, 1, rtol=1e-12)
-
-
-def test_a_layer_of_one_neuron_has_no_drift():
     one = unit_scores(0, neurons=1)
     drift = rank_drift(one, one, (one, one), (one, one))
     np.testing.assert_array_equal(drift.magnitude, 0)
     np.testing.assert_array_equal(drift.scaled, 0)
     assert np.isnan(drift.correlation).all()
-
-
-def test_a_layer_whose_signed_drift_does_not_vary_is_not_scaled():
     signed = np.array([[0.0, 0.0], [0.5, -0.5]])
     np.testing.assert_array_equal(match_scale(signed, np.abs(signed)), [[0, 0], [0, 0]])

@@ -4,9 +4,10 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.pruning import rasa
-from gprune.records import ModuleStatistics, Partition, UnitScores
+from gprune.records import ModuleStatistics, UnitScores
 from gprune.study import ReliabilitySettings
 from gprune.system.errors import SettingsError
 
@@ -21,17 +22,7 @@ def partition(seed=0, counts=(4, 1, 6)):
             for k in counts
         ]
     )
-    return Partition(
-        kind="refined",
-        profile="magnitude",
-        labels=labels.astype(np.int32),
-        counts=np.array(counts, np.int32),
-        initial_counts=np.array(counts, np.int32),
-        silhouette=np.zeros((LAYERS, 1)),
-        mixing=np.full(2, np.nan),
-        variation=np.full(2, np.nan),
-        history=np.zeros((LAYERS, 0, 5)),
-    )
+    return a_partition(labels)
 
 
 def raw(seed, levels=None):
@@ -120,9 +111,6 @@ def test_standardized_scores_are_z_scores_of_the_layer():
         for layer, index in members(parts)
     ]
     np.testing.assert_allclose(actual, expected, rtol=1e-9, atol=1e-12)
-
-
-def test_standardized_scores_of_a_constant_layer_are_zero():
     parts, a = partition(), raw(0)
     a[0] = 0.1
     actual = rasa.mean_scores(a, parts, "standardized")
@@ -235,19 +223,7 @@ def test_random_selection_adapts_as_many_modules():
 
 
 def test_one_module_in_all_is_its_own_quantile():
-    labels = np.zeros((1, 4), np.int32)
-    one = np.ones(1, np.int32)
-    parts = Partition(
-        "random",
-        "magnitude",
-        labels,
-        one,
-        one,
-        np.zeros((1, 1)),
-        np.zeros(2),
-        np.zeros(2),
-        np.zeros((1, 0, 5)),
-    )
+    parts = a_partition(np.zeros((1, 4)), kind="random")
     a, b = (UnitScores("flap", "t", raw(s)[:1, :4], np.ones((1, 1)), np.ones((1, 2))) for s in (0, 1))
     pairs = [(a.ffn, b.ffn)]
     settings = ReliabilitySettings()

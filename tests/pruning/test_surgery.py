@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from made_records import the_moments
 from masking import masked
 from pruned_folder import compensating
 from torch import nn
@@ -11,7 +12,7 @@ from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
-from gprune.records import ActivationStatistics, Array, ModelShape, PrunedModel, PruningMasks
+from gprune.records import ActivationStatistics, ModelShape, PrunedModel, PruningMasks
 from gprune.system.errors import ModelError
 
 # (heads, kv_heads): multi-head, grouped, one group beside another, odd number of groups.
@@ -41,26 +42,9 @@ def random_masks(shape: ModelShape, seed: int = 0) -> PruningMasks:
 
 def random_statistics(shape: ModelShape, seed: int = 1) -> ActivationStatistics:
     rng = np.random.default_rng(seed)
-    counts = np.array([5, 8, 11])
-    channels = shape.heads * shape.head_width
-
-    def values(width: int, *lead: int) -> Array:
-        return rng.normal(size=(*lead, shape.layers, width))
-
-    return ActivationStatistics(
-        text="text",
-        fingerprint="",
-        shard_samples=counts,
-        shard_tokens=counts * 4,
-        ffn_mean=values(shape.neurons, 3),
-        ffn_moment=values(shape.neurons, 3) ** 2,
-        ffn_energy=values(shape.neurons, 3) ** 2,
-        attention_mean=values(channels, 3),
-        attention_moment=values(channels, 3) ** 2,
-        attention_energy=values(channels, 3) ** 2,
-        ffn_released_fluctuation=values(shape.neurons) ** 2,
-        attention_released_fluctuation=values(channels) ** 2,
-    )
+    widths = {"ffn": shape.neurons, "attention": shape.heads * shape.head_width}
+    inputs = {part: rng.normal(size=(shape.layers, 24, 4, width)) for part, width in widths.items()}
+    return the_moments(inputs, [range(5), range(5, 13), range(13, 24)], "text")
 
 
 def token_ids(*shape: int) -> torch.Tensor:
@@ -80,7 +64,7 @@ def add_missing_biases(decoder: Decoder) -> Decoder:
 
 @pytest.mark.parametrize(("heads", "kv_heads"), GROUPINGS)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_cut_equals_masked(family: str, heads: int, kv_heads: int) -> None:
+def test_cut_equals_masked(family, heads, kv_heads):
     decoder = decoder_of(family, heads, kv_heads)
     masks, ids = random_masks(decoder.shape), token_ids(2, 11)
     with masked(decoder, masks):
@@ -91,7 +75,7 @@ def test_cut_equals_masked(family: str, heads: int, kv_heads: int) -> None:
     assert not torch.allclose(decoder.model(ids).logits, expected, atol=1e-2)
 
 
-def test_masked_equals_zeroed_weights() -> None:
+def test_masked_equals_zeroed_weights():
     """An oracle without hooks: removed units contribute nothing if their output columns are zero."""
     decoder, zeroed = decoder_of("llama", 6, 2), decoder_of("llama", 6, 2)
     masks, ids = random_masks(decoder.shape), token_ids(2, 7)
@@ -105,7 +89,7 @@ def test_masked_equals_zeroed_weights() -> None:
         assert_equal_logits(decoder.model(ids).logits, zeroed.model(ids).logits)
 
 
-def test_masking_whole_layers_is_allowed_and_cutting_them_is_not() -> None:
+def test_masking_whole_layers_is_allowed_and_cutting_them_is_not():
     decoder = decoder_of("llama")
     masks = random_masks(decoder.shape)
     ffn, heads = masks.ffn.copy(), masks.heads.copy()
@@ -119,16 +103,22 @@ def test_masking_whole_layers_is_allowed_and_cutting_them_is_not() -> None:
         cut(decoder, PruningMasks("none", masks.ffn, heads, 0.5, 0.5))
 
 
-def test_masks_of_another_model_are_refused() -> None:
+def test_masks_and_statistics_of_another_model_are_refused():
     decoder = decoder_of("llama")
     masks = PruningMasks("flap", np.ones((3, 12), bool), np.ones((3, 3), bool), 1.0, 1.0)
     message = r"flap masks have the shapes \(3, 12\) .* the model has \(3, 13\) and \(3, 3\)"
     with pytest.raises(ModelError, match=message):
         cut(decoder, masks)
+    decoder, other = decoder_of("llama", 6, 3), decoder_of("llama", 4, 2)
+    with pytest.raises(ModelError, match=r"statistics of 'text' have the shapes .*\(3, 24\).*\(3, 36\)"):
+        cut(decoder, compensating(random_masks(decoder.shape), random_statistics(other.shape)))
+    decoder = decoder_of("llama")
+    with pytest.raises(ModelError, match="layer 1 has 8 neurons .* choose the dense one"):
+        Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_biases_go_with_their_units(family: str) -> None:
+def test_biases_go_with_their_units(family):
     decoder = add_missing_biases(decoder_of(family, 6, 2))
     masks, ids = random_masks(decoder.shape), token_ids(2, 6)
     with masked(decoder, masks):
@@ -138,7 +128,7 @@ def test_biases_go_with_their_units(family: str) -> None:
 
 @pytest.mark.parametrize("with_biases", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_bias_compensation_equals_a_loop(family: str, with_biases: bool) -> None:
+def test_bias_compensation_equals_a_loop(family, with_biases):
     """The bias gains the removed columns times their mean input over all tokens."""
     decoder = decoder_of(family, 6, 2)
     decoder = add_missing_biases(decoder) if with_biases else decoder
@@ -159,13 +149,7 @@ def test_bias_compensation_equals_a_loop(family: str, with_biases: bool) -> None
             np.testing.assert_allclose(now.bias.numpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_statistics_of_another_model_are_refused() -> None:
-    decoder, other = decoder_of("llama", 6, 3), decoder_of("llama", 4, 2)
-    with pytest.raises(ModelError, match=r"statistics of 'text' have the shapes .*\(3, 24\).*\(3, 36\)"):
-        cut(decoder, compensating(random_masks(decoder.shape), random_statistics(other.shape)))
-
-
-def test_dense_model_stays_and_shares_only_what_is_not_cut() -> None:
+def test_dense_model_stays_and_shares_only_what_is_not_cut():
     decoder = decoder_of("llama")
     masks, ids = random_masks(decoder.shape), token_ids(1, 5)
     before = decoder.model(ids).logits
@@ -183,14 +167,8 @@ def test_dense_model_stays_and_shares_only_what_is_not_cut() -> None:
     assert torch.equal(decoder.model(ids).logits, before)
 
 
-def test_a_cut_model_cannot_be_taken_for_a_dense_one() -> None:
-    decoder = decoder_of("llama")
-    with pytest.raises(ModelError, match="layer 1 has 8 neurons .* choose the dense one"):
-        Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
-
-
 @pytest.mark.parametrize(("family", "implementation"), [("llama", "sdpa"), ("qwen3", "eager")])
-def test_generation_with_cache_and_left_padding(family: str, implementation: str) -> None:
+def test_generation_with_cache_and_left_padding(family, implementation):
     decoder = decoder_of(family, 6, 2)
     masks = random_masks(decoder.shape)
     smaller = cut(decoder, masks)
@@ -209,7 +187,7 @@ def test_generation_with_cache_and_left_padding(family: str, implementation: str
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_half_precision(dtype: torch.dtype) -> None:
+def test_half_precision(dtype):
     decoder = decoder_of("llama", dtype=dtype)
     masks, ids = random_masks(decoder.shape), token_ids(2, 6)
     with masked(decoder, masks):
@@ -223,7 +201,7 @@ def test_half_precision(dtype: torch.dtype) -> None:
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @pytest.mark.parametrize("family", FAMILIES)
-def test_on_a_gpu(family: str) -> None:
+def test_on_a_gpu(family):
     decoder = decoder_of(family, 6, 2)
     masks, statistics, ids = random_masks(decoder.shape), random_statistics(decoder.shape), token_ids(2, 9)
     expected = cut(decoder, compensating(masks, statistics))(ids).logits
@@ -238,7 +216,7 @@ def test_on_a_gpu(family: str) -> None:
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
 @pytest.mark.parametrize("compensated", [False, True])
-def test_parameters_are_counted_as_the_cut_model_has_them(family: str, compensated: bool) -> None:
+def test_parameters_are_counted_as_the_cut_model_has_them(family, compensated):
     from gprune.records import budget
 
     decoder = tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=2, head_width=4, seed=3)

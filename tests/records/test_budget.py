@@ -93,15 +93,12 @@ def test_fill_exactly_moves_the_neurons_nearest_their_thresholds(change):
     assert (filled != ffn).sum() == abs(change)
 
 
-def test_fill_exactly_fills_an_empty_layer():
+def test_fill_exactly_at_its_edges():
     shape = SHAPES[0]
     margin = np.stack([np.linspace(-3, -2, 12), np.linspace(-1, 1, 12)])
     filled = budget.fill_exactly(shape, margin > 0, np.zeros((2, 4), bool), margin, 0.25)
     assert filled[0].sum() == 1
     assert filled[0, -1]
-
-
-def test_fill_exactly_with_infinite_and_equal_margins():
     shape = SHAPES[0]
     margin = np.full((2, 12), -np.inf)
     filled = budget.fill_exactly(shape, np.ones((2, 12), bool), np.ones((2, 4), bool), margin, 0.5)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from made_records import a_partition
 
 from gprune.records import (
     ActivationStatistics,
@@ -9,7 +10,6 @@ from gprune.records import (
     Agreement,
     ModelShape,
     ModuleStatistics,
-    Partition,
     RankDrift,
     Tokens,
     UnitScores,
@@ -41,21 +41,6 @@ def statistics(seed=0, **changes):
 
 def x_channels(part):
     return {"ffn": 5, "attention": 4}[part]
-
-
-def partition(labels, counts):
-    layers = len(labels)
-    return Partition(
-        kind="refined",
-        profile="magnitude",
-        labels=np.array(labels, np.int32),
-        counts=np.array(counts, np.int32),
-        initial_counts=np.array(counts, np.int32),
-        silhouette=np.zeros((layers, 1)),
-        mixing=np.full(2, np.nan),
-        variation=np.full(2, np.nan),
-        history=np.zeros((layers, 0, 5)),
-    )
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), [(32, 32), (32, 8), (6, 1)])
@@ -109,12 +94,9 @@ def test_merge_moments_does_not_cancel_far_from_zero():
     np.testing.assert_allclose(moment, ((joined - joined.mean(0)) ** 2).sum(0), rtol=1e-6)
 
 
-def test_statistics_refuse_shapes_that_do_not_fit():
+def test_statistics_refuse_what_does_not_fit_or_is_not_finite():
     with pytest.raises(ValueError, match="ffn_energy has shape"):
         statistics(ffn_energy=np.zeros((3, 2, 6)))
-
-
-def test_statistics_refuse_what_is_not_finite():
     bad = np.zeros((3, 2, 5))
     bad[1, 0, 4] = np.nan
     with pytest.raises(NumericsError, match=r"ffn_mean holds 1 values.*\(1, 0, 4\).*float32"):
@@ -141,7 +123,7 @@ def test_records_keep_copies_that_nobody_can_change():
 
 
 def test_partition_numbers_modules_over_all_layers():
-    record = partition([[0, 1, 1], [2, 0, 1]], [2, 3])
+    record = a_partition([[0, 1, 1], [2, 0, 1]], [2, 3])
     assert record.modules == 5
     np.testing.assert_array_equal(record.offsets, [0, 2])
     np.testing.assert_array_equal(record.global_labels, [[0, 1, 1], [4, 2, 3]])
@@ -151,7 +133,7 @@ def test_partition_numbers_modules_over_all_layers():
 @pytest.mark.parametrize(("labels", "count"), [([0, 2, 2], 2), ([0, 1, 1], 3), ([1, 1, 2], 2)])
 def test_partition_refuses_gaps_and_empty_modules(labels, count):
     with pytest.raises(ValueError, match="layer 0"):
-        partition([labels], [count])
+        a_partition([labels], [count])
 
 
 def test_other_records_check_their_shapes():

@@ -50,7 +50,7 @@ def plain(file: Path, salt: bytes = b"") -> str:
     return hashlib.sha256(salt + file.read_bytes()).hexdigest()
 
 
-def test_digests_are_those_of_the_contents_in_order(place) -> None:
+def test_digests_are_those_of_the_contents_in_order(place):
     files, memory = place
     for salt in (b"", b"text"):
         assert digests.of_files(files[::-1], memory, salt) == [plain(file, salt) for file in files[::-1]]
@@ -58,7 +58,7 @@ def test_digests_are_those_of_the_contents_in_order(place) -> None:
         assert digests.of_files(files, memory, salt) == [plain(file, salt) for file in files]
 
 
-def test_another_process_reads_nothing_that_is_remembered(place, read) -> None:
+def test_another_process_reads_nothing_that_is_remembered(place, read):
     files, memory = place
     first = digests.of_files(files, memory)
     assert sorted(read) == ["part-0", "part-1", "part-2"]
@@ -68,7 +68,7 @@ def test_another_process_reads_nothing_that_is_remembered(place, read) -> None:
 
 
 @pytest.mark.process
-def test_a_process_is_believed_by_the_next(place, read, project: Path) -> None:
+def test_a_process_is_believed_by_the_next(place, read, project):
     files, memory = place
     code = (
         "from pathlib import Path; from gprune.store import digests; "
@@ -78,7 +78,7 @@ def test_a_process_is_believed_by_the_next(place, read, project: Path) -> None:
     assert digests.of_files(files[:1], memory) == [plain(files[0])] and read == []
 
 
-def test_a_file_of_the_same_size_and_time_is_read_again(place, read) -> None:
+def test_a_file_of_the_same_size_and_time_is_read_again(place, read):
     files, memory = place
     first = digests.of_files(files, memory)
     status = files[1].stat()
@@ -90,7 +90,7 @@ def test_a_file_of_the_same_size_and_time_is_read_again(place, read) -> None:
     assert second == [first[0], plain(files[1]), first[2]] and read[3:] == ["part-1"]
 
 
-def test_a_file_so_young_that_it_could_change_unseen_is_not_remembered(tmp_path, read, monkeypatch) -> None:
+def test_a_file_so_young_that_it_could_change_unseen_is_not_remembered(tmp_path, read, monkeypatch):
     file, memory = tmp_path / "young", tmp_path / "digests"
     file.write_bytes(b"y" * SIZE)
     monkeypatch.setattr("gprune.store.checksums.time.time_ns", lambda: file.stat().st_ctime_ns)
@@ -102,7 +102,7 @@ def test_a_file_so_young_that_it_could_change_unseen_is_not_remembered(tmp_path,
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", '{"stamp": [1, 2, 3], "sha256": "00"}', '{"sha256": "' + "0" * 64 + '"}']
 )
-def test_a_damaged_memory_counts_as_none(place, read, content: str) -> None:
+def test_a_damaged_memory_counts_as_none(place, read, content):
     files, memory = place
     digests.of_files(files[:1], memory)
     (kept,) = memory.iterdir()

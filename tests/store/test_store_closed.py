@@ -23,8 +23,7 @@ pytestmark = pytest.mark.slow
 def finished(tmp_path_factory):
     """A finished run made under the usual mask: its study and its cache."""
     folder = tmp_path_factory.mktemp("closed")
-    texts = tiny_study.write_texts(folder / "texts")
-    study = from_dict(tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts))
+    study = from_dict(tiny_study.made(folder))
     (folder / "study.json").write_text(study.to_json(), encoding="utf-8")
     mask = os.umask(0o022)
     try:

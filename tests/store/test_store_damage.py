@@ -61,10 +61,7 @@ def same(first, second):
 def whole(tmp_path_factory):
     """A finished run: its study, its cache, and what its results hold."""
     folder = tmp_path_factory.mktemp("whole")
-    texts = tiny_study.write_texts(folder / "texts")
-    study = from_dict(
-        tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts, substitute=texts[2])
-    )
+    study = from_dict(tiny_study.made(folder, third=True))
     store = Store(folder / "cache")
     pipeline.run(study, store, Told())
     return study, store, content(store)

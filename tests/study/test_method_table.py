@@ -72,32 +72,32 @@ def names_in(file: str) -> set[str]:
 
 
 @pytest.mark.parametrize("function", sorted({function for row in ROWS for function in row.functions}))
-def test_function_exists_and_says_what_it_does(function: str) -> None:
+def test_function_exists_and_says_what_it_does(function):
     found = resolve(function)
     assert callable(found)
     assert found.__doc__
 
 
 @pytest.mark.parametrize("test", sorted({row.test for row in ROWS}))
-def test_test_exists(test: str) -> None:
+def test_test_exists(test):
     file, name = test.split("::")
     assert name in names_in(file)
 
 
-def test_every_row_has_a_function_and_equations_come_in_order_once_each() -> None:
+def test_every_row_has_a_function_and_equations_come_in_order_once_each():
     assert all(row.functions and row.where for row in ROWS)
     numbers = [number for row in ROWS for number in equations(row.where)]
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_headings_of_the_page_are_its_own() -> None:
+def test_headings_of_the_page_are_its_own():
     page = PAGE.read_text(encoding="utf-8")
     known = ("Eq. ", "Fig. ", "section ", "appendix, ")
     for row in ROWS:
         assert row.where.startswith(known) or f"\n## {row.where}\n" in page, row.where
 
 
-def test_the_table_has_every_equation_of_the_paper(shared: Path) -> None:
+def test_the_table_has_every_equation_of_the_paper(shared):
     paper = shared / "paper" / "gprune-llm.tex"
     if not paper.is_file():
         pytest.skip(f"the paper's source is not at {paper}")
@@ -109,7 +109,7 @@ def test_the_table_has_every_equation_of_the_paper(shared: Path) -> None:
     assert len(printed) == max(number for row in ROWS for number in equations(row.where))
 
 
-def test_the_code_cites_no_other_equations() -> None:
+def test_the_code_cites_no_other_equations():
     last = max(number for row in ROWS for number in equations(row.where))
     for file in (PROJECT / "gprune").rglob("*.py"):
         text = file.read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gprune.study import Study, field_names, from_dict, from_file, short
+from gprune.study import Study, field_names, from_dict, from_file, run_name, short
 from gprune.study.demo import demo_study
 from gprune.system.errors import SettingsError
 
@@ -94,3 +94,7 @@ def test_unknown_dotted_field_suggests_the_nearest():
 )
 def test_a_short_name_has_no_folders_and_keeps_its_options(name, words):
     assert short(name) == words
+
+
+def test_a_study_is_called_as_it_was_before_later_settings_came():
+    assert run_name(Study(model="m", primary="a", auxiliary="b")) == "m-38b55f1e03"

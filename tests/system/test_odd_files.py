@@ -1,7 +1,5 @@
 """Files that no reader had reckoned with: refused in one sentence, case by case."""
 
-from __future__ import annotations
-
 import json
 import os
 import time

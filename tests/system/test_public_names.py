@@ -10,6 +10,7 @@ import gprune
 
 PUBLIC = {
     "gprune.errors": "gprune.system.errors",
+    "gprune.export.checkpoint": "gprune.models.export.checkpoint",
     "gprune.measure": "gprune.api.measure",
     "gprune.testing": "gprune.plugins.testing",
     "gprune.testing.contract": "gprune.plugins.testing.contract",

@@ -1,7 +1,5 @@
 """What several machines do to one disk, operation by operation, and the locks that a disk may lack."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -46,14 +44,14 @@ def no_disk_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(locks, "_without", set())
 
 
-def test_a_file_that_is_replaced_under_its_reader_is_read_again(tmp_path: Path) -> None:
+def test_a_file_that_is_replaced_under_its_reader_is_read_again(tmp_path):
     files.write_json(tmp_path / "a.json", {"state": "done"})
     with Disk(tmp_path, "stale").used() as disk:
         assert job_files.read_json(tmp_path / "a.json") == {"state": "done"}
         assert disk.told["stale"] == 2
 
 
-def test_a_file_that_stays_stale_is_an_error_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_stays_stale_is_an_error_after_a_while(monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
 
@@ -68,7 +66,7 @@ def test_a_file_that_stays_stale_is_an_error_after_a_while(monkeypatch: pytest.M
     assert len(waits) == network_files.TRIES - 1
 
 
-def test_what_was_not_there_is_believed_only_after_a_second_look(tmp_path: Path) -> None:
+def test_what_was_not_there_is_believed_only_after_a_second_look(tmp_path):
     path = tmp_path / "a" / "b"
     with Disk(tmp_path, "unseen").used() as disk:
         assert not path.exists()
@@ -79,7 +77,7 @@ def test_what_was_not_there_is_believed_only_after_a_second_look(tmp_path: Path)
         assert not network_files.there(tmp_path / "c" / "d")
 
 
-def test_a_rename_whose_reply_was_lost_is_done_and_one_that_failed_is_not(tmp_path: Path) -> None:
+def test_a_rename_whose_reply_was_lost_is_done_and_one_that_failed_is_not(tmp_path):
     with Disk(tmp_path, "lost").used() as disk:
         for number in range(4):
             files.write_text(tmp_path / "file", str(number))
@@ -95,7 +93,7 @@ def test_a_rename_whose_reply_was_lost_is_done_and_one_that_failed_is_not(tmp_pa
     assert (tmp_path / "one").read_text() == "1"
 
 
-def test_a_rename_that_another_writer_has_replaced_since_was_done(tmp_path: Path) -> None:
+def test_a_rename_that_another_writer_has_replaced_since_was_done(tmp_path):
     files.write_text(tmp_path / "file", "theirs")
     real = Path.replace
 
@@ -113,7 +111,7 @@ def test_a_rename_that_another_writer_has_replaced_since_was_done(tmp_path: Path
     assert (tmp_path / "other").read_text() == "theirs"
 
 
-def test_a_new_file_is_ours_or_refused(tmp_path: Path) -> None:
+def test_a_new_file_is_ours_or_refused(tmp_path):
     with Disk(tmp_path, "lost").used() as disk:
         for number in range(4):
             array_files.write(tmp_path / f"{number}.npy", np.arange(3))
@@ -123,7 +121,7 @@ def test_a_new_file_is_ours_or_refused(tmp_path: Path) -> None:
     assert np.load(tmp_path / "3.npy").tolist() == [0, 1, 2]
 
 
-def test_what_cannot_be_removed_gets_a_name_that_is_swept(tmp_path: Path) -> None:
+def test_what_cannot_be_removed_gets_a_name_that_is_swept(tmp_path):
     store = Store(tmp_path)
     store.put("tokens", KEY, tokens())
     files.make_folder(tmp_path / "damaged" / "tokens-1")
@@ -139,7 +137,7 @@ def test_what_cannot_be_removed_gets_a_name_that_is_swept(tmp_path: Path) -> Non
     assert not [path for path in left if path.exists()]
 
 
-def test_a_clock_that_is_wrong_removes_nothing_that_is_being_written(tmp_path, monkeypatch) -> None:
+def test_a_clock_that_is_wrong_removes_nothing_that_is_being_written(tmp_path, monkeypatch):
     young = tmp_path / "tokens" / files.beside(Path("x")).name
     files.make_folder(young)
     real = time.time
@@ -148,7 +146,7 @@ def test_a_clock_that_is_wrong_removes_nothing_that_is_being_written(tmp_path, m
     assert young.exists() and list(young.parent.iterdir()) == [young]
 
 
-def test_arrays_of_a_network_disk_are_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_arrays_of_a_network_disk_are_not_mapped(tmp_path, monkeypatch):
     large = np.arange(array_files.LARGEST_IN_MEMORY, dtype=np.int32)
     digest = array_files.write(tmp_path / "a.npy", large)
     assert isinstance(array_files.read(tmp_path / "a.npy", digest), np.memmap)
@@ -159,7 +157,7 @@ def test_arrays_of_a_network_disk_are_not_mapped(tmp_path: Path, monkeypatch: py
         array_files.read(tmp_path / "a.npy", "0" * 64)
 
 
-def test_the_mount_of_a_folder_is_the_innermost(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_the_mount_of_a_folder_is_the_innermost(monkeypatch, tmp_path):
     class Part:
         def __init__(self, mountpoint: str, fstype: str, opts: str) -> None:
             self.mountpoint, self.fstype, self.opts = mountpoint, fstype, opts
@@ -177,7 +175,7 @@ def test_the_mount_of_a_folder_is_the_innermost(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("fault", ["", "lockless"])
-def test_a_lock_or_its_lease_excludes_a_second_one(tmp_path: Path, fault: str) -> None:
+def test_a_lock_or_its_lease_excludes_a_second_one(tmp_path, fault):
     with Disk(tmp_path, *filter(None, [fault])).used():
         one, two = Lock(tmp_path / "x.lock"), Lock(tmp_path / "x.lock")
         assert one.acquire(0) and one.held and one.leased == bool(fault)
@@ -189,7 +187,7 @@ def test_a_lock_or_its_lease_excludes_a_second_one(tmp_path: Path, fault: str) -
         assert (tmp_path / "x.lock").exists() and Lock(tmp_path / "x.lock").acquire(0)
 
 
-def test_a_lease_that_another_has_taken_meanwhile_is_not_held_and_can_be_had_again(tmp_path: Path) -> None:
+def test_a_lease_that_another_has_taken_meanwhile_is_not_held_and_can_be_had_again(tmp_path):
     with Disk(tmp_path, "lockless").used():
         mine, theirs = Lock(tmp_path / "x", lease=0.3), Lock(tmp_path / "y", lease=0.3)
         assert mine.acquire(0) and theirs.acquire(0)
@@ -202,8 +200,23 @@ def test_a_lease_that_another_has_taken_meanwhile_is_not_held_and_can_be_had_aga
         mine.release()
 
 
+@pytest.mark.parametrize(
+    ("signed", "rested", "taken"),
+    [(b"", 20, False), (b"", 40, True), (b"host 1", 40, False), (b"host 1", 999, True)],
+)
+def test_a_lease_without_a_sign_of_its_holder_is_waited_for_less_long(tmp_path, signed, rested, taken):
+    lease = tmp_path / "x.lease"
+    lease.write_bytes(signed)
+    then = time.time() - rested
+    os.utime(lease, (then, then))
+    with Disk(tmp_path, "lockless").used():
+        lock = Lock(tmp_path / "x", lease=30.0)
+        assert lock.acquire(0) == taken
+        lock.release()
+
+
 @pytest.mark.process
-def test_a_lease_whose_holder_was_killed_is_taken(tmp_path: Path) -> None:
+def test_a_lease_whose_holder_was_killed_is_taken(tmp_path):
     words = f"{HOLDER}{SLEEPER}"
     child = subprocess.Popen([sys.executable, "-c", words, str(tmp_path / "x")], stdout=subprocess.PIPE)
     try:
@@ -219,9 +232,7 @@ def test_a_lease_whose_holder_was_killed_is_taken(tmp_path: Path) -> None:
         child.wait()
 
 
-def test_a_lock_that_the_disk_does_not_free_ends_in_no_error_and_keeps_nobody_out(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_lock_that_the_disk_does_not_free_ends_in_no_error_and_keeps_nobody_out(tmp_path, monkeypatch):
     def refuse(number: int, how: int) -> None:
         if how == fcntl.LOCK_UN:
             refused.append(os.readlink(f"/proc/self/fd/{number}"))
@@ -241,7 +252,7 @@ def test_a_lock_that_the_disk_does_not_free_ends_in_no_error_and_keeps_nobody_ou
     assert len(os.listdir("/proc/self/fd")) == descriptors
 
 
-def test_two_that_make_the_same_result_without_a_lock_leave_one_whole(tmp_path: Path) -> None:
+def test_two_that_make_the_same_result_without_a_lock_leave_one_whole(tmp_path):
     barrier, told = threading.Barrier(4), []
 
     def make(number: int) -> None:
@@ -267,7 +278,7 @@ def test_two_that_make_the_same_result_without_a_lock_leave_one_whole(tmp_path: 
     assert [path.name for path in (tmp_path / "tokens").iterdir()] == [KEY]
 
 
-def test_under_the_lock_another_machine_s_result_is_seen(tmp_path: Path) -> None:
+def test_under_the_lock_another_machine_s_result_is_seen(tmp_path):
     with Disk(tmp_path, "unseen").used() as disk:
         store = Store(tmp_path)
         assert not store.has("tokens", KEY, Tokens)
@@ -286,9 +297,7 @@ def test_under_the_lock_another_machine_s_result_is_seen(tmp_path: Path) -> None
         ("free", 1, "no   a lock keeps a second process out: it does not"),
     ],
 )
-def test_the_check_of_a_cache_says_what_its_disk_holds(
-    tmp_path, capsys, monkeypatch, fault, code, words
-) -> None:
+def test_the_check_of_a_cache_says_what_its_disk_holds(tmp_path, capsys, monkeypatch, fault, code, words):
     if fault:
         monkeypatch.setattr("gprune.store.disk_check._second", lambda *_: ("True", "True"))
     assert main(["cache", "check", "--cache", str(tmp_path / "cache")]) == code
@@ -303,7 +312,7 @@ def test_the_check_of_a_cache_says_what_its_disk_holds(
 )
 def test_the_check_of_a_cache_sees_another_machine_and_none_that_was_killed(
     tmp_path, monkeypatch, name, rested, seen
-) -> None:
+):
     other = tmp_path / disk_check.FOLDER / f".{name}-{KEY}"
     files.make_folder(other)
     os.utime(other, (time.time() - rested,) * 2)

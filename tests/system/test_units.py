@@ -17,9 +17,9 @@ from gprune.system.units import amount, duration
         (-3, "0 s", "0 s"),
     ],
 )
-def test_durations(seconds: float | None, words: str, about: str) -> None:
+def test_durations(seconds, words, about):
     assert (duration(seconds), duration(seconds, 1)) == (words, about)
 
 
-def test_sizes() -> None:
+def test_sizes():
     assert [amount(size) for size in (512, 3 * 2**20, 2.5 * 2**30)] == ["0.5 KiB", "3.0 MiB", "2.5 GiB"]

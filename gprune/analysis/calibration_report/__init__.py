@@ -10,14 +10,3 @@ Loads neither torch nor a model; Plotly only where figures are made.
 from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard
 from gprune.analysis.calibration_report.measuring import letter_of, measurable, measure
 from gprune.analysis.calibration_report.verdict import Verdict, verdicts
-
-__all__ = [
-    "DEFAULT_SHARE",
-    "Against",
-    "TextCard",
-    "Verdict",
-    "letter_of",
-    "measurable",
-    "measure",
-    "verdicts",
-]

@@ -153,8 +153,7 @@ class TextCard:
             "recommended": {other.letter: self.recommended(share, other) for other in self.others},
         }
         plain["size"]["tokens"] = self.size.tokens
-        found: dict[str, Any] = _plain(plain)
-        return found
+        return _plain(plain)
 
 
 def _plain(value: Any) -> Any:

@@ -116,7 +116,7 @@ def _groups(far: Against) -> str:
 
 
 def _own(card: TextCard) -> Verdict:
-    question = f"Is {card.letter} a text of its own?"
+    question = f"Is {card.letter} distinct from the other texts?"
     known = [other for other in card.others if math.isfinite(other.runs_shared)]
     if not known:
         return Verdict(question, "That cannot be said: there are no tokens to compare.", None)

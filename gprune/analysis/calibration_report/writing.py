@@ -119,5 +119,4 @@ def _drawn(figure: go.Figure) -> str:
     figure.update_xaxes(gridcolor="#8884", linecolor="#8888")
     figure.update_yaxes(gridcolor="#8884", linecolor="#8888")
     options = {"displaylogo": False, "responsive": True}
-    drawn: str = figure.to_html(full_html=False, include_plotlyjs=False, config=options)
-    return drawn
+    return figure.to_html(full_html=False, include_plotlyjs=False, config=options)

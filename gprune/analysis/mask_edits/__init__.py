@@ -10,5 +10,3 @@ under names, and ``measuring`` has them measured as the methods are. Only that l
 from gprune.analysis.mask_edits.edits import KINDS, Edit
 from gprune.analysis.mask_edits.mask_sets import MaskSet
 from gprune.analysis.mask_edits.rebalance import RULE, Edited, edited, obstacle
-
-__all__ = ["KINDS", "RULE", "Edit", "Edited", "MaskSet", "edited", "obstacle"]

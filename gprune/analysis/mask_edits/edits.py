@@ -44,10 +44,6 @@ class Edit:
 def from_plain(value: Any, where: str) -> Edit:
     """An edit that a file holds.
 
-    Args:
-        value: what the file has.
-        where: what to call it in an error.
-
     Raises:
         SettingsError: it is no edit.
     """

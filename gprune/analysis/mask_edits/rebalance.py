@@ -149,13 +149,11 @@ def _behind(results: Results, method: str) -> list[Any]:
 
 
 def _read(results: Results, needs: Any) -> dict[str, Any]:
-    found: dict[str, Any] = stages.resolve(needs, results.record)
-    return found
+    return stages.resolve(needs, results.record)
 
 
 def _set(mask: Array, signs: Array) -> Array:
-    chosen: Array = np.where(signs == 0, mask, signs > 0)
-    return chosen
+    return np.where(signs == 0, mask, signs > 0)
 
 
 def _beyond(margin: Array, signs: Array) -> Array:

@@ -30,7 +30,7 @@ class _Made:
 @frame.page("Report", "Which figures shall go into one file that people can open anywhere?")
 def show(run: Run) -> None:
     """Draws the page."""
-    with card("rp_choice", "One file, without the app and without a network", run) as drawn:
+    with card("rp_choice", "Self-contained HTML report", run) as drawn:
         _choice(run, drawn)
 
 

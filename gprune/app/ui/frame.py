@@ -71,7 +71,7 @@ def _require_door() -> None:
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
         st.error(
-            f"The app opens through its own command alone: end this server, then `make app` or `{COMMAND}`.",
+            f"Start the app with `make app` or `{COMMAND}`: end this server first.",
             icon=":material/lock:",
         )
         st.stop()
@@ -246,7 +246,7 @@ def require_run() -> Run | None:
     """The chosen run; where there is none, says what the page will show and returns None."""
     run = current_run()
     if run is None:
-        st.caption("This page fills itself as soon as a run has come far enough.")
+        st.caption("No results yet: they appear when the run reaches this stage.")
         return None
     if run.outdated and not job_runs.is_live(run):
         _outdated(run)

@@ -87,7 +87,7 @@ STEPS = (
     Step(
         "pages/module_agreement.py",
         "agreement",
-        "Do groups of neurons hold still?",
+        "Are modules stable across texts?",
         "GPrune sorts neurons that are alike and drift alike into modules, and ranks each neuron only within "
         "its own. That is worth something only if the modules do not depend on the text, nor on chance.",
         story.agreement_finding,

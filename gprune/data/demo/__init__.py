@@ -7,5 +7,3 @@
 from pathlib import Path
 
 MODEL_FOLDER: Path = Path(__file__).resolve().parent / "model"
-
-__all__ = ["MODEL_FOLDER"]

@@ -45,9 +45,6 @@ class _UndecidedError(Exception):
 def docstrings(source: str) -> list[str]:
     """Returns the docstrings of a module, its classes and its functions, in source order.
 
-    Args:
-        source: text of a file that Python can compile.
-
     Returns:
         Each docstring as it stands in the source, as ``prose.docstrings`` finds them in the syntax tree.
 

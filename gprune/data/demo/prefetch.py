@@ -43,12 +43,7 @@ def start(names: Iterable[str], cache: Path) -> None:
 
 
 def wait(name: str, cache: Path) -> None:
-    """Waits until a text is in the cache or no process that was started for the cache still builds.
-
-    Args:
-        name: one of ``texts.NAMES``.
-        cache: folder in which built texts are kept.
-    """
+    """Waits until a text is in the cache or no process that was started for the cache still builds."""
     process = _started.get(cache)
     while process is not None and process.poll() is None and not texts.path(name, cache).exists():
         time.sleep(_TICK_SECONDS)

@@ -55,9 +55,6 @@ def paragraphs(docstring: str, shortest: int = 80, least_letters: float = 0.85) 
 def docstrings(tree: ast.Module) -> Iterator[str]:
     """Yield the docstrings of a module, its classes and its functions, in source order.
 
-    Args:
-        tree: a parsed source file.
-
     Yields:
         Each docstring as it stands in the source.
     """
@@ -69,10 +66,6 @@ def docstrings(tree: ast.Module) -> Iterator[str]:
 
 def without_docstrings(source: str, tree: ast.Module) -> str:
     """Return a source file without its docstrings, its other lines untouched.
-
-    Args:
-        source: text of the file.
-        tree: the same text, parsed.
 
     Returns:
         The text that is left; a body that was only a docstring becomes ``...``.

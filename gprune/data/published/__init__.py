@@ -17,17 +17,3 @@ from gprune.data.published.figures import (
     paper_name,
     table,
 )
-
-__all__ = [
-    "METHODS",
-    "MODELS",
-    "RULES",
-    "TABLES",
-    "TASKS",
-    "Figure",
-    "Inconsistency",
-    "frame",
-    "inconsistencies",
-    "paper_name",
-    "table",
-]

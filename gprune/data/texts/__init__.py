@@ -14,22 +14,3 @@ from gprune.data.texts.sampled import Recipe, is_sampled, recipe
 from gprune.data.texts.source import build_ahead, by_amount
 from gprune.data.texts.tokens import choose, draw, drawn_from, stream
 from gprune.data.texts.windows import cut_from, draw_windows
-
-__all__ = [
-    "Recipe",
-    "TextEntry",
-    "build_ahead",
-    "by_amount",
-    "choose",
-    "cut_from",
-    "describe",
-    "draw",
-    "draw_windows",
-    "drawn_from",
-    "fingerprint",
-    "is_sampled",
-    "known",
-    "prepare",
-    "recipe",
-    "stream",
-]

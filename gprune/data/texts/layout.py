@@ -58,11 +58,6 @@ SPLIT_WORDS = {
 def folder_files(folder: Path, name: TextName, split: str) -> tuple[Path, ...]:
     """The files of one split of a local folder, in hub layout or written by `save_to_disk`.
 
-    Args:
-        folder: the folder.
-        name: the name the person typed, for its configuration and for the messages.
-        split: the split.
-
     Raises:
         CorpusError: the folder holds no data, or not this split or configuration.
     """

@@ -39,8 +39,7 @@ def cut(stream: Array, length: int, most: int | None = None) -> Array:
     """
     count = len(stream) // length
     count = min(count, most or count)
-    windows: Array = np.asarray(stream)[: count * length].reshape(count, length)
-    return windows
+    return np.asarray(stream)[: count * length].reshape(count, length)
 
 
 def measured(text: str, windows: Array, calibration: Sequence[Tokens], vocabulary: int) -> TextOverlap:

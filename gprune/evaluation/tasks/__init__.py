@@ -15,17 +15,3 @@ from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
 def scoring_version() -> str:
     """What asks and scores the tasks: a change of either makes other figures of the same documents."""
     return f"lm-eval {metadata.version('lm_eval')}, own questions {own.VERSION}"
-
-
-__all__ = [
-    "STANDARD_TASKS",
-    "StandardTask",
-    "TaskSource",
-    "available",
-    "documents",
-    "doubt",
-    "fingerprint",
-    "known",
-    "resolve",
-    "scoring_version",
-]

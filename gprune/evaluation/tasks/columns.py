@@ -30,11 +30,7 @@ class Columns:
     """
 
     def __init__(self, row: Row) -> None:
-        """Prepares to read a row.
-
-        Args:
-            row: the row as it stands in its file.
-        """
+        """Prepares to read a row."""
         self._row = row
         self._missing: list[str] = []
         self._wrong: list[tuple[str, Any, str]] = []
@@ -108,13 +104,7 @@ class Columns:
         return found
 
     def one_of(self, column: str, known: list[str], *, spaced: bool = False) -> str:
-        """A text that is one of several; any text where these could not be read.
-
-        Args:
-            column: the column.
-            known: the texts that it may be.
-            spaced: whether blanks may stand before it.
-        """
+        """A text that is one of several; any text where these could not be read."""
         value = self.text(column).lstrip() if spaced else self.text(column)
         if known and column in self and _whole(self._row[column]) and value not in known:
             rule = f"one of {safe_parsing.sentence(', '.join(known), _LISTED)}"

@@ -131,12 +131,7 @@ def chance(built: Any) -> float:
 
 @contextmanager
 def reporting(on_progress: Progress, every: int) -> Iterator[None]:
-    """Sends lm-eval's progress bars to a listener, which may raise ``Cancelled``.
-
-    Args:
-        on_progress: told after every so many steps of each phase.
-        every: steps between two reports.
-    """
+    """Sends lm-eval's progress bars to a listener, which may raise ``Cancelled``."""
     import lm_eval.api.model
     import lm_eval.api.task
     import lm_eval.models.huggingface

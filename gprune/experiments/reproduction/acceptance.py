@@ -144,12 +144,7 @@ def _reason(reason: str, missing: tuple[tuple[str, str], ...], accurate: bool) -
 
 
 def operations(rows: Iterable[Row], weights: int) -> float:
-    """Floating-point operations of some rows, roughly: passes through the decoder, two a weight and token.
-
-    Args:
-        rows: what is to be measured.
-        weights: linear weights of the decoder layers.
-    """
+    """Floating-point operations of some rows, roughly: passes through the decoder, two a weight and token."""
     texts: dict[tuple[str, int, int], None] = {}
     passes = 0.0
     for row in rows:

@@ -100,14 +100,7 @@ class _Known:
 def assemble(
     table: PaperTable, series: Series, finished: Finished, failures: Mapping[Study, str] | None = None
 ) -> Assembled:
-    """Puts a table together from the runs that are there.
-
-    Args:
-        table: which one.
-        series: the reproduction it belongs to.
-        finished: the runs of the cache.
-        failures: why entries failed just now, by what their rows share.
-    """
+    """Puts a table together from the runs that are there."""
     answers = tuple(_answered(row, finished, failures or {}) for row in table.rows(series))
     known = _Known(table, answers, means.common(answers), Marks(protocols.columns(answers)))
     first, other = accuracy.RULES

@@ -149,12 +149,7 @@ def _shown(name: str, source: Source) -> pd.DataFrame:
 
 
 def _table(first: list[Setting], other: list[Setting]) -> pd.DataFrame:
-    """Every setting with its figures, their spread and their marks.
-
-    Args:
-        first: the settings under the first accuracy rule.
-        other: the same under the other one.
-    """
+    """Every setting with its figures, their spread and their marks."""
     names = [name for name in studies.columns(first) if not name.startswith(ACCURACY)]
     ruled = dict(zip(RULES, (first, other), strict=True)) if ACCURACY in studies.columns(first) else {}
     lines = []

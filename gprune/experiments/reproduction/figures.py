@@ -104,10 +104,6 @@ def figure_3(series: Series) -> list[Row]:
 def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
     """The stages that a figure's row is read from.
 
-    Args:
-        row: a row that reads neither perplexities nor a clock.
-        graph: that of its study.
-
     Raises:
         MethodError: its study does not make this comparison.
     """

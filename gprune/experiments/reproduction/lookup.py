@@ -100,11 +100,7 @@ class Finished:
     """What a cache has of the rows, whichever runs made it."""
 
     def __init__(self, store: Store) -> None:
-        """Reads the records of all runs.
-
-        Args:
-            store: the cache.
-        """
+        """Reads the records of all runs."""
         self.store = store
         self.refresh()
 

@@ -64,12 +64,7 @@ def shown(answer: Answer, names: tuple[str, ...], each: str = "") -> dict[str, f
 
 
 def under_both(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """A derived table with a `metric` column under both rules; what no rule touches is there once.
-
-    Args:
-        make: derives a table from a frame.
-        frames: the frame under each rule.
-    """
+    """A derived table with a `metric` column under both rules; what no rule touches is there once."""
     parts = []
     for index, (rule, frame) in enumerate(frames.items()):
         made = make(frame)

@@ -43,11 +43,7 @@ class Runs:
     """The runs of a cache as they stand now, and the results of studies."""
 
     def __init__(self, store: Store) -> None:
-        """Reads the records of all runs.
-
-        Args:
-            store: the cache.
-        """
+        """Reads the records of all runs."""
         self.store, self.every = store, tuple(_readable(store))
         self._inputs: dict[Study, tuple[Inputs, dict[str, str]] | None] = {}
         self._results: dict[Study, list[Results]] = {}

@@ -16,7 +16,7 @@ from gprune.data import published
 from gprune.data.demo import questions
 from gprune.study.demo import TEXTS
 from gprune.study.methods import require_known
-from gprune.study.settings import require, require_choice, require_choices
+from gprune.study.settings import require, require_choice
 from gprune.system.errors import SettingsError
 
 SCALES = ("paper", "demo", "study")
@@ -84,7 +84,8 @@ class Scale:
         require(bool(self.texts), "--evaluate", self.texts, "at least one text")
         for name, values in (("--retentions", self.retentions), ("--seeds", self.seeds)):
             require(len(set(values)) == len(values), name, values, "values that differ from each other")
-        require_choices(self, "--")
+        require_choice("--tasks_in", self.tasks_in, ("all", "main"))
+        require_choice("--speed", self.speed, ("auto", "cpu", "gpu"))
         for method in self.methods:
             require_known("--methods", method)
         three = (self.primary, self.auxiliary, self.substitute)

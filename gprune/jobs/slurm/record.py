@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from gprune.jobs import folder as files
-from gprune.jobs.state import is_text, is_time
-from gprune.system.errors import JobError
+from gprune.jobs.state import Seconds, Shown
+from gprune.system.errors import JobError, SettingsError
+from gprune.system.forms import NOT_NEGATIVE, Form, Rule
 from gprune.system.network_files import again
 
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
@@ -42,22 +43,23 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Record:
+class Record(Form):
     """A job's part in Slurm; times are seconds since 1970."""
 
-    made: float = 0.0
+    LOOSE: ClassVar = True
+    made: Seconds = 0.0
     """when it was handed to sbatch"""
-    array: str = ""
+    array: Annotated[Shown, Rule("a number", lambda value: not value or value.isdecimal())] = ""
     """Slurm's number of the array; empty until sbatch has answered"""
-    task: int = 0
+    task: Annotated[int, NOT_NEGATIVE] = 0
     """place in the array"""
-    state: str = ""
+    state: Shown = ""
     """what Slurm last said, as PENDING; UNKNOWN where it knows nothing"""
-    reason: str = ""
+    reason: Shown = ""
     """Slurm's reason for that"""
-    gone: float | None = None
+    gone: Seconds | None = None
     """since when Slurm calls it ended, or does not know it"""
-    problem: str = ""
+    problem: Shown = ""
     """why Slurm could not be asked; empty if it could"""
     settings: dict[str, Any] = field(default_factory=dict)
     """the Slurm settings that it was submitted with"""
@@ -101,21 +103,10 @@ def is_slurm(folder: Path) -> bool:
 
 def read_record(folder: Path) -> Record:
     """A job's part in Slurm; a damaged one reads as nothing known."""
-    values = files.read_json(folder / files.SLURM) or {}
-    known = {one.name: values[one.name] for one in fields(Record) if one.name in values}
-    return Record(**known) if _plausible(known) else Record()
-
-
-def _plausible(values: dict[str, Any]) -> bool:
-    texts = all(is_text(values.get(name, "")) for name in ("array", "state", "reason", "problem"))
-    task, gone, made = values.get("task", 0), values.get("gone"), values.get("made", 0.0)
-    place = isinstance(task, int) and not isinstance(task, bool) and task >= 0
-    return texts and place and (gone is None or is_time(gone)) and is_time(made) and _named(values)
-
-
-def _named(values: dict[str, Any]) -> bool:
-    array = values.get("array", "")
-    return (not array or array.isdecimal()) and isinstance(values.get("settings", {}), dict)
+    try:
+        return Record.of(files.read_json(folder / files.SLURM) or {})
+    except SettingsError:
+        return Record()
 
 
 def write_record(folder: Path, record: Record) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from gprune.study.settings import require
 from gprune.system import safe_parsing
 from gprune.system.errors import JobError, SettingsError
+from gprune.system.forms import Checked, Listed, Rule, between, shorter
 
 FILE = "slurm-settings.json"
 MOST_OPTIONS = 50
@@ -25,81 +25,59 @@ _OURS = (
 )  # fmt: skip
 
 
+def _is_line(value: str) -> bool:
+    return len(value) <= 1000 and (value.isprintable() or not value)
+
+
+def _word(pattern: re.Pattern[str], rule: str) -> Rule:
+    return Rule(rule, lambda value: not value or pattern.fullmatch(value) is not None)
+
+
+_Name = Annotated[str, _word(_WORD, "a name of letters, digits and . , : = @ % + / -")]
+_Line = Annotated[str, Rule("text in one line", lambda value: bool(value) and _is_line(value))]
+_SHORT = shorter(MOST_OPTIONS, "a list", "texts")
+_MODULE = Rule("names of modules", lambda value: bool(_WORD.fullmatch(value)) and value[0] != "-")
+_SBATCH = Rule("options of sbatch as --name or --name=value", lambda value: bool(_OPTION.fullmatch(value)))
+_FREE = Rule(
+    f"none that is set here ({', '.join(_OURS)})",
+    lambda value: value.removeprefix("--").partition("=")[0] not in _OURS,
+)
+
+
 @dataclass(frozen=True, slots=True)
-class SlurmSettings:
+class SlurmSettings(Checked):
     """How jobs are put into Slurm; what is empty or 0 is left to the cluster."""
 
-    partition: str = ""
+    WHAT: ClassVar = "a file of Slurm settings"
+    TAKES: ClassVar = True
+    partition: _Name = ""
     """partition, as `sinfo` lists them"""
-    account: str = ""
+    account: _Name = ""
     """account that is charged"""
-    time: str = ""
+    time: Annotated[str, _word(_TIME, "minutes, H:MM:SS or D-HH:MM")] = ""
     """limit of one go, as minutes, H:MM:SS or D-HH:MM; a job that reaches it is put back into the queue"""
-    gpus: int | str = 0
+    gpus: Annotated[
+        int | str, Rule("a number, or kind:number", lambda value: bool(_GPUS.fullmatch(str(value))))
+    ] = 0
     """GPUs of a job: a number, or kind and number as a100:1"""
-    cpus: int = 1
+    cpus: Annotated[int, between(1, 4096)] = 1
     """cores of a job"""
-    memory: str = ""
+    memory: Annotated[str, _word(_MEMORY, "a whole number with K, M, G or T, as 64G")] = ""
     """memory of a job, as 64G"""
-    at_once: int = 0
+    at_once: Annotated[int, between(0, 10_000)] = 0
     """jobs of one submission that may run at a time"""
-    modules: tuple[str, ...] = ()
+    modules: Annotated[Listed[Annotated[_Line, _MODULE]], _SHORT] = ()
     """what `module load` loads before the job"""
-    container: tuple[str, ...] = ()
+    container: Annotated[Listed[_Line], _SHORT] = ()
     """what stands before Python, as ["apptainer", "exec", "--nv", "/images/gprune.sif"]"""
-    python: str = ""
+    python: Annotated[str, Rule("a path in one line", _is_line)] = ""
     """Python of the nodes or the container, the one that submits by default"""
-    options: tuple[str, ...] = ()
+    options: Annotated[Listed[Annotated[_Line, _SBATCH, _FREE]], _SHORT] = ()
     """further options of sbatch, as "--qos=long" """
-
-    def __post_init__(self) -> None:
-        """Checks every value.
-
-        Raises:
-            SettingsError: one cannot be used; the message names it.
-        """
-        for name in ("partition", "account"):
-            self._require_text(name, _WORD, "a name of letters, digits and . , : = @ % + / -")
-        self._require_text("time", _TIME, "minutes, H:MM:SS or D-HH:MM")
-        self._require_text("memory", _MEMORY, "a whole number with K, M, G or T, as 64G")
-        for name, least, most in (("cpus", 1, 4096), ("at_once", 0, 10_000)):
-            value = getattr(self, name)
-            whole = isinstance(value, int) and not isinstance(value, bool)
-            require(whole and least <= value <= most, name, value, f"a whole number from {least} to {most}")
-        gpus = isinstance(self.gpus, int | str) and not isinstance(self.gpus, bool)
-        require(gpus and bool(_GPUS.fullmatch(str(self.gpus))), "gpus", self.gpus, "a number, or kind:number")
-        for name in ("modules", "container", "options"):
-            self._require_list(name)
-        require(_is_line(self.python), "python", self.python, "a path in one line")
-        for word in self.modules:
-            require(bool(_WORD.fullmatch(word)) and word[0] != "-", "modules", word, "names of modules")
-        for option in self.options:
-            _require_option(option)
-
-    def _require_text(self, name: str, pattern: re.Pattern[str], rule: str) -> None:
-        value = getattr(self, name)
-        good = isinstance(value, str) and (not value or pattern.fullmatch(value) is not None)
-        require(good, name, value, rule)
-
-    def _require_list(self, name: str) -> None:
-        value = getattr(self, name)
-        good = isinstance(value, tuple) and len(value) <= MOST_OPTIONS
-        require(good and all(_is_line(word) and word for word in value), name, value, "a list of texts")
 
     def to_dict(self) -> dict[str, Any]:
         """The settings as JSON holds them."""
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
-
-
-def _is_line(value: object) -> bool:
-    return isinstance(value, str) and len(value) <= 1000 and (value.isprintable() or not value)
-
-
-def _require_option(option: str) -> None:
-    found = _OPTION.fullmatch(option)
-    require(found is not None, "options", option, "options of sbatch as --name or --name=value")
-    if found is not None:
-        require(found[1] not in _OURS, "options", option, f"none that is set here ({', '.join(_OURS)})")
 
 
 def from_dict(values: dict[str, Any]) -> SlurmSettings:
@@ -108,14 +86,7 @@ def from_dict(values: dict[str, Any]) -> SlurmSettings:
     Raises:
         SettingsError: a name is unknown or a value cannot be used.
     """
-    known = [one.name for one in fields(SlurmSettings)]
-    unknown = [name for name in values if name not in known]
-    if unknown:
-        raise SettingsError(
-            f"the Slurm settings have no {safe_parsing.quoted(unknown[0])}: known are {', '.join(known)}"
-        )
-    plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    return SlurmSettings(**plain)
+    return SlurmSettings.of(values)
 
 
 def default_file(cache: Path) -> Path:

@@ -100,14 +100,7 @@ def _conclude(folder: Path, found: dict[tuple[str, int], QueueState], asked: flo
 
 
 def concluded(folder: Path, state: JobState, record: Record, asked: float) -> JobState:
-    """Where a job stands after Slurm was asked.
-
-    Args:
-        folder: the job's folder.
-        state: what its folder says.
-        record: what Slurm says.
-        asked: when it was asked, seconds since 1970.
-    """
+    """Where a job stands after Slurm was asked."""
     if state.finished:
         return state
     begun = max(state.beat or 0.0, state.started or 0.0)

@@ -1,11 +1,10 @@
 """Answers: how do several processes compute one model together, each with a GPU of its own?
 
 The one module that names torch.distributed, beside gprune.models.distributed.launch, which starts the
-processes. Rank 0
-runs the study as a single process does: it alone reads and writes the cache, keeps the record and reports.
-The others wait for its orders, and do their share of the work that an order names; so all of them do the same
-work in the same sequence, whatever a study asks for. Where nobody starts several processes, none of this is
-loaded.
+processes. Rank 0 runs the study as a single process does: it alone reads and writes the cache, keeps the
+record and reports. The others wait for its orders, and do their share of the work that an order names; so all
+of them do the same work in the same sequence, whatever a study asks for. Where nobody starts several
+processes, none of this is loaded.
 
 Nobody waits for a process that is gone (gprune.models.distributed.heartbeat).
 """

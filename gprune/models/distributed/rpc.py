@@ -30,8 +30,7 @@ class Order:
         """(bytes,) uint8 in the format of safetensors, with the plain values in its header."""
         about = json.dumps({"name": self.name, "values": dict(self.values)}, allow_nan=False)
         kept = {key: np.array(array, order="C") for key, array in self.arrays.items()}
-        found: Array = np.frombuffer(bytearray(save(kept, {_HEADER: about})), dtype=np.uint8)
-        return found
+        return np.frombuffer(bytearray(save(kept, {_HEADER: about})), dtype=np.uint8)
 
     @classmethod
     def decoded(cls, data: bytes) -> Order:
@@ -52,5 +51,4 @@ def made(data: bytes) -> GpruneError:
     told = safe_parsing.json_object(data, "the error of another process")
     kind = getattr(errors, told["kind"], RanksError)
     simple = isinstance(kind, type) and issubclass(kind, GpruneError) and "__init__" not in vars(kind)
-    found: GpruneError = (kind if simple else RanksError)(told["words"])
-    return found
+    return (kind if simple else RanksError)(told["words"])

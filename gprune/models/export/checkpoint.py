@@ -265,8 +265,7 @@ def _probe(model: Any, ids: tuple[int, ...] = ()) -> tuple[tuple[int, ...], tupl
 def _logits(model: Any, ids: tuple[int, ...]) -> torch.Tensor:
     """(tokens, vocabulary) float32 on the CPU."""
     batch = torch.tensor([ids], device=_device(model))
-    logits: torch.Tensor = model(input_ids=batch, use_cache=False).logits[0].float().cpu()
-    return logits
+    return model(input_ids=batch, use_cache=False).logits[0].float().cpu()
 
 
 def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> None:

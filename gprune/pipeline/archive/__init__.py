@@ -11,5 +11,3 @@ what a record may hold in `record`.
 from gprune.pipeline.archive.contents import Contents, contents
 from gprune.pipeline.archive.reading import Unpacked, unpack
 from gprune.pipeline.archive.writing import Packed, write
-
-__all__ = ["Contents", "Packed", "Unpacked", "contents", "unpack", "write"]

@@ -31,25 +31,13 @@ _LOCAL = ("checkpoint",)
 
 
 def without_places(values: Any, study: Study, root: Path) -> Any:
-    """A copy of plain values in which no text names a place of this machine that the study does not name.
-
-    Args:
-        values: what JSON can hold.
-        study: what it says stays as it is.
-        root: the cache folder.
-    """
+    """A copy of plain values in which no text names a place of this machine that the study does not name."""
     known = frozenset(_strings(study.to_dict()))
     return _cleaned(values, known, _own(root))
 
 
 def public_record(record: dict[str, Any], study: Study, root: Path) -> dict[str, Any]:
-    """A run's record as it may leave this machine.
-
-    Args:
-        record: what run.json holds.
-        study: its study.
-        root: the cache folder.
-    """
+    """A run's record as it may leave this machine."""
     # what is not known to be harmless stays, as who runs it
     known = {name: value for name, value in record.items() if name in FIELDS}
     found: dict[str, Any] = without_places(known, study, root)

@@ -21,10 +21,6 @@ FIELDS = (
 def checked(values: dict[str, Any], what: str) -> dict[str, Any]:
     """The fields of a run's record that a pack takes along, each of the form that the program relies on.
 
-    Args:
-        values: what run.json holds.
-        what: what to call it in an error.
-
     Raises:
         UnreadableError: a field is missing or of another form.
     """

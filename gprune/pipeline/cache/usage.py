@@ -102,7 +102,6 @@ def needed_by(store: Store, found: Iterable[Stored] | None = None) -> dict[tuple
     """Which runs need the results that are there.
 
     Args:
-        store: the cache.
         found: what is there, where that is known already: looking takes a walk through the whole cache.
 
     Returns:

@@ -2,5 +2,3 @@
 
 from gprune.pipeline.estimate.fit import ANYWAY, TooLarge, Verdict, judged
 from gprune.pipeline.estimate.forecast import Forecast, StageNeed, forecast
-
-__all__ = ["ANYWAY", "Forecast", "StageNeed", "TooLarge", "Verdict", "forecast", "judged"]

@@ -9,19 +9,3 @@ from gprune.pipeline.runs.notes import RunNotes
 from gprune.pipeline.runs.reading import MOST_BYTES, every, load, names, read, required
 from gprune.pipeline.runs.writer_lock import INTERRUPTED, Ownership, elsewhere, standing
 from gprune.pipeline.runs.writing import restate, save
-
-__all__ = [
-    "INTERRUPTED",
-    "MOST_BYTES",
-    "RunNotes",
-    "Ownership",
-    "elsewhere",
-    "every",
-    "load",
-    "names",
-    "read",
-    "required",
-    "restate",
-    "save",
-    "standing",
-]

@@ -27,12 +27,7 @@ class Ownership:
     """The right to write one run's record; a killed process loses it at once."""
 
     def __init__(self, store: Store, run: str) -> None:
-        """Takes nothing yet.
-
-        Args:
-            store: the cache.
-            run: name of the run.
-        """
+        """Takes nothing yet."""
         self._path = store.root / "locks" / f"{store.folder('runs', run).name}.run.lock"
         self._lock, self._folder = Lock(self._path), store.folder("runs", run)
         self.writable = True

@@ -279,8 +279,7 @@ def taylor_margins(scores: Array, kept: Array) -> Array:
         kept: (layers, neurons) bool, what it keeps.
     """
     stays = kept.all(axis=1, keepdims=True)
-    found: Array = np.where(stays, np.inf, margin(scores, kept))
-    return found
+    return np.where(stays, np.inf, margin(scores, kept))
 
 
 def _plugged(graph: Graph, method: Method) -> Declared:

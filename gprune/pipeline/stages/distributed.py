@@ -26,14 +26,7 @@ class Processes:
     """Has the other processes take part, and loads the model in the form that the work at hand needs."""
 
     def __init__(self, ranks: Ranks, study: Study, precision: str, forget: Callable[[], None]) -> None:
-        """Binds a run.
-
-        Args:
-            ranks: all processes.
-            study: what runs.
-            precision: number type of the model.
-            forget: lets go of the models that the run has in memory.
-        """
+        """Binds a run."""
         self.ranks, self._study, self._precision, self._forget = ranks, study, precision, forget
         self._before = (0, 0)
         self._held: Any = None
@@ -64,8 +57,7 @@ class Processes:
                 # what the others hold takes room on the GPUs that it is laid over
                 self.ranks.order(LET_GO, {}, {})
                 self._held = sharding.spread(study.model, precision, trusted, self.ranks.count)
-        found: Decoder = self._held
-        return found
+        return self._held
 
     def called(self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0) -> Ranks:
         """Has the others take part in a pass over a calibration set.

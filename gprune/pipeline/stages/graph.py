@@ -338,11 +338,7 @@ def order(wanted: Iterable[Stage[Any]], has: Has) -> tuple[Stage[Any], ...]:
 
 
 def on_the_way(missing: Iterable[Stage[Any]]) -> frozenset[Stage[Any]]:
-    """Those of some missing stages that others of them make on the way, and which take no work of their own.
-
-    Args:
-        missing: stages that are to be made.
-    """
+    """The stages that others of them make on the way, and which take no work of their own."""
     missing = frozenset(missing)
     return frozenset(one for stage in missing for one in stage.beside) & missing
 

@@ -51,12 +51,7 @@ def code_of(plugin: Plugin, inputs: Inputs) -> Any:
 
 @once
 def weighed(graph: Graph, name: str) -> Stage[WeightFacts]:
-    """What a plug-in's metric finds of the weights, once for each model.
-
-    Args:
-        graph: the study's graph.
-        name: of the metric.
-    """
+    """What a plug-in's metric finds of the weights, once for each model."""
     plugin = methods.PLUGINS[f"metric.{name}"]
 
     def make(work: RunContext) -> WeightFacts:
@@ -91,13 +86,7 @@ def texts_of(plugin: Plugin) -> tuple[str, ...]:
 
 
 def needs_of(graph: Graph, method: Method, scored: Any) -> dict[str, Any]:
-    """What the decision of a plug-in's method needs.
-
-    Args:
-        graph: the study's graph.
-        method: the method.
-        scored: declares the scores of a text under a metric.
-    """
+    """What the decision of a plug-in's method needs."""
     plugin = _declared(method)
     found: dict[str, Any] = {}
     if plugin.needs != "model":

@@ -165,9 +165,6 @@ class RunContext:
         Its passes are counted as ours are. A model that comes back changed is loaded again before anything
         else uses it.
 
-        Args:
-            who: whose code it is, for the message.
-
         Raises:
             PluginError: the model was changed.
         """

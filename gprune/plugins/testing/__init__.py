@@ -11,5 +11,3 @@ A contract is checked on made-up texts and weights of small, odd shapes, in seco
 from gprune.plugins.testing.contract import ContractError
 from gprune.plugins.testing.methods import check_method
 from gprune.plugins.testing.metrics import check_metric
-
-__all__ = ["ContractError", "check_method", "check_metric"]

@@ -99,8 +99,7 @@ class Weights:
 
 def spread(groups: Array, width: int) -> Array:
     """(groups * width,) the channels of some groups, in the order of the groups."""
-    channels: Array = (np.asarray(groups)[:, None] * width + np.arange(width)).ravel()
-    return channels
+    return (np.asarray(groups)[:, None] * width + np.arange(width)).ravel()
 
 
 def text(shape: ModelShape, seed: int = 0) -> Text:

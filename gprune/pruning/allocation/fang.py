@@ -96,8 +96,7 @@ def _level(values: Array, low: float, high: float, total: float) -> Array:
     shifts = np.sort(np.concatenate([low - values, high - values]))
     # the sum grows with the shift, and in straight lines between the shifts at which a value is clipped
     sums = np.clip(values + shifts[:, None], low, high).sum(axis=1)
-    level: Array = np.clip(values + np.interp(total, sums, shifts), low, high)
-    return level
+    return np.clip(values + np.interp(total, sums, shifts), low, high)
 
 
 def _whole(quotas: Array, total: int) -> Array:

@@ -220,5 +220,4 @@ class _ReleasedFluctuation:
 
     def result(self) -> Array:
         """(layers, channels) fluctuation; zeros for a single sample."""
-        fluctuation: Array = (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()
-        return fluctuation
+        return (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()

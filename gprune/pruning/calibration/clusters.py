@@ -113,8 +113,7 @@ def _seeds(points: Array, count: int, generator: np.random.Generator) -> Array:
         nearest = np.minimum(nearest, ((points - points[chosen[-1]]) ** 2).sum(axis=1))
         total = nearest.sum()
         chosen.append(int(generator.choice(len(points), p=nearest / total if total > 0 else None)))
-    seeds: Array = points[chosen]
-    return seeds
+    return points[chosen]
 
 
 def balanced_labels(cost: Array) -> Array:
@@ -196,8 +195,7 @@ def _prices(cost: Array, room: Array) -> Array:
             gain = np.subtract(elsewhere, plain[cluster], out=elsewhere)
             price = _between(gain, points - int(room[cluster]))
             np.add(plain[cluster], price, out=priced[cluster])
-    prices: Array = priced[:, 0] - plain[:, 0]
-    return prices
+    return priced[:, 0] - plain[:, 0]
 
 
 def _bounded_prices(cost: Array, low: int, high: int) -> Array:
@@ -211,8 +209,7 @@ def _bounded_prices(cost: Array, low: int, high: int) -> Array:
             first = len(gain) - min(max(asking, low), high)
             price = 0.0 if first == len(gain) - asking else _between(gain, first)
             np.add(plain[cluster], price, out=priced[cluster])
-    prices: Array = priced[:, 0] - plain[:, 0]
-    return prices
+    return priced[:, 0] - plain[:, 0]
 
 
 def _elsewhere(priced: Array) -> Iterator[tuple[int, Array]]:

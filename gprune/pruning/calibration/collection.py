@@ -189,20 +189,12 @@ def _both(first: Observer, second: Observer) -> Observer:
 def shard_of(samples: int, shards: int) -> Array:
     """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most."""
     sizes = [len(run) for run in np.array_split(np.arange(samples), shards)]
-    index: Array = np.repeat(np.arange(shards), sizes)
-    return index
+    return np.repeat(np.arange(shards), sizes)
 
 
 @contextmanager
 def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> Iterator[None]:
-    """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open.
-
-    Args:
-        decoder: the model; it is left as it was.
-        layers: indices of the layers to observe.
-        ffn: told of the inputs of down_proj.
-        attention: told of the inputs of o_proj.
-    """
+    """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open."""
     handles = []
     try:
         for layer in layers:

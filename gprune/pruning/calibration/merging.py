@@ -162,5 +162,4 @@ class ReleasedRun:
 
     def result(self) -> Array:
         """(layers, channels) fluctuation; zeros for a single sample."""
-        fluctuation: Array = (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()
-        return fluctuation
+        return (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()

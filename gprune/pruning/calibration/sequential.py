@@ -93,8 +93,7 @@ class Block:
         """(sequences, length, hidden) output of a layer on the model's device."""
         arguments, keywords = self.calls[layer]
         output = decoder.layers[layer](self.states.to(decoder.device), *arguments, **keywords)
-        states: torch.Tensor = output[0] if isinstance(output, tuple) else output
-        return states
+        return output[0] if isinstance(output, tuple) else output
 
 
 def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
@@ -102,11 +101,6 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
 
     Families and library versions differ in what they pass to a layer, and layers in their attention masks;
     none of it depends on the sequences, so one ordinary pass for each batch size shows it.
-
-    Args:
-        decoder: the dense model.
-        tokens: the calibration set.
-        batch: sequences of one forward pass.
 
     Returns:
         The batches in front of the first layer, on the model's device if it has room, else on the CPU.

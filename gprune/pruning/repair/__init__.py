@@ -95,14 +95,7 @@ def ready(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
 def output_maps(
     decoder: Decoder, model: PrunedModel, known: Mapping[str, Any], on_progress: Progress = silent
 ) -> list[OutputMap]:
-    """Both output maps of every layer, repaired; the decoder stays as it is.
-
-    Args:
-        decoder: the dense model.
-        model: what is left of it.
-        known: see `ready`.
-        on_progress: told how far a repair is; may raise to stop.
-    """
+    """Both output maps of every layer, repaired; the decoder stays as it is."""
     masks, maps = model.masks, []
     for layer in range(decoder.shape.layers):
         channels = np.repeat(masks.heads[layer], decoder.shape.group_channels)

@@ -50,8 +50,7 @@ def layer_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: 
     counts = statistics.shard_tokens[shards]
     mean, moment = statistics.ffn_mean[shards, layer], statistics.ffn_moment[shards, layer]
     _, merged = merge_moments(counts.astype(np.float64), mean, moment)
-    scores: Array = merged / counts.sum() * norms.down_column_square[layer]
-    return scores
+    return merged / counts.sum() * norms.down_column_square[layer]
 
 
 def plain(settings: CalibrationSettings) -> CalibrationSettings:
@@ -61,7 +60,5 @@ def plain(settings: CalibrationSettings) -> CalibrationSettings:
 
 def _fluctuation(statistics: ActivationStatistics, part: str, settings: CalibrationSettings) -> Array:
     if settings.flap_variant == "released":
-        released: Array = getattr(statistics, f"{part}_released_fluctuation")
-        return released
-    variance: Array = getattr(statistics, f"{part}_moment")[0] / statistics.shard_tokens[0]
-    return variance
+        return getattr(statistics, f"{part}_released_fluctuation")
+    return getattr(statistics, f"{part}_moment")[0] / statistics.shard_tokens[0]

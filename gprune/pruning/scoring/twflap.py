@@ -40,8 +40,7 @@ def context_weights(
     # the largest exponent of a context that has tokens is 0: nothing overflows and no sum is 0
     raw = np.exp(exponent - exponent.max(axis=-1, keepdims=True))
     single = tokens.sum(axis=-1, keepdims=True) * raw / (tokens * raw).sum(axis=-1, keepdims=True)
-    weights: Array = profile @ single
-    return weights
+    return profile @ single
 
 
 def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:

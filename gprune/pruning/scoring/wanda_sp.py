@@ -74,5 +74,4 @@ def layer_scores(
 
 
 def _product(absolute: Array, energy: Array, samples: int) -> Array:
-    product: Array = absolute * np.sqrt(energy / samples)
-    return product
+    return absolute * np.sqrt(energy / samples)

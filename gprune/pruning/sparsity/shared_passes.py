@@ -2,10 +2,9 @@
 
 Rank 0 learns as a single process does: it draws the batch, decides, steps and saves. For the gradients alone
 it tells the others thresholds and sequences; each runs some portions of the batch
-(gprune.pruning.sparsity.passes),
-and the sums are added up before anything is decided from them. Layers that lie in shards are brought together
-by all processes at the same time, so that everybody runs equally many portions; what one has too many of is
-left out of the sums.
+(gprune.pruning.sparsity.passes), and the sums are added up before anything is decided from them. Layers that
+lie in shards are brought together by all processes at the same time, so that everybody runs equally many
+portions; what one has too many of is left out of the sums.
 """
 
 from __future__ import annotations

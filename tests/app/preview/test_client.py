@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from preview.conftest import Workshop
 from waiting import wait_for
 
 from gprune.app.preview import Client, Question, Source
@@ -21,60 +22,19 @@ from gprune.system.errors import StoreError
 WINDOWS = 12
 
 
-class FakeWorker:
-    """Answers at once, with losses that tell its model; `hold` makes it wait."""
-
-    def __init__(self, model, on_reply, workshop):
-        self.model, self.ready, self.replies = model, False, queue.SimpleQueue()
-        self.on_reply, self.workshop, self.pid, self.ended = on_reply, workshop, 1, False
-        self.free = threading.Event()
-        if not workshop.hold:
-            self.free.set()
-        self.say({"problem": workshop.broken, "ready": False} if workshop.broken else {"ready": True})
-
-    def say(self, reply):
-        self.replies.put(reply)
-        threading.Thread(target=self.on_reply, daemon=True).start()
-
-    def send(self, message):
-        self.workshop.sent.append(message)
-        threading.Thread(target=self.answer, args=(message,), daemon=True).start()
-
-    def answer(self, message):
-        self.free.wait(60)
-        reply = {"id": message["id"]}
-        value = {"first": 1.0, "second": 2.0}[self.model["model"]]
-        if "numbers" in message:
-            removed = 0.0 if message["pruned"] is None else 0.5
-            self.say(reply | {"losses": [value + removed] * len(message["numbers"])})
-        else:
-            self.say(reply | {"windows": WINDOWS})
-
-    def end(self):
-        self.ended, self.gone = True, not self.workshop.lingers
-        self.free.set()
-
-    why = WorkerProcess.why
+def losses(model, message):
+    """Losses that tell the model, and whether it was pruned."""
+    if "numbers" not in message:
+        return {"windows": WINDOWS}
+    value = {"first": 1.0, "second": 2.0}[model] + (0.0 if message["pruned"] is None else 0.5)
+    return {"losses": [value] * len(message["numbers"])}
 
 
-class Workshop:
-    def __init__(self):
-        self.hold, self.broken, self.reason, self.lingers = False, "", "", False
-        self.made, self.sent = [], []
-
-    def start(self, model, on_reply):
-        self.made.append(FakeWorker(model, on_reply, self))
-        return self.made[-1]
-
-    def waits_for(self, root, device):
-        return self.reason
-
-
-def source_of(model: str, device: str = "cpu") -> Source:
+def source_of(model, device="cpu"):
     return Source("/nowhere", Graph(Study(model=model, primary="a", auxiliary="b", device=device)))
 
 
-def resolved(source: Source, question: Question) -> Resolved:
+def resolved(source, question):
     """Without a store: a question is what its method is called."""
     model = source.model
     text = {"name": question.text, "digest": "", "length": 16, "windows": None, "batch": 4}
@@ -87,7 +47,7 @@ def resolved(source: Source, question: Question) -> Resolved:
 def shop(monkeypatch):
     monkeypatch.setattr("gprune.app.preview.client.resolve", resolved)
     monkeypatch.setattr("gprune.app.preview.worker_manager.LOOK_OUT_SECONDS", 0.0)
-    return Workshop()
+    return Workshop(losses)
 
 
 @pytest.fixture

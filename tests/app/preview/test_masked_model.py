@@ -1,4 +1,4 @@
-"""What the worker measures is what a run stores, and what a cut model loses under any other masks."""
+"""What the worker measures is what a run stores, and what a cut model loses; silent units say the same."""
 
 from types import SimpleNamespace
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from preview.conftest import random_masks
-from pruned_folder import compensating
+from pruned_folder import compensating, with_biases
 
 from gprune.app.preview.request import Question, resolve
 from gprune.app.preview.worker import messages
@@ -14,18 +14,21 @@ from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.worker import RequestHandler
 from gprune.evaluation import perplexity as perplexity_module
 from gprune.evaluation.perplexity import perplexity
+from gprune.models.families import FAMILIES
+from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
 from gprune.pipeline.stages import RunContext
-from gprune.pruning.surgery import cut
-from gprune.records import ModelShape
+from gprune.pruning.surgery import Silenced, cut
+from gprune.records import ModelShape, PruningMasks
 from gprune.study.methods import METHODS
+from gprune.system.errors import ModelError
 
 pytestmark = pytest.mark.slow
 
 NAMES = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 
 
-def measured(masked: MaskedModel, source, question: Question, numbers=None) -> np.ndarray:
+def measured(masked, source, question, numbers=None):
     asked = resolve(source, question)
     windows = len(masked.windows(asked.text))
     numbers = list(range(windows) if numbers is None else numbers)
@@ -103,10 +106,13 @@ def test_a_changed_model_is_not_measured(tiny_run, tmp_path):
     assert not other["ready"] and str(tmp_path / "model") in other["problem"]
 
 
-def test_a_model_of_other_weights_is_not_loaded_for_the_run(tiny_run):
+def test_a_model_of_other_weights_or_beyond_the_memory_is_not_loaded(tiny_run, monkeypatch):
     source = tiny_run().source
     reply = RequestHandler().answer(messages.line({"model": {**source.model, "fingerprint": "0" * 64}}))
     assert not reply["ready"] and "has changed since the run" in reply["problem"]
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
+    reply = RequestHandler().answer(messages.line({"model": tiny_run().source.model}))
+    assert not reply["ready"] and "GiB of memory that are free" in reply["problem"]
 
 
 def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_run, monkeypatch):
@@ -133,12 +139,6 @@ def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_ru
     assert "the memory is too small" in reply["problem"] and reply["ready"]
 
 
-def test_a_model_beyond_the_memory_is_refused_before_it_is_loaded(tiny_run, monkeypatch):
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=1000))
-    reply = RequestHandler().answer(messages.line({"model": tiny_run().source.model}))
-    assert not reply["ready"] and "GiB of memory that are free" in reply["problem"]
-
-
 @pytest.mark.parametrize("line", [b"\xff\xfe\n", b"[1]\n", b'{"numbers": [1]}\n', b"\n"])
 def test_a_line_that_means_nothing_gets_a_sentence(line):
     assert RequestHandler().answer(line)["problem"]
@@ -148,3 +148,47 @@ def test_masks_travel_whole():
     masks = random_masks(ModelShape(3, 13, 4, 2, 2, 8), 4)
     read = messages.unpacked(messages.packed(masks))
     assert np.array_equal(read.ffn, masks.ffn) and np.array_equal(read.heads, masks.heads)
+
+
+@pytest.mark.parametrize("compensated", [False, True])
+@pytest.mark.parametrize("kv_heads", [4, 2])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_says_what_the_cut_model_says(family, kv_heads, compensated):
+    decoder = tiny_decoder(family, kv_heads=kv_heads)
+    masks = random_masks(decoder.shape, seed=kv_heads)
+    pruned = with_biases(decoder, masks) if compensated else masks
+    ids = torch.randint(3, 64, (3, 9), generator=torch.Generator().manual_seed(5))
+    with torch.no_grad():
+        dense = decoder.model(ids).logits
+        expected = cut(decoder, pruned)(ids).logits
+        with Silenced(decoder, pruned).applied():
+            actual = decoder.model(ids).logits
+        torch.testing.assert_close(actual, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+        assert not torch.allclose(actual, dense, atol=1e-2)
+        assert torch.equal(decoder.model(ids).logits, dense)
+
+
+def test_the_decoder_stays_as_it_was_and_what_cannot_be_cut_is_refused():
+    decoder = tiny_decoder("qwen2")
+    before = {name: value.clone() for name, value in decoder.model.state_dict().items()}
+    silenced = Silenced(decoder, with_biases(decoder, random_masks(decoder.shape, 0)))
+    with pytest.raises(KeyError), silenced.applied():
+        assert decoder.down_proj(0).bias is not None
+        raise KeyError
+    after = decoder.model.state_dict()
+    assert list(after) == list(before) and all(torch.equal(after[name], before[name]) for name in before)
+    assert not decoder.down_proj(0)._forward_pre_hooks
+    decoder = tiny_decoder()
+    masks = random_masks(decoder.shape, 0)
+    removed = int(np.flatnonzero(~masks.ffn[0])[0])
+    decoder.up_proj(0).weight[removed] = float("inf")
+    with torch.no_grad(), Silenced(decoder, masks).applied():
+        assert torch.isfinite(decoder.model(torch.arange(3, 9)[None]).logits).all()
+    decoder = tiny_decoder()
+    shape = decoder.shape
+    ffn, heads = np.ones((shape.layers, shape.neurons), bool), np.ones((shape.layers, shape.kv_heads), bool)
+    ffn[1] = False
+    with pytest.raises(ModelError, match="layer 1 would lose all 12 neurons"):
+        Silenced(decoder, PruningMasks("test", ffn, heads, 0.5, 0.5))
+    with pytest.raises(ModelError, match="the model has"):
+        Silenced(decoder, PruningMasks("test", ffn[:, :-1], heads, 0.5, 0.5))

@@ -1,13 +1,12 @@
 """A text of one's own: the arrays of a study with it as C, whose turn it is, what is said of a failure."""
 
-import queue
-import threading
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tiny_study
+from preview.conftest import Workshop
 from waiting import wait_for
 
 from gprune import pipeline
@@ -42,7 +41,7 @@ def source(built_once):
     return Source(str(folder / "cache"), pipeline.opened(study, Store(folder / "cache")).graph)
 
 
-def own(source: Source, file: Path, raw: bytes = RAW, samples: int = 16, seed: int = 0) -> OwnText:
+def own(source, file, raw=RAW, samples=16, seed=0):
     file.write_bytes(raw)
     content = corpora.fingerprint(str(file), "calibration")
     inputs = replace(
@@ -92,64 +91,24 @@ def test_a_text_of_the_run_that_has_changed_is_not_read_under_its_old_key(source
     assert not masked.kept
 
 
-class FakeWorker:
-    """Answers with arrays that tell the text; `hold` makes it wait."""
-
-    def __init__(self, model, on_reply, workshop):
-        self.model, self.ready, self.replies, self.pid = model, False, queue.SimpleQueue(), 1
-        self.gone = False
-        self.workshop, self.ended, self.free = workshop, False, threading.Event()
-        if not workshop.hold:
-            self.free.set()
-        self.replies.put({"problem": workshop.broken, "ready": False} if workshop.broken else {"ready": True})
-
-    def send(self, message):
-        self.workshop.sent.append(message)
-        threading.Thread(target=self.answer, args=(message["id"], message["own"]), daemon=True).start()
-
-    def answer(self, identity, asked):
-        self.free.wait(60)
-        if self.ended:
-            # the folder is gone, and nobody waits
-            return
-        if self.workshop.problem:
-            self.replies.put({"problem": self.workshop.problem, "ready": True})
-            return
-        (file,) = Path(asked["folder"]).iterdir()
-        whole = np.full((2, 3), len(file.read_bytes()) % 97 / 100)
-        record = RankDrift(*[whole] * 6, *[np.ones(2)] * 4)
-        for name in OWN_PAIRS:
-            Store(Path(asked["folder"])).put("drift", f"key-{OWN_PAIRS[name][0]}", record)
-        self.replies.put(
-            {"id": identity, "drifts": {name: f"key-{pair[0]}" for name, pair in OWN_PAIRS.items()}}
-        )
-
-    def end(self):
-        self.ended = self.gone = True
-        self.replies.put(None)
-        self.free.set()
-
-    def why(self):
-        return "the process ended by itself: ask again"
-
-
-class Workshop:
-    def __init__(self):
-        self.hold, self.broken, self.problem, self.reason, self.made, self.sent = False, "", "", "", [], []
-
-    def start(self, model, on_reply):
-        self.made.append(FakeWorker(model, on_reply, self))
-        return self.made[-1]
+def drifts_of(model, message):
+    """Leaves arrays that tell the text where the worker would."""
+    folder = Path(message["own"]["folder"])
+    (file,) = folder.iterdir()
+    whole = np.full((2, 3), len(file.read_bytes()) % 97 / 100)
+    for first, _ in OWN_PAIRS.values():
+        Store(folder).put("drift", f"key-{first}", RankDrift(*[whole] * 6, *[np.ones(2)] * 4))
+    return {"drifts": {name: f"key-{first}" for name, (first, _) in OWN_PAIRS.items()}}
 
 
 @pytest.fixture
 def workshop():
-    return Workshop()
+    return Workshop(drifts_of)
 
 
 @pytest.fixture
 def desk(workshop):
-    made = Client(start=workshop.start, waits_for=lambda *_: workshop.reason)
+    made = Client(start=workshop.start, waits_for=workshop.waits_for)
     yield made
     made.close()
 
@@ -190,20 +149,21 @@ def test_a_job_goes_before_and_a_failure_is_told(source, tmp_path, desk, worksho
     asked = desk.hold(own(source, tmp_path / "mine.txt"), "me")
     wait_for(lambda: desk.held(asked).reason, 30)
     assert desk.held(asked).phase == "waiting" and not workshop.made
-    workshop.reason, workshop.problem = "", "the text is odd: bring another"
+    workshop.reason = ""
+    workshop.answer = lambda *_: {"problem": "the text is odd: bring another", "ready": True}
     assert settled(desk, asked).reason == "the text is odd: bring another"
-    workshop.problem = ""
+    workshop.answer = drifts_of
     # asking again tries again
     assert settled(desk, desk.hold(own(source, tmp_path / "mine.txt"), "me")).drifts
-    workshop.hold = True
-    workshop.made[0].end()
-    failed = settled(desk, desk.hold(own(source, tmp_path / "mine.txt", RAW[:900]), "me"))
-    assert failed.reason == "the process ended by itself: ask again"
+    workshop.made[0].free.clear()
+    lost = desk.hold(own(source, tmp_path / "mine.txt", RAW[:900]), "me")
+    # a worker that ends before it has the text is only replaced by another one
+    wait_for(lambda: len(workshop.sent) == 3, 30)
+    workshop.made[0].die()
+    assert settled(desk, lost).reason == "the process ended by itself: ask again"
     workshop.broken = "the model needs 9 GiB"
-    assert (
-        settled(desk, desk.hold(own(source, tmp_path / "mine.txt", RAW[:800]), "me")).reason
-        == workshop.broken
-    )
+    refused = desk.hold(own(source, tmp_path / "mine.txt", RAW[:800]), "me")
+    assert settled(desk, refused).reason == workshop.broken
 
 
 def test_a_server_that_runs_no_foreign_code_measures_nothing_by_it(source, tmp_path, desk, monkeypatch):
@@ -214,13 +174,13 @@ def test_a_server_that_runs_no_foreign_code_measures_nothing_by_it(source, tmp_p
         desk.hold(replace(text, source=Source(source.root, graph)), "me")
 
 
-def _refuses(wanted: bool) -> None:
+def _refuses(wanted):
     if wanted:
         raise SettingsError("not trusted")
 
 
 @pytest.mark.process
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_true_worker_measures_a_text_and_says_what_it_cannot(source, tmp_path):
     desk = Client(start=WorkerProcess, waits_for=lambda *_: "")
     try:

@@ -150,6 +150,7 @@ def test_tokens_are_text_and_characters_of_several_tokens_stand_once():
 
 
 @pytest.mark.process
+@pytest.mark.long
 def test_the_pool_reads_between_the_windows_of_a_preview_and_says_what_went_wrong(tiny_run, tmp_path):
     source = tiny_run().copied(tmp_path)
     text, pool = source.graph.study.evaluation.texts[0], Client()

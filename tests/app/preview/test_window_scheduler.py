@@ -4,20 +4,13 @@ import numpy as np
 import pytest
 
 from gprune.app.preview.request import Question, Resolved
-from gprune.app.preview.window_scheduler import (
-    CURVE,
-    LOOK_SECONDS,
-    PREVIEW,
-    Item,
-    WindowScheduler,
-    visiting_order,
-)
+from gprune.app.preview.window_scheduler import CURVE, LOOK_SECONDS, PREVIEW, WindowScheduler, visiting_order
 
 WINDOWS = 24
 MODEL = {"root": "/cache", "model": "m", "device": "cpu"}
 
 
-def asked(name: str, stored: np.ndarray | None = None, model: str = "m") -> Resolved:
+def asked(name, stored=None, model="m"):
     text = {"name": "t", "digest": "d", "length": 16, "windows": None, "batch": 8}
     return Resolved(name, Question("t"), {**MODEL, "model": model}, text, None, stored)
 
@@ -25,7 +18,7 @@ def asked(name: str, stored: np.ndarray | None = None, model: str = "m") -> Reso
 DENSE = asked("dense", np.linspace(1, 2, WINDOWS))
 
 
-def serve(scheduler: WindowScheduler, value: float = 3.0, seconds: float = 0.01) -> Item | None:
+def serve(scheduler, value=3.0, seconds=0.01):
     """Lets a worker do what comes next: every loss is `value`."""
     item = scheduler.next(asked("any").model_key)
     if item is None:

@@ -64,6 +64,7 @@ def masks_of(source, seed):
     return random_masks(source.results.get(stages.shape), seed)
 
 
+@pytest.mark.long
 def test_what_comes_back_is_what_the_cut_model_loses(pool, tiny_run, source):
     text = source.graph.study.evaluation.texts[0]
     masks = masks_of(source, 1)
@@ -92,6 +93,7 @@ def test_at_the_runs_own_masks_no_process_is_started(pool, tiny_run):
     assert answer.perplexity == pytest.approx(stored.perplexity)
 
 
+@pytest.mark.long
 def test_a_newer_question_supersedes_and_a_curve_refines_beside(pool, source):
     text = source.graph.study.evaluation.texts[0]
     curve = pool.ask_many(source, [Question(text, "gprune", masks_of(source, i)) for i in (5, 6)], "me")
@@ -114,6 +116,7 @@ def test_a_killed_worker_is_noticed_and_the_next_question_starts_another(pool, s
     assert answer.progress == "complete" and pool.state(source).pid not in (None, first)
 
 
+@pytest.mark.long
 def test_one_that_is_killed_while_it_loads_is_a_sentence(pool, source):
     identity = pool.ask(source, Question(source.graph.study.evaluation.texts[0]), owner="me")
     wait_for(lambda: pool.state(source).pid is not None)
@@ -122,6 +125,7 @@ def test_one_that_is_killed_while_it_loads_is_a_sentence(pool, source):
     assert answer.progress == "failed" and "killed" in answer.problem
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("warm", [False, True])
 def test_a_deleted_model_is_a_sentence(pool, source, tmp_path, warm):
     text = source.graph.study.evaluation.texts[0]
@@ -135,6 +139,7 @@ def test_a_deleted_model_is_a_sentence(pool, source, tmp_path, warm):
     assert pool.state(source).phase == "ended" and pool.state(source).reason == answer.problem
 
 
+@pytest.mark.long
 def test_an_idle_worker_leaves(source):
     pool = Client(idle=0.3)
     finished(pool, pool.ask(source, Question(source.graph.study.evaluation.texts[0]), owner="me"))
@@ -155,6 +160,7 @@ def test_the_end_of_its_input_ends_it_at_once(worker, source, loading):
     assert worker.wait(limit(5)) == 0
 
 
+@pytest.mark.long
 def test_garbage_does_not_kill_it(worker, source):
     text = resolve(source, Question(source.graph.study.evaluation.texts[0])).text
     for line in (b"\x00\xff not JSON\n", b"[]\n", b'{"id": 7, "numbers": "x"}\n'):

@@ -1,7 +1,5 @@
 """`python -m gprune app` as a process: what it prints, that it needs no torch, and how it ends."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import subprocess
@@ -18,13 +16,13 @@ from scripts.served_app import ENTRY, served
 pytestmark = pytest.mark.process
 
 
-def start(project: Path, log: Path, cache: Path, *options: str) -> subprocess.Popen[bytes]:
+def start(project, log, cache, *options):
     command = [sys.executable, "-m", "gprune", "app", "--no-browser", "--cache", str(cache), *options]
     with open(log, "wb") as written:
         return subprocess.Popen(command, cwd=project, stdout=written, stderr=subprocess.STDOUT)
 
 
-def socket_refused(origin: str) -> bytes:
+def socket_refused(origin):
     """What one is told who asks for the app's socket without the cookie."""
     host, port = origin.removeprefix("http://").split(":")
     with socket.create_connection((host, int(port)), timeout=limit(5)) as line:
@@ -34,7 +32,7 @@ def socket_refused(origin: str) -> bytes:
         return line.recv(4096)
 
 
-def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project: Path, tmp_path: Path) -> None:
+def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project, tmp_path):
     log = tmp_path / "log"
     server = start(project, log, tmp_path / "cache", "--port", "0", "--address", "0.0.0.0")
     try:
@@ -62,7 +60,7 @@ def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project: Path
     assert said.count("http://") == 1
 
 
-def test_a_port_in_use_is_one_sentence(project: Path, tmp_path: Path) -> None:
+def test_a_port_in_use_is_one_sentence(project, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         server = start(project, tmp_path / "log", tmp_path, "--port", str(other.getsockname()[1]))
         assert server.wait(limit(30)) == 2
@@ -71,7 +69,7 @@ def test_a_port_in_use_is_one_sentence(project: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what a process has loaded")
-def test_the_process_of_the_app_loads_no_torch(tmp_path: Path) -> None:
+def test_the_process_of_the_app_loads_no_torch(tmp_path):
     with served(tmp_path) as server:
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         answer = opener.open(server.entry, timeout=limit(5))

@@ -1,9 +1,6 @@
 """The door: who is let in, who is told to stay outside, and what each response forbids."""
 
-from __future__ import annotations
-
 import asyncio
-from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
@@ -18,7 +15,7 @@ from gprune.app.server.request import read
 TOKEN = KEYS.token
 
 
-def headers(*parts: dict[str, str]) -> dict[str, str]:
+def headers(*parts):
     return {name.replace("-", "_"): value for part in parts for name, value in part.items()}
 
 
@@ -28,20 +25,25 @@ def headers(*parts: dict[str, str]) -> dict[str, str]:
      "127.0.0.1:8501.evil", "localhost.:8501", "user@localhost:8501", "[::1]:8501",
      "gpu.example:8501", "localhost:9001", ""],
 )  # fmt: skip
-def test_another_host_is_refused_in_a_sentence_even_with_the_cookie(host: str) -> None:
+def test_another_host_is_refused_in_a_sentence_even_with_the_cookie(host):
     for kind in ("http", "websocket"):
         said = ask("/", kind=kind, host=host, origin=f"http://{host}", **COOKIE)
         assert said.status == 403 and not said.reached
         assert said.body.count(".") == 1 and "--public-address" in said.body
 
 
-def test_two_hosts_or_two_origins_are_none() -> None:
+def test_a_doubled_header_is_none_and_only_reading_needs_no_origin():
     assert ask("/", ("host", "localhost:8501"), **COOKIE).status == 403
     assert ask("/", ("origin", ORIGIN), ("origin", ORIGIN), **COOKIE).status == 403
+    assert ask("/_stcore/stream", kind="websocket", **COOKIE).status == 403
+    assert ask("/_stcore/upload_file/a/b", method="PUT", **COOKIE).status == 403
+    assert ask("/_stcore/stream", kind="websocket", origin=ORIGIN, **COOKIE).status == 101
+    assert ask("/_stcore/upload_file/a/b", method="PUT", origin=ORIGIN, **COOKIE).status == 200
+    assert ask("/media/a.csv", **COOKIE).status == 200
 
 
 @pytest.mark.parametrize("host", [HOST, "localhost:8501", "LOCALHOST:8501", "localhost:9000"])
-def test_each_name_of_the_server_is_let_in_with_the_cookie_of_its_port(host: str) -> None:
+def test_each_name_of_the_server_is_let_in_with_the_cookie_of_its_port(host):
     cookie = f"{cookie_name(host)}={KEYS.session}"
     said = ask("/", host=host, cookie=cookie, origin=f"http://{host.lower()}")
     assert (said.status, said.body, said.reached) == (200, "inside", True)
@@ -52,22 +54,14 @@ def test_each_name_of_the_server_is_let_in_with_the_cookie_of_its_port(host: str
     ["null", "http://127.0.0.1:8502", "https://127.0.0.1:8501", "http://localhost:8501", "http://127.0.0.1",
      "http://evil.example", "http://127.0.0.1:8501.evil.example", "http://127.0.0.1:8501/"],
 )  # fmt: skip
-def test_another_origin_is_refused_with_the_cookie_and_the_token(origin: str) -> None:
+def test_another_origin_is_refused_with_the_cookie_and_the_token(origin):
     for kind, method in (("http", "GET"), ("http", "PUT"), ("http", "OPTIONS"), ("websocket", "GET")):
         said = ask(f"/_stcore/stream?token={TOKEN}", kind=kind, method=method, origin=origin, **COOKIE)
         assert said.status == 403 and not said.reached, (kind, method)
 
 
-def test_a_socket_and_a_change_need_an_origin_and_reading_does_not() -> None:
-    assert ask("/_stcore/stream", kind="websocket", **COOKIE).status == 403
-    assert ask("/_stcore/upload_file/a/b", method="PUT", **COOKIE).status == 403
-    assert ask("/_stcore/stream", kind="websocket", origin=ORIGIN, **COOKIE).status == 101
-    assert ask("/_stcore/upload_file/a/b", method="PUT", origin=ORIGIN, **COOKIE).status == 200
-    assert ask("/media/a.csv", **COOKIE).status == 200
-
-
 @pytest.mark.parametrize("site", ["cross-site", "same-site"])
-def test_a_page_elsewhere_may_lead_here_but_embed_nothing(site: str) -> None:
+def test_a_page_elsewhere_may_lead_here_but_embed_nothing(site):
     """Another port of this machine is the same site: its page's requests carry the cookie."""
     foreign = headers(COOKIE) | {"sec_fetch_site": site}
     for mode, place in (
@@ -90,7 +84,7 @@ PATHS = ["/_stcore/health", "/_stcore/host-config", "/static/js/index.js", "/med
 
 @pytest.mark.parametrize("cookie", ["", f"gprune-8502={KEYS.session}", "gprune-8501=", "gprune-8501=é",
                                     f"xgprune-8501={KEYS.session}", f"gprune-8501={TOKEN}"])  # fmt: skip
-def test_without_the_cookie_nothing_of_the_app_is_reached(cookie: str) -> None:
+def test_without_the_cookie_nothing_of_the_app_is_reached(cookie):
     for path in PATHS:
         said = ask(path, cookie=cookie, **headers(OWN))
         assert said.status == 401 and not said.reached and said.header("content-type") == "application/json"
@@ -101,12 +95,19 @@ def test_without_the_cookie_nothing_of_the_app_is_reached(cookie: str) -> None:
     assert said.status == 401 and not said.reached
 
 
-def test_a_server_that_cannot_answer_a_socket_closes_it() -> None:
+def test_what_is_no_request_passes_and_a_socket_that_cannot_be_answered_is_closed():
     said = ask("/_stcore/stream", kind="websocket", denial=False, origin=ORIGIN)
     assert said.status == 1008 and not said.reached
+    behind = Behind()
+    asyncio.run(Guard(behind, names("127.0.0.1", 1), KEYS)({"type": "lifespan"}, None, None))
+    assert behind.seen == ["lifespan"]
+    first, second = Keys(), Keys()
+    assert len({first.token, first.session, second.token, second.session}) == 4
+    # six bits a character
+    assert all(len(secret) * 6 >= 256 for secret in (first.token, first.session))
 
 
-def test_the_token_becomes_a_cookie_and_leaves_the_address() -> None:
+def test_the_token_becomes_a_cookie_and_leaves_the_address():
     said = ask(f"/drift?run=a%20b&token={TOKEN}&layer=1&x=%E2%82%AC+1", **headers(PAGE))
     assert said.status == 303 and not said.reached
     assert said.header("location") == f"{ORIGIN}/drift?run=a%20b&layer=1&x=%E2%82%AC+1"
@@ -116,7 +117,7 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address() -> None:
     assert ask("/drift?run=a", cookie=cookie[0]).body == "inside"
 
 
-def test_behind_a_proxy_with_tls_the_cookie_is_secure() -> None:
+def test_behind_a_proxy_with_tls_the_cookie_is_secure():
     said = ask(f"/?token={TOKEN}", host="gpu.example")
     assert said.header("location") == "https://gpu.example/"
     assert "; Secure" in said.header("set-cookie")
@@ -130,7 +131,7 @@ def test_behind_a_proxy_with_tls_the_cookie_is_secure() -> None:
 
 @pytest.mark.parametrize("path", ["//evil.example", "//evil.example/a", "/\\evil.example", "///evil.example",
                                   "@evil.example/", ".evil.example", "/%0d%0aset-cookie:a=b"])  # fmt: skip
-def test_the_redirect_and_the_form_never_leave_the_server(path: str) -> None:
+def test_the_redirect_and_the_form_never_leave_the_server(path):
     for said in (ask(f"{path}?token={TOKEN}&a=b"), ask(f"{path}?token={TOKEN}&a=b", **COOKIE)):
         place = urlsplit(said.header("location"))
         assert (place.scheme, place.netloc, place.query) == ("http", HOST, "a=b")
@@ -139,7 +140,7 @@ def test_the_redirect_and_the_form_never_leave_the_server(path: str) -> None:
     assert urlsplit(action).netloc == HOST
 
 
-def test_a_wrong_token_is_told_and_the_wanted_address_stays() -> None:
+def test_a_wrong_token_is_told_and_takes_nobodys_cookie_away():
     for wrong in ("wrong", "", "%F0%9F%92%A3", TOKEN + "x", TOKEN[:-1]):
         said = ask(f"/drift?run=a&token={wrong}", **headers(PAGE))
         assert said.status == 303 and said.header("location") == f"{ORIGIN}/drift?run=a"
@@ -147,16 +148,15 @@ def test_a_wrong_token_is_told_and_the_wanted_address_stays() -> None:
         cookie = said.header("set-cookie").partition(";")[0]
         form = ask("/drift?run=a", cookie=cookie, **headers(PAGE))
         assert form.status == 401 and "not that of this server" in form.body
-
-
-def test_a_page_elsewhere_takes_nobodys_cookie_away() -> None:
     said = ask("/?token=wrong", **headers(PAGE) | {"sec_fetch_site": "cross-site"})
     assert said.status == 303 and "set-cookie" not in dict(said.headers)
     kept = ask("/?token=wrong", **headers(PAGE, COOKIE))
     assert kept.header("set-cookie").startswith(f"gprune-8501={KEYS.session};")
+    pasted = f"http%3A%2F%2F127.0.0.1%3A8501%2F%3Ftoken%3D{TOKEN}%20"
+    assert KEYS.session in ask(f"/?token={pasted}").header("set-cookie")
 
 
-def test_the_form_keeps_every_field_and_runs_nothing() -> None:
+def test_the_form_keeps_every_field_and_runs_nothing():
     query = "run=a&x=%3Cscript%3E%22%27&y=&run=b"
     said = ask(f"/drift?{query}", **headers(PAGE))
     assert said.status == 401 and "<script" not in said.body
@@ -168,12 +168,7 @@ def test_the_form_keeps_every_field_and_runs_nothing() -> None:
     assert "&lt;script&gt;&quot;&#x27;" in hidden[1]
 
 
-def test_a_whole_address_will_do_as_a_token() -> None:
-    pasted = f"http%3A%2F%2F127.0.0.1%3A8501%2F%3Ftoken%3D{TOKEN}%20"
-    assert KEYS.session in ask(f"/?token={pasted}").header("set-cookie")
-
-
-def test_who_comes_by_a_link_asks_once_more_from_here_and_is_then_known() -> None:
+def test_who_comes_by_a_link_or_says_little_gets_the_form_for_pages_alone():
     """The cookie is left out where another site leads here, though the person may have it."""
     linked = headers(PAGE) | {"sec_fetch_site": "cross-site"}
     said = ask("/drift?run=a&layer=1", **linked)
@@ -182,15 +177,12 @@ def test_who_comes_by_a_link_asks_once_more_from_here_and_is_then_known() -> Non
     again = headers(PAGE) | {"sec_fetch_site": "same-origin"}
     assert ask("/drift?run=a&layer=1", **again, **COOKIE).reached
     assert "<form" in ask("/drift?run=a&layer=1", **again).body
-
-
-def test_a_browser_that_says_little_gets_the_form_for_pages_alone() -> None:
     assert "<form" in ask("/", accept="text/html,*/*;q=0.8").body
     assert ask("/", accept="*/*").status == 401 and "<form" not in ask("/", accept="*/*").body
     assert ask("/", method="HEAD", accept="text/html").body == ""
 
 
-def test_every_response_has_every_header_once() -> None:
+def test_every_response_has_every_header_once():
     responses = [
         ask("/", host="evil"), ask("/", origin="null"), ask("/", **headers(PAGE)), ask("/_stcore/health"),
         ask(f"/?token={TOKEN}"), ask("/", **COOKIE), ask("/", kind="websocket", origin="null"),
@@ -205,15 +197,15 @@ def test_every_response_has_every_header_once() -> None:
     assert inside == ["object-src 'none'", "frame-ancestors 'none'"]
 
 
-def test_a_failure_of_the_app_has_the_headers_too_and_is_not_hidden() -> None:
-    sent: list[Any] = []
+def test_a_failure_of_the_app_has_the_headers_too_and_is_not_hidden():
+    sent = []
     behind = Behind()
     guard = Guard(behind, names("127.0.0.1", 8501), KEYS)
 
-    async def receive() -> Any:
+    async def receive():
         return {"type": "http.request"}
 
-    async def send(message: Any) -> None:
+    async def send(message):
         sent.append(message)
 
     scope = {"type": "http", "method": "GET", "path": "/fails", "raw_path": b"/fails", "query_string": b"",
@@ -223,28 +215,13 @@ def test_a_failure_of_the_app_has_the_headers_too_and_is_not_hidden() -> None:
     assert sent[0]["status"] == 500 and (b"x-frame-options", b"DENY") in sent[0]["headers"]
 
 
-def test_what_is_no_request_passes_through() -> None:
-    behind = Behind()
-    asyncio.run(Guard(behind, names("127.0.0.1", 1), KEYS)({"type": "lifespan"}, None, None))  # type: ignore[arg-type]
-    assert behind.seen == ["lifespan"]
-
-
-def test_each_start_has_secrets_of_its_own_that_cannot_be_guessed() -> None:
-    first, second = Keys(), Keys()
-    assert len({first.token, first.session, second.token, second.session}) == 4
-    # six bits a character
-    assert all(len(secret) * 6 >= 256 for secret in (first.token, first.session))
-
-
 @settings(max_examples=300, deadline=None)
 @given(
     path=st.binary(max_size=40), query=st.binary(max_size=60), value=st.binary(max_size=40),
     name=st.sampled_from(["host", "origin", "cookie", "accept", "sec-fetch-site", "sec-fetch-mode", "x"]),
     kind=st.sampled_from(["http", "websocket"]), right=st.booleans(),
 )  # fmt: skip
-def test_whatever_is_sent_is_answered_here_and_leads_nowhere_else(
-    path: bytes, query: bytes, value: bytes, name: str, kind: str, right: bool
-) -> None:
+def test_whatever_is_sent_is_answered_here_and_leads_nowhere_else(path, query, value, name, kind, right):
     query += b"&token=" + (TOKEN if right else "wrong").encode()
     sent = [(b"host", HOST.encode()), (name.encode(), value)]
     scope = {

@@ -34,7 +34,7 @@ def read(cache: Path) -> list[str]:
 
 
 @pytest.mark.process
-def test_text_is_built_by_the_other_process(tmp_path: Path, text_cache: Path, monkeypatch) -> None:
+def test_text_is_built_by_the_other_process(tmp_path, text_cache, monkeypatch):
     monkeypatch.setattr(texts, "_build", refuse)
     corpora.build_ahead([f"{NAME}#split=test", "no text", NAME, "a#b=c", ""], tmp_path)
     assert read(tmp_path) == texts.documents(NAME, "train", text_cache)
@@ -42,7 +42,7 @@ def test_text_is_built_by_the_other_process(tmp_path: Path, text_cache: Path, mo
 
 
 @pytest.mark.process
-def test_reading_waits_no_longer_than_for_its_own_text(tmp_path: Path, started) -> None:
+def test_reading_waits_no_longer_than_for_its_own_text(tmp_path, started):
     started[tmp_path] = subprocess.Popen([sys.executable, "-c", SLEEPER])
     file = texts.path(NAME, tmp_path)
     file.touch()
@@ -56,15 +56,13 @@ def test_reading_waits_no_longer_than_for_its_own_text(tmp_path: Path, started) 
         started[tmp_path].wait()
 
 
-def test_nothing_is_started_for_texts_that_are_there_or_not_embedded(
-    tmp_path: Path, text_cache: Path, started
-) -> None:
+def test_nothing_is_started_for_texts_that_are_there_or_not_embedded(tmp_path, text_cache, started):
     corpora.build_ahead(texts.NAMES, text_cache)
     corpora.build_ahead(["wikitext2", "hub:a/b", str(tmp_path)], tmp_path)
     assert started == {}
 
 
-def test_run_builds_where_its_session_reads(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_run_builds_where_its_session_reads(tmp_path, monkeypatch, capsys):
     from gprune.__main__ import main
 
     asked = []

@@ -99,7 +99,7 @@ def in_the_tree(source: str) -> list[str]:
     return walk(ast.parse(source))
 
 
-def test_as_the_tree_says(parsed: list[ast.Module]) -> None:
+def test_as_the_tree_says(parsed):
     draw, found = random.Random(0), 0
     for _ in range(2000):
         source = draw.choice(["", "\n", "# comment\n\n", "\f\n"]) + block(draw)
@@ -111,7 +111,7 @@ def test_as_the_tree_says(parsed: list[ast.Module]) -> None:
 
 
 @pytest.mark.parametrize("statement", STATEMENTS + UNSETTLED)
-def test_every_statement_under_every_header(statement: str) -> None:
+def test_every_statement_under_every_header(statement):
     for header in HEADERS:
         source = f"{header}\n\n    # first\n\n    {statement}\n    y = 'z'\n\n\ndef g(): 'doc'\n"
         assert docstrings(source) == in_the_tree(source), source
@@ -129,7 +129,7 @@ def test_every_statement_under_every_header(statement: str) -> None:
         "\ufeffdef f(): 'doc'\n",
     ],
 )
-def test_what_the_text_does_not_settle_is_parsed(source: str) -> None:
+def test_what_the_text_does_not_settle_is_parsed(source):
     # strings within strings of the same quotes are Python from 3.12 on
     try:
         expected = in_the_tree(source)

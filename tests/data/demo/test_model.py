@@ -41,11 +41,11 @@ def perplexity(model: PreTrainedModel, rows: torch.Tensor) -> float:
     return math.exp(model(input_ids=rows, labels=rows).loss.item())
 
 
-def test_folder_is_small_enough_to_be_bundled() -> None:
+def test_folder_is_small_enough_to_be_bundled():
     assert sum(file.stat().st_size for file in MODEL_FOLDER.rglob("*")) <= 20 * MEGABYTE
 
 
-def test_tokenizer_keeps_the_text_and_adds_no_token() -> None:
+def test_tokenizer_keeps_the_text_and_adds_no_token():
     tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
     text = "def mean(values):\n    return sum(values) / len(values)  # für alle\n"
     assert tokenizer.decode(tokenizer(text).input_ids) == text
@@ -54,9 +54,7 @@ def test_tokenizer_keeps_the_text_and_adds_no_token() -> None:
 
 
 @pytest.mark.parametrize("name", texts.NAMES)
-def test_held_out_perplexity_is_what_the_training_states(
-    name: str, model: PreTrainedModel, training: dict, text_cache: Path
-) -> None:
+def test_held_out_perplexity_is_what_the_training_states(name, model, training, text_cache):
     found = perplexity(model, held_out_windows(name, text_cache))
     assert found < model.config.vocab_size / 20
     # Other versions of Python and the packages carry other texts.

@@ -20,7 +20,7 @@ def asked(text_cache: Path) -> dict[str, list[questions.Question]]:
 
 
 @pytest.mark.parametrize("name", questions.NAMES)
-def test_questions_are_many_and_distinct_with_one_right_choice(name: str, asked: dict) -> None:
+def test_questions_are_many_and_distinct_with_one_right_choice(name, asked):
     found = asked[name]
     assert 150 <= len(found) <= 200
     for question in found:
@@ -30,7 +30,8 @@ def test_questions_are_many_and_distinct_with_one_right_choice(name: str, asked:
     assert len({(question.question, question.choices) for question in found}) == len(found)
 
 
-def test_continuations_are_held_out_and_follow_their_passage(asked: dict, text_cache: Path) -> None:
+@pytest.mark.long
+def test_continuations_are_held_out_and_follow_their_passage(asked, text_cache):
     held_out = {" ".join(line.split()) for name in PROSE for line in lines(name, "test", text_cache)}
     trained = {" ".join(line.split()) for name in PROSE for line in lines(name, "train", text_cache)}
     for question in asked["demo_continuation"]:
@@ -45,9 +46,7 @@ def lines(name: str, split: str, cache: Path) -> list[str]:
     return [line for document in texts.documents(name, split, cache) for line in document.split("\n\n")]
 
 
-def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(
-    asked: dict, text_cache: Path
-) -> None:
+def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked, text_cache):
     held_out, trained = (
         "\n".join(" ".join(line.split()) for name in PROSE for line in lines(name, split, text_cache))
         for split in texts.SPLITS[::-1]
@@ -61,7 +60,7 @@ def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(
         assert wrong not in held_out
 
 
-def test_clozes_stand_in_held_out_code_after_their_name(asked: dict, text_cache: Path) -> None:
+def test_clozes_stand_in_held_out_code_after_their_name(asked, text_cache):
     documents = texts.documents("python-code", "test", text_cache)
     trained = texts.documents("python-code", "train", text_cache)
     assert all(ast.parse(document) for document in documents)
@@ -73,7 +72,7 @@ def test_clozes_stand_in_held_out_code_after_their_name(asked: dict, text_cache:
         assert not any(question.question + right in document for document in trained)
 
 
-def test_version_follows_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_follows_the_texts(monkeypatch):
     before = {name: questions.version(name) for name in questions.NAMES}
     assert len(set(before.values())) == len(questions.NAMES)
     monkeypatch.setattr(texts, "version", lambda name: "other" if name == "science-docs" else name)
@@ -86,7 +85,8 @@ def test_version_follows_the_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_the_bundled_model_answers_above_chance(text_cache: Path) -> None:
+@pytest.mark.long
+def test_the_bundled_model_answers_above_chance(text_cache):
     demo = load("demo", device="cpu")
     settings = EvaluationSettings(limit=ASKED)
     found = accuracy(demo.model, demo.tokenizer, questions.NAMES, settings, cache=text_cache)

@@ -3,7 +3,6 @@
 import inspect
 import json
 import re
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,20 +28,20 @@ def no_building(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", texts.NAMES)
-def test_splits_share_no_document(name: str, text_cache: Path) -> None:
+def test_splits_share_no_document(name, text_cache):
     train, test = (texts.documents(name, split, text_cache) for split in texts.SPLITS)
     assert not set(train) & set(test)
     assert len(set(train)) == len(train)
 
 
 @pytest.mark.parametrize("name", texts.NAMES)
-def test_test_split_is_about_8_percent_of_the_documents(name: str, text_cache: Path) -> None:
+def test_test_split_is_about_8_percent_of_the_documents(name, text_cache):
     train, test = (len(texts.documents(name, split, text_cache)) for split in texts.SPLITS)
     assert 0.04 < test / (train + test) < 0.14
 
 
 @pytest.mark.parametrize("name", PROSE)
-def test_prose_is_mostly_letters_without_tables_or_doctests(name: str, text_cache: Path) -> None:
+def test_prose_is_mostly_letters_without_tables_or_doctests(name, text_cache):
     text = "".join(texts.documents(name, "test", text_cache))
     letters = sum(character.isalpha() or character.isspace() for character in text)
     assert letters > 0.88 * len(text)
@@ -50,13 +49,14 @@ def test_prose_is_mostly_letters_without_tables_or_doctests(name: str, text_cach
     assert "----" not in text
 
 
-def test_a_second_build_gives_the_same_documents(text_cache: Path) -> None:
+def test_a_second_build_gives_the_same_documents(text_cache):
     assert texts.documents("python-reference", "train") == texts.documents(
         "python-reference", "train", text_cache
     )
 
 
-def test_drawn_tokens_are_permuted_blocks_of_the_documents_tokens(text_cache: Path) -> None:
+@pytest.mark.long
+def test_drawn_tokens_are_permuted_blocks_of_the_documents_tokens(text_cache):
     tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
     documents = texts.documents("python-reference", "train", text_cache)
     flow = [token for document in documents for token in tokenizer.encode(document).ids]
@@ -68,12 +68,12 @@ def test_drawn_tokens_are_permuted_blocks_of_the_documents_tokens(text_cache: Pa
 
 
 @pytest.mark.usefixtures("no_building")
-def test_whole_cache_is_used_instead_of_building(text_cache: Path) -> None:
+def test_whole_cache_is_used_instead_of_building(text_cache):
     assert texts.documents("science-docs", "test", text_cache)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty"])
-def test_damaged_cache_is_built_again(damage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_cache_is_built_again(damage, tmp_path, monkeypatch):
     whole = {"train": ["first\n", "second\n"], "test": ["third\n"]}
     monkeypatch.setattr(texts, "_build", lambda name: whole)
     texts.documents("python-code", "train", tmp_path)
@@ -85,7 +85,7 @@ def test_damaged_cache_is_built_again(damage: str, tmp_path: Path, monkeypatch: 
     assert json.loads(file.read_text())["splits"] == whole
 
 
-def test_version_follows_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_version_follows_the_packages(monkeypatch):
     before = {name: texts.version(name) for name in texts.NAMES}
     assert len(set(before.values())) == len(texts.NAMES)
     monkeypatch.setattr(texts.importlib.metadata, "version", lambda package: "0.0")
@@ -94,7 +94,7 @@ def test_version_follows_the_packages(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("call", [texts.version, lambda name: texts.documents(name, "train")])
-def test_unknown_name_is_named_beside_the_known(call) -> None:
+def test_unknown_name_is_named_beside_the_known(call):
     with pytest.raises(
         ValueError, match=r"unknown text 'novels'; known texts: python-reference, science-docs"
     ):
@@ -139,13 +139,13 @@ PIECES = (
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=30), st.integers(1, 40), st.sampled_from([0.5, 0.85]))
-def test_paragraphs_follow_every_rule(pieces: list[str], shortest: int, least_letters: float) -> None:
+def test_paragraphs_follow_every_rule(pieces, shortest, least_letters):
     docstring = "".join(pieces)
     expected = rule_by_rule(docstring, shortest, least_letters)
     assert prose.paragraphs(docstring, shortest, least_letters) == expected
 
 
-def test_paragraphs_of_installed_docstrings_follow_every_rule() -> None:
+def test_paragraphs_of_installed_docstrings_follow_every_rule():
     found = 0
     for module in (np, np.linalg, np.random, np.ma, json, re, inspect):
         for value in vars(module).values():

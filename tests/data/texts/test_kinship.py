@@ -1,9 +1,5 @@
 """Which texts are of one corpus, and which part of it, by what their names declare."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 
 from gprune.data.texts.corpus_relation import OTHER, PART, SAME, corpus, kinship
@@ -51,13 +47,11 @@ def kin(evaluated: str, calibrated: str) -> str:
         ("a\0b", "c", OTHER),
     ],
 )
-def test_texts_are_related_by_corpus_split_and_documents(
-    evaluated: str, calibrated: str, expected: str
-) -> None:
+def test_texts_are_related_by_corpus_split_and_documents(evaluated, calibrated, expected):
     assert kin(evaluated, calibrated) == expected
 
 
-def test_files_are_known_by_their_resolved_path(tmp_path: Path) -> None:
+def test_files_are_known_by_their_resolved_path(tmp_path):
     first, link = tmp_path / "law.txt", tmp_path / "another.txt"
     first.write_text("a", encoding="utf-8")
     link.symlink_to(first)

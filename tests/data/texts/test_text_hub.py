@@ -5,7 +5,6 @@ import json
 import shutil
 import socket
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,13 +31,13 @@ def c4_rows(count: int) -> bytes:
 
 
 @pytest.mark.parametrize("text", ["wikitext2", "ptb", "c4", "hub:someone/something"])
-def test_offline_variable_fails_at_once(text: str):
+def test_offline_variable_fails_at_once(text):
     with pytest.raises(CorpusError, match="not on this machine and HF_HUB_OFFLINE forbids.*local file"):
         texts.prepare(text, "calibration")
     assert "not on this machine yet" in texts.describe(text)
 
 
-def test_no_network_is_said_without_the_clients_retries(monkeypatch: pytest.MonkeyPatch):
+def test_no_network_is_said_without_the_clients_retries(monkeypatch):
     attempts = []
 
     def unreachable(address: tuple[str, int], timeout: float) -> None:
@@ -55,9 +54,7 @@ def test_no_network_is_said_without_the_clients_retries(monkeypatch: pytest.Monk
     assert attempts == [(("hub.invalid", 443), 3.0)] * 2
 
 
-def test_cached_copy_without_a_reference_is_found(
-    put_in_cache: Callable[..., Path], parquet: Callable[..., bytes]
-):
+def test_cached_copy_without_a_reference_is_found(put_in_cache, parquet):
     files = {"penn_treebank/train/0000.parquet": parquet(sentence=["no it was n't"])}
     put_in_cache("ptb-text-only/ptb_text_only", files, revision="")
     assert read("ptb") == ["no it was n't"]
@@ -67,7 +64,7 @@ def test_cached_copy_without_a_reference_is_found(
         read("hub:a/b#revision=v2")
 
 
-def test_cached_copy_says_what_it_lacks(put_in_cache: Callable[..., Path], parquet: Callable[..., bytes]):
+def test_cached_copy_says_what_it_lacks(put_in_cache, parquet):
     put_in_cache("a/b", {"en/train-0.parquet": parquet(text=["row"]), "README.md": CARD})
     assert read("hub:a/b#config=en") == ["row"]
     with pytest.raises(CorpusError, match="has no configuration 'de': en"):
@@ -76,7 +73,7 @@ def test_cached_copy_says_what_it_lacks(put_in_cache: Callable[..., Path], parqu
         read("hub:a/b", "evaluation")
 
 
-def test_known_text_is_downloaded_once(small_hub, parquet: Callable[..., bytes]):
+def test_known_text_is_downloaded_once(small_hub, parquet):
     small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one", "two"])}
     assert read("wikitext2", download=False) == []
     assert read("wikitext2") == ["one", "two"]
@@ -85,9 +82,7 @@ def test_known_text_is_downloaded_once(small_hub, parquet: Callable[..., bytes])
     assert len(small_hub.requests) == requests > 0
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_download(
-    small_hub, parquet: Callable[..., bytes], hub_cache: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_disk_that_is_too_small_is_told_before_the_download(small_hub, parquet, hub_cache, monkeypatch):
     small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one"])}
     usage = shutil.disk_usage(hub_cache.parent)
     monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=10))
@@ -109,9 +104,7 @@ def shards(parquet: Callable[..., bytes], count: int, folder: str = "en") -> dic
     [("", 100, 1), ("", 126, 2), ("", 10**6, 3), ("", None, 3), ("&documents=:40", None, 1)]
     + [("&documents=41:60", None, 2), ("&documents=20:", 100, 2), ("&documents=-5:", 1, 3)],
 )
-def test_files_of_a_split_are_read_until_there_is_enough(
-    small_hub, parquet: Callable[..., bytes], options: str, tokens: int | None, files: int
-):
+def test_files_of_a_split_are_read_until_there_is_enough(small_hub, parquet, options, tokens, files):
     every = shards(parquet, 3)
     small_hub.repositories["a/b"] = {**every, **shards(parquet, 1, "de"), "README.md": CARD}
     text = "hub:a/b#config=en" + options
@@ -127,9 +120,7 @@ def test_files_of_a_split_are_read_until_there_is_enough(
     assert resolve(text, "calibration", True, tokens).files == found
 
 
-def test_a_split_goes_on_at_the_commit_that_it_began_with(
-    small_hub, put_in_cache: Callable[..., Path], parquet: Callable[..., bytes]
-):
+def test_a_split_goes_on_at_the_commit_that_it_began_with(small_hub, put_in_cache, parquet):
     every = shards(parquet, 3, "data")
     first, second, third = every
     # another client has left the last file, which is no beginning
@@ -142,7 +133,7 @@ def test_a_split_goes_on_at_the_commit_that_it_began_with(
 
 
 def test_the_disk_has_room_for_a_whole_split_or_nothing_is_fetched(
-    small_hub, parquet: Callable[..., bytes], hub_cache: Path, monkeypatch: pytest.MonkeyPatch
+    small_hub, parquet, hub_cache, monkeypatch
 ):
     every = shards(parquet, 3)
     small_hub.repositories["a/b"] = every
@@ -155,9 +146,7 @@ def test_the_disk_has_room_for_a_whole_split_or_nothing_is_fetched(
     assert [file.name[:11] for file in hub_cache.rglob("*.parquet")] == ["train-00000"]
 
 
-def test_the_key_of_a_split_is_the_list_of_the_files_that_are_read(
-    put_in_cache: Callable[..., Path], parquet: Callable[..., bytes], tmp_path: Path
-):
+def test_the_key_of_a_split_is_the_list_of_the_files_that_are_read(put_in_cache, parquet, tmp_path):
     every = shards(parquet, 2)
     put_in_cache("a/b", every)
     (tmp_path / "copy.parquet").write_bytes(next(iter(every.values())))
@@ -169,7 +158,7 @@ def test_the_key_of_a_split_is_the_list_of_the_files_that_are_read(
     )
 
 
-def test_tokens_come_from_as_many_files_as_they_take(small_hub, parquet: Callable[..., bytes], tokenizer):
+def test_tokens_come_from_as_many_files_as_they_take(small_hub, parquet, tokenizer):
     small_hub.repositories["a/b"] = shards(parquet, 3)
     few = texts.draw("hub:a/b", tokenizer, samples=2, length=8, seed=0)
     assert few.available == 8 and len(resolve("hub:a/b", "calibration").files) == 1
@@ -180,7 +169,7 @@ def test_tokens_come_from_as_many_files_as_they_take(small_hub, parquet: Callabl
     assert windows.ids.shape == (60, 8)
 
 
-def test_loading_scripts_are_not_run(small_hub, parquet: Callable[..., bytes]):
+def test_loading_scripts_are_not_run(small_hub, parquet):
     small_hub.repositories["a/script"] = {"script.py": b"raise SystemExit", "README.md": b"# hi"}
     with pytest.raises(
         CorpusError, match="loading script .*not run.*hub:a/script#revision=refs/convert/parquet"
@@ -210,7 +199,7 @@ def test_documents_of_a_hub_text_are_read_no_further_than_needed(put_in_cache, t
     np.testing.assert_array_equal(few.ids, again.ids)
 
 
-def test_rows_of_wikitext_are_one_string(put_in_cache, parquet: Callable[..., bytes], tokenizer):
+def test_rows_of_wikitext_are_one_string(put_in_cache, parquet, tokenizer):
     rows = ["", " = the fox = \n", "", " the quick brown fox . \n"] * 30
     put_in_cache(WIKITEXT, {"wikitext-2-raw-v1/test-00000-of-00001.parquet": parquet(text=rows)})
     expected = tokenizer("\n\n".join(rows), verbose=False)["input_ids"]
@@ -220,7 +209,7 @@ def test_rows_of_wikitext_are_one_string(put_in_cache, parquet: Callable[..., by
     assert drawn.available == len(expected) // 8
 
 
-def test_proxy_is_what_is_probed(monkeypatch: pytest.MonkeyPatch):
+def test_proxy_is_what_is_probed(monkeypatch):
     monkeypatch.setattr(hub.urllib.request, "proxy_bypass", lambda host: host == "inside.example")
     for proxies, expected in (
         ({}, ("hub.example", 443)),

@@ -2,7 +2,6 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ def rows(tmp_path: Path) -> str:
     return str(tmp_path / "rows.jsonl")
 
 
-def test_copy_under_another_name_is_the_same_content(tmp_path: Path):
+def test_copy_under_another_name_is_the_same_content(tmp_path):
     (tmp_path / "a.txt").write_text("words")
     (tmp_path / "b.raw").write_text("words")
     (tmp_path / "c.txt").write_text("other words")
@@ -33,7 +32,7 @@ def test_copy_under_another_name_is_the_same_content(tmp_path: Path):
     )
 
 
-def test_options_that_change_the_tokens_change_the_fingerprint(rows: str):
+def test_options_that_change_the_tokens_change_the_fingerprint(rows):
     prints = [
         texts.fingerprint(rows + options, "calibration")
         for options in (
@@ -50,7 +49,7 @@ def test_options_that_change_the_tokens_change_the_fingerprint(rows: str):
     assert same_content(f"{rows}#documents=:5", f"{rows}#documents=0:5")
 
 
-def test_file_that_changes_is_a_new_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_file_that_changes_is_a_new_text(tmp_path, monkeypatch):
     file = tmp_path / "a.txt"
     file.write_text("words")
     before = texts.fingerprint(str(file), "calibration")
@@ -62,7 +61,7 @@ def test_file_that_changes_is_a_new_text(tmp_path: Path, monkeypatch: pytest.Mon
     assert "10 characters" in texts.describe(str(file))
 
 
-def test_embedded_text_without_its_package(monkeypatch: pytest.MonkeyPatch):
+def test_embedded_text_without_its_package(monkeypatch):
     def version(name: str) -> str:
         raise ModuleNotFoundError("missing", name="sklearn")
 
@@ -71,9 +70,7 @@ def test_embedded_text_without_its_package(monkeypatch: pytest.MonkeyPatch):
         texts.fingerprint("science-docs", "calibration")
 
 
-def test_hub_text_is_known_by_name_until_it_is_here(
-    put_in_cache: Callable[..., Path], parquet: Callable[..., bytes], tmp_path: Path
-):
+def test_hub_text_is_known_by_name_until_it_is_here(put_in_cache, parquet, tmp_path):
     names = ("wikitext2", "wikitext2#split=test", "ptb", "c4", "hub:a/b", "hub:a/b#config=en")
     assert len({texts.fingerprint(name, "calibration") for name in names}) == len(names)
     before = texts.fingerprint("c4", "calibration")
@@ -85,7 +82,7 @@ def test_hub_text_is_known_by_name_until_it_is_here(
     assert same_content("hub:a/b", f"{tmp_path}/copy.parquet")
 
 
-def test_description_says_what_is_read(rows: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_description_says_what_is_read(rows, tmp_path, monkeypatch):
     expected = "file rows.jsonl, 1,200 documents, 9,780 characters, fields prefix + gold joined"
     assert texts.describe(rows) == expected
     one = texts.describe(f"{rows}#fields=gold&documents=-10:")
@@ -99,7 +96,7 @@ def test_description_says_what_is_read(rows: str, tmp_path: Path, monkeypatch: p
     assert large == "file rows.jsonl, 0 MB, documents 0:10, fields prefix + gold joined"
 
 
-def test_embedded_text_is_known_by_its_version(monkeypatch: pytest.MonkeyPatch):
+def test_embedded_text_is_known_by_its_version(monkeypatch):
     first = texts.fingerprint("python-code", "calibration")
     assert first == texts.fingerprint("python-code#split=train", "calibration")
     assert first != texts.fingerprint("python-code", "evaluation")
@@ -108,7 +105,7 @@ def test_embedded_text_is_known_by_its_version(monkeypatch: pytest.MonkeyPatch):
     assert first != texts.fingerprint("python-code", "calibration")
 
 
-def test_missing_text_has_neither(tmp_path: Path):
+def test_missing_text_has_neither(tmp_path):
     for ask in (texts.describe, texts.fingerprint, texts.prepare):
         with pytest.raises(CorpusError, match="there is no text"):
             ask(f"{tmp_path}/missing.txt", "calibration")

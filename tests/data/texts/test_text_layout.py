@@ -1,6 +1,5 @@
 """Dataset folders: which files belong to which split, checked against the datasets library."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -52,7 +51,7 @@ LAYOUTS = {
 
 
 @pytest.mark.parametrize("paths", LAYOUTS.values(), ids=LAYOUTS.keys())
-def test_split_words_agree_with_the_datasets_library(tmp_path: Path, paths: list[str]):
+def test_split_words_agree_with_the_datasets_library(tmp_path, paths):
     datasets = pytest.importorskip("datasets")
     folder = lay_out(tmp_path / "set", {path: path.encode() for path in paths})
     builder = datasets.load_dataset_builder(str(folder), cache_dir=str(tmp_path / "cache"))
@@ -61,7 +60,7 @@ def test_split_words_agree_with_the_datasets_library(tmp_path: Path, paths: list
     assert {split: [str(folder / path) for path in found] for split, found in splits.items()} == oracle
 
 
-def test_card_agrees_with_the_datasets_library(tmp_path: Path, parquet: Callable[..., bytes]):
+def test_card_agrees_with_the_datasets_library(tmp_path, parquet):
     datasets = pytest.importorskip("datasets")
     rows = parquet(text=["row"])
     names = ["small/train-0", "small/more-1", "a/b/deep", "large/train-0", "large/test-0"]
@@ -74,7 +73,7 @@ def test_card_agrees_with_the_datasets_library(tmp_path: Path, parquet: Callable
             assert sorted(map(str, found)) == sorted(builder.config.data_files[split])
 
 
-def test_folder_of_parquet_and_jsonl(tmp_path: Path, parquet: Callable[..., bytes]):
+def test_folder_of_parquet_and_jsonl(tmp_path, parquet):
     files = {
         "train-00000-of-00002.parquet": parquet(text=["a", "b"]),
         "train-00001-of-00002.parquet": parquet(text=["c"]),
@@ -89,7 +88,7 @@ def test_folder_of_parquet_and_jsonl(tmp_path: Path, parquet: Callable[..., byte
     assert read(f"{folder}/#split=test") == ["d"]
 
 
-def test_folder_without_the_split_says_which_there_are(tmp_path: Path):
+def test_folder_without_the_split_says_which_there_are(tmp_path):
     folder = lay_out(tmp_path / "set", {"train.txt": b"a", "validation.txt": b"b"})
     with pytest.raises(CorpusError, match="no split 'test', only train, validation. Type .*set#split="):
         read(str(folder), "evaluation")
@@ -97,7 +96,7 @@ def test_folder_without_the_split_says_which_there_are(tmp_path: Path):
         read(f"{folder}#split=validatoin")
 
 
-def test_configurations(tmp_path: Path, parquet: Callable[..., bytes]):
+def test_configurations(tmp_path, parquet):
     folder = lay_out(tmp_path / "set", {"small/train.parquet": parquet(text=["row"])})
     (folder / "README.md").write_text(CARD)
     with pytest.raises(CorpusError, match="has several configurations: small, large. Type .*config=small"):
@@ -130,7 +129,7 @@ def test_default_configuration_and_forms_of_data_files():
         assert splits_of(paths, {"configs": configs}, parse("x")) == expected
 
 
-def test_folder_saved_to_disk(tmp_path: Path):
+def test_folder_saved_to_disk(tmp_path):
     datasets = pytest.importorskip("datasets")
     rows = datasets.Dataset.from_dict({"text": [f"row {i}" for i in range(5)], "id": list(range(5))})
     both = datasets.DatasetDict(train=rows.select([3, 1]), held_out=rows.select([0]))
@@ -146,7 +145,7 @@ def test_folder_saved_to_disk(tmp_path: Path):
         read(str(tmp_path / "both"))
 
 
-def test_folder_of_text_files_keeps_them_whole(tmp_path: Path):
+def test_folder_of_text_files_keeps_them_whole(tmp_path):
     folder = lay_out(tmp_path / "wiki", {"wiki.train.raw": b" a \n\n b \n", "wiki.valid.raw": b"c"})
     assert read(str(folder)) == [" a \n\n b \n"]
     assert read(f"{folder}#split=validation") == ["c"]

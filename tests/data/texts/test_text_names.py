@@ -1,7 +1,5 @@
 """The grammar of text names: what is accepted, and what each mistake is answered with."""
 
-from pathlib import Path
-
 import pytest
 
 from gprune.data import texts
@@ -41,12 +39,12 @@ def test_place_and_options_are_taken_apart():
         ("c4#join=space", "join=space .* is unknown: join=blank-line"),
     ],
 )
-def test_mistakes_in_names(text: str, message: str):
+def test_mistakes_in_names(text, message):
     with pytest.raises(SettingsError, match=message):
         parse(text)
 
 
-def test_path_with_a_hash_that_exists_is_that_path(tmp_path: Path):
+def test_path_with_a_hash_that_exists_is_that_path(tmp_path):
     odd = tmp_path / "run#1&a=b.txt"
     odd.write_text("words")
     assert parse(str(odd)).place == str(odd)
@@ -58,7 +56,7 @@ def test_path_with_a_hash_that_exists_is_that_path(tmp_path: Path):
     assert "1 documents, 1 characters" in texts.describe(f"{folder}/rows.jsonl#fields=b")
 
 
-def test_known_name_wins_over_a_folder_of_that_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_known_name_wins_over_a_folder_of_that_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "wikitext2").mkdir()
     (tmp_path / "wikitext2" / "train.txt").write_text("words")
@@ -93,12 +91,12 @@ def test_default_splits_by_role():
         ("hub:", "names no hub dataset"),
     ],
 )
-def test_options_that_do_not_fit(text: str, message: str):
+def test_options_that_do_not_fit(text, message):
     with pytest.raises(SettingsError, match=message):
         resolve(text, "calibration")
 
 
-def test_missing_text_suggests_what_was_meant(tmp_path: Path):
+def test_missing_text_suggests_what_was_meant(tmp_path):
     (tmp_path / "valid.txt").write_text("words")
     for text, message in {
         "wikitxt2": "did you mean 'wikitext2'",

@@ -59,7 +59,7 @@ def test_every_position_is_used_at_most_once(tmp_path, characters, length, sampl
     assert (drawn.ids[:, 0] % length == 0).all()
 
 
-def test_same_seed_same_bytes_other_seed_other_bytes(plain: str, tokenizer):
+def test_same_seed_same_bytes_other_seed_other_bytes(plain, tokenizer):
     first, again, other = (corpora.draw(plain, tokenizer, 20, 16, seed) for seed in (3, 3, 4))
     assert first.ids.tobytes() == again.ids.tobytes() and first.fingerprint == again.fingerprint
     assert first.fingerprint != other.fingerprint and first.text == plain
@@ -68,25 +68,25 @@ def test_same_seed_same_bytes_other_seed_other_bytes(plain: str, tokenizer):
     assert {row.tobytes() for row in other.ids} <= blocks
 
 
-def test_fingerprint_is_of_shape_and_little_endian_tokens(plain: str, tokenizer):
+def test_fingerprint_is_of_shape_and_little_endian_tokens(plain, tokenizer):
     drawn = corpora.draw(plain, tokenizer, 3, 5, 0)
     expected = hashlib.sha256(b"(3, 5)" + drawn.ids.astype("<i4").tobytes()).hexdigest()
     assert drawn.fingerprint == expected
 
 
-def test_join_makes_one_string_of_all_documents(rows: str, tokenizer):
+def test_join_makes_one_string_of_all_documents(rows, tokenizer):
     flow = corpora.stream(f"{rows}#documents=0:10&join=blank-line", tokenizer)
     texts = [json.loads(line)["text"] for line in Path(rows).read_text().splitlines()[:10]]
     np.testing.assert_array_equal(flow, tokenizer("\n\n".join(texts), verbose=False)["input_ids"])
 
 
 @pytest.mark.parametrize("limit", [1, 17, 5000, 60_000, 10**9])
-def test_stream_with_a_limit_is_the_same_prefix(rows: str, tokenizer, limit: int):
+def test_stream_with_a_limit_is_the_same_prefix(rows, tokenizer, limit):
     whole = corpora.stream(rows, tokenizer)
     np.testing.assert_array_equal(corpora.stream(rows, tokenizer, limit=limit), whole[:limit])
 
 
-def test_limit_stops_reading(rows: str):
+def test_limit_stops_reading(rows):
     class Watched(Counter):
         batches = 0
 
@@ -100,7 +100,7 @@ def test_limit_stops_reading(rows: str):
         assert watched.batches == expected
 
 
-def test_tokenizer_written_in_python(rows: str):
+def test_tokenizer_written_in_python(rows):
     slow = ByT5Tokenizer()
     flow = corpora.stream(f"{rows}#documents=0:2", slow)
     texts = [json.loads(line)["text"] for line in Path(rows).read_text().splitlines()[:2]]
@@ -109,7 +109,7 @@ def test_tokenizer_written_in_python(rows: str):
 
 
 @pytest.mark.parametrize("content", ["", " \n\n\t ", "\ufeff"])
-def test_empty_text(tmp_path: Path, tokenizer, content: str):
+def test_empty_text(tmp_path, tokenizer, content):
     (tmp_path / "empty.txt").write_text(content)
     for text in (f"{tmp_path}/empty.txt",):
         with pytest.raises(CorpusError, match="empty.txt' is empty: give a text with words"):
@@ -118,7 +118,7 @@ def test_empty_text(tmp_path: Path, tokenizer, content: str):
             corpora.stream(text, tokenizer)
 
 
-def test_text_of_ten_words_says_what_it_gives(tmp_path: Path, tokenizer):
+def test_text_of_ten_words_says_what_it_gives(tmp_path, tokenizer):
     (tmp_path / "short.txt").write_text("one two three four five six seven eight nine ten")
     with pytest.raises(
         CorpusError,
@@ -128,12 +128,12 @@ def test_text_of_ten_words_says_what_it_gives(tmp_path: Path, tokenizer):
     assert len(corpora.stream(f"{tmp_path}/short.txt", tokenizer)) > 10
 
 
-def test_model_without_a_tokenizer(plain: str):
+def test_model_without_a_tokenizer(plain):
     with pytest.raises(CorpusError, match="the model's folder has no tokenizer"):
         corpora.stream(plain, None)
 
 
-def test_settings_out_of_range(plain: str, tokenizer):
+def test_settings_out_of_range(plain, tokenizer):
     for samples, length, seed, name in ((0, 8, 0, "samples"), (2, 0, 0, "length"), (2, 8, -1, "seed")):
         with pytest.raises(SettingsError, match=f"{name} must be at least"):
             corpora.draw(plain, tokenizer, samples, length, seed)
@@ -141,7 +141,7 @@ def test_settings_out_of_range(plain: str, tokenizer):
         corpora.stream(plain, tokenizer, limit=0)
 
 
-def test_embedded_text_that_cannot_be_built(tokenizer, monkeypatch: pytest.MonkeyPatch):
+def test_embedded_text_that_cannot_be_built(tokenizer, monkeypatch):
     def documents(*_: object) -> list[str]:
         raise ModuleNotFoundError("the text science-docs needs the package 'sklearn'")
 
@@ -150,13 +150,13 @@ def test_embedded_text_that_cannot_be_built(tokenizer, monkeypatch: pytest.Monke
         corpora.stream("science-docs", tokenizer)
 
 
-def test_half_a_surrogate_pair_does_not_stop_the_run(tmp_path: Path, tokenizer):
+def test_half_a_surrogate_pair_does_not_stop_the_run(tmp_path, tokenizer):
     (tmp_path / "a.jsonl").write_text('{"text": "ab \\ud83d cd \\ud83d\\ude00"}\n')
     flow = corpora.stream(f"{tmp_path}/a.jsonl", tokenizer)
     np.testing.assert_array_equal(flow, tokenizer("ab \ufffd cd \U0001f600")["input_ids"])
 
 
-def test_embedded_text(tmp_path: Path, tokenizer, monkeypatch: pytest.MonkeyPatch):
+def test_embedded_text(tmp_path, tokenizer, monkeypatch):
     asked = []
 
     def documents(name: str, split: str, cache: Path | None) -> list[str]:

@@ -1,6 +1,5 @@
 """The sequences of LLM-Pruner's released code: one window each of random documents that are long enough."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +38,7 @@ def naive(text: str, tokenizer: PreTrainedTokenizerFast, samples: int, length: i
 
 
 @pytest.mark.parametrize("kept", [1, 2, 256])
-def test_windows_are_those_of_the_plain_loop(
-    book_corpus: str, tokenizer: PreTrainedTokenizerFast, kept: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_windows_are_those_of_the_plain_loop(book_corpus, tokenizer, kept, monkeypatch):
     monkeypatch.setattr(windows, "_KEPT", kept)
     found = texts.draw_windows(book_corpus, tokenizer, samples=12, length=60, seed=3)
     np.testing.assert_array_equal(found.ids, naive(book_corpus, tokenizer, 12, 60, 3))
@@ -50,9 +47,7 @@ def test_windows_are_those_of_the_plain_loop(
     assert other.fingerprint != found.fingerprint
 
 
-def test_documents_that_are_long_enough_are_drawn_alike_often(
-    book_corpus: str, tokenizer: PreTrainedTokenizerFast
-) -> None:
+def test_documents_that_are_long_enough_are_drawn_alike_often(book_corpus, tokenizer):
     draws = [texts.draw_windows(book_corpus, tokenizer, 40, 60, seed).ids[:, :60] for seed in range(20)]
     firsts = np.concatenate([ids[:, 0] for ids in draws])
     # a window begins with the special token only where it begins with its document
@@ -60,7 +55,7 @@ def test_documents_that_are_long_enough_are_drawn_alike_often(
     assert 0 < begins < 0.3
 
 
-def test_too_few_long_documents_are_counted(book_corpus: str, tokenizer: PreTrainedTokenizerFast) -> None:
+def test_too_few_long_documents_are_counted(book_corpus, tokenizer):
     with pytest.raises(
         CorpusError, match=r"has \d+ of 300 documents with 110 tokens or more, and 90 were asked"
     ):
@@ -68,8 +63,8 @@ def test_too_few_long_documents_are_counted(book_corpus: str, tokenizer: PreTrai
 
 
 def test_book_corpus_is_read_by_name_from_the_cache_and_missed_in_one_sentence(
-    put_in_cache: Callable[..., Path], parquet: Callable[..., bytes], tokenizer: PreTrainedTokenizerFast
-) -> None:
+    put_in_cache, parquet, tokenizer
+):
     with pytest.raises(
         CorpusError, match="'bookcorpus/bookcorpus' is not on this machine and HF_HUB_OFFLINE"
     ):

@@ -4,8 +4,6 @@ As a script it is the worker of a job: it reads the job's study, finishes it, an
 in the cache says of studies by name (`fail`, `hold`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

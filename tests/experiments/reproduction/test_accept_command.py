@@ -1,9 +1,5 @@
 """The command `accept`: what it plans, runs and prints; a small model goes through it for real."""
 
-from __future__ import annotations
-
-from pathlib import Path
-
 import pytest
 import tiny_study
 from evaluation.task_files import row, write_rows, write_seven
@@ -24,9 +20,7 @@ def table_of(text: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
 
 
-def test_finished_runs_are_held_against_the_list_without_a_job(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_finished_runs_are_held_against_the_list_without_a_job(tmp_path, capsys):
     rows = [
         {"method": "dense", "retention": 1.0, "value": 20.0},
         {"method": "flap", "retention": 0.5, "value": 40.0, "source": "one"},
@@ -71,9 +65,7 @@ def test_finished_runs_are_held_against_the_list_without_a_job(
     assert written.read_text() == text
 
 
-def test_a_row_that_cannot_be_had_is_named_and_ends_with_three(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_that_cannot_be_had_is_named_and_ends_with_three(tmp_path, capsys):
     rows = [
         {"method": "flap", "retention": 0.5, "value": 40.0},
         {"method": "fang", "retention": 0.5, "value": 40.0},
@@ -89,9 +81,7 @@ def test_a_row_that_cannot_be_had_is_named_and_ends_with_three(
     assert ", 1 not measured." in text and "- FANG: this model is too narrow" in text
 
 
-def test_a_dry_run_plans_and_an_absent_model_is_one_sentence_before_the_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_dry_run_plans_and_an_absent_model_is_one_sentence_before_the_start(tmp_path, capsys):
     words = ["--model", "huggyllama/llama-7b", "--cache", tmp_path]
     assert call(*words, "--dry-run") == 0
     lines = capsys.readouterr().out.splitlines()
@@ -104,9 +94,7 @@ def test_a_dry_run_plans_and_an_absent_model_is_one_sentence_before_the_start(
     assert not (tmp_path / "jobs").exists()
 
 
-def test_a_gated_model_says_how_to_get_access_in_the_plan_and_before_the_start(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_gated_model_says_how_to_get_access_in_the_plan_and_before_the_start(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     name = "meta-llama/Llama-3.1-8B"
     files = {"config.json": b"{}", "model.safetensors": b"0" * 3 * 2**20, "tokenizer.json": b"{}"}
@@ -136,8 +124,8 @@ def test_a_gated_model_says_how_to_get_access_in_the_plan_and_before_the_start(
 @pytest.mark.process
 @pytest.mark.long
 def test_a_small_model_is_held_against_a_list_for_real_and_goes_on_where_it_was(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     cache, texts = tmp_path / "cache", tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "tiny", texts)
@@ -176,9 +164,7 @@ def test_a_small_model_is_held_against_a_list_for_real_and_goes_on_where_it_was(
     assert len(jobs.jobs(cache)) == 2
 
 
-def test_accuracies_are_means_of_all_seven_tasks_or_none(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_accuracies_are_means_of_all_seven_tasks_or_none(tmp_path, capsys):
     data = write_seven(tmp_path / "data")
     # one content is one result, whatever the task is called: the two halves of ARC must differ as they do
     write_rows(data / "arc_challenge.jsonl", [row("arc_challenge", number) for number in range(3)])

@@ -1,9 +1,6 @@
 """Published figures beside ours: which studies they ask for, and what is said of each."""
 
-from __future__ import annotations
-
 import math
-from pathlib import Path
 
 import pytest
 from reproduction.accepting import DEMO_TEXT, call, listed
@@ -26,7 +23,7 @@ def accepted(name: str) -> Acceptance:
     return Acceptance(name, Series(model, scale), chosen)
 
 
-def test_the_list_has_the_figures_of_the_three_models() -> None:
+def test_the_list_has_the_figures_of_the_three_models():
     found = {(c.model, c.method, c.retention, c.source): c.value for c in claims() if c.figure == "wikitext2"}
     assert found["LLaMA1-7B", "flap", 0.5, "FLAP's paper"] == 31.80
     rerun = "FLAP's code re-run (llm-pruning-collection)"
@@ -45,9 +42,7 @@ def test_the_list_has_the_figures_of_the_three_models() -> None:
 @pytest.mark.parametrize(
     ("name", "rows", "studies"), [("LLaMA1-7B", 6, 5), ("LLaMA2-7B", 22, 9), ("Llama3.1-8B", 7, 6)]
 )
-def test_figures_of_one_setting_share_a_row_and_rows_of_one_retention_a_study(
-    name: str, rows: int, studies: int
-) -> None:
+def test_figures_of_one_setting_share_a_row_and_rows_of_one_retention_a_study(name, rows, studies):
     found = accepted(name)
     entries = work.needed([found.table], found.series)
     assert (len(found.table.rows(found.series)), len(entries)) == (rows, studies)
@@ -73,7 +68,7 @@ def test_figures_of_one_setting_share_a_row_and_rows_of_one_retention_a_study(
         ("/models/Meta-Llama-3.1-8B/", "Llama3.1-8B"),
     ],
 )
-def test_a_model_is_known_by_its_name(model: str, name: str) -> None:
+def test_a_model_is_known_by_its_name(model, name):
     assert presets.named(model) == name
     assert presets.named(model, "LLaMA2-7B") == "LLaMA2-7B"
 
@@ -88,12 +83,12 @@ def test_a_model_is_known_by_its_name(model: str, name: str) -> None:
         (math.nan, "not measured"),
     ],
 )
-def test_three_per_cent_is_the_line(ours: float, verdict: str) -> None:
+def test_three_per_cent_is_the_line(ours, verdict):
     claim = Claim("m", "flap", 0.5, "t", 100.0, 16, "", "a paper")
     assert Compared(claim, None, ours, 0.5).verdict == verdict  # type: ignore[arg-type]
 
 
-def test_a_list_of_ones_own_is_checked_line_by_line(tmp_path: Path) -> None:
+def test_a_list_of_ones_own_is_checked_line_by_line(tmp_path):
     good = {"method": "flap", "retention": 0.5, "value": 30.0}
     (found,) = claims(listed(tmp_path / "a.csv", good))
     assert found == Claim("Small", "flap", 0.5, DEMO_TEXT, 30.0, 16, "", "a paper")
@@ -124,7 +119,7 @@ def test_a_list_of_ones_own_is_checked_line_by_line(tmp_path: Path) -> None:
         )
 
 
-def test_a_model_of_another_name_or_size_is_refused(tmp_path: Path) -> None:
+def test_a_model_of_another_name_or_size_is_refused(tmp_path):
     for model in ("meta-llama/Llama-2-13b-hf", "/somewhere/weights", "meta-llama/Llama-3.2-1B"):
         with pytest.raises(
             SettingsError, match="is no model that figures are published for: say which it is wit"

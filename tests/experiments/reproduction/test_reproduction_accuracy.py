@@ -1,7 +1,5 @@
 """Accuracies of reproduced tables: both rules, the same tasks for all rows, reasons where data lacks."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +58,7 @@ def run_all(store: Store, name: str, series: Series | None = None, **how: Any) -
         finish(store, entry, **how)
 
 
-def test_accuracies_have_columns_only_where_runs_have_them(store: Store, folder: Path) -> None:
+def test_accuracies_have_columns_only_where_runs_have_them(store, folder):
     entries = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
     for entry in entries[:2]:
         finish(store, entry)
@@ -79,7 +77,7 @@ def test_accuracies_have_columns_only_where_runs_have_them(store: Store, folder:
     assert any(note.startswith("1 of 3 rows have no accuracy") for note in table.notes)
 
 
-def test_means_are_over_the_tasks_that_all_compared_rows_have(store: Store, folder: Path) -> None:
+def test_means_are_over_the_tasks_that_all_compared_rows_have(store, folder):
     (first, second, *_) = work.needed([tables.TABLES["ablation"]], a_series(**NO_TASKS))
     wide = {"boolq": {"acc": 0.5}, "piqa": {"acc": 0.75}, "winogrande": {"acc": 1.0}}
     finish(store, with_tasks(first, folder, *wide), accuracy={"gprune": wide, "flap": wide})
@@ -91,7 +89,7 @@ def test_means_are_over_the_tasks_that_all_compared_rows_have(store: Store, fold
     assert set(table.long["subject"]) >= {"boolq", "piqa", "winogrande"}
 
 
-def test_the_main_table_is_written_under_both_rules_with_the_published_figures_of_each(store: Store) -> None:
+def test_the_main_table_is_written_under_both_rules_with_the_published_figures_of_each(store):
     run_all(store, "main")
     series = a_series()
     done = work.TableWork(store, series, [tables.TABLES["main"]], store.root / "out")
@@ -139,7 +137,7 @@ def _errors(table: Assembled) -> list[float]:
     return [0.04 if values["acc_norm"] > values["acc"] else 0.03, 0.04]
 
 
-def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store: Store, folder: Path) -> None:
+def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store, folder):
     series = a_series(tasks=("boolq",), task_folder=str(folder))
     (entry, *_) = work.needed([tables.TABLES["ablation"]], series)
     finish(store, entry, accuracy={name: {} for name in entry.study.methods})
@@ -150,9 +148,7 @@ def test_tasks_that_were_asked_for_must_be_there_with_the_same_limit(store: Stor
     assert Finished(store).answer(entry.rows[0]).filled  # type: ignore[union-attr]
 
 
-def test_tasks_without_data_are_named_and_measured_once_they_have_some(
-    store: Store, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_tasks_without_data_are_named_and_measured_once_they_have_some(store, folder, monkeypatch):
     reasons = {"boolq": "the task 'boolq' has no data: there is no network", "piqa": ""}
     asked: list[tuple[str, ...]] = []
 
@@ -174,7 +170,7 @@ def test_tasks_without_data_are_named_and_measured_once_they_have_some(
     assert len(work.missing([tables.TABLES["ablation"]], series, Finished(store))) == 3
 
 
-def test_changed_documents_of_a_task_make_its_accuracy_old(store: Store) -> None:
+def test_changed_documents_of_a_task_make_its_accuracy_old(store):
     series = a_series(tasks=("demo",))
     (entry, *_) = work.needed([tables.TABLES["ablation"]], series)
     finish(store, entry, changed={"tasks": {questions.NAMES[0]: "0" * 64}})

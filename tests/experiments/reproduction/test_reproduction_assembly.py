@@ -1,7 +1,5 @@
 """Rows read what finished runs say, carry the reason where they cannot, and are written in three forms."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -39,7 +37,7 @@ def made(store: Store, name: str, **changes: Any) -> Assembled:
 
 @pytest.mark.slow
 @pytest.mark.long
-def test_every_row_of_every_table_is_filled_by_its_own_run(store: Store) -> None:
+def test_every_row_of_every_table_is_filled_by_its_own_run(store):
     run_all(store, "all", "study")
     assert work.missing(tables.choose(["all", "study"]), a_series(), Finished(store)) == []
     for name in tables.TABLES:
@@ -51,7 +49,7 @@ def test_every_row_of_every_table_is_filled_by_its_own_run(store: Store) -> None
         assert [value.value for value in answer.values] == expected
 
 
-def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store: Store) -> None:
+def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store):
     (entry,) = work.needed([tables.TABLES["figure-3a"]], a_series())
     chosen = [tables.TABLES["ablation"]]
     finish(store, entry.study, state="running")
@@ -74,9 +72,7 @@ def test_a_lost_result_an_unfinished_run_or_another_size_fill_nothing(store: Sto
         ({"evaluation": {"python-code": "0" * 64}}, (True, False)),
     ],
 )
-def test_a_changed_model_or_text_makes_results_old(
-    store: Store, changed: dict[str, Any], current: tuple[bool, bool]
-) -> None:
+def test_a_changed_model_or_text_makes_results_old(store, changed, current):
     drift, perplexity = tables.TABLES["figure-1a"].rows(a_series())[0], tables.ablation(a_series())[-1]
     assert drift.study == perplexity.study
     finish(store, drift.study, changed=changed)
@@ -84,9 +80,7 @@ def test_a_changed_model_or_text_makes_results_old(
     assert tuple(finished.answer(row) is not None for row in (drift, perplexity)) == current
 
 
-def test_a_raised_formula_version_makes_old_numbers_missing(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_raised_formula_version_makes_old_numbers_missing(store, monkeypatch):
     chosen = tables.choose(["ablation", "figure-1a", "module-overlap"])
     run_all(store, "ablation", "figure-1a", "module-overlap")
     assert work.missing(chosen, a_series(), Finished(store)) == []
@@ -104,7 +98,7 @@ def test_a_raised_formula_version_makes_old_numbers_missing(
     assert work.missing(chosen, a_series(), Finished(store)) == []
 
 
-def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store, tmp_path: Path) -> None:
+def test_more_texts_another_device_or_a_third_text_answer_as_well(store, tmp_path):
     (tmp_path / "more.txt").write_text("another text")
     study = a_series().study(methods=("flap", "gprune"))
     other = study.with_settings(
@@ -116,7 +110,7 @@ def test_more_texts_another_device_or_a_third_text_answer_as_well(store: Store, 
     assert [value.subject for value in answers[0].values] == list(TEXTS)
 
 
-def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_there(store: Store) -> None:
+def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_there(store):
     for entry in work.needed([tables.TABLES["main"]], a_series()):
         if entry.study.metric == "twflap" and entry.study.retention == 0.7:
             finish(store, entry, state="failed", error="the disk is full: free some space")
@@ -142,7 +136,7 @@ def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_the
     assert [(entry.study.metric, entry.study.retention) for entry in left] == [("twflap", 0.7)]
 
 
-def test_mean_and_population_deviation_over_seeds(store: Store) -> None:
+def test_mean_and_population_deviation_over_seeds(store):
     # the paper's own numbers: 36.31, 36.85 and 37.55 are 36.90 ± 0.51
     values = {("fang", 0): 36.31, ("fang", 1): 36.85, ("fang", 2): 37.55}
 
@@ -160,7 +154,7 @@ def test_mean_and_population_deviation_over_seeds(store: Store) -> None:
     assert found["seeds"] == 3
 
 
-def test_figures_read_drift_agreement_and_bins(store: Store) -> None:
+def test_figures_read_drift_agreement_and_bins(store):
     run_all(store, "figure-1a", "figure-1b", "figure-3a")
     correlations = {a.row.item: a.values[0].value for a in made(store, "figure-1a").answers}
     assert correlations == {
@@ -185,7 +179,7 @@ def test_figures_read_drift_agreement_and_bins(store: Store) -> None:
     np.testing.assert_allclose(histogram["A | B, % of neurons"].sum(), 100.0)
 
 
-def test_a_comparison_that_the_run_could_not_make_says_so(store: Store) -> None:
+def test_a_comparison_that_the_run_could_not_make_says_so(store):
     (entry,) = work.needed([tables.TABLES["figure-1b"]], a_series())
     finish(store, entry.study.with_settings({"metric": "twflap"}))
     row = next(row for row in entry.rows if row.item == "fang_ab")
@@ -196,7 +190,7 @@ def test_a_comparison_that_the_run_could_not_make_says_so(store: Store) -> None:
     assert other is not None and "no comparison 'FANG: A against B'" in other.reason
 
 
-def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store: Store) -> None:
+def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store):
     (entry,) = work.needed([tables.TABLES["figure-1b"]], a_series())
     run = finish(store, entry)
     control = next(row for row in entry.rows if row.item == "fang_other_seed")
@@ -216,7 +210,7 @@ def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store: S
     assert made(store, "figure-1b").filled == len(entry.rows) - 1
 
 
-def test_derived_tables_take_measured_rows_only(store: Store) -> None:
+def test_derived_tables_take_measured_rows_only(store):
     def value(study: Study, method: str, text: str) -> float:
         return {"wanda_sp": 60.0, "flap": 40.0}.get(
             method, {"wanda_sp": 35.0, "flap": 30.0, "twflap": 29.0}[study.metric]
@@ -257,7 +251,7 @@ def test_derived_tables_take_measured_rows_only(store: Store) -> None:
     }
 
 
-def test_number_types_that_differ_are_said(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_types_that_differ_are_said(store, monkeypatch):
     devices = {"auto": "float32", "cuda:1": "bfloat16"}
     monkeypatch.setattr(inputs, "precision_of", lambda study: devices[study.device])
     entries = work.needed([tables.TABLES["ablation"]], a_series())

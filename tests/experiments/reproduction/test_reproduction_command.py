@@ -1,7 +1,5 @@
 """The command `reproduce`: what it lists, plans, runs and answers; a small model goes through it for real."""
 
-from __future__ import annotations
-
 import argparse
 from pathlib import Path
 from typing import Any
@@ -33,9 +31,7 @@ def finish_all(cache: Path, *names: str, **how: Any) -> None:
         finish(Store(cache), entry, **how)
 
 
-def test_dry_run_says_what_is_there_and_what_is_missing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dry_run_says_what_is_there_and_what_is_missing(tmp_path, capsys):
     finish_all(tmp_path, "figure-3a")
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run"]
     assert call(*words, "--without-controls") == 0
@@ -51,9 +47,7 @@ def test_dry_run_says_what_is_there_and_what_is_missing(
     assert not (tmp_path / "reproductions").exists()
 
 
-def test_a_row_that_cannot_be_filled_is_another_exit_code(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_row_that_cannot_be_filled_is_another_exit_code(tmp_path, capsys):
     finish_all(tmp_path, "seeds", unavailable={"fang": "this model is too narrow: leave FANG out"})
     assert call("seeds", "--model", "demo", "--cache", tmp_path) == reproduce.EXIT_UNFILLED
     assert "\n3 of 6 rows: this model is too narrow: leave FANG out\n" in capsys.readouterr().out
@@ -64,7 +58,7 @@ def test_a_row_that_cannot_be_filled_is_another_exit_code(
     ] * 3
 
 
-def test_tasks_and_their_folder_are_options(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tasks_and_their_folder_are_options(tmp_path, capsys):
     own = tmp_path / "own.jsonl"
     own.write_text('{"question": "a", "choices": ["b", "c"], "answer": 0}\n')
     words = ["ablation", "--model", "demo", "--cache", tmp_path, "--dry-run", "--tasks"]
@@ -80,7 +74,7 @@ def test_tasks_and_their_folder_are_options(tmp_path: Path, capsys: pytest.Captu
     assert "3 studies, 0 of them missing" in capsys.readouterr().out
 
 
-def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
+def test_what_is_wrong_is_said_before_anything_runs(tmp_path):
     with pytest.raises(SettingsError, match="name a table"):
         call("--model", "demo")
     with pytest.raises(SettingsError, match="there is no table 'tabel'"):
@@ -101,9 +95,7 @@ def test_what_is_wrong_is_said_before_anything_runs(tmp_path: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.long
-def test_a_small_model_goes_through_the_ablation_for_real(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_small_model_goes_through_the_ablation_for_real(tmp_path, monkeypatch):
     monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     cache, texts = tmp_path / "cache", tiny_study.write_texts(tmp_path / "texts")

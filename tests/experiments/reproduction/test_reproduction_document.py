@@ -1,14 +1,9 @@
 """Tables in a document: rewritten with command, commit, seeds and spread, and none without them."""
 
-from __future__ import annotations
-
 import re
 import sys
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
-import pytest
 from synthetic_tables import filled, write_tables
 
 from gprune.experiments.reproduction import document
@@ -24,7 +19,7 @@ def known(row: Row) -> Answer:
     return replace(filled(row), versions=VERSIONS)
 
 
-def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path: Path) -> None:
+def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path):
     write_tables(tmp_path, "ablation", fill=known)
     text, missing = document.rewritten(MARKS.format("ablation"), tmp_path)
     assert not missing and text.startswith("before\n") and text.endswith("<!-- end of table -->\nafter\n")
@@ -36,7 +31,7 @@ def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path: Pat
     assert document.rewritten(text, tmp_path) == (text, [])
 
 
-def test_what_the_cache_does_not_have_stays_and_is_named(tmp_path: Path) -> None:
+def test_what_the_cache_does_not_have_stays_and_is_named(tmp_path):
     write_tables(tmp_path, "ablation", fill=lambda row: Answer(row, reason="not run yet"))
     text = MARKS.format("ablation") + MARKS.format("main")
     assert document.rewritten(text, tmp_path) == (text, ["ablation of demo at demo", "main of demo at demo"])
@@ -45,7 +40,7 @@ def test_what_the_cache_does_not_have_stays_and_is_named(tmp_path: Path) -> None
     assert document.rewritten(lone, tmp_path) == (lone, [])
 
 
-def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_path: Path) -> None:
+def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_path):
     write_tables(tmp_path, "main", fill=known)
     for seed in (1, 2):
         write_tables(tmp_path, "main", fill=known, scale=choose("demo", "demo", {"seeds": (seed,)}))
@@ -57,9 +52,7 @@ def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_pa
     assert "| 50 % | python-reference | 40.40 ± 0.33 | FANG 45.45 ± 0.37 (0.889 ± 0.000) |" in text
 
 
-def test_the_script_rewrites_a_document_and_says_what_is_missing(
-    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-) -> None:
+def test_the_script_rewrites_a_document_and_says_what_is_missing(project, tmp_path, monkeypatch, capsys):
     monkeypatch.syspath_prepend(str(project / "scripts"))
     import results
 
@@ -73,7 +66,7 @@ def test_the_script_rewrites_a_document_and_says_what_is_missing(
     sys.modules.pop("results", None)
 
 
-def test_every_table_of_the_results_says_what_repeats_it_or_that_this_is_not_known(project: Path) -> None:
+def test_every_table_of_the_results_says_what_repeats_it_or_that_this_is_not_known(project):
     text = (project / "docs" / "results.md").read_text(encoding="utf-8")
     blocks = re.split(r"<!-- table: .* -->|<!-- end of table -->", text)
     outside, inside = blocks[0::2], blocks[1::2]
@@ -83,7 +76,7 @@ def test_every_table_of_the_results_says_what_repeats_it_or_that_this_is_not_kno
             assert said in part, part[:80]
 
 
-def test_changes_that_were_not_committed_are_told(tmp_path: Path) -> None:
+def test_changes_that_were_not_committed_are_told(tmp_path):
     def dirty(row: Row) -> Answer:
         return replace(filled(row), versions=VERSIONS | {"uncommitted_changes": True})
 

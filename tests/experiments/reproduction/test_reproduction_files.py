@@ -1,7 +1,5 @@
 """Reproduced tables on disk: full numbers, safe names and cells, and a catalogue that reads them back."""
 
-from __future__ import annotations
-
 import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -36,7 +34,7 @@ def a_work(store: Store, *names: str, series: Series | None = None) -> work.Tabl
     return work.TableWork(store, series, tables.choose(names), folder, command="python -m gprune reproduce")
 
 
-def test_writers_at_the_same_time_lose_no_table(store: Store) -> None:
+def test_writers_at_the_same_time_lose_no_table(store):
     names = ("ablation", "calibration-pair", "figure-1a", "figure-3a", "module-overlap")
     run_all(store, *names)
     works = [a_work(store, name) for name in names]
@@ -46,7 +44,7 @@ def test_writers_at_the_same_time_lose_no_table(store: Store) -> None:
     assert set((writing.read_index(works[0].folder) or {})["tables"]) == set(names)
 
 
-def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store: Store) -> None:
+def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
     run_all(store, "main")
     done = a_work(store, "main")
     done.write(done.tables)
@@ -81,13 +79,13 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store: Stor
 @pytest.mark.parametrize(
     "model", ["../../x", "/a/b/../..", "..", "a/../../../etc/passwd", "über modell/", "x" * 300]
 )
-def test_no_model_name_leaves_the_cache(model: str, tmp_path: Path) -> None:
+def test_no_model_name_leaves_the_cache(model, tmp_path):
     folder = writing.default_folder(tmp_path, model, a_scale())
     assert folder.parent == tmp_path / "reproductions"
     assert catalogue._NAME.fullmatch(folder.name)
 
 
-def test_the_catalogue_lists_and_loads_what_was_written(store: Store) -> None:
+def test_the_catalogue_lists_and_loads_what_was_written(store):
     assert catalogue.reproductions(store.root) == []
     run_all(store, "ablation")
     first = a_work(store, "ablation")
@@ -115,7 +113,7 @@ def test_the_catalogue_lists_and_loads_what_was_written(store: Store) -> None:
     assert {row.reason for row in empty.rows["fixed"]} == {NOT_RUN}
 
 
-def test_a_damaged_or_foreign_index_is_passed_over_or_named(store: Store) -> None:
+def test_a_damaged_or_foreign_index_is_passed_over_or_named(store):
     done = a_work(store, "seeds")
     done.write(done.tables)
     index = done.folder / writing.INDEX

@@ -1,7 +1,5 @@
 """Missing studies become jobs, a few at a time; what has finished or still runs is never started again."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal
@@ -35,7 +33,7 @@ TESTS = Path(__file__).resolve().parents[2]
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A cache folder; whatever still runs in it is killed afterwards."""
     monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(TESTS), str(TESTS.parent))))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS / "experiments", TESTS, TESTS.parent))))
     folder = tmp_path / "cache"
     folder.mkdir()
     yield folder
@@ -60,7 +58,7 @@ def behave(cache: Path, **behaviours: str) -> None:
     (cache / "behaviour.json").write_text(json.dumps(behaviours))
 
 
-def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: Path) -> None:
+def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache):
     done = some_entries()[0]
     finish(Store(cache), done)
     seen: list[Status] = []
@@ -77,7 +75,7 @@ def test_only_missing_studies_become_jobs_and_a_second_call_starts_none(cache: P
     assert len(jobs.jobs(cache)) == 2
 
 
-def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cache: Path) -> None:
+def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cache):
     first, second, _ = some_entries()
     behave(cache, **{second.study.name: "fail"})
     made = a_work(cache, "ablation")
@@ -89,7 +87,7 @@ def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cac
     assert made.failures == {second.shared: "the text 'x' is empty: choose another"}
 
 
-def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
+def test_no_more_jobs_are_open_than_run_and_one_waits(cache):
     entries = some_entries("fine-grained")[:5]
     behave(cache, **{entry.study.name: "hold" for entry in entries})
     most = 0
@@ -105,7 +103,7 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache: Path) -> None:
     assert len(jobs.jobs(cache)) == 5
 
 
-def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
+def test_what_measures_speed_comes_last_and_runs_alone(cache):
     entries = [*some_entries("alignment")[-2:], *some_entries()]
     timed = {entry.study.name for entry in entries if entry.timed}
     assert [entry.timed for entry in entries] == [True, True, False, False, False]
@@ -122,7 +120,7 @@ def test_what_measures_speed_comes_last_and_runs_alone(cache: Path) -> None:
     assert set(labels[-2:]) == timed and len(labels) == 5
 
 
-def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) -> None:
+def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache):
     entry = some_entries()[1]
     behave(cache, **{entry.study.name: "hold"})
     elsewhere = replace(entry.study, device="cpu", group="")
@@ -139,7 +137,7 @@ def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache: Path) 
     assert "masks_gprune 1/2" in {status.stage for status in seen}
 
 
-def test_devices_have_one_study_each(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_devices_have_one_study_each(cache, monkeypatch):
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "")
     monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
     device_slots.allow(("cuda:0", "cuda:1"))
@@ -164,7 +162,7 @@ def test_devices_have_one_study_each(cache: Path, monkeypatch: pytest.MonkeyPatc
     assert len(jobs.jobs(cache)) == 3
 
 
-def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache: Path) -> None:
+def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache):
     entries = some_entries()
     behave(cache, **{entry.study.name: "hold" for entry in entries})
     other = jobs.submit(
@@ -196,12 +194,17 @@ made.run(build=command)
 """
 
 
-def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache: Path) -> None:
+def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache):
     names = [entry.study.name for entry in some_entries()]
     behave(cache, **{name: "hold" for name in names[1:]})
     process = subprocess.Popen([sys.executable, "-c", SCRIPT, str(cache)])
+
+    def one_is_done_and_two_hold():
+        assert process.poll() is None, "the schedule has ended before it was killed"
+        return len(jobs.jobs(cache)) == 3 and len(runs.names(Store(cache))) == 1
+
     try:
-        wait_for(lambda: len(jobs.jobs(cache)) == 3 and len(runs.names(Store(cache))) == 1)
+        wait_for(one_is_done_and_two_hold)
     finally:
         process.kill()
         process.wait()

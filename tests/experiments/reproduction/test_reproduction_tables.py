@@ -1,9 +1,6 @@
 """The tables hold the paper's rows, and rows of one setting share one study."""
 
-from __future__ import annotations
-
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from reproduction.fake_runs import a_scale, a_series, opened
@@ -51,12 +48,12 @@ def base_of(row: Row) -> str:
 
 
 @pytest.mark.parametrize("name", PERPLEXITY_TABLES)
-def test_rows_are_the_papers_methods_and_retentions_in_its_order(name: str) -> None:
+def test_rows_are_the_papers_methods_and_retentions_in_its_order(name):
     ours = [(base_of(row), target(row)) for row in paper_rows(name)]
     assert ours == [(figure.method, figure.retention) for figure in published.table(name)]
 
 
-def test_controls_stand_beside_the_papers_rows_and_can_be_left_out() -> None:
+def test_controls_stand_beside_the_papers_rows_and_can_be_left_out():
     full = a_series(controls=True)
     for name in ("main", "ablation"):
         assert rows(name) == paper_rows(name) == paper_rows(name, full) != rows(name, full)
@@ -69,7 +66,7 @@ def test_controls_stand_beside_the_papers_rows_and_can_be_left_out() -> None:
     assert Scale("paper").controls
 
 
-def test_every_published_table_is_reproduced_or_said_to_be_left() -> None:
+def test_every_published_table_is_reproduced_or_said_to_be_left():
     assert set(published.TABLES) - set(tables.TABLES) == {"cost"}
     ours = {"metric-gap", "gain-by-retention", "alignment", "study"}
     assert set(tables.TABLES) - set(published.TABLES) == ours
@@ -77,7 +74,7 @@ def test_every_published_table_is_reproduced_or_said_to_be_left() -> None:
     assert all(row.extra for row in rows("alignment"))
 
 
-def test_the_full_method_is_one_study_in_eight_tables() -> None:
+def test_the_full_method_is_one_study_in_eight_tables():
     full = shared(a_series().study())
     names = [
         name
@@ -106,7 +103,7 @@ def untimed() -> list[TableStudy]:
     return [entry for entry in found if not entry.timed]
 
 
-def test_what_changes_no_number_does_not_tell_studies_apart() -> None:
+def test_what_changes_no_number_does_not_tell_studies_apart():
     study = a_series().study()
     same = replace(study, device="cuda:1", name="x", group="", methods=("flap",))
     assert shared(same) == shared(study)
@@ -131,7 +128,7 @@ def masks_of(study: Study) -> str:
     return stages.masks(opened(Store(), study).graph).key
 
 
-def test_scales() -> None:
+def test_scales():
     demo, seven, thirteen = a_scale(), scale.choose(HUB[0]), scale.choose(HUB[2])
     assert (demo.name, demo.samples, demo.batch, demo.windows) == ("demo", 96, 16, 48)
     assert demo.texts == ("python-reference", "science-docs", "python-code")
@@ -155,11 +152,11 @@ def test_scales() -> None:
         ("demo", ""),
     ],
 )
-def test_only_the_papers_own_models_have_published_figures(name: str, model: str) -> None:
+def test_only_the_papers_own_models_have_published_figures(name, model):
     assert scale.paper_model(name) == model
 
 
-def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards() -> None:
+def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards():
     def sizes(samples: int, epochs: int) -> list[tuple[int, int]]:
         found = rows("calibration-samples", a_series(samples=samples, epochs=epochs))
         for row in found:
@@ -173,7 +170,7 @@ def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards() -> N
     assert sizes(16, 1) == [(8, 2), (8, 4), (8, 4), (8, 4), (16, 1)]
 
 
-def test_wrong_scales_and_tables_are_named() -> None:
+def test_wrong_scales_and_tables_are_named():
     with pytest.raises(SettingsError, match="three texts that differ"):
         a_scale(primary="science-docs")
     with pytest.raises(SettingsError, match="--seeds must be values that differ"):
@@ -187,7 +184,7 @@ def test_wrong_scales_and_tables_are_named() -> None:
     assert [table.name for table in tables.choose(["seeds", "main", "seeds"])] == ["main", "seeds"]
 
 
-def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere() -> None:
+def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere():
     demo, paper = a_series(), Series(HUB[0], scale.choose(HUB[0]))
     in_main = {shared(row.study) for row in rows("main", demo)}
     for entry in untimed():
@@ -200,7 +197,7 @@ def test_demo_measures_tasks_where_the_main_table_is_and_the_paper_everywhere() 
     assert scale.choose("/models/other", "demo").tasks == ()
 
 
-def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere() -> None:
+def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere():
     named = a_scale(tasks=("demo", "boolq", "demo_order"), limit=0, task_folder="/data")
     assert named.tasks == (*questions.NAMES, "boolq")
     assert (named.tasks_in, named.limit, a_scale().tasks_in, a_scale().limit) == ("all", None, "main", 48)
@@ -214,7 +211,7 @@ def test_tasks_are_named_one_by_one_or_as_a_suite_and_then_measured_everywhere()
         work.prepare(a_series(tasks=("bolq",)))
 
 
-def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside() -> None:
+def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside():
     found = work.needed([tables.TABLES["speed"]], a_series())
     first, timed = [t for t in found if not t.timed], [t for t in found if t.timed]
     main = {masks_of(row.study) for row in rows("main") if row.study.retention == 0.5}
@@ -230,7 +227,7 @@ def test_speed_takes_the_masks_of_the_main_studies_with_dense_beside() -> None:
     assert {entry.study.evaluation.speed for entry in paper} == {"none", "auto"}
 
 
-def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path: Path) -> None:
+def test_alignments_fit_the_width_and_the_first_is_the_study_of_the_speed_table(tmp_path):
     shown = [(row.method, row.labels["alignment"]) for row in rows("alignment")]
     assert shown == [("dense", ""), *(("gprune", multiple) for multiple in (1, 8, 16, 32, 64))]
     speed = {shared(row.study) for row in rows("speed")}

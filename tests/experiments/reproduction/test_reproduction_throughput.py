@@ -1,7 +1,5 @@
 """Tables of speed: what a measurement says of a method, ratios to the dense model of its run, alignments."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +28,7 @@ def run_all(store: Store, *names: str, **changes: Any) -> None:
         finish(store, entry)
 
 
-def test_rows_read_their_own_method_and_ratios_to_the_dense_model_of_their_run(store: Store) -> None:
+def test_rows_read_their_own_method_and_ratios_to_the_dense_model_of_their_run(store):
     run_all(store, "speed")
     table = made(store, "speed")
     assert table.filled == 8 and REASON not in table.display.columns
@@ -58,7 +56,7 @@ def test_rows_read_their_own_method_and_ratios_to_the_dense_model_of_their_run(s
     assert "6.74B" in set(table.published["parameters"])
 
 
-def test_alignments_have_perplexities_beside_the_ratios(store: Store) -> None:
+def test_alignments_have_perplexities_beside_the_ratios(store):
     run_all(store, "alignment")
     table = made(store, "alignment")
     assert table.filled == 6
@@ -76,7 +74,7 @@ def test_alignments_have_perplexities_beside_the_ratios(store: Store) -> None:
     assert not long["in paper"].any()
 
 
-def test_a_method_that_cannot_run_leaves_the_others_their_speed(store: Store) -> None:
+def test_a_method_that_cannot_run_leaves_the_others_their_speed(store):
     for entry in work.needed([tables.TABLES["speed"]], a_series()):
         out = {"llm_pruner": "no gradients: leave it out"} if "llm_pruner" in entry.study.methods else {}
         finish(store, entry, unavailable=out)
@@ -85,7 +83,7 @@ def test_a_method_that_cannot_run_leaves_the_others_their_speed(store: Store) ->
     assert work.missing([tables.TABLES["speed"]], a_series(), Finished(store)) == []
 
 
-def test_a_run_of_fewer_methods_leaves_the_table_to_be_measured_side_by_side(store: Store) -> None:
+def test_a_run_of_fewer_methods_leaves_the_table_to_be_measured_side_by_side(store):
     row = next(row for row in tables.TABLES["speed"].rows(a_series()) if row.method_id == "gprune:flap")
     finish(store, replace(row.study, methods=("dense", "gprune")))
     assert Finished(store).answer(row) is None
@@ -95,7 +93,7 @@ def test_a_run_of_fewer_methods_leaves_the_table_to_be_measured_side_by_side(sto
     assert entry.study.methods == ("dense", "gprune", "llm_pruner", "flap")
 
 
-def test_the_tables_of_speed_are_written(store: Store) -> None:
+def test_the_tables_of_speed_are_written(store):
     run_all(store, "speed", "alignment")
     done = work.TableWork(store, a_series(), tables.choose(["speed", "alignment"]), store.root / "out")
     done.write(done.tables)
@@ -110,7 +108,7 @@ def test_the_tables_of_speed_are_written(store: Store) -> None:
     assert "alignment-published.csv" not in index["tables"]["alignment"]["files"]
 
 
-def test_a_measurement_without_the_dense_model_first_says_nothing() -> None:
+def test_a_measurement_without_the_dense_model_first_says_nothing():
     study = a_series().study(changes={"evaluation.speed": "cpu"})
     record = throughput_of(study, ("gprune", "dense"))
     assert throughput.measures(record, "gprune") == []

@@ -1,7 +1,5 @@
 """The table `study`: its rows, and the report of which claims hold; on runs made by hand."""
 
-from pathlib import Path
-
 import pytest
 from reproduction.fake_runs import finish
 from reproduction.test_reproduction_command import call
@@ -34,7 +32,7 @@ def value(study: Study, method: str, text: str) -> float:
     return better * PERPLEXITIES.get(method, 50.0) * (1.0 if study.retention == 0.5 else 1.5)
 
 
-def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_seed(series: Series) -> None:
+def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_seed(series):
     rows = control_rows.fair_rows(series)
     names = [control_rows.identifier(row) for row in rows]
     assert names[0] == "dense" and names.count("dense") == 1
@@ -52,9 +50,7 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
     assert len(entries) == 12 and sum(len(entry.study.methods) > 1 for entry in entries) == 4
 
 
-def test_the_report_says_what_holds_and_what_does_not(
-    tmp_path: Path, series: Series, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
     store = Store(tmp_path)
     for entry in work.needed([tables.TABLES["study"]], series):
         finish(store, entry, value=value)
@@ -85,6 +81,6 @@ def test_the_report_says_what_holds_and_what_does_not(
         (["study", "--model", "demo", "other", "--out", "x"], "--out takes the tables of one model"),
     ],
 )
-def test_what_cannot_be_written_is_refused(tmp_path: Path, more: list[str], words: str) -> None:
+def test_what_cannot_be_written_is_refused(tmp_path, more, words):
     with pytest.raises(ValueError, match=words):
         call(*more, "--cache", tmp_path)

@@ -1,7 +1,5 @@
 """How often each result of a cache was begun to be computed, as the events of its jobs say."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

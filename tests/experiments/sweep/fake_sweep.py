@@ -4,8 +4,6 @@ As a script it is the worker of a job: it leaves the results of the job's study,
 `behaviour.json` in the cache says of studies by their seed (`fail`, `hold`).
 """
 
-from __future__ import annotations
-
 import json
 import sys
 import time

@@ -1,7 +1,5 @@
 """A sweep of 24 studies is killed in its middle, jobs and all, and goes on with nothing done twice."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -67,7 +65,7 @@ def states(sweep: Sweep, cache: Path) -> list[str]:
 
 @pytest.mark.long
 @pytest.mark.process
-def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path: Path) -> None:
+def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
     cache = tmp_path / "cache"
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)

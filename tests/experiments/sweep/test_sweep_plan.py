@@ -1,7 +1,5 @@
 """A sweep file makes studies; what is wrong with it is said in the sentences of study files."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ def read(folder: Path, **values: Any) -> Sweep:
     return from_file(written(folder, **values))
 
 
-def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_path: Path) -> None:
+def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_path):
     sweep = read(
         tmp_path,
         space={"reliability.drift_quantile": [0.8, 0.85], "seed": [0, 1, 2]},
@@ -51,7 +49,7 @@ def test_every_value_meets_every_other_and_fields_of_a_case_stay_together(tmp_pa
     )
 
 
-def test_values_that_look_alike_in_short_are_told_apart(tmp_path: Path) -> None:
+def test_values_that_look_alike_in_short_are_told_apart(tmp_path):
     texts = ["/one/text.txt", "/two/text.txt", "/two/other.txt"]
     made = read(tmp_path, space={"primary": texts, "retention": [0.5, 0.50000001]}).variations()
     assert [one.words for one in made if one.study.retention == 0.5] == [
@@ -66,7 +64,7 @@ def test_values_that_look_alike_in_short_are_told_apart(tmp_path: Path) -> None:
     assert few[1].study.name == more[2].study.name == "lines: primary other.txt"
 
 
-def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_path: Path) -> None:
+def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_path):
     (tmp_path / "mine.json").write_text(demo_study().renamed("mine").to_json())
     for study in ("demo", "mine.json", str(tmp_path / "mine.json"), demo_study().to_dict()):
         sweep = read(tmp_path, study=study, space={"seed": [3]})
@@ -102,13 +100,13 @@ def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_pa
         ({"space": {"seed": [1]}, "study": {"model": "demo"}}, "the study lacks primary, auxiliary"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_file(tmp_path: Path, values: dict[str, Any], said: str) -> None:
+def test_what_is_wrong_is_said_with_the_file(tmp_path, values, said):
     file = written(tmp_path, **values)
     with pytest.raises(SettingsError, match=f"^sweep file .*lines.json.*{said}"):
         from_file(file)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+def test_a_file_that_is_none_is_refused(tmp_path):
     with pytest.raises(SettingsError, match="cannot be read: there is no such file"):
         from_file(tmp_path / "absent.json")
     (tmp_path / "torn.json").write_text('{"study": "demo"')
@@ -116,6 +114,6 @@ def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
         from_file(tmp_path / "torn.json")
 
 
-def test_the_example_is_a_sweep(project: Path) -> None:
+def test_the_example_is_a_sweep(project):
     sweep = from_file(project / "examples" / "sweep.json")
     assert sweep.count == 12 == len(sweep.variations())

@@ -1,7 +1,5 @@
 """The studies of a sweep become jobs; what they share is computed once, and what failed stays."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -68,7 +66,7 @@ def run(cache: Path, sweep: Sweep, **how: object) -> list[tuple[str, str]]:
 
 
 @pytest.mark.process
-def test_a_failure_is_told_stays_and_is_tried_again_when_asked_for(cache: Path) -> None:
+def test_a_failure_is_told_stays_and_is_tried_again_when_asked_for(cache):
     sweep = a_sweep(0, 1, 2, 3)
     assert states(cache, sweep) == ["missing"] * 4
     behave(cache, _1="fail")
@@ -87,7 +85,7 @@ def test_a_failure_is_told_stays_and_is_tried_again_when_asked_for(cache: Path) 
 
 
 @pytest.mark.process
-def test_killed_and_cancelled_jobs_are_gone_on_with(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_and_cancelled_jobs_are_gone_on_with(cache, monkeypatch):
     sweep = a_sweep(0, 1, 2)
     first, second, third = sweep.variations()
     with monkeypatch.context() as patch:
@@ -106,7 +104,7 @@ def test_killed_and_cancelled_jobs_are_gone_on_with(cache: Path, monkeypatch: py
 
 
 @pytest.mark.process
-def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache: Path) -> None:
+def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
     # nothing as far as the drift depends on a threshold
     base = a_sweep(0).study
     sweep = Sweep("lines", base, (("reliability.drift_quantile", (0.8, 0.85)),), until=UNTIL)
@@ -121,7 +119,7 @@ def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache: P
 
 
 @pytest.mark.process
-def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache: Path) -> None:
+def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache):
     sweep = a_sweep(0, 1, 2)
     behave(cache, _0="hold", _1="hold", _2="hold")
 
@@ -149,7 +147,7 @@ def sbatch(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     return book
 
 
-def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache: Path, sbatch: Path) -> None:
+def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache, sbatch):
     sweep = a_sweep(0, 1)
     first = sweep.variations()[0].study
     (theirs,) = jobs.submit_slurm(cache, [StudyJob(first, "theirs", ("--until", UNTIL))], SlurmSettings())
@@ -165,7 +163,7 @@ def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache
     }
 
 
-def test_slurm_gets_the_studies_as_one_array(cache: Path, sbatch: Path) -> None:
+def test_slurm_gets_the_studies_as_one_array(cache, sbatch):
     def watch(_: Status) -> None:
         # what its nodes would do
         for job in jobs.jobs(cache):
@@ -195,9 +193,7 @@ def tiny(tmp_path: Path) -> Path:
 @pytest.mark.slow
 @pytest.mark.process
 @pytest.mark.long
-def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(
-    cache: Path, tiny: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(cache, tiny, capsys, monkeypatch):
     words = ["sweep", str(tiny), "--cache", str(cache)]
     assert main([*words, "--dry-run"]) == 0
     said = capsys.readouterr()

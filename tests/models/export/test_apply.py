@@ -41,9 +41,7 @@ def change(path: Path, **values: Any) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("compensated", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_tensors_plan_and_configuration_are_equal(
-    family: str, compensated: bool, dtype: torch.dtype, tmp_path: Path
-) -> None:
+def test_tensors_plan_and_configuration_are_equal(family, compensated, dtype, tmp_path):
     decoder = dense(tmp_path / "dense", family, dtype)
     folder = first(decoder, tmp_path, compensated)
     again = apply.save(folder, str(tmp_path / "dense"), tmp_path / "again", cut)
@@ -55,7 +53,7 @@ def test_tensors_plan_and_configuration_are_equal(
         assert (folder / name).read_text() == (again / name).read_text()
 
 
-def test_another_model_is_refused(tmp_path: Path) -> None:
+def test_another_model_is_refused(tmp_path):
     folder = first(dense(tmp_path / "dense"), tmp_path)
     dense(tmp_path / "other", seed=1)
     with pytest.raises(CheckpointError, match="plan is for the model 'dense' .* give the dense model with"):
@@ -63,14 +61,14 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "again").exists()
 
 
-def test_a_compensated_plan_without_biases_needs_its_study(tmp_path: Path) -> None:
+def test_a_compensated_plan_without_biases_needs_its_study(tmp_path):
     folder = first(dense(tmp_path / "dense"), tmp_path, compensated=True)
     change(folder / "plan.json", biases=None)
     with pytest.raises(CheckpointError, match="does not hold the biases, .* run its study again"):
         apply.save(folder, str(tmp_path / "dense"), tmp_path / "again", cut)
 
 
-def test_a_plan_of_the_first_version_still_applies(tmp_path: Path) -> None:
+def test_a_plan_of_the_first_version_still_applies(tmp_path):
     folder = first(dense(tmp_path / "dense"), tmp_path)
     values = json.loads((folder / "plan.json").read_text())
     del values["dtype"], values["biases"]
@@ -79,7 +77,7 @@ def test_a_plan_of_the_first_version_still_applies(tmp_path: Path) -> None:
     assert plan_file.read(again).dtype == "float32"
 
 
-def test_changed_units_and_biases_are_seen(tmp_path: Path) -> None:
+def test_changed_units_and_biases_are_seen(tmp_path):
     folder = first(dense(tmp_path / "dense"), tmp_path, compensated=True)
     plan = plan_file.read(folder)
     kept = json.loads((folder / "plan.json").read_text())["kept_neurons"]
@@ -106,7 +104,7 @@ def run(*words: str) -> int:
     return code
 
 
-def test_the_commands_say_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands_say_one_line(tmp_path, capsys):
     folder = first(dense(tmp_path / "dense"), tmp_path)
     again, wide = str(tmp_path / "again"), str(tmp_path / "wide")
     assert run("apply", str(folder), str(tmp_path / "dense"), again) == 0

@@ -1,10 +1,6 @@
 """A pruned model leaves and comes back as it was, here and where this project is not installed."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,7 +13,6 @@ from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, plan_file
 from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
-from gprune.records import PruningMasks
 
 
 def padded_batch() -> tuple[torch.Tensor, torch.Tensor]:
@@ -37,9 +32,7 @@ GENERATION = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad
 
 @pytest.mark.parametrize("compensated", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_what_is_loaded_equals_what_was_saved(
-    family: str, compensated: bool, tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
-) -> None:
+def test_what_is_loaded_equals_what_was_saved(family, compensated, tmp_path, masks, saved, decoder_of):
     decoder = decoder_of(family)
     pruned = with_biases(decoder, masks) if compensated else masks
     live: Any = cut(decoder, pruned)
@@ -56,8 +49,8 @@ def test_what_is_loaded_equals_what_was_saved(
 
 
 def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(
-    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
-) -> None:
+    tmp_path, masks, tokenizer, saved, decoder_of
+):
     folder = saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "deep" / "out")
     names = {file.name for file in folder.iterdir()}
     assert names >= {"config.json", "generation_config.json", "model.safetensors", "modeling_gprune.py"}
@@ -71,7 +64,7 @@ def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(
     assert values["auto_map"]["AutoModelForCausalLM"] == "modeling_gprune.GpruneLlamaForCausalLM"
 
 
-def test_plan_gives_back_the_cut(tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any) -> None:
+def test_plan_gives_back_the_cut(tmp_path, masks, saved, decoder_of):
     decoder = decoder_of("mistral")
     live: Any = cut(decoder, masks)
     plan = plan_file.read(saved(live, None, tmp_path / "out"))
@@ -85,9 +78,7 @@ def test_plan_gives_back_the_cut(tmp_path: Path, masks: PruningMasks, saved: Any
     assert_equal_logits(again(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
 
 
-def test_plain_from_pretrained_after_register(
-    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
-) -> None:
+def test_plain_from_pretrained_after_register(tmp_path, masks, tokenizer, saved, decoder_of):
     live: Any = cut(decoder_of("qwen2"), masks)
     folder = saved(live, tokenizer, tmp_path / "out")
     checkpoint.register()
@@ -100,67 +91,10 @@ def test_plain_from_pretrained_after_register(
     assert_equal_logits(again(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
 
 
-ELSEWHERE = """
-import json, sys
-from transformers import AutoModelForCausalLM, AutoTokenizer
-import torch
-families, out = json.loads(sys.argv[1]), {}
-for family, folder in families.items():
-    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
-    ids = torch.tensor(json.loads(sys.argv[2]))
-    made = model.generate(ids, attention_mask=(ids != 0).long(), **json.loads(sys.argv[3]))
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)
-    out[family] = {"made": made.tolist(), "logits": model(ids[:1]).logits.tolist(),
-                   "tokens": tokenizer("w9 w11").input_ids, "module": type(model).__module__}
-assert "gprune" not in sys.modules
-try:
-    import gprune
-    out["installed"] = True
-except ImportError:
-    out["installed"] = False
-print(json.dumps(out))
-"""
-
-
-@pytest.mark.process
-def test_loads_where_this_project_is_not_installed(
-    tmp_path: Path, masks: PruningMasks, tokenizer: Any, saved: Any, decoder_of: Any
-) -> None:
-    ids, attention = padded_batch()
-    models: dict[str, Any] = {}
-    for family in FAMILIES:
-        decoder = decoder_of(family)
-        models[family] = cut(decoder, with_biases(decoder, masks))
-        saved(models[family], tokenizer, tmp_path / family)
-    folders = {family: str(tmp_path / family) for family in FAMILIES}
-    arguments = [json.dumps(folders), json.dumps(ids.tolist()), json.dumps(GENERATION)]
-    environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
-    environment |= {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ELSEWHERE, *arguments],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    out = json.loads(done.stdout)
-    assert out.pop("installed") is False
-    for family, result in out.items():
-        expected = models[family].generate(ids, attention_mask=attention, **GENERATION)
-        assert result["made"] == expected.tolist()
-        logits = models[family](ids[:1]).logits.numpy()
-        np.testing.assert_allclose(np.array(result["logits"]), logits, rtol=0, atol=1e-5)
-        assert result["tokens"] == [9, 11]
-        assert result["module"].startswith("transformers_modules.")
-
-
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_from_a_gpu_and_back(
-    tmp_path: Path, masks: PruningMasks, dtype: torch.dtype, saved: Any, decoder_of: Any
-) -> None:
+def test_from_a_gpu_and_back(tmp_path, masks, dtype, saved, decoder_of):
     decoder = Decoder.from_model(decoder_of("llama", dtype=dtype).model.cuda())
     live: Any = cut(decoder, with_biases(decoder, masks))
     folder = saved(live, None, tmp_path / "out")

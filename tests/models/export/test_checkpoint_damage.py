@@ -18,9 +18,7 @@ from gprune.records import PruningMasks
 from gprune.system.errors import CheckpointError
 
 
-def test_a_taken_folder_is_refused_and_left_alone(
-    tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
-) -> None:
+def test_a_taken_folder_is_refused_and_left_alone(tmp_path, masks, saved, decoder_of):
     live = cut(decoder_of("llama"), masks)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "thesis.tex").write_text("years of work")
@@ -47,18 +45,14 @@ def largest_file(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def test_a_disk_that_fills_leaves_nothing_behind(
-    tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
-) -> None:
+def test_a_disk_that_fills_leaves_nothing_behind(tmp_path, masks, saved, decoder_of):
     live = cut(decoder_of("llama"), masks)
     with largest_file(4096), pytest.raises(CheckpointError, match="cannot be saved in .*out'"):
         saved(live, None, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_too_little_room_is_told_before(
-    tmp_path: Path, masks: PruningMasks, monkeypatch: pytest.MonkeyPatch, saved: Any, decoder_of: Any
-) -> None:
+def test_too_little_room_is_told_before(tmp_path, masks, monkeypatch, saved, decoder_of):
     free = shutil.disk_usage(tmp_path)._replace(free=100)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: free)
     with pytest.raises(CheckpointError, match="needs .* KiB, but .* has 0.1 KiB free"):
@@ -74,14 +68,14 @@ def test_too_little_room_is_told_before(
     ],
 )
 def test_what_does_not_read_back_is_not_kept(
-    name: str,
-    words: str,
-    tmp_path: Path,
-    masks: PruningMasks,
-    monkeypatch: pytest.MonkeyPatch,
-    saved: Any,
-    decoder_of: Any,
-) -> None:
+    name,
+    words,
+    tmp_path,
+    masks,
+    monkeypatch,
+    saved,
+    decoder_of,
+):
     original = checkpoint._write
 
     def damaged(model: Any, tokenizer: Any, folder: Path, *others: Any) -> None:
@@ -98,22 +92,20 @@ def test_what_does_not_read_back_is_not_kept(
 
 
 def test_a_tokenizer_that_reads_back_otherwise_is_not_kept(
-    tmp_path: Path,
-    masks: PruningMasks,
-    tokenizer: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    saved: Any,
-    decoder_of: Any,
-) -> None:
+    tmp_path,
+    masks,
+    tokenizer,
+    monkeypatch,
+    saved,
+    decoder_of,
+):
     monkeypatch.setattr(checkpoint, "load_tokenizer", lambda folder: lambda text: tokenizer("w1"))
     with pytest.raises(CheckpointError, match="the saved tokenizer splits"):
         saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_masks_and_model_must_belong_together(
-    tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any
-) -> None:
+def test_masks_and_model_must_belong_together(tmp_path, masks, saved, decoder_of):
     decoder = decoder_of("llama")
     with pytest.raises(
         CheckpointError, match=r"layers of \[13, 13, 13\] neurons .* gprune masks do not keep"
@@ -133,7 +125,7 @@ def change(path: Path, **values: Any) -> None:
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def test_verify_sees_changed_weights(folder: Path) -> None:
+def test_verify_sees_changed_weights(folder):
     tensors = load_file(folder / "model.safetensors")
     tensors["model.layers.0.self_attn.q_proj.weight"] *= 1.5
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -145,7 +137,7 @@ def test_verify_sees_changed_weights(folder: Path) -> None:
         checkpoint.load_verified(folder)
 
 
-def test_verify_sees_truncated_and_missing_files(folder: Path) -> None:
+def test_verify_sees_truncated_and_missing_files(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
     with pytest.raises(CheckpointError, match="truncated or damaged"):
@@ -168,7 +160,7 @@ def test_verify_sees_truncated_and_missing_files(folder: Path) -> None:
         ({"probe": {}}, "plan.json' cannot be read .'ids' is missing.: save"),
     ],
 )
-def test_a_plan_that_is_none(folder: Path, values: dict[str, Any], message: str) -> None:
+def test_a_plan_that_is_none(folder, values, message):
     change(folder / "plan.json", **values)
     with pytest.raises(CheckpointError, match=message):
         plan_file.read(folder)

@@ -96,23 +96,11 @@ def ask(place: Path) -> None:
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_the_logits_are_those_saved_beside_it(name: str, elsewhere: dict[str, Any]) -> None:
+def test_it_answers_as_here_with_and_without_cache_and_padding(name, elsewhere):
     assert elsewhere[name]["difference"] <= 1e-5
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_every_layer_has_its_own_width(name: str, elsewhere: dict[str, Any]) -> None:
     _, _, groups, compensated = KINDS[name]
     expected = [[4 * group, width, compensated] for group, width in zip(groups, [2, 13, 6], strict=True)]
     assert elsewhere[name]["shapes"] == expected
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_the_cache_changes_no_token(name: str, elsewhere: dict[str, Any]) -> None:
     assert len(elsewhere[name]["cached"]) == 6
     assert elsewhere[name]["cached"] == elsewhere[name]["uncached"]
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_left_padding_in_a_batch_changes_no_token(name: str, elsewhere: dict[str, Any]) -> None:
     assert elsewhere[name]["padded"] == [elsewhere[name]["cached"], elsewhere[name]["alone"]]

@@ -86,9 +86,7 @@ def remove_the_plan(folder: Path) -> None:
         (remove_the_plan, "has no plan.json: it is no pruned checkpoint"),
     ],
 )
-def test_a_damaged_checkpoint_is_not_exported(
-    export: str, damage: Callable[[Path], None], words: str, folder: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_checkpoint_is_not_exported(export, damage, words, folder, tmp_path):
     damage(folder)
     with pytest.raises(CheckpointError, match=words) as caught:
         EXPORTS[export](folder, tmp_path / "out")
@@ -97,7 +95,7 @@ def test_a_damaged_checkpoint_is_not_exported(
 
 
 @pytest.mark.parametrize("export", ALL)
-def test_a_taken_target_is_left_alone(export: str, folder: Path, tmp_path: Path) -> None:
+def test_a_taken_target_is_left_alone(export, folder, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
     with pytest.raises(CheckpointError, match=r"out' (already holds something|exists already): choose"):
@@ -107,9 +105,7 @@ def test_a_taken_target_is_left_alone(export: str, folder: Path, tmp_path: Path)
 
 
 @pytest.mark.parametrize("export", ALL)
-def test_too_little_room_is_told_before(
-    export: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_little_room_is_told_before(export, folder, tmp_path, monkeypatch):
     free = shutil.disk_usage(tmp_path)._replace(free=100)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: free)
     with pytest.raises(CheckpointError, match="needs .* KiB, but .* has 0.1 KiB free: free some space"):
@@ -122,9 +118,7 @@ def full(*arguments: Any, **others: Any) -> None:
 
 
 @pytest.mark.parametrize("export", ALL)
-def test_a_disk_that_fills_leaves_nothing_behind(
-    export: str, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_leaves_nothing_behind(export, folder, tmp_path, monkeypatch):
     module = {"pad": padded, "gguf": gguf, "apply": checkpoints}[export]
     write = module._write
 
@@ -139,7 +133,7 @@ def test_a_disk_that_fills_leaves_nothing_behind(
 
 
 @pytest.mark.parametrize("export", ALL)
-def test_an_interrupted_export_leaves_nothing_behind(export: str, folder: Path, tmp_path: Path) -> None:
+def test_an_interrupted_export_leaves_nothing_behind(export, folder, tmp_path):
     def stop(done: int, total: int, message: str) -> None:
         if done == 3:
             raise KeyboardInterrupt
@@ -151,9 +145,7 @@ def test_an_interrupted_export_leaves_nothing_behind(export: str, folder: Path, 
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
 
 
-def test_padding_that_does_not_read_back_is_not_kept(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_padding_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatch):
     write = padded._write
 
     def damaged(*arguments: Any) -> None:
@@ -168,9 +160,7 @@ def test_padding_that_does_not_read_back_is_not_kept(
 
 @pytest.mark.long
 @needs_gguf
-def test_a_file_that_does_not_read_back_is_not_kept(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatch):
     write = gguf._write
 
     def damaged(file: Path, *arguments: Any) -> None:
@@ -187,7 +177,7 @@ def test_a_file_that_does_not_read_back_is_not_kept(
 
 @pytest.mark.long
 @needs_gguf
-def test_a_checkpoint_without_tokenizer_makes_no_file(tmp_path: Path) -> None:
+def test_a_checkpoint_without_tokenizer_makes_no_file(tmp_path):
     save(small_decoder(), tmp_path / "in")
     with pytest.raises(CheckpointError, match="has no tokenizer: it needs one of tokenizer.json"):
         gguf.save(tmp_path / "in", tmp_path / "out.gguf")

@@ -63,14 +63,14 @@ def our_logits(model: Any, ids: list[int]) -> torch.Tensor:
     return logits
 
 
-def test_without_the_package_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(gguf, "find_spec", lambda name: None)
     with pytest.raises(CheckpointError, match="not installed: run pip install -r requirements-gguf.txt"):
         gguf.save(tmp_path / "in", tmp_path / "out.gguf")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_rotated_channels_become_neighbours() -> None:
+def test_rotated_channels_become_neighbours():
     # two heads of six channels: channel i turns with i + 3, and must stand beside it
     rows = torch.arange(12).float()[:, None]
     expected = [0, 3, 1, 4, 2, 5, 6, 9, 7, 10, 8, 11]
@@ -79,7 +79,7 @@ def test_rotated_channels_become_neighbours() -> None:
 
 @pytest.mark.long
 @needs_gguf
-def test_every_layer_tells_its_own_widths(tmp_path: Path) -> None:
+def test_every_layer_tells_its_own_widths(tmp_path):
     save(small_decoder(kv_heads=3), tmp_path / "in", tokenizer=byte_tokenizer(), compensated=True)
     size = gguf.save(tmp_path / "in", tmp_path / "deep" / "out.gguf")
     file = tmp_path / "deep" / "out.gguf"
@@ -105,7 +105,7 @@ def test_every_layer_tells_its_own_widths(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @needs_gguf
-def test_a_weight_beyond_float16_is_told(tmp_path: Path) -> None:
+def test_a_weight_beyond_float16_is_told(tmp_path):
     decoder = small_decoder()
     decoder.up_proj(1).weight[:] = 1e5
     save(decoder, tmp_path / "in", tokenizer=byte_tokenizer())
@@ -116,7 +116,7 @@ def test_a_weight_beyond_float16_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.long
 @needs_gguf
-def test_tied_embeddings_are_written_once(tmp_path: Path) -> None:
+def test_tied_embeddings_are_written_once(tmp_path):
     decoder = small_decoder()
     decoder.model.lm_head.weight = decoder.model.model.embed_tokens.weight
     decoder.model.config.tie_word_embeddings = True
@@ -139,9 +139,7 @@ def test_tied_embeddings_are_written_once(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_the_architecture_has_not_is_refused(
-    family: str, changes: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+def test_what_the_architecture_has_not_is_refused(family, changes, words, tmp_path):
     from transformers import AutoModelForCausalLM
 
     from gprune.models.decoder import Decoder
@@ -174,9 +172,7 @@ SCALED = {
 @needs_llama
 @pytest.mark.parametrize("scaling", [None, *SCALED])
 @pytest.mark.parametrize(("family", "compensated"), [("llama", True), ("mistral", False), ("qwen2", True)])
-def test_llama_cpp_gives_the_same_logits(
-    family: str, compensated: bool, scaling: str | None, tmp_path: Path
-) -> None:
+def test_llama_cpp_gives_the_same_logits(family, compensated, scaling, tmp_path):
     from transformers import AutoModelForCausalLM
 
     from gprune.models.decoder import Decoder
@@ -206,9 +202,7 @@ def test_llama_cpp_gives_the_same_logits(
         ("stories260K", [2, 4, 3, 4, 3], [150, 172, 90, 160, 171]),
     ],
 )
-def test_a_real_model_predicts_the_same_tokens(
-    name: str, groups: list[int], neurons: list[int], shared: Path, tmp_path: Path
-) -> None:
+def test_a_real_model_predicts_the_same_tokens(name, groups, neurons, shared, tmp_path):
     from gprune.models.loading import load
 
     decoder = load(str(shared / "models" / name), device="cpu")

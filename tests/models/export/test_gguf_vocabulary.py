@@ -73,7 +73,7 @@ def split(pattern: str) -> list[dict[str, Any]]:
 PLAIN = {"type": "ByteLevel", "add_prefix_space": False, "use_regex": True}
 
 
-def test_sentence_piece_gets_scores_in_order_of_its_merges() -> None:
+def test_sentence_piece_gets_scores_in_order_of_its_merges():
     vocabulary = vocabulary_of(Tokenizer(sentence_piece()), 13)
     assert (vocabulary.model, vocabulary.split, vocabulary.merges) == ("llama", "default", None)
     assert vocabulary.tokens[7:] == ["ab", "▁a", "▁ab", "<tool>", "[PAD11]", "[PAD12]"]
@@ -93,7 +93,7 @@ def test_sentence_piece_gets_scores_in_order_of_its_merges() -> None:
         (None, False),
     ],
 )
-def test_the_space_before_a_text_is_known(before: Any, expected: bool) -> None:
+def test_the_space_before_a_text_is_known(before, expected):
     values = sentence_piece(normalizer=None, pre_tokenizer=before)
     assert vocabulary_of(Tokenizer(values, begins=False), 11).flags == {
         "add_bos_token": False,
@@ -102,7 +102,7 @@ def test_the_space_before_a_text_is_known(before: Any, expected: bool) -> None:
     }
 
 
-def test_a_pair_that_is_no_merge_is_refused() -> None:
+def test_a_pair_that_is_no_merge_is_refused():
     values = sentence_piece()
     values["model"]["merges"].remove(["▁a", "b"])
     with pytest.raises(CheckpointError, match="does not merge '▁a' and 'b', .* into its token '▁ab'"):
@@ -119,7 +119,7 @@ def test_a_pair_that_is_no_merge_is_refused() -> None:
         (split(LLAMA3.replace("{1,3}", "")), False, "qwen2"),
     ],
 )
-def test_splittings_that_llama_cpp_has_are_named(steps: Any, ignores: bool, name: str) -> None:
+def test_splittings_that_llama_cpp_has_are_named(steps, ignores, name):
     vocabulary = vocabulary_of(Tokenizer(byte_level(steps, ignores)), 2)
     assert (vocabulary.model, vocabulary.split) == ("gpt2", name)
     assert (vocabulary.merges, vocabulary.scores) == (["a b"], None)
@@ -134,12 +134,12 @@ def test_splittings_that_llama_cpp_has_are_named(steps: Any, ignores: bool, name
         ([{"type": "Whitespace"}], False),
     ],
 )
-def test_other_splittings_are_refused(steps: Any, ignores: bool) -> None:
+def test_other_splittings_are_refused(steps, ignores):
     with pytest.raises(CheckpointError, match="none of llama.cpp's known ones"):
         vocabulary_of(Tokenizer(byte_level(steps, ignores)), 2)
 
 
-def test_other_tokenizers_are_refused() -> None:
+def test_other_tokenizers_are_refused():
     values = byte_level([PLAIN])
     values["model"]["type"] = "Unigram"
     with pytest.raises(CheckpointError, match="of type 'Unigram', .* byte-pair encodings only"):

@@ -1,7 +1,6 @@
 """A padded model is an ordinary one that computes what the pruned one computes, and its cost is told."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -30,9 +29,7 @@ def assert_equal_logits(actual: torch.Tensor, expected: torch.Tensor, relative: 
 
 @pytest.mark.parametrize("compensated", [False, True])
 @pytest.mark.parametrize("family", FAMILIES)
-def test_logits_and_generation_stay_without_any_code_of_ours(
-    family: str, compensated: bool, tmp_path: Path
-) -> None:
+def test_logits_and_generation_stay_without_any_code_of_ours(family, compensated, tmp_path):
     live = save(small_decoder(family), tmp_path / "in", compensated=compensated)
     if family == "qwen3" and compensated:
         with pytest.raises(CheckpointError, match="ordinary qwen3 model has no bias in o_proj and down_proj"):
@@ -51,7 +48,7 @@ def test_logits_and_generation_stay_without_any_code_of_ours(
     assert torch.equal(loaded.generate(IDS, **GENERATION), live.generate(IDS, **GENERATION))
 
 
-def test_every_layer_gets_the_width_of_the_widest_and_zeros(tmp_path: Path) -> None:
+def test_every_layer_gets_the_width_of_the_widest_and_zeros(tmp_path):
     save(small_decoder(), tmp_path / "in", compensated=True)
     made = padded.save(tmp_path / "in", tmp_path / "out")
     assert (made.neurons, made.groups) == (11, 2)
@@ -77,7 +74,7 @@ def test_every_layer_gets_the_width_of_the_widest_and_zeros(tmp_path: Path) -> N
     assert torch.equal(tensors[f"{layer}mlp.down_proj.bias"], before[f"{layer}mlp.down_proj.bias"])
 
 
-def test_sizes_are_counted_by_the_widths(tmp_path: Path) -> None:
+def test_sizes_are_counted_by_the_widths(tmp_path):
     decoder = small_decoder()
     save(decoder, tmp_path / "in")
     made = padded.save(tmp_path / "in", tmp_path / "out")
@@ -93,7 +90,7 @@ def test_sizes_are_counted_by_the_widths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("family", "groups"), [("llama", 6), ("mistral", 5)])
-def test_llama_needs_heads_that_divide_the_hidden_size(family: str, groups: int, tmp_path: Path) -> None:
+def test_llama_needs_heads_that_divide_the_hidden_size(family, groups, tmp_path):
     decoder = small_decoder(family, heads=6, kv_heads=6)
     live = save(decoder, tmp_path / "in", masks=masks_of(decoder, [5, 1, 2], [1, 2, 3]))
     made = padded.save(tmp_path / "in", tmp_path / "out")
@@ -102,7 +99,7 @@ def test_llama_needs_heads_that_divide_the_hidden_size(family: str, groups: int,
     assert_equal_logits(loaded(IDS).logits, live(IDS).logits)
 
 
-def test_a_window_in_use_cannot_become_llama(tmp_path: Path) -> None:
+def test_a_window_in_use_cannot_become_llama(tmp_path):
     decoder = small_decoder("mistral")
     decoder.model.config.sliding_window = 8
     save(decoder, tmp_path / "in", compensated=True)

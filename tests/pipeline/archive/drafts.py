@@ -1,7 +1,5 @@
 """Packs to be changed, and archives that no one should read."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

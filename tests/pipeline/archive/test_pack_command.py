@@ -1,7 +1,5 @@
 """A run goes from one cache into another: what arrives, what stays, what is said."""
 
-from __future__ import annotations
-
 import json
 import zipfile
 from pathlib import Path
@@ -38,7 +36,7 @@ def here(tmp_path: Path) -> tuple[Path, str]:
     return root, write_run(root)
 
 
-def test_everything_but_model_texts_and_steps_arrives(tmp_path: Path, here: tuple[Path, str]) -> None:
+def test_everything_but_model_texts_and_steps_arrives(tmp_path, here):
     root, name = here
     made = packs.write(Store(root), name, tmp_path / "a.zip")
     found = packs.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
@@ -59,7 +57,7 @@ def test_everything_but_model_texts_and_steps_arrives(tmp_path: Path, here: tupl
     )
 
 
-def test_a_pack_has_the_same_bytes_every_time(tmp_path: Path, here: tuple[Path, str]) -> None:
+def test_a_pack_has_the_same_bytes_every_time(tmp_path, here):
     root, name = here
     first = packs.write(Store(root), name, tmp_path / "a.zip")
     packs.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
@@ -71,7 +69,7 @@ def test_a_pack_has_the_same_bytes_every_time(tmp_path: Path, here: tuple[Path, 
     assert [path.name for path in (tmp_path / "later").iterdir()] == ["b.zip"]
 
 
-def test_a_pack_tells_no_place_that_the_study_does_not_name(tmp_path: Path) -> None:
+def test_a_pack_tells_no_place_that_the_study_does_not_name(tmp_path):
     root = tmp_path / "secret-user" / "cache"
     name = write_run(root, study=a_study(primary="/named/by/the study.txt"))
     record = read(root, name)
@@ -95,7 +93,7 @@ def test_a_pack_tells_no_place_that_the_study_does_not_name(tmp_path: Path) -> N
     assert there["study"] == record["study"] and there["result"]["retention"] == {"gprune": 0.5}
 
 
-def test_what_is_there_stays_and_another_run_is_not_replaced(tmp_path: Path, here: tuple[Path, str]) -> None:
+def test_what_is_there_stays_and_another_run_is_not_replaced(tmp_path, here):
     root, name = here
     packs.write(Store(root), name, tmp_path / "a.zip")
     there, count = tmp_path / "there", len(packs.contents(Store(root), name).results)
@@ -116,9 +114,7 @@ def test_what_is_there_stays_and_another_run_is_not_replaced(tmp_path: Path, her
 
 
 @pytest.mark.parametrize("moment", [0, 7, -1])
-def test_an_interrupted_unpacking_leaves_nothing_half(
-    tmp_path: Path, here: tuple[Path, str], monkeypatch: pytest.MonkeyPatch, moment: int
-) -> None:
+def test_an_interrupted_unpacking_leaves_nothing_half(tmp_path, here, monkeypatch, moment):
     root, name = here
     packs.write(Store(root), name, tmp_path / "a.zip")
     there = Store(tmp_path / "there")
@@ -142,9 +138,7 @@ def test_an_interrupted_unpacking_leaves_nothing_half(
     assert packs.unpack(tmp_path / "a.zip", there).kept == len(whole)
 
 
-def test_slips_cost_one_sentence(
-    tmp_path: Path, here: tuple[Path, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_slips_cost_one_sentence(tmp_path, here, capsys):
     root, name = here
     cases = (
         (["pack", "nothing", "--cache", str(root)], "there is no run 'nothing'"),
@@ -163,9 +157,7 @@ def test_slips_cost_one_sentence(
     assert "is missing or damaged" in capsys.readouterr().err and not (tmp_path / "a.zip").exists()
 
 
-def test_texts_and_steps_come_along_when_they_are_asked_for(
-    tmp_path: Path, here: tuple[Path, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_texts_and_steps_come_along_when_they_are_asked_for(tmp_path, here, capsys):
     root, name = here
     words = ["pack", name, "--cache", str(root), "-o", str(tmp_path / "a.zip")]
     assert main([*words, "--with-contexts", "--with-steps"]) == 0
@@ -177,7 +169,7 @@ def test_texts_and_steps_come_along_when_they_are_asked_for(
     assert arrays(tmp_path / "there") == arrays(root)
 
 
-def test_a_run_without_an_end_is_no_run_at_work_elsewhere(tmp_path: Path) -> None:
+def test_a_run_without_an_end_is_no_run_at_work_elsewhere(tmp_path):
     root = tmp_path / "here"
     name = write_run(root, state="running", stages="drift")
     packs.write(Store(root), name, tmp_path / "a.zip")

@@ -1,12 +1,9 @@
 """Archives that are damaged or hostile: each refused in one sentence, and nothing is left on the disk."""
 
-from __future__ import annotations
-
 import io
 import stat
 import struct
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -55,14 +52,14 @@ def bytes_of(array: np.ndarray, **how: bool) -> bytes:
         "n" * 5000,
     ],
 )
-def test_names_that_no_pack_has(tmp_path: Path, draft: Draft, name: str) -> None:
+def test_names_that_no_pack_has(tmp_path, draft, name):
     info = zipfile.ZipInfo("x")
     info.filename = name
     draft.more.append((info, b"x"))
     refused(draft.write(tmp_path / "a.zip"), "the pack holds|no result of that stage has")
 
 
-def test_links_and_other_kinds_of_files(tmp_path: Path, draft: Draft) -> None:
+def test_links_and_other_kinds_of_files(tmp_path, draft):
     name = draft.an_array("masks")
     for kind in (stat.S_IFLNK, stat.S_IFDIR, stat.S_IFIFO, stat.S_IFCHR):
         info = zipfile.ZipInfo(name)
@@ -73,14 +70,14 @@ def test_links_and_other_kinds_of_files(tmp_path: Path, draft: Draft) -> None:
         refused(changed.write(tmp_path / "a.zip"), "is a link or no plain file")
 
 
-def test_a_name_twice(tmp_path: Path, draft: Draft) -> None:
+def test_a_name_twice(tmp_path, draft):
     draft.more.append((zipfile.ZipInfo(contents_form.RECORD), b"{}"))
     with pytest.warns(UserWarning, match="Duplicate"):
         path = draft.write(tmp_path / "a.zip")
     refused(path, "'run.json' twice")
 
 
-def test_content_that_is_not_what_the_index_says(tmp_path: Path, draft: Draft) -> None:
+def test_content_that_is_not_what_the_index_says(tmp_path, draft):
     for name in (draft.an_array("scores"), draft.a_manifest("scores"), contents_form.RECORD):
         changed = Draft(dict(draft.files))
         changed.list_files()
@@ -93,7 +90,7 @@ def test_content_that_is_not_what_the_index_says(tmp_path: Path, draft: Draft) -
     refused(draft.write(tmp_path / "a.zip", honest=False), "bytes in the archive and")
 
 
-def test_an_archive_cut_off_or_with_more_around_it(tmp_path: Path, packed: Path) -> None:
+def test_an_archive_cut_off_or_with_more_around_it(tmp_path, packed):
     data, path = packed.read_bytes(), tmp_path / "a.zip"
     for cut in (0, 10, len(data) // 2, len(data) - 30, len(data) - 1):
         path.write_bytes(data[:cut])
@@ -108,7 +105,7 @@ def test_an_archive_cut_off_or_with_more_around_it(tmp_path: Path, packed: Path)
     refused(path, "does not end as")
 
 
-def test_a_flipped_byte_is_refused_or_changes_nothing(tmp_path: Path, packed: Path) -> None:
+def test_a_flipped_byte_is_refused_or_changes_nothing(tmp_path, packed):
     """Dates, and what is written twice, stand in an archive too."""
     data, path, whole = packed.read_bytes(), tmp_path / "a.zip", Store(tmp_path / "whole")
     packs.unpack(packed, whole)
@@ -128,7 +125,7 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(tmp_path: Path, packed: Pa
     assert refusals > 30
 
 
-def test_a_bomb_by_ratio(tmp_path: Path, draft: Draft, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_by_ratio(tmp_path, draft, monkeypatch):
     monkeypatch.setattr(archives, "HARMLESS_BYTES", 2**20)
     monkeypatch.setattr(archives, "MOST_BYTES", 2**26)
     name = draft.an_array("scores")
@@ -141,7 +138,7 @@ def test_a_bomb_by_ratio(tmp_path: Path, draft: Draft, monkeypatch: pytest.Monke
     refused(path, "is no array of numpy", largest=2**27)
 
 
-def test_a_bomb_that_says_it_is_small(tmp_path: Path, draft: Draft) -> None:
+def test_a_bomb_that_says_it_is_small(tmp_path, draft):
     """Sizes in the list of files and in the index are small; what comes out is not."""
     name = draft.an_array("scores")
     true = len(draft.files[name])
@@ -159,14 +156,12 @@ def test_a_bomb_that_says_it_is_small(tmp_path: Path, draft: Draft) -> None:
     refused(path, "is damaged|has more than|is not what its index says")
 
 
-def test_a_bomb_by_count(tmp_path: Path, draft: Draft, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bomb_by_count(tmp_path, draft, monkeypatch):
     monkeypatch.setattr(contents_form, "MOST_FILES", 20)
     refused(draft.write(tmp_path / "a.zip"), "lists [0-9]+ files, and a pack has at most 20")
 
 
-def test_a_second_list_of_files_that_only_zipfile_would_read(
-    tmp_path: Path, draft: Draft, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_list_of_files_that_only_zipfile_would_read(tmp_path, draft, monkeypatch):
     """The small end lists two files; the large one before it, which zipfile prefers, lists them all."""
     path = draft.write(tmp_path / "pack.zip")
     data = path.read_bytes()
@@ -180,7 +175,7 @@ def test_a_second_list_of_files_that_only_zipfile_would_read(
     refused(path, f"lists {count} files, and a pack has at most {count - 1}")
 
 
-def test_files_that_share_their_bytes(tmp_path: Path, draft: Draft) -> None:
+def test_files_that_share_their_bytes(tmp_path, draft):
     path = draft.write(tmp_path / "a.zip", method=zipfile.ZIP_STORED)
     data = bytearray(path.read_bytes())
     first = data.index(b"PK\x01\x02")
@@ -204,7 +199,7 @@ def test_files_that_share_their_bytes(tmp_path: Path, draft: Draft) -> None:
         (lambda: bytes_of(np.zeros((2, 2))), "is no sound ActivationStatistics"),
     ],
 )
-def test_arrays_that_are_none(tmp_path: Path, draft: Draft, array: Callable[[], bytes], words: str) -> None:
+def test_arrays_that_are_none(tmp_path, draft, array, words):
     draft.files[next(name for name in draft.files if name.endswith("/ffn_mean.npy"))] = array()
     refused(draft.write(tmp_path / "a.zip"), words)
 
@@ -233,7 +228,7 @@ INDEXES: list[tuple[object, str]] = [
 
 
 @pytest.mark.parametrize(("index", "words"), INDEXES)
-def test_indexes_of_another_form(tmp_path: Path, draft: Draft, index: object, words: str) -> None:
+def test_indexes_of_another_form(tmp_path, draft, index, words):
     if isinstance(index, bytes):
         draft.files[contents_form.INDEX] = index
     else:
@@ -259,12 +254,12 @@ RECORDS: list[tuple[dict, str]] = [
 
 
 @pytest.mark.parametrize(("fields", "words"), RECORDS)
-def test_records_of_another_form(tmp_path: Path, draft: Draft, fields: dict, words: str) -> None:
+def test_records_of_another_form(tmp_path, draft, fields, words):
     draft.edit(contents_form.RECORD, lambda values: values.update(fields))
     refused(draft.write(tmp_path / "a.zip"), words)
 
 
-def test_manifests_of_another_form(tmp_path: Path, draft: Draft) -> None:
+def test_manifests_of_another_form(tmp_path, draft):
     name = draft.a_manifest("perplexity")
     for change, words in (
         (lambda values: values.update(record="PruningMasks"), "is 'PruningMasks', not Perplexity"),
@@ -279,7 +274,7 @@ def test_manifests_of_another_form(tmp_path: Path, draft: Draft) -> None:
     refused(draft.write(tmp_path / "a.zip"), "has no manifest")
 
 
-def test_results_of_another_run(tmp_path: Path, draft: Draft) -> None:
+def test_results_of_another_run(tmp_path, draft):
     """A pack cannot put results under keys that its own run does not have."""
     for name in [one for one in draft.files if one.startswith("results/drift/")]:
         stage, key, file = name.split("/")[1:]
@@ -288,7 +283,7 @@ def test_results_of_another_run(tmp_path: Path, draft: Draft) -> None:
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf, -2.0, 1e300])
-def test_drift_that_no_chart_can_show(tmp_path: Path, draft: Draft, value: float) -> None:
+def test_drift_that_no_chart_can_show(tmp_path, draft, value):
     place = draft.an_array("drift").rpartition("/")[0] + "/magnitude.npy"
     array = np.load(io.BytesIO(draft.files[place]))
     draft.files[place] = bytes_of(np.full(array.shape, value))
@@ -297,16 +292,14 @@ def test_drift_that_no_chart_can_show(tmp_path: Path, draft: Draft, value: float
 
 @pytest.mark.parametrize("name", ["size", "layer"])
 @pytest.mark.parametrize("value", [-1, 2**62, 2**63 - 1])
-def test_counts_that_would_make_numpy_write_outside_of_its_memory(
-    tmp_path: Path, draft: Draft, name: str, value: int
-) -> None:
+def test_counts_that_would_make_numpy_write_outside_of_its_memory(tmp_path, draft, name, value):
     place = draft.an_array("modules").rpartition("/")[0] + f"/{name}.npy"
     array = np.load(io.BytesIO(draft.files[place]))
     draft.files[place] = bytes_of(np.full_like(array, value))
     refused(draft.write(tmp_path / "a.zip"), "no sound ModuleStatistics")
 
 
-def test_an_encrypted_archive(tmp_path: Path, packed: Path) -> None:
+def test_an_encrypted_archive(tmp_path, packed):
     data = bytearray(packed.read_bytes())
     place = data.index(b"PK\x01\x02")
     data[place + 8] |= 1
@@ -314,7 +307,7 @@ def test_an_encrypted_archive(tmp_path: Path, packed: Path) -> None:
     refused(tmp_path / "a.zip", "is encrypted")
 
 
-def test_files_and_index_that_differ(tmp_path: Path, draft: Draft) -> None:
+def test_files_and_index_that_differ(tmp_path, draft):
     for name in (draft.an_array("masks"), contents_form.INDEX):
         changed = Draft({one: data for one, data in draft.files.items() if one != name})
         refused(changed.write(tmp_path / "a.zip", honest=False), "differ over|has no index.json")

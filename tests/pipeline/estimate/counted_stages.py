@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from counted_memory import CountedMemory
 from made_contexts import contexts_of
+from made_records import a_partition
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.evaluation import perplexity
@@ -19,7 +20,6 @@ from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
-from gprune.records import Partition
 from gprune.study import SparsitySettings
 from gprune.system.progress import silent
 
@@ -105,13 +105,7 @@ def context_passes(decoder, study, sequences, monkeypatch):
 def learning(decoder, study, sequences, monkeypatch):
     shape, length = decoder.shape, study.calibration.length
     numbers = np.random.default_rng(0)
-    labels = np.tile(np.arange(shape.neurons, dtype=np.int32) % 32, (shape.layers, 1))
-    none = np.full(2, np.nan)
-    counts = np.full(shape.layers, 32, dtype=np.int32)
-    partition = Partition(
-        *("refined", "magnitude", labels, counts, counts, np.zeros((shape.layers, 1)), none, none),
-        history=np.zeros((shape.layers, 0, 5)),
-    )
+    partition = a_partition(np.tile(np.arange(shape.neurons) % 32, (shape.layers, 1)))
     scores = numbers.random((shape.layers, shape.neurons))
     heads = numbers.random((shape.layers, shape.kv_heads))
     ids = ids_of(decoder, sequences, length)

@@ -1,7 +1,5 @@
 """What methods were given: texts from the graph, learning from the records, and where it is not the same."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest
@@ -19,7 +17,7 @@ def run_of(root: Path, **changes: object) -> Run:
     return all_runs(str(root))[0][0]
 
 
-def test_texts_and_steps_follow_from_what_the_masks_rest_on(tmp_path: Path) -> None:
+def test_texts_and_steps_follow_from_what_the_masks_rest_on(tmp_path):
     run = run_of(tmp_path)
     found = {name: given(run.results, name) for name in METHODS}
     assert found.pop("dense") is None
@@ -61,5 +59,5 @@ def a_given(method: str, texts: str, steps: int = 0) -> MethodInputs:
         ),
     ],
 )
-def test_one_line_says_where_methods_were_not_given_the_same(compared: list[MethodInputs], said: str) -> None:
+def test_one_line_says_where_methods_were_not_given_the_same(compared, said):
     assert unequal(compared) == said

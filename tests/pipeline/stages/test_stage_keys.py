@@ -1,7 +1,5 @@
 """Content keys: a changed setting changes the keys of what depends on it, and of nothing else."""
 
-import pytest
-
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Inputs
 from gprune.study import from_dict, run_name
@@ -36,47 +34,6 @@ def keys(study, inputs=INPUTS):
         "pruned": stages.perplexity(graph, "gprune", text),
     }
     return {name: stage.key for name, stage in found.items()}
-
-
-def changed(changes):
-    before, after = keys(demo_study()), keys(demo_study().with_settings(changes))
-    return {name for name in before if before[name] != after[name]}
-
-
-DECISION = {"masks", "learning", "checkpoint", "pruned"}
-CALIBRATION = {
-    "statistics",
-    "scores",
-    "drift",
-    "partition",
-    "modules",
-    "adapted",
-    "flap",
-    "wanda_sp",
-} | DECISION
-
-
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({"reliability.drift_quantile": 0.8}, {"adapted"} | DECISION),
-        ({"reliability.score_scale": "standardized"}, {"modules", "adapted"} | DECISION),
-        ({"retention": 0.7}, {"flap", "wanda_sp"} | DECISION),
-        ({"sparsity.epochs": 3}, DECISION),
-        ({"sparsity.bias_compensation": True}, {"checkpoint", "pruned"}),
-        ({"modularization.steps": 10}, {"partition", "modules", "adapted"} | DECISION),
-        ({"metric": "wanda_sp"}, {"scores", "drift", "partition", "modules", "adapted"} | DECISION),
-        ({"calibration.samples": 64}, {"tokens"} | CALIBRATION),
-        ({"calibration.shards": 4}, CALIBRATION - {"wanda_sp"}),
-        ({"calibration.square_head_score": False}, {"scores", "flap"} | DECISION),
-        ({"calibration.flap_variant": "released"}, CALIBRATION - {"wanda_sp", "statistics"}),
-        ({"evaluation.windows": 8}, {"dense", "pruned"}),
-        ({"name": "another"}, set()),
-        ({"calibration.batch": 4, "evaluation.batch": 2}, set()),
-    ],
-)
-def test_a_change_reaches_exactly_what_depends_on_it(changes, expected):
-    assert changed(changes) == expected
 
 
 def test_another_model_or_text_changes_what_reads_it():

@@ -10,6 +10,7 @@ import torch
 from safetensors import safe_open
 from safetensors.numpy import load_file
 from safetensors.torch import save_file
+from tiny_study import silent
 
 from gprune import pipeline
 from gprune.__main__ import main
@@ -24,10 +25,6 @@ from gprune.system.errors import ModelError, StoreError
 
 pytestmark = pytest.mark.slow
 NAMES = ("gate", "up", "down")
-
-
-def silent(*_):
-    pass
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +161,7 @@ def test_what_a_run_has_not_measured_is_a_sentence(run, tmp_path, results):
         lazy_results.made(empty, stages.neuron_map(results.graph, 0, BEHAVIOUR, ("primary",)), silent)
 
 
+@pytest.mark.long
 def test_the_command_keeps_the_map_and_writes_the_places(run, results, tmp_path, capsys):
     study, store = run
     name, file = run_name(study), tmp_path / "places.csv"

@@ -114,9 +114,8 @@ class Watch:
 @pytest.fixture(scope="module", params=["flap", "twflap"])
 def watched(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reads")
-    texts = tiny_study.write_texts(folder / "texts")
-    values = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts)
-    values |= {"metric": request.param, "methods": list(METHODS), "substitute": texts[2]}
+    values = tiny_study.made(folder, third=True)
+    values |= {"metric": request.param, "methods": list(METHODS)}
     values |= {"contexts": {"count": 3, "dimensions": 4, "tokens": 64}}
     values |= {"baselines": {"taylor_samples": 5, "taylor_length": 9}}
     values["evaluation"] |= {"tasks": ["demo_order"], "limit": 4}

@@ -3,27 +3,15 @@
 import numpy as np
 import pytest
 import torch
+from calibration.texts_and_families import FAMILIES, tokens
 
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import collect
 from gprune.pruning.calibration.collection import observed
-from gprune.records import Tokens
 from gprune.study import CalibrationSettings
-from gprune.system.errors import Cancelled, NumericsError, SettingsError
+from gprune.system.errors import NumericsError, SettingsError
 
-FAMILIES = {
-    "llama": {"family": "llama"},
-    "llama, grouped": {"family": "llama", "kv_heads": 2, "neurons": 13, "layers": 3},
-    "qwen3, wide heads": {"family": "qwen3", "kv_heads": 1, "head_width": 6},
-    "qwen2": {"family": "qwen2", "neurons": 7},
-    "mistral": {"family": "mistral", "kv_heads": 2},
-}
 ARRAYS = [f"{part}_{kind}" for part in ("ffn", "attention") for kind in ("mean", "moment", "energy")]
-
-
-def tokens(samples=10, length=6, seed=0):
-    ids = np.random.default_rng(seed).integers(0, 64, (samples, length)).astype(np.int32)
-    return Tokens("a text", "fingerprint", ids, samples)
 
 
 def settings(**changes):
@@ -126,31 +114,6 @@ def test_activations_that_are_not_finite_name_their_layer(name, part, value):
         NumericsError, match=rf"input of {name} in layer 1 .channel \d+. is not finite.*bfloat16"
     ):
         collect(decoder, tokens(), settings())
-
-
-def test_the_model_is_left_as_it_was():
-    decoder, ids = tiny_decoder(), torch.arange(12).reshape(2, 6)
-    before = decoder.hidden_states(ids)
-    collect(decoder, tokens(), settings())
-    assert torch.equal(decoder.hidden_states(ids), before)
-    for layer in range(2):
-        assert not decoder.down_proj(layer)._forward_pre_hooks
-        assert not decoder.o_proj(layer)._forward_pre_hooks
-
-
-def test_progress_counts_sequences_and_may_stop_the_pass():
-    seen = []
-    decoder = tiny_decoder()
-    collect(decoder, tokens(), settings(), lambda done, total, _: seen.append((done, total)))
-    assert seen == [(0, 10), (4, 10), (8, 10), (10, 10)]
-
-    def stop(done, total, message):
-        if done == 4:
-            raise Cancelled("stopped")
-
-    with pytest.raises(Cancelled, match="stopped"):
-        collect(decoder, tokens(), settings(), stop)
-    assert not decoder.down_proj(0)._forward_pre_hooks
 
 
 def test_fewer_samples_than_shards_are_refused():

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from calibration.texts_and_families import tokens
 from scipy.optimize import linear_sum_assignment, linprog
 
 from gprune.models.tiny import tiny_decoder
@@ -15,12 +16,7 @@ from gprune.pruning.calibration.clusters import (
 from gprune.pruning.calibration.contexts import Lookup, fit_contexts, project_inputs
 from gprune.records import Tokens
 from gprune.study.settings import ContextSettings
-from gprune.system.errors import Cancelled, ModelError, NumericsError, SettingsError
-
-
-def tokens(samples=10, length=6, seed=0):
-    ids = np.random.default_rng(seed).integers(0, 64, (samples, length)).astype(np.int32)
-    return Tokens("a text", "fingerprint", ids, samples)
+from gprune.system.errors import ModelError, SettingsError
 
 
 def settings(**changes):
@@ -112,39 +108,13 @@ def test_a_token_belongs_to_the_nearest_centroid(kind):
         assert len(set(actual.tolist())) > 1
 
 
-def test_contexts_of_another_model_are_refused():
-    contexts = fit(tiny_decoder(layers=3))
-    with pytest.raises(ModelError, match=r"\(3, 8\) layers and channels.*\(2, 8\)"):
-        Lookup(tiny_decoder(), contexts)
-
-
-def test_too_few_tokens_are_refused():
+def test_too_few_tokens_and_contexts_of_another_model_are_refused():
     with pytest.raises(SettingsError, match=r"'a text' gives 12 tokens for 7 contexts.*contexts.count"):
         fit(tiny_decoder(), tokens(2), count=7)
     assert fit(tiny_decoder(), tokens(2), count=6).tokens == 12
-
-
-def test_inputs_that_are_not_finite_name_their_layer():
-    decoder = tiny_decoder(layers=3)
-    decoder.v_proj(1).weight[0, 0] = float("nan")
-    with pytest.raises(NumericsError, match="FFN input of layer 1 is not finite.*bfloat16"):
-        fit(decoder)
-
-
-def test_the_model_is_left_as_it_was_and_progress_may_stop():
-    decoder, seen = tiny_decoder(), []
-    told = lambda *report: seen.append(report)  # noqa: E731
-    fit_contexts(project_inputs(decoder, tokens(), settings(), 4, told), settings(), 0, told)
-    assert [row[:2] for row in seen if row[2] == "FFN inputs"] == [(0, 10), (4, 10), (8, 10), (10, 10)]
-    for part in ("principal components", "context clusters"):
-        assert [row[:2] for row in seen if row[2] == part] == [(0, 2), (1, 2), (2, 2)]
-
-    def stop(done, total, message):
-        raise Cancelled(message)
-
-    with pytest.raises(Cancelled, match="FFN inputs"):
-        project_inputs(decoder, tokens(), settings(), 4, stop)
-    assert not any(decoder.gate_proj(layer)._forward_pre_hooks for layer in range(2))
+    contexts = fit(tiny_decoder(layers=3))
+    with pytest.raises(ModelError, match=r"\(3, 8\) layers and channels.*\(2, 8\)"):
+        Lookup(tiny_decoder(), contexts)
 
 
 @pytest.mark.parametrize(("points", "count"), [(14, 7), (17, 7), (100, 3), (9, 2), (5, 5)])

@@ -22,8 +22,11 @@ def captured(x, rows):
     return float((x.double() @ rows.double().T).square().sum())
 
 
-@pytest.mark.parametrize("power", [0.25, 0.5, 1.0])
-@pytest.mark.parametrize(("count", "width", "dimensions"), [(900, 1000, 64), (400, 1200, 25), (60, 900, 40)])
+@pytest.mark.parametrize("power", [0.25, 1.0])
+@pytest.mark.parametrize(
+    ("count", "width", "dimensions"),
+    [pytest.param(900, 1000, 64, marks=pytest.mark.long), (400, 800, 25), (60, 900, 40)],
+)
 def test_nearly_all_of_the_variance_is_captured(count, width, dimensions, power):
     x = points(count, width, power)
     found, projected = principal(x, dimensions)

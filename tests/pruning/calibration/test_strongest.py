@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from calibration.texts_and_families import tokens
 from strongest import by_hand, recorded
 
 from gprune.models.tiny import tiny_decoder
@@ -11,11 +12,6 @@ from gprune.pruning.calibration.strongest import Strongest
 from gprune.records import Tokens
 from gprune.study import CalibrationSettings
 from gprune.system.errors import NumericsError, SettingsError
-
-
-def tokens(samples=10, length=6, seed=0):
-    ids = np.random.default_rng(seed).integers(0, 64, (samples, length)).astype(np.int32)
-    return Tokens("a text", "fingerprint", ids, samples)
 
 
 def settings(**changes):

@@ -83,7 +83,7 @@ def test_equal_affinities_are_decided_as_in_the_loop(grouping, seed):
         np.testing.assert_array_equal(groups.labels[layer], expected)
 
 
-def test_the_record_fits_and_is_repeatable():
+def test_the_record_fits_and_a_groups_profile_is_its_context():
     affinity = affinities(3, 7, 61)
     groups, again = (functional_groups(affinity, "balanced") for _ in "ab")
     assert (groups.kind, groups.profile, groups.modules) == ("functional", "none", 24)
@@ -92,6 +92,10 @@ def test_the_record_fits_and_is_repeatable():
     np.testing.assert_array_equal(groups.labels, again.labels)
     assert len(groups.silhouette) == len(groups.history) == 3
     assert np.isnan(groups.mixing).all() and np.isnan(groups.variation).all()
+    np.testing.assert_array_equal(
+        group_profile(4),
+        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]],
+    )
 
 
 def test_widths_that_do_not_fit_are_refused():
@@ -102,10 +106,3 @@ def test_widths_that_do_not_fit_are_refused():
     for grouping in ("balanced", "released"):
         with pytest.raises(MethodError, match=r"8 groups need .* has 7: lower contexts.count"):
             functional_groups(affinities(1, 7, 7), grouping)
-
-
-def test_a_groups_profile_is_its_context_and_the_shared_one_takes_all():
-    np.testing.assert_array_equal(
-        group_profile(4),
-        [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]],
-    )

@@ -161,7 +161,7 @@ def finished(rows, count, start):
     return labels, float(own_silhouette(rows, labels, count).mean())
 
 
-@pytest.mark.parametrize("greedy", [False, True])
+@pytest.mark.parametrize("greedy", [pytest.param(False, marks=pytest.mark.long), True])
 @pytest.mark.parametrize(("groups", "noise"), [(12, 1.6)])
 def test_screened_starts_are_about_as_good_as_all_of_them_run_to_their_end(groups, noise, greedy):
     """Beside all of its own, and beside plain k-means++ whose every start is finished, which is more work."""
@@ -186,17 +186,24 @@ def test_screened_starts_are_about_as_good_as_all_of_them_run_to_their_end(group
     assert np.mean(found) >= np.mean(plain) - error
 
 
-def test_empty_modules_take_the_worst_fitting_neurons():
+def test_ties_and_tiny_layers():
+    result = cluster(unit_rows(3, 4), (16, 24), 2, np.random.default_rng(0))
+    assert isinstance(result, Clustering) and result.count == 1
+    assert result.labels.tolist() == [0, 0, 0] and np.isnan(result.silhouette).all()
+    rows = unit_rows(1, 6).repeat(40, 1)
+    result = cluster(rows, (5,), 1, np.random.default_rng(0))
+    assert sorted(set(result.labels.tolist())) == [0, 1, 2, 3, 4]
+    values = np.array([0.1, 0.1, 0.1, 0.4, 0.4])
+    assert two_means(values).tolist() == [False, False, False, True, True]
+    assert not two_means(np.full(7, 0.1)).any()
+    assert not two_means(np.array([0.3])).any()
+    labels = np.array([[0, 0, 0, 1, 1, 1]])
+    drift = np.array([[0.1, 0.1, 0.1, 0.2, 0.2, 0.7]])
+    np.testing.assert_array_equal(split(labels, drift, 1.0), [[0, 0, 0, 1, 1, 2]])
     similarity = torch.tensor([[0.9, 0.1, 0.0], [0.2, 0.1, 0.0], [0.8, 0.1, 0.0], [0.3, 0.1, 0.0]])
     labels = fill_empty(similarity)
     assert sorted(labels[[1, 3]].tolist()) == [1, 2]
     assert labels[[0, 2]].tolist() == [0, 0]
-
-
-def test_a_tiny_layer_is_one_module():
-    result = cluster(unit_rows(3, 4), (16, 24), 2, np.random.default_rng(0))
-    assert isinstance(result, Clustering) and result.count == 1
-    assert result.labels.tolist() == [0, 0, 0] and np.isnan(result.silhouette).all()
 
 
 def brute_force_inertia(values):
@@ -255,22 +262,3 @@ def test_split_is_that_of_the_loop(seed, fraction):
 
 def _squares(values):
     return sum((value - sum(values) / len(values)) ** 2 for value in values)
-
-
-def test_identical_neurons_still_fill_every_module():
-    rows = unit_rows(1, 6).repeat(40, 1)
-    result = cluster(rows, (5,), 1, np.random.default_rng(0))
-    assert sorted(set(result.labels.tolist())) == [0, 1, 2, 3, 4]
-
-
-def test_two_means_with_ties():
-    values = np.array([0.1, 0.1, 0.1, 0.4, 0.4])
-    assert two_means(values).tolist() == [False, False, False, True, True]
-    assert not two_means(np.full(7, 0.1)).any()
-    assert not two_means(np.array([0.3])).any()
-
-
-def test_split_leaves_modules_of_equal_drift():
-    labels = np.array([[0, 0, 0, 1, 1, 1]])
-    drift = np.array([[0.1, 0.1, 0.1, 0.2, 0.2, 0.7]])
-    np.testing.assert_array_equal(split(labels, drift, 1.0), [[0, 0, 0, 1, 1, 2]])

@@ -137,7 +137,7 @@ def test_odd_and_tiny_widths(neurons, kind):
     assert np.isnan(partition.silhouette[:, 1:]).all()
 
 
-def test_progress_counts_up_to_the_total():
+def test_progress_counts_up_to_the_total_and_a_stop_gets_through():
     seen = []
     modularize(*inputs(), QUICK, 0, lambda done, total, message: seen.append((done, total, message)))
     assert [done for done, _, _ in seen] == list(range(1, 10))
@@ -145,8 +145,6 @@ def test_progress_counts_up_to_the_total():
     assert seen[0][2] == "clustered layer 1 of 3"
     assert seen[-1][2] == "refined layer 3 of 3 by drift direction"
 
-
-def test_a_stop_gets_through():
     def stop(done, total, message):
         raise Cancelled("stopped")
 

@@ -72,12 +72,9 @@ def test_constant_drift_is_left_out():
     assert scaled.mean() == pytest.approx(0, abs=1e-12) and scaled.var() == pytest.approx(1, rel=1e-12)
 
 
-def test_losses_that_are_not_finite_are_refused():
+def test_gaps_are_closed_in_order_and_losses_that_are_not_finite_are_refused():
+    np.testing.assert_array_equal(without_gaps(np.array([7, 2, 7, 5])), [2, 0, 2, 1])
     rows, labels, profile = layer()
     rows[3, 2] = float("nan")
     with pytest.raises(NumericsError, match=r"inner loss .* is nan at step 0"):
         refine(rows, labels, profile, ModularizationSettings(steps=2))
-
-
-def test_without_gaps_keeps_the_order():
-    np.testing.assert_array_equal(without_gaps(np.array([7, 2, 7, 5])), [2, 0, 2, 1])

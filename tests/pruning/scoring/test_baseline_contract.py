@@ -4,13 +4,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
+from made_records import the_moments
 
 from gprune.pruning.allocation import fang, flap, llm_pruner, uniform
 from gprune.pruning.modules.functional_groups import functional_groups, group_profile
 from gprune.pruning.scoring import score, twflap
 from gprune.pruning.scoring.combination import combine
 from gprune.records import (
-    ActivationStatistics,
     Contexts,
     ContextStatistics,
     ModelShape,
@@ -74,16 +74,7 @@ def text(shape, name, seed):
 
 
 def plain_statistics(words, shards):
-    values = {}
-    for part in ("ffn", "attention"):
-        x = getattr(words, part)
-        flat = [x[:, list(g)].reshape(len(x), -1, x.shape[-1]) for g in shards]
-        values[f"{part}_mean"] = np.stack([f.mean(1) for f in flat])
-        values[f"{part}_moment"] = np.stack([((f - f.mean(1, keepdims=True)) ** 2).sum(1) for f in flat])
-        values[f"{part}_energy"] = np.stack([(f**2).sum(1) for f in flat])
-        values[f"{part}_released_fluctuation"] = x.reshape(len(x), -1, x.shape[-1]).var(1)
-    samples = np.array([len(g) for g in shards])
-    return ActivationStatistics(words.name, "f", samples, samples * LENGTH, **values)
+    return the_moments({"ffn": words.ffn, "attention": words.attention}, shards, words.name)
 
 
 def context_statistics(words, shards):

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
+from made_records import the_moments
 
 from gprune.pruning.scoring import score as metric_score
 from gprune.pruning.scoring import twflap
 from gprune.records import (
-    ActivationStatistics,
     Contexts,
     ContextStatistics,
     ModelShape,
@@ -123,18 +123,8 @@ def test_some_shards_score_as_their_tokens_alone(shards):
 def test_without_temperature_differences_it_is_flap():
     inputs, kinds = drawn()
     norms = column_norms()
-    flat = inputs.reshape(LAYERS, SHARDS, TOKENS, NEURONS).swapaxes(0, 1)
-    attention = np.zeros((SHARDS, LAYERS, 4))
-    mean = flat.mean(2)
-    moment, energy = ((flat - mean[:, :, None]) ** 2).sum(2), (flat**2).sum(2)
-    plain = ActivationStatistics(
-        "t",
-        "f",
-        np.full(SHARDS, 3),
-        np.full(SHARDS, TOKENS),
-        *(mean, moment, energy, attention, attention, attention),
-        *(np.zeros((LAYERS, NEURONS)), np.zeros((LAYERS, 4))),
-    )
+    given = {"ffn": inputs, "attention": np.zeros((LAYERS, SHARDS, TOKENS, 4))}
+    plain = the_moments(given, [[shard] for shard in range(SHARDS)])
     shape = ModelShape(layers=LAYERS, neurons=NEURONS, heads=2, kv_heads=2, head_width=2, hidden=6)
     expected = metric_score("flap", plain, norms, shape, CalibrationSettings()).ffn
     labels, profile = grouping()

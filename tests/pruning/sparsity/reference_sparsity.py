@@ -1,9 +1,8 @@
 """Naive loops for modular sparsity learning (section 3.3): the oracle of the tests in this folder."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
+from made_records import a_partition
 
 from gprune.models.decoder import Decoder
 from gprune.records import Array, ModelShape, Partition, Tokens
@@ -14,18 +13,7 @@ def random_partition(shape: ModelShape, modules: int, generator: np.random.Gener
     labels = np.stack(
         [generator.permutation(np.arange(shape.neurons) % modules) for _ in range(shape.layers)]
     )
-    counts = np.full(shape.layers, modules, dtype=np.int32)
-    return Partition(
-        kind="random",
-        profile="magnitude",
-        labels=labels.astype(np.int32),
-        counts=counts,
-        initial_counts=counts,
-        silhouette=np.full((shape.layers, 1), np.nan),
-        mixing=np.full(2, np.nan),
-        variation=np.full(2, np.nan),
-        history=np.zeros((shape.layers, 0, 5)),
-    )
+    return a_partition(labels, np.full(shape.layers, modules), kind="random")
 
 
 def random_tokens(samples: int, length: int, vocabulary: int, generator: np.random.Generator) -> Tokens:

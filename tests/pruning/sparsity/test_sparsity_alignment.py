@@ -41,26 +41,6 @@ def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alig
     assert abs(masks.retention - target) <= block / 2 + 1e-12
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_alignment_one_is_the_plan_without_it(seed):
-    family, thresholds = family_of(SHAPES[1], seed)
-    plain, aligned = (
-        exact_masks(family.units, thresholds.numpy(), 0.6),
-        exact_masks(family.units, thresholds.numpy(), 0.6, 1),
-    )
-    np.testing.assert_array_equal(aligned.masks.ffn, plain.masks.ffn)
-    np.testing.assert_array_equal(aligned.masks.heads, plain.masks.heads)
-    np.testing.assert_array_equal(aligned.thresholds, plain.thresholds)
-    exact = budget.fill_exactly(
-        SHAPES[1],
-        plain.masks.ffn,
-        plain.masks.heads,
-        family.split(family.margins(thresholds))[0].numpy(),
-        0.6,
-    )
-    np.testing.assert_array_equal(aligned.masks.ffn, exact)
-
-
 def test_floors_of_whole_layers_leave_the_heads_to_meet_the_target():
     # 13 neurons cannot be cut into blocks of 16: the layers stay whole and only key/value groups can go.
     shape = ModelShape(layers=2, neurons=13, heads=8, kv_heads=4, head_width=8, hidden=8)

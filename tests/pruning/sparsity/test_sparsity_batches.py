@@ -35,24 +35,18 @@ def test_the_shorter_text_is_gone_through_again():
     assert set(counts[:40]) == {0, 1}
 
 
-def test_a_remainder_is_carried_over():
+def test_a_remainder_is_carried_over_and_a_small_text_makes_smaller_batches():
     sampler = SubsetSampler(_tokens(10), _tokens(10), 8, seed=0)
     drawn = np.concatenate([sampler.draw() for _ in range(5)])
     assert set(np.bincount(drawn, minlength=20)) == {2}
-
-
-def test_a_small_text_makes_smaller_batches():
     sampler = SubsetSampler(_tokens(64), _tokens(7), 32, seed=0)
     assert sampler.quarter == 3
     assert len(sampler.draw()) == 12
 
 
-def test_one_sequence_cannot_be_split():
+def test_texts_that_cannot_be_halved_or_differ_in_length_are_refused():
     with pytest.raises(SettingsError, match=r"auxiliary calibration set has 1 sequence.*longer text"):
         SubsetSampler(_tokens(4), _tokens(1), 4, seed=0)
-
-
-def test_lengths_have_to_agree():
     with pytest.raises(SettingsError, match="sequences of 4 and of 5 tokens"):
         SubsetSampler(_tokens(4), _tokens(4, length=5), 4, seed=0)
 

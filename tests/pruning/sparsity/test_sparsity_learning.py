@@ -19,7 +19,7 @@ from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.records import budget
 from gprune.study import SparsitySettings
-from gprune.system.errors import Cancelled, NumericsError, SettingsError
+from gprune.system.errors import Cancelled, NumericsError
 from gprune.system.progress import silent
 
 
@@ -139,14 +139,6 @@ def test_a_loss_that_is_not_finite_names_the_step():
     case[0].down_proj(1).weight[0, 0] = float("nan")
     with pytest.raises(NumericsError, match="step 1 of sparsity learning"):
         _learn(case, batch=8)
-
-
-def test_too_small_a_text_and_too_small_a_retention():
-    case = _case(samples=1)
-    with pytest.raises(SettingsError, match="primary calibration set has 1 sequence"):
-        _learn(case)
-    with pytest.raises(SettingsError, match="retention 0.01 cannot be met"):
-        _learn(_case(), epochs=0, retention=0.01)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])

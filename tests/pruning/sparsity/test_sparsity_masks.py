@@ -125,19 +125,6 @@ def test_closed_gate_is_the_dense_model_and_hooks_go_even_after_an_error():
     assert all(not module._forward_pre_hooks for module in decoder.model.modules())
 
 
-def test_half_precision_activations_get_float32_mask_gradients():
-    shape = SHAPES[0]
-    _, _, _, family, thresholds = _setting(shape)
-    decoder = _decoder(shape, dtype=torch.bfloat16)
-    ids = torch.arange(24).view(SUBSETS, 6)
-    with gated(decoder) as gate:
-        gate.open(family, thresholds)
-        hidden = decoder.hidden_states(ids)
-        found = torch.autograd.grad(hidden.float().square().sum(), gate.channels)
-    assert {gradient.dtype for gradient in found} == {torch.float32}
-    assert hidden.dtype == torch.bfloat16
-
-
 @pytest.mark.parametrize("family_name", ["llama", "qwen3"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_what_is_formed_again_gives_the_same_gradients_twice(dtype, family_name, monkeypatch):

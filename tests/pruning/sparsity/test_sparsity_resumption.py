@@ -106,7 +106,7 @@ def every_step(monkeypatch):
     [
         {},
         {"supervision": "primary", "distillation_weight": 0.0},
-        {"batch": 4, "distillation_temperature": 2.0},
+        pytest.param({"batch": 4, "distillation_temperature": 2.0}, marks=pytest.mark.long),
         {"dtype": torch.bfloat16},
     ],
     ids=["both losses", "one text alone", "small batches", "bfloat16"],
@@ -116,7 +116,7 @@ def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, settings):
     expected, _ = study.run(resumed=False)
     steps = len(expected[1].steps)
     assert steps >= 12
-    for step in sorted({1, 2, steps // 3, steps // 2, steps - 1}):
+    for step in (1, steps // 2, steps - 1):
         with pytest.raises(StoppedError):
             study.run(stopping_after(step))
         study.notices.clear()

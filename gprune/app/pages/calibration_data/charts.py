@@ -30,7 +30,7 @@ def matrix(table: pd.DataFrame, names: dict[str, str], highest: float) -> go.Fig
             texttemplate="%{text}",
             textfont={"size": 15},
             colorscale=MAGNITUDE,
-            zmin=min(0.0, float(np.nanmin(values))),
+            zmin=float(np.min(values, initial=0.0, where=~np.isnan(values))),
             zmax=highest,
             xgap=2,
             ygap=2,

@@ -13,7 +13,7 @@ from gprune.analysis.comparison import Line
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import BETTER, CLOSE, NOISE, WORSE, Difference
 from gprune.analysis.spreadsheet import guarded
-from gprune.app.pages.comparison import given_card, marked_table
+from gprune.app.pages.comparison import inputs_card, marked_table
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import protocol_line, tables
 from gprune.app.ui.card import Card
@@ -53,7 +53,7 @@ def show(drawn: Card, shown: Shown) -> None:
         alt=f"perplexity of every method on every text, against {shown.names[shown.pinned.name]}",
     )
     _explain(shown)
-    given_card.notices(shown)
+    inputs_card.notices(shown)
     marked_table.exports(
         drawn,
         as_text(shown),

@@ -14,7 +14,7 @@ import streamlit as st
 from gprune.analysis import kept_units, run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.analysis.kept_units import KINDS, NEURONS
-from gprune.app.pages.comparison import given_card, hand_card, methods_table, panels, paper, study_cards
+from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
 from gprune.app.pages.comparison.lines import Shown, composed, measured_lines, measured_rows
 from gprune.app.pages.comparison.panels import comparable, default_of
 from gprune.app.ui import derived_cache, frame, run_choice, selection, tables, url_state
@@ -72,8 +72,8 @@ def _methods(run: Run) -> None:
             _settings(drawn, runs)
     if shown is None:
         return
-    with card("cp_given", "What each method was given", run) as drawn:
-        given_card.show(drawn, shown)
+    with card("cp_given", "Calibration data and compute per method", run) as drawn:
+        inputs_card.show(drawn, shown)
     with card_of(panels.differences, run) as drawn:
         _changes(run, drawn, shown)
     if there := hand_card.sets(shown):

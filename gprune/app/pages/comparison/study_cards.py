@@ -92,7 +92,7 @@ def _nothing(choice: _Choice, run: Run | None) -> None:
     st.code(again, language="bash", wrap_lines=True)
     st.caption(
         f"{plain(studies.effort(choice.name, model, scale, frame.situation().runs))} Add `--dry-run` to see "
-        "what would run. The page fills itself when it is done."
+        "what would run. The page shows it when it is done."
     )
     if choice.table is not None:
         _reasons(choice.table)

@@ -5,7 +5,7 @@ import streamlit as st
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, ACC_NORM, Counts
-from gprune.app.pages.flipped_questions.given import DENSE, Identity, TaskAnswers
+from gprune.app.pages.flipped_questions.task_answers import DENSE, Identity, TaskAnswers
 from gprune.app.ui import tables
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label

@@ -9,9 +9,9 @@ import streamlit as st
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, EITHER, GAINED, LOST, UNITS
-from gprune.app.pages.flipped_questions import counts_card, given, panels
+from gprune.app.pages.flipped_questions import counts_card, panels, task_answers
 from gprune.app.pages.flipped_questions.counts_card import LABELS
-from gprune.app.pages.flipped_questions.given import DENSE, TaskAnswers
+from gprune.app.pages.flipped_questions.task_answers import DENSE, TaskAnswers
 from gprune.app.ui import frame, job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
@@ -37,7 +37,7 @@ _TABLE = "fq_rows"
 )
 def show(run: Run) -> None:
     """Draws the page."""
-    found = [one for one in given.of(run) if one.others]
+    found = [one for one in task_answers.of(run) if one.others]
     if not found:
         with card("fq_nothing", "Questions that flip", run):
             _nothing(run)
@@ -45,7 +45,7 @@ def show(run: Run) -> None:
     chosen, method, rule = _asked(found)
     with card("fq_counts", "Questions that flip, by task and method", run) as drawn:
         counts_card.draw(drawn, found, chosen, method, rule)
-        if given.lacking(run) is not None:
+        if task_answers.lacking(run) is not None:
             _again(run, "Some methods were measured before answers were kept.")
     number: int | None = None
     with card("fq_list", "The questions that flip", run) as drawn:
@@ -73,8 +73,8 @@ def _nothing(run: Run) -> None:
     Raises:
         MissingResultError: the run is at work, or was unpacked.
     """
-    tasks, lacking = given.measurable(run), given.lacking(run)
-    if given.of(run) and "dense" not in run.study.methods:
+    tasks, lacking = task_answers.measurable(run), task_answers.lacking(run)
+    if task_answers.of(run) and "dense" not in run.study.methods:
         st.info("Needs the dense model among the methods of the run.", icon=":material/hourglass_empty:")
     elif tasks and (lacking is None or run.packed or job_runs.is_live(run)):
         title = stages.answers(run.graph, run.study.methods[0], tasks[0]).title

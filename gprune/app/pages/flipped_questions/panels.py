@@ -10,8 +10,8 @@ import plotly.graph_objects as go
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, EITHER, UNITS
-from gprune.app.pages.flipped_questions import given
-from gprune.app.pages.flipped_questions.given import DENSE, TaskAnswers
+from gprune.app.pages.flipped_questions import task_answers
+from gprune.app.pages.flipped_questions.task_answers import DENSE, TaskAnswers
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
 from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.text import plain
@@ -28,7 +28,7 @@ _ROW = 44
 
 def _asked(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
     """The question that is open: where none was chosen the one that moved furthest."""
-    tasks = [one for one in given.of(run) if one.others]
+    tasks = [one for one in task_answers.of(run) if one.others]
     place = int(values.get("fq_task") or 0)
     for found in tasks[place : place + 1] or tasks[:1]:
         method, rule = values.get("fq_method"), values.get("fq_rule")
@@ -44,9 +44,9 @@ def _asked(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
 @panel("answers", "fq_item", "One question", reads=_asked)
 def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, method: str = "") -> Panel:
     """How likely every model of a run finds the options of one question of a task."""
-    there = given.of(run)
+    there = task_answers.of(run)
     if not there:
-        tasks = given.measurable(run)
+        tasks = task_answers.measurable(run)
         raise MissingResultError(
             stages.answers(run.graph, run.study.methods[0], tasks[0]).title if tasks else "answers to tasks"
         )

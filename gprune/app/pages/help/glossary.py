@@ -4,7 +4,7 @@ from gprune.records import REPAIRS
 
 TERMS: dict[str, str] = {
     "A, B, C": "The calibration texts of a run: A is the primary one, B the auxiliary one that GPrune reads "
-    "as well, and C, if there is one, replaces A or B to see whether the modules hold still.",
+    "as well, and C, if there is one, replaces A or B to see whether the modules are stable.",
     "Accuracy": "Share of multiple-choice questions that a model answers right without having been trained "
     "on them (zero-shot). Some tasks also divide by the length of the answers: acc_norm.",
     "ARI": "Adjusted Rand index of two groupings: 1 where they are identical, 0 where they agree no more "

@@ -34,7 +34,7 @@ _PAGES = (
     (
         "pages/module_agreement.py",
         "Module agreement",
-        "Higher lines hold still better. Compare the coloured ones with the grey controls, not with 1.",
+        "Higher lines are more stable. Compare the coloured ones with the grey controls, not with 1.",
     ),
     (
         "pages/reliability.py",
@@ -207,7 +207,7 @@ IDEAS = (
     ),
     Idea(
         "modules",
-        "Modules (BCM), and whether they hold still",
+        "Modules (BCM) and their stability",
         "**Behavior-consistent modularization (BCM)** sorts the neurons of a layer into modules: alike in "
         "their weights and alike in their drift. Neurons then compete with their own kind only, so one that "
         "shouts on one text cannot crowd out those that work on all. **ARI** says how far two such groupings "
@@ -216,7 +216,7 @@ IDEAS = (
     ),
     Idea(
         "rasa",
-        "Whom to believe: RASA",
+        "RASA: which text scores a module",
         "**Reliability-aware score adaptation (RASA)** looks for modules that drift much and score low on A: "
         "there the ranking rests on too weak a signal. Each takes its scores from the text, A or B, on which "
         "its own ranking changes less between halves (the smaller **u**).",

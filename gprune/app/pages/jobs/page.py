@@ -31,7 +31,7 @@ _TIMES_PIXELS = 300
 def show() -> None:
     """Draws the page."""
     frame.page_title(
-        "Launch & jobs", "Start a run, watch it, stop it, go on with it. No GPU is needed for small models."
+        "Launch & jobs", "Start, watch, stop and resume runs. No GPU is needed for small models."
     )
     situation = frame.situation()
     if WANTED in st.session_state or (situation.active and not url_state.given(TAB)):

@@ -1,5 +1,6 @@
 """Widgets made from the fields of a study, with the fields' own documentation as their help."""
 
+import dataclasses
 import types
 import typing
 from typing import Any, Literal
@@ -24,7 +25,8 @@ def fields(section: str) -> dict[str, tuple[Any, Any]]:
     """Type and default of every field of a section, by name."""
     kind = typing.get_type_hints(Study)[section]
     hints, defaults = typing.get_type_hints(kind), kind()
-    return {name: (hints[name], getattr(defaults, name)) for name in hints}
+    names = [field.name for field in dataclasses.fields(kind)]
+    return {name: (hints[name], getattr(defaults, name)) for name in names}
 
 
 def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None = None) -> dict[str, Any]:

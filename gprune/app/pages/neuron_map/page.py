@@ -1,4 +1,4 @@
-"""Neuron map: which neurons of a layer are alike, and do those that are alike share a fate?"""
+"""Neuron map: which neurons of a layer are alike, and are they pruned together?"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,12 +29,12 @@ _COLUMNS: dict[str, Any] = {
 } | {name: st.column_config.NumberColumn(format="%.4g") for name in ("score on A", "score on B")}
 
 
-@frame.page("Neuron map", "Which neurons of a layer are alike, and do neurons that are alike share a fate?")
+@frame.page("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
 def show(run: Run) -> None:
     """Draws the page."""
     with card_of(panels.neuron_map, run) as drawn:
         _map(run, drawn)
-    with card("nm_region", "The neurons that were drawn around", run) as drawn:
+    with card("nm_region", "Selected neurons", run) as drawn:
         _drawn_around(run, drawn)
 
 
@@ -181,7 +181,7 @@ def _drawn_around(run: Run, drawn: Card) -> None:
         "nm_region_rows",
         height=min(360, tables.height(len(every))),
         column_config=_COLUMNS,
-        alt="neurons that were drawn around",
+        alt="selected neurons",
     )
     drawn.tools(
         lambda: every,
@@ -195,7 +195,7 @@ def _listed(run: Run) -> tuple[int, Array | None, str]:
     """The layer, the neurons to list and why these; None where there are none to list."""
     layer, held, chosen = _layer(run), st.session_state.get(_REGION), selection.current(run)
     if isinstance(held, Region) and held.run == run.name and held.layer == layer:
-        return layer, np.array(held.neurons, dtype=np.int64), "were drawn around"
+        return layer, np.array(held.neurons, dtype=np.int64), "are selected"
     if chosen.module is not None and run.has(stages.partition):
         members = np.flatnonzero(run.load(stages.partition).labels[layer] == chosen.module)
         return layer, members, f"are module {chosen.module}, which is selected"

@@ -50,7 +50,7 @@ def show(run: Run) -> None:
     left, right = st.columns([3, 2])
     with left, card("ov_checks", "Can it be trusted?", run):
         _checks(run)
-    with right, card("ov_links", "Go on with", run):
+    with right, card("ov_links", "Next", run):
         for path, question in _LINKS:
             st.page_link(path, label=question)
         st.page_link(
@@ -58,7 +58,7 @@ def show(run: Run) -> None:
             label="Does it hold on other models? A fair comparison",
             query_params={RUN: run.name, "cp_view": "fair"},
         )
-    with card("ov_provenance", "Where it comes from, and how to make it again", run) as drawn:
+    with card("ov_provenance", "Provenance, and how to repeat it", run) as drawn:
         _provenance(run, drawn)
 
 

@@ -161,7 +161,7 @@ def load_anywhere(folder: Path) -> str:
 def load_here(folder: Path) -> str:
     """Python that loads the folder where this project is installed."""
     return (
-        "from gprune.models.export import checkpoint\n"
+        "from gprune.export import checkpoint\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f"folder = {str(folder)!r}\n"
         "checkpoint.register()\n"

@@ -48,7 +48,7 @@ def show(run: Run) -> None:
         export_card.draw(drawn, run)
     with card("sx_accuracy", "Zero-shot accuracy", run) as drawn:
         accuracy_card.draw(drawn, run)
-    with card("sx_pack", "This run in one file, to be looked at elsewhere", run):
+    with card("sx_pack", "This run as one file, to open elsewhere", run):
         _pack(run)
 
 

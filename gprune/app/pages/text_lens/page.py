@@ -1,4 +1,4 @@
-"""Text lens: what does the pruned model get wrong, token by token, and how does it go on?"""
+"""Text lens: what does the pruned model get wrong, token by token, and how does it continue?"""
 
 import contextlib
 import functools
@@ -49,7 +49,7 @@ _BY_HAND = "by-hand:"
 
 @frame.page(
     "Text lens",
-    "Which words does a pruned model predict worse than the dense one, and how does it go on?",
+    "Which words does a pruned model predict worse than the dense one, and how does it continue?",
 )
 def show(run: Run) -> None:
     """Draws the page."""
@@ -258,7 +258,7 @@ def _listed(drawn: Card, shown: list[Token], dense: Array, losses: dict[str, Arr
 
 def _writing(run: Run, chosen: Chosen, live: bool) -> None:
     """The card that has the dense model and pruned ones go on from one prompt."""
-    with card("lens_writing", "How do they go on?", run) as drawn:
+    with card("lens_writing", "How do they continue?", run) as drawn:
         prompt = _area("Prompt", _PROMPT, _FIRST, height=80)
         st.button("Go on", key="lens_write", icon=":material/edit:", on_click=url_state.put,
                   args=(LIVE, True))  # fmt: skip

@@ -1,24 +1,20 @@
-"""The studies on the compare page, over tables in their true form: filled, partial, missing, damaged."""
-
-from __future__ import annotations
+"""The other views of the compare page: reproduced tables, the recorded comparison, mask sets by hand."""
 
 import json
 from dataclasses import replace
 from math import nan
-from pathlib import Path
 
-import pandas as pd
 import pytest
 from app_driver import charts, linked, words
-from streamlit.testing.v1 import AppTest
-from synthetic_run import a_study, write_run
+from synthetic_run import a_study, grouped_runs, the_run, write_run
 from synthetic_tables import filled, write_tables
 
-from gprune.app.pages.comparison import studies
+from gprune.analysis.mask_edits import Edit, mask_sets, measuring
+from gprune.app.pages.comparison import recorded, studies
 from gprune.experiments.reproduction import catalogue, tables
-from gprune.experiments.reproduction.grid import Row
 from gprune.experiments.reproduction.lookup import Answer
 from gprune.experiments.reproduction.scale import choose
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.records import Accuracy
 
@@ -26,33 +22,24 @@ from gprune.records import Accuracy
 pytestmark = pytest.mark.slow
 
 
-def on_studies(table: str, **query: str) -> AppTest:
+def on_studies(table, **query):
     return linked("comparison", cp_view="studies", cp_study=table, **query)
 
 
-def cells(app: AppTest, index: int = 0) -> pd.DataFrame:
-    frame: pd.DataFrame = app.dataframe[index].value
+def cells(app, index=0):
+    frame = app.dataframe[index].value
     return frame
 
 
-def unescaped(app: AppTest) -> str:
+def unescaped(app):
     return words(app).replace("\\", "")
 
 
-def commands(app: AppTest) -> list[str]:
+def commands(app):
     return [code.value for code in app.code if "reproduce" in code.value]
 
 
-def grouped_runs(cache: Path, count: int = 3) -> tuple[str, list[str]]:
-    own = write_run(cache)
-    made = [
-        write_run(cache, study=a_study(group="reproduce", seed=seed, name="part"))
-        for seed in range(1, count + 1)
-    ]
-    return own, made
-
-
-def test_a_table_that_is_not_there_says_how_to_make_it(cache: Path) -> None:
+def test_a_table_that_is_not_there_says_how_to_make_it(cache):
     write_run(cache, study=a_study(model="/models/my model"))
     app = on_studies("ablation")
     assert "This table has not been made here yet" in words(app) and not charts(app)
@@ -60,7 +47,7 @@ def test_a_table_that_is_not_there_says_how_to_make_it(cache: Path) -> None:
     assert "It takes 3 studies of 96 sequences" in words(app).replace("\\", "")
 
 
-def test_the_time_it_takes_is_that_of_the_runs_of_studies(cache: Path) -> None:
+def test_the_time_it_takes_is_that_of_the_runs_of_studies(cache):
     grouped_runs(cache, 2)
     runs = all_runs(str(cache))[0]
     # 9 pairs of quantiles at 90 seconds
@@ -68,7 +55,7 @@ def test_the_time_it_takes_is_that_of_the_runs_of_studies(cache: Path) -> None:
     assert "pace" not in studies.effort("quantile-sweep", "/models/other", "demo", runs)
 
 
-def test_main_shows_rows_differences_gains_and_the_gap(cache: Path) -> None:
+def test_main_shows_rows_differences_gains_and_the_gap(cache):
     write_run(cache)
     write_tables(cache, "main")
     app = on_studies("main")
@@ -89,10 +76,10 @@ def test_main_shows_rows_differences_gains_and_the_gap(cache: Path) -> None:
     assert len(slopes["data"]) == 9 and len(gains["data"]) == 3
 
 
-def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache: Path) -> None:
+def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache):
     write_run(cache)
 
-    def half(row: Row) -> Answer:
+    def half(row):
         adapts = row.study.reliability.selection != "none"
         return filled(row) if adapts else Answer(row, reason="the disk is <b>full</b>")
 
@@ -112,7 +99,7 @@ def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache: Pat
     assert drawn == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL", *controls]
 
 
-def test_a_table_without_any_number_says_why(cache: Path) -> None:
+def test_a_table_without_any_number_says_why(cache):
     write_run(cache)
     write_tables(cache, "ablation", fill=lambda row: Answer(row, reason="not run yet"))
     app = on_studies("ablation")
@@ -120,7 +107,7 @@ def test_a_table_without_any_number_says_why(cache: Path) -> None:
     assert "7 of 7 rows: not run yet" in words(app) and not charts(app)
 
 
-def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache: Path) -> None:
+def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache):
     write_run(cache)
     write_tables(cache, "seeds")
     app = on_studies("seeds")
@@ -132,10 +119,10 @@ def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache: Path) -> None:
     assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
 
 
-def test_no_best_is_called_where_the_budgets_differ(cache: Path) -> None:
+def test_no_best_is_called_where_the_budgets_differ(cache):
     write_run(cache)
 
-    def uneven(row: Row) -> Answer:
+    def uneven(row):
         return replace(filled(row), retention=0.52 if row.method == "flap" else 0.5)
 
     write_tables(cache, "ablation", fill=uneven)
@@ -144,7 +131,7 @@ def test_no_best_is_called_where_the_budgets_differ(cache: Path) -> None:
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
 
 
-def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache: Path) -> None:
+def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache):
     own, made = grouped_runs(cache)
     write_tables(cache, "ablation", fill=lambda row: filled(row, made[2]))
     app = on_studies("ablation")
@@ -157,7 +144,7 @@ def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache: Path) -> None
 @pytest.mark.parametrize(
     ("name", "traces"), [("figure-1a", 4), ("figure-1b", 10), ("figure-3a", 2), ("figure-3b", 2)]
 )
-def test_figures_are_drawn_from_the_same_files(cache: Path, name: str, traces: int) -> None:
+def test_figures_are_drawn_from_the_same_files(cache, name, traces):
     run = write_run(cache)
     write_tables(cache, name, fill=lambda row: filled(row, run))
     app = on_studies(name)
@@ -166,15 +153,15 @@ def test_figures_are_drawn_from_the_same_files(cache: Path, name: str, traces: i
     assert "cp_study_deltas_toggle" not in [toggle.key for toggle in app.toggle]
 
 
-@pytest.mark.parametrize("name", [table for table in tables.TABLES if not table.startswith("figure-1a")])
-def test_every_table_can_be_shown(cache: Path, name: str) -> None:
+@pytest.mark.parametrize("name", [table for table in tables.TABLES if not table.startswith("figure-")])
+def test_every_table_can_be_shown(cache, name):
     write_run(cache)
     write_tables(cache, name)
     app = on_studies(name)
     assert "measured here" in words(app) and not app.error and charts(app)
 
 
-def test_published_figures_stand_in_a_table_of_their_own(cache: Path) -> None:
+def test_published_figures_stand_in_a_table_of_their_own(cache):
     write_run(cache)
     write_tables(cache, "ablation")
     app = on_studies("ablation")
@@ -184,21 +171,21 @@ def test_published_figures_stand_in_a_table_of_their_own(cache: Path) -> None:
     assert "published, not run here" in words(app)
 
 
-def test_accuracies_follow_the_rule_and_their_mean_comes_first(cache: Path) -> None:
-    def with_tasks(row: Row) -> Answer:
+def test_accuracies_follow_the_rule_and_their_mean_comes_first(cache):
+    def with_tasks(row):
         figures = (("boolq", 0.6, nan), ("piqa", 0.7, 0.65))
         made = [Accuracy(t, a, n, 0.02, 0.02, 200, 0, 0.5, "1.0", "") for t, a, n in figures]
         return replace(filled(row), accuracies=tuple(made))
 
     write_tables(cache, "ablation", fill=with_tasks)
     made = studies.found(str(cache))[0]
-    values = {p: studies.read(str(cache), made, "ablation", p).rows[0].values for p in ("max", "fixed")}  # type: ignore[union-attr]
+    values = {p: studies.read(str(cache), made, "ablation", p).rows[0].values for p in ("max", "fixed")}
     assert values["max"]["accuracy"] == pytest.approx(65.0)
     assert values["fixed"]["accuracy"] == pytest.approx(62.5)
     assert values["max"]["accuracy:piqa"] == pytest.approx(70.0)
 
 
-def test_a_damaged_table_costs_itself_only(cache: Path) -> None:
+def test_a_damaged_table_costs_itself_only(cache):
     write_run(cache)
     folder = write_tables(cache, "ablation", "seeds")
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
@@ -215,7 +202,7 @@ def test_a_damaged_table_costs_itself_only(cache: Path) -> None:
     assert "has not been made here yet" in words(on_studies("seeds"))
 
 
-def test_names_in_reproduced_tables_are_text_and_nothing_else(cache: Path) -> None:
+def test_names_in_reproduced_tables_are_text_and_nothing_else(cache):
     write_run(cache)
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
     write_tables(cache, "ablation", fill=lambda row: replace(filled(row), run=evil), model=evil)
@@ -223,10 +210,87 @@ def test_names_in_reproduced_tables_are_text_and_nothing_else(cache: Path) -> No
     assert "![x](" not in words(app) and "<script>" not in str(charts(app)) and not app.exception
 
 
-def test_a_scale_of_its_own_goes_on_by_its_recorded_command(cache: Path) -> None:
+def test_a_scale_of_its_own_goes_on_by_its_recorded_command(cache):
     write_tables(cache, "ablation", scale=choose("demo", "demo", {"samples": 32}))
     write_tables(cache, "ablation")
     found = {made.name: studies._command("ablation", made) for made in studies.found(str(cache))}
     assert found.pop("demo-demo").endswith("--scale demo")
     assert list(found.values()) == ["python -m gprune reproduce ablation --model demo"]
     assert all(isinstance(made, catalogue.Reproduction) for made in studies.found(str(cache)))
+
+
+# every test walks through pages
+
+
+def on_recorded():
+    return linked("comparison", cp_view="fair")
+
+
+def test_the_document_is_shown_whole_with_its_claims_first(cache):
+    write_run(cache)
+    app, written = on_recorded(), recorded.DOCUMENT.read_text()
+    shown = [part.value for part in app.markdown]
+    rows = [line for line in written.splitlines() if line.startswith("| ")]
+    assert rows and all(any(row in part for part in shown) for row in rows)
+    headings = [line.removeprefix("## ") for line in written.splitlines() if line.startswith("## ")]
+    assert app.subheader[0].value == headings[0]
+    assert [one.label for one in app.expander if one.label in headings] == headings[1:]
+    assert "recorded, not of this run" in words(app) and "sequences of A" in words(app)
+    assert "reproduce study --model" in words(app)
+
+
+def test_a_view_that_is_recorded_is_read_without_a_run_and_says_how_it_is_made(cache, tmp_path, monkeypatch):
+    assert on_recorded().subheader[0].value == "Which claims hold here"
+    monkeypatch.setattr(recorded, "DOCUMENT", tmp_path / "study.md")
+    write_run(cache)
+    assert "python -m gprune reproduce study --report study.md" in words(on_recorded())
+
+
+@pytest.fixture
+def run(cache):
+    write_run(cache)
+    found = the_run(cache)
+    edits = (Edit(False, "module", 1, 3),)
+    mask_sets.save(found.results, mask_sets.made(found.results, "<b>mine</b>", "flap", edits))
+    return found
+
+
+def table(app):
+    return next(one.value for one in app.dataframe if "nats to its method" in one.value)
+
+
+def test_a_set_that_is_not_measured_is_offered_as_a_job(run, started):
+    app = linked("comparison")
+    assert "not measured on every text of its run yet" in words(app) and not app.exception
+    (chosen,) = mask_sets.kept(run.results)[0]
+    app.button(key=f"cp_hand_{chosen.identity}").click().run()
+    ((_, arguments),) = started
+    identity = ("--identity", chosen.identity)
+    assert arguments == ("measure", run.name, "<b>mine</b>", *identity, "--cache", run.root)
+    assert any("gprune measure" in block.value for block in app.code)
+
+
+def test_a_measured_set_stands_beside_its_method_and_the_pinned_line(run):
+    (chosen,) = mask_sets.kept(run.results)[0]
+    for text, stage in measuring.perplexities(run.results, chosen).items():
+        own = run.load(stages.perplexity, "flap", text)
+        losses = own.losses - 0.05
+        run.results.store.put(stage.kind, stage.key, replace(own, losses=losses), {})
+    app = linked("comparison", cp_pinned=f"gprune@{run.name}")
+    shown = table(app)
+    texts = run.study.evaluation.texts
+    assert sorted(shown["text"]) == sorted(texts) and set(shown["starts from"]) == {"FLAP"}
+    assert shown["nats to its method"].to_numpy() == pytest.approx(-0.05)
+    assert set(shown["verdict"]) == {"better"}
+    text = texts[0]
+    own, other = (run.load(stages.perplexity, name, text) for name in ("flap", "gprune"))
+    row = shown[shown["text"] == text].iloc[0]
+    assert row["nats to the pinned"] == pytest.approx((own.losses - 0.05 - other.losses).mean())
+    assert 0 < row["kept"] < 1
+    assert f"{len(texts)} figures better, 0 worse" in words(app)
+    assert "not measured on every text" not in words(app)
+
+
+def test_without_a_set_the_card_is_not_there(cache):
+    write_run(cache)
+    assert "made by hand" not in words(linked("comparison"))

@@ -1,0 +1,297 @@
+"""Forms: dataclasses whose fields pydantic reads in strict mode, and what it refuses in our own sentences.
+
+A form is told by its annotations alone: a type, and rules beside it in the words that follow `must be`.
+
+    class Corner(Form): ...       frozen dataclass; `Corner.of(values)` reads an object of JSON
+    class Corner(Checked): ...    the same, and checked as well where Python makes one
+
+Limits on size and depth, and numbers that are none, are refused before, by `safe_parsing`. Pydantic is loaded
+when the first value is read: whoever only asks for the fields does not wait for it.
+"""
+
+from __future__ import annotations
+
+import difflib
+import sys
+import typing
+from collections.abc import Callable, Iterable
+from dataclasses import MISSING, dataclass, fields
+from functools import cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
+
+from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.safe_parsing import quoted
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
+
+T = TypeVar("T")
+MOST_TOLD = 8
+"""faults of a file that are told one by one"""
+_LONGEST = 200
+_WORDS = {
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "string_type": "text",
+    "bool_type": "true or false",
+    "tuple_type": "a list",
+    "list_type": "a list",
+    "dict_type": "an object with named fields",
+    "finite_number": "a finite number",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Before:
+    """Makes of a value what the type beside it takes, as a tuple of a list."""
+
+    convert: Callable[[Any], Any]
+    """from the value as it was read"""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Runs before the type is checked."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_before_validator_function(self.convert, handler(source))
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """What a value of the right type must be besides."""
+
+    words: str
+    """as they follow `must be`"""
+    holds: Callable[[Any], bool]
+    """whether a value is so"""
+    first: bool = False
+    """whether this is asked before the type is"""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Runs where the type has been checked, or before."""
+        from pydantic_core import PydanticCustomError, core_schema
+
+        def check(value: Any) -> Any:
+            if not self.holds(value):
+                raise PydanticCustomError("rule", "{words}", {"words": self.words})
+            return value
+
+        if self.first:
+            return core_schema.no_info_before_validator_function(check, handler(source))
+        return core_schema.no_info_after_validator_function(check, handler(source))
+
+
+def at_least(least: float, unit: str = "") -> Rule:
+    """The rule of a number that is not too small, of a unit."""
+    return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
+
+
+def at_most(most: float, unit: str = "") -> Rule:
+    """The rule of a number that is not too large, of a unit."""
+    return Rule(f"at most {most} {unit}".rstrip(), lambda value: value <= most)
+
+
+def shorter(most: int, what: str = "text", unit: str = "characters") -> Rule:
+    """The rule of a text or a list that is not too long."""
+    return Rule(f"{what} of at most {most} {unit}", lambda value: len(value) <= most)
+
+
+def between(least: float, most: float) -> Rule:
+    """The rule of a number of a range, ends included."""
+    return Rule(f"{least} to {most}", lambda value: least <= value <= most)
+
+
+def one_of(choices: tuple[str, ...]) -> Rule:
+    """The rule of a word that is one of a few."""
+    return Rule(f"one of {', '.join(choices)}", lambda value: value in choices)
+
+
+NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
+POSITIVE = Rule("positive", lambda value: value > 0)
+SHARE = Rule("in [0, 1]", lambda value: 0 <= value <= 1)
+Listed = Annotated[tuple[T, ...], Before(lambda value: tuple(value) if isinstance(value, list) else value)]
+"""a list of JSON, kept as a tuple"""
+
+
+class Form:
+    """Base of a frozen dataclass that is read from plain values."""
+
+    __slots__ = ()
+    WHAT: ClassVar[str] = "the file"
+    """what a sentence calls it"""
+    WHERE: ClassVar[str] = ""
+    """what stands before the names of its fields"""
+    LOOSE: ClassVar[bool] = False
+    """whether fields that it does not know are passed over"""
+
+    @classmethod
+    def of(cls, values: Any, kind: type[GpruneError] = SettingsError, where: str = "") -> Self:
+        """What an object of JSON holds.
+
+        Args:
+            values: as they were read.
+            kind: class of the error.
+            where: what stands before the names of the fields in it.
+
+        Raises:
+            GpruneError: of that class: a field is unknown, missing, of another type or out of range. All that
+                is wrong is told at once, each with its place and value.
+        """
+        found = read(Annotated[Any, _Fields(cls)], values, cls.WHAT, kind, where, cls)
+        try:
+            return cls(**found)
+        except SettingsError as error:
+            raise kind(str(error)) from error
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """For a form within another: an object of JSON, or what Python has made of one."""
+        from pydantic_core import core_schema
+
+        def made(value: Any, read: Callable[[Any], dict[str, Any]]) -> Any:
+            return value if isinstance(value, cls) else cls(**read(value))
+
+        return core_schema.no_info_wrap_validator_function(made, _Fields(cls).schema(handler))
+
+
+class Checked(Form):
+    """A form that is checked wherever one is made."""
+
+    __slots__ = ()
+    TAKES: ClassVar[bool] = False
+    """whether it keeps what Python gives in the types of its fields; else as given, since keys rest on it"""
+
+    def __post_init__(self) -> None:
+        """Checks every field.
+
+        Raises:
+            SettingsError: one is of another type or out of range.
+        """
+        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
+        form = Annotated[Any, _Fields(type(self))]
+        taken = read(form, given, self.WHAT, SettingsError, self.WHERE, type(self))
+        for name in taken if self.TAKES else ():
+            object.__setattr__(self, name, taken[name])
+        self.require_together()
+
+    def require_together(self) -> None:
+        """Checks the fields against each other, once each is sound."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Fields:
+    """The fields of a form by name, before anything is made of them."""
+
+    form: Any
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        return self.schema(handler)
+
+    def schema(self, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        # rules name what stands in the module of their form
+        names = globals() | vars(sys.modules[self.form.__module__])
+        hints = typing.get_type_hints(self.form, names, include_extras=True)
+        return core_schema.typed_dict_schema(
+            {
+                field.name: core_schema.typed_dict_field(
+                    handler.generate_schema(hints[field.name]),
+                    required=field.default is MISSING and field.default_factory is MISSING,
+                )
+                for field in fields(self.form)
+            },
+            extra_behavior="ignore" if self.form.LOOSE else "forbid",
+            config=core_schema.CoreConfig(strict=True, allow_inf_nan=False),
+        )
+
+
+@cache
+def _reader(hint: Any) -> Any:
+    from pydantic import ConfigDict, TypeAdapter
+
+    return TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def read(
+    hint: Any,
+    values: Any,
+    what: str,
+    kind: type[GpruneError] = SettingsError,
+    where: str = "",
+    form: Any = None,
+) -> Any:
+    """A value of a type, from plain values.
+
+    Args:
+        hint: the type with its rules.
+        values: as they were read.
+        what: what to call it as a whole.
+        kind: class of the error.
+        where: what stands before the names of fields.
+        form: whose fields they are, where they are a form's.
+
+    Raises:
+        GpruneError: of that class, with every fault.
+    """
+    reader = _reader(hint)
+    from pydantic import ValidationError
+
+    try:
+        return reader.validate_python(values)
+    except ValidationError as error:
+        raise kind(told(error, what, where, form)) from error
+
+
+def told(error: ValidationError, what: str, where: str = "", form: Any = None) -> str:
+    """What pydantic refuses, in our words: the parameter, the value and what it must be, fault by fault."""
+    listed = error.errors(include_url=False)
+    lacking = [_place(one["loc"], where) for one in listed if one["type"] == "missing"]
+    found = [f"{what} lacks {', '.join(lacking)}"] if lacking else []
+    found += [_fault(one, what, where, form) for one in listed if one["type"] != "missing"]
+    more = [f"{len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+    return "; also: ".join(found[:MOST_TOLD] + more)
+
+
+def _fault(one: Any, what: str, where: str, form: Any) -> str:
+    kind, place, context = one["type"], _place(one["loc"], where), one.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"{what} has no field {quoted(place)}; {suggestion(place, _known(form, where, place))}"
+    if kind == "value_error":
+        return str(context["error"])
+    rule = context.get("words") or _WORDS.get(kind)
+    if kind == "literal_error":
+        rule = f"one of {context['expected'].replace(' or ', ', ').replace(chr(39), '')}"
+    return f"{place or what} must be {rule or one['msg']} (got {quoted(one['input'])})"
+
+
+def _place(parts: Iterable[str | int], where: str) -> str:
+    named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return where + named.removeprefix(".")
+
+
+def _known(form: Any, where: str, place: str) -> tuple[str, ...]:
+    """The names that might have been meant."""
+    names = names_of(form) if form else ()
+    section = place.removeprefix(where).rpartition(".")[0]
+    return tuple(where + name for name in names if name.rpartition(".")[0] == section) or names
+
+
+@cache
+def names_of(form: Any) -> tuple[str, ...]:
+    """Every field of a form; those of a form within it as dotted names."""
+    hints = typing.get_type_hints(form)
+    return tuple(
+        name
+        for field in fields(form)
+        for name in (
+            [f"{field.name}.{inner}" for inner in names_of(hints[field.name])]
+            if isinstance(hints[field.name], type) and issubclass(hints[field.name], Form)
+            else [field.name]
+        )
+    )
+
+
+def suggestion(name: str, known: tuple[str, ...]) -> str:
+    """What was probably meant, or what there is."""
+    close = difflib.get_close_matches(name[:_LONGEST], known, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(known)}"

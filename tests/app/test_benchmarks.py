@@ -1,0 +1,93 @@
+"""The benchmarks of the pages and of many people measure what they say, on a small run."""
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+
+import psutil
+import pytest
+from browser import chromium
+from waiting import limit, wait_for
+
+pytestmark = [pytest.mark.browser, pytest.mark.process, pytest.mark.long]
+PAGES = ("home", "drift", "rasa")
+FIGURES = (
+    *("interaction to its end, p50", "interaction to its end, p95"),
+    *("failures", "memory of the server, most"),
+)
+
+
+def begin(project, name, cache, *options):
+    """Starts a benchmark on a small run."""
+    script = project / "benchmarks" / f"{name}.py"
+    command = [sys.executable, str(script), "--size", "small", "--cache", str(cache), *options]
+    return psutil.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def measured(*started):
+    """What a benchmark says: all of it, and its figures by name and page."""
+    begun = begin(*started, "--json")
+    told, errors = begun.communicate(timeout=limit(150))
+    assert begun.returncode == 0, errors
+    found = json.loads(told)
+    return found, {(row["name"], row["page"]): row for row in found["rows"]}
+
+
+def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project, tmp_path):
+    with chromium():
+        # without one it is skipped
+        pass
+    found, rows = measured(project, "app_latency", tmp_path, "--rounds", "1", "--pages", *PAGES)
+    expected = {("first chart of a new server", "home")}
+    for name in ("page switch to rest, p95", "bytes of a page", "bytes of its largest chart"):
+        expected |= {(name, page) for page in PAGES}
+    drags = ("handler and paint of a drag, p95", "release to counts, p95", "release to the last chart, p95")
+    assert set(rows) == expected | {(name, "rasa") for name in drags}
+    for name, page in expected:
+        row = rows[name, page]
+        assert 0 < row["value"] and row["verdict"] == ("PASS" if row["value"] <= row["budget"] else "OVER")
+    for page in PAGES:
+        chart, whole = (
+            rows[name, page]["value"] for name in ("bytes of its largest chart", "bytes of a page")
+        )
+        # a chart of a few bytes would be one that the browser had kept
+        assert 1000 < chart < whole < 1_000_000
+    for name in drags:
+        assert rows[name, "rasa"]["value"] is not None or rows[name, "rasa"]["detail"]
+    assert found["size"] == "small" and min(found["load"]) >= 0
+
+
+def test_every_figure_stands_beside_its_budget(project, tmp_path):
+    _, rows = measured(project, "app_load", tmp_path, "--clients", "2", "--seconds", "12", "--no-browser")
+    assert set(rows) == {(name, part) for name in FIGURES for part in ("quiet", "a job computes")}
+    for row in rows.values():
+        assert row["verdict"] == ("PASS" if row["value"] <= row["budget"] else "OVER")
+    for part in ("quiet", "a job computes"):
+        assert rows["failures", part]["value"] == 0, rows["failures", part]["detail"]
+        assert 0 < rows["interaction to its end, p50", part]["value"]
+        assert rows["memory of the server, most", part]["value"] > 2**26
+    # it was asked for in this cache, and is stopped or done when the benchmark ends
+    states = [json.loads(path.read_text())["state"] for path in tmp_path.glob("jobs/*/state.json")]
+    assert len(states) == 2 and not {"queued", "running"} & set(states)
+
+
+def test_one_that_is_told_to_end_leaves_no_server(project, tmp_path):
+    begun = begin(project, "app_load", tmp_path, "--clients", "1", "--seconds", "6000", "--no-browser")
+    try:
+        wait_for(lambda: begun.poll() is not None or [one for one in begun.children() if _listens(one)])
+        started = begun.children(recursive=True)
+        assert started, begun.communicate()
+        begun.terminate()
+        assert begun.wait(limit(30)) == 128 + signal.SIGTERM
+        assert not psutil.wait_procs(started, timeout=limit(5))[1]
+    finally:
+        for one in (*begun.children(recursive=True), begun) if begun.is_running() else ():
+            one.kill()
+
+
+def _listens(process):
+    with contextlib.suppress(psutil.Error):
+        return any(one.status == psutil.CONN_LISTEN for one in process.net_connections())
+    return False

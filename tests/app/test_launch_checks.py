@@ -1,0 +1,215 @@
+"""The launch form beside its fields: where a run runs, what it takes, and every fault at its field."""
+
+import json
+import re
+import sys
+from dataclasses import asdict
+
+import pytest
+from app_driver import on, open_page, show, words
+from synthetic_run import a_study
+
+from gprune import jobs
+from gprune.app.pages.jobs import complaints, launch
+from gprune.jobs.slurm import settings, watching
+from gprune.models.shapes import SHAPES
+from gprune.study import from_dict
+from gprune.study.demo import demo_study
+from gprune.system.errors import SettingsError
+
+CLIENT = """#!{python}
+import sys
+from pathlib import Path
+home = Path({home!r})
+(home / "asked").write_text("\\n".join(sys.argv[1:]))
+wrong = home / "wrong"
+if wrong.exists():
+    sys.exit(wrong.read_text())
+print(41)
+"""
+
+
+@pytest.fixture
+def clients(tmp_path_factory, monkeypatch):
+    """A folder with the only Slurm client of this machine."""
+    home = tmp_path_factory.mktemp("clients")
+    (home / "sbatch").write_text(CLIENT.format(python=sys.executable, home=str(home)))
+    (home / "sbatch").chmod(0o755)
+    monkeypatch.setenv("PATH", str(home))
+    monkeypatch.setattr(watching, "soon", lambda home: None)
+    return home
+
+
+def test_without_a_client_or_settings_the_choice_is_closed_and_says_why(cache, clients, monkeypatch):
+    app = open_page("jobs")
+    assert app.radio(key="launch_engine").disabled
+    assert "slurm-settings.json' do not exist" in words(app).replace("\\", "")
+    settings.default_file(cache).write_text('{"nodes": 2}')
+    assert "have no 'nodes'" in words(app.run()).replace("\\", "")
+    monkeypatch.setenv("PATH", str(cache))
+    assert "this machine has no Slurm client" in words(app.run()) and app.radio(key="launch_engine").disabled
+    assert not app.button(key="launch_start").disabled
+
+
+def test_a_start_in_slurm_is_one_array_of_all_its_seeds(cache, clients):
+    settings.default_file(cache).write_text('{"partition": "big", "gpus": "a100:1"}')
+    app = open_page("jobs")
+    app.radio(key="launch_engine").set_value("Slurm").run()
+    assert "partition big, GPUs a100:1, cores 1" in words(app).replace("\\", "")
+    shown = next(code.value for code in app.code if "submit" in code.value)
+    assert shown.endswith(" > study.json\npython -m gprune submit study.json --engine slurm")
+    app.text_input(key="launch_seeds").set_value("3 4").run()
+    shown = next(code.value for code in app.code if "submit" in code.value)
+    assert shown.endswith("python -m gprune submit study-0.json study-3.json study-4.json --engine slurm")
+    app.button(key="launch_start").click().run()
+    assert not app.exception and not app.error
+    found = jobs.jobs(cache)
+    assert [job.engine for job in found] == ["slurm"] * 3
+    assert {"--array=0-2", "--partition=big"} <= set((clients / "asked").read_text().split("\n"))
+    assert sorted(jobs.study_of(cache, job.id).seed for job in found) == [0, 3, 4]
+
+
+def test_what_slurm_refuses_stands_on_the_page_and_leaves_no_job(cache, clients):
+    settings.default_file(cache).write_text('{"partition": "nope"}')
+    (clients / "wrong").write_text("sbatch: error: invalid partition specified: nope")
+    app = open_page("jobs")
+    app.radio(key="launch_engine").set_value("Slurm").run()
+    app.button(key="launch_start").click().run()
+    assert "there is no such partition" in " ".join(one.value for one in app.error)
+    assert jobs.jobs(cache) == []
+
+
+@pytest.fixture
+def form(cache, monkeypatch):
+    """Opens the form and types the name of a model."""
+
+    def opened_with(model):
+        # what is typed into the field cannot be chosen otherwise here
+        monkeypatch.setattr(launch, "_models", lambda: ["demo", model])
+        app = open_page("jobs")
+        return app if model == "demo" else app.selectbox(key="launch_model").set_value(model).run()
+
+    return opened_with
+
+
+def captions(app):
+    return "\n".join(caption.value for caption in app.caption).replace("\\", "")
+
+
+def test_the_demo_fits_and_the_form_says_in_what(form):
+    app = form("demo")
+    assert not app.exception and not app.error
+    assert "Estimate, if nothing of it is there yet: at most 1.2 GiB" in captions(app)
+    [table] = [one.value for one in app.dataframe if "at a time" in one.value.columns]
+    learning = table[table["stage"] == "learning the sparsity (GPrune)"].iloc[0]
+    assert learning["at a time"] == "16" and learning["memory GiB"] < 2
+    assert not app.button(key="launch_start").disabled
+
+
+def test_what_cannot_fit_starts_only_where_it_is_wanted_nevertheless(form, tmp_path, started, monkeypatch):
+    folder = tmp_path / "large"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(SHAPES["llama2-13b"]))
+    monkeypatch.setattr("gprune.system.machine.memory", lambda: (24 * 2**30, 24 * 2**30))
+    monkeypatch.setattr("gprune.app.pages.jobs.launch.input_problem", lambda _: "")
+    app = form(str(folder))
+    assert "more than the 24.0 GiB of this machine’s memory" in app.error[0].value.replace("\\", "")
+    assert app.button(key="launch_start").disabled
+    assert not any("--anyway" in code.value for code in app.code)
+    app.checkbox(key="launch_anyway").check().run()
+    assert any(code.value.endswith("run study.json --anyway") for code in app.code)
+    app.button(key="launch_start").click().run()
+    [(study, arguments)] = started
+    assert study.model == str(folder) and arguments == ("--anyway",)
+
+
+def test_a_model_that_is_not_here_has_no_estimate(form):
+    app = form("nobody/nothing")
+    assert "not known before the model is on this machine" in captions(app)
+    assert not app.button(key="launch_start").disabled
+
+
+def test_a_shape_with_random_weights_is_foreseen_and_a_slip_is_told(form):
+    app = form("random:llama2-7b")
+    assert not app.exception and "of memory" in captions(app)
+    app = form("random:../../x")
+    assert not app.exception and not app.button(key="launch_start").disabled
+    app.button(key="launch_start").click().run()
+    assert len(app.error) == 2
+    assert all("no model with random weights" in error.value for error in app.error)
+
+
+OTHER = complaints.OTHER
+
+
+def found(values, changes=None):
+    """What is wrong with the demo where some of its fields are others."""
+    return complaints.every(
+        asdict(demo_study()) | values,
+        changes or {},
+        lambda own, more: from_dict(own).with_settings(more),
+        demo_study(),
+    )
+
+
+def test_every_wrong_field_is_named_in_one_go():
+    wrong = {"retention": 1.5, "seed": -1, "methods": ("gprune", "none such"), "calibration": {"samples": 0}}
+    told = found(wrong, {"reliability.drift_quantile": 2.0})
+    assert set(told) == {"retention", "seed", "methods", "calibration.samples", "reliability.drift_quantile"}
+    assert all(sentence.startswith(field) for field, sentence in told.items())
+    assert "(got 1.5)" in told["retention"] and "(got -1)" in told["seed"]
+    assert found({}) == {}
+
+
+def test_what_is_wrong_with_no_single_field_is_told_and_ends_the_search():
+    def check(*_):
+        raise SettingsError("the moon is full")
+
+    assert complaints.every({"seed": 0}, {}, check, demo_study()) == {OTHER: "the moon is full"}
+
+
+def test_a_field_that_stays_wrong_is_told_once():
+    same = demo_study().primary
+    # text A is put right to what text B is
+    assert list(found({"primary": "ptb", "auxiliary": "ptb", "substitute": ""})) == ["primary"]
+    assert list(found({"auxiliary": same})) == ["primary"]
+
+
+@pytest.mark.parametrize("text", ['"}</style><script>x</script>', "a\\b", "ü – 5 %\n{x}: 'y'", "\\22 "])
+def test_text_in_a_style_ends_neither_string_nor_style(text):
+    made = complaints.quoted(text)
+    inner = made[1:-1]
+    assert made[0] == made[-1] == '"' and not re.search(r"[\"'<>{}\n]", inner)
+    read = re.sub(r"\\([0-9a-f]{6}) ", lambda code: chr(int(code[1], 16)), inner)
+    assert read == text
+
+
+def test_the_form_names_the_wrong_fields_above_and_below(cache):
+    app = open_page("jobs")
+    app.number_input(key="launch_retention").set_value(1.5).run()
+    app.number_input(key="launch_seed").set_value(-2).run()
+    app.number_input(key="launch_demo_reliability.drift_quantile").set_value(7.0).run()
+    (error,) = app.error
+    assert [error.value.count(word) for word in ("retention", "seed", "drift\\_quantile")] == [1, 1, 1]
+    below = next(caption.value for caption in app.caption if "Not ready" in caption.value)
+    assert all(
+        name in below.replace("\\", "") for name in ("Retention", "Seed", "Drift quantile (More settings)")
+    )
+    marked = "".join(item.proto.body for item in app.get("html"))
+    for key in ("launch_retention", "launch_seed", "launch_demo_reliability-drift_quantile"):
+        assert f".st-key-{key}::after {{content: " in marked
+    assert "launch_start" not in [button.key for button in app.button]
+    app.number_input(key="launch_seed").set_value(2).run()
+    assert "Seed" not in next(caption.value for caption in app.caption if "Not ready" in caption.value)
+
+
+def test_a_model_that_is_gone_is_refused_at_its_field_and_no_job_is_made(cache, started):
+    app = show("jobs", cache, study=a_study(model="/nowhere/at/all"))
+    app.selectbox(key="launch_model").set_value("/nowhere/at/all").run()
+    app.button(key="launch_start").click().run()
+    assert "there is no model folder" in words(app)
+    marked = "".join(item.proto.body for item in app.get("html"))
+    assert ".st-key-launch_model::after" in marked and "launch_primary" not in marked
+    # the other ways to a job refuse it as well
+    on(app, "speed_export").button(key="sx_measure").click().run()
+    assert "there is no model folder" in words(app) and not started

@@ -1,0 +1,96 @@
+"""What every pass over a text holds to: it is told, it can be stopped, and the model is left as it was."""
+
+import numpy as np
+import pytest
+import torch
+from calibration.texts_and_families import tokens
+
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.calibration import collect, sequential
+from gprune.pruning.calibration.context_statistics import collect_contexts
+from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
+from gprune.pruning.calibration.gradients import taylor_scores
+from gprune.study.settings import BaselineSettings, CalibrationSettings, ContextSettings
+from gprune.system.errors import Cancelled, NumericsError
+from gprune.system.progress import silent
+
+CONTEXTS = ContextSettings(3, 4, 60)
+OF_SEQUENCES = [(0, 10), (4, 10), (8, 10), (10, 10)]
+OF_LAYERS = [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def fitted(decoder, listener=silent):
+    return fit_contexts(project_inputs(decoder, tokens(), CONTEXTS, 4, listener), CONTEXTS, 0, listener)
+
+
+def moments(decoder, listener):
+    return collect(decoder, tokens(), CalibrationSettings(samples=10, length=6, shards=4, batch=4), listener)
+
+
+def of_contexts(decoder, listener, gradient=True):
+    with torch.no_grad():
+        known = fitted(tiny_decoder(layers=3))
+    return collect_contexts(decoder, tokens(), known, 2, 4, gradient, listener)
+
+
+def of_weights(decoder, listener):
+    return taylor_scores(decoder, tokens(), BaselineSettings(taylor_samples=4, taylor_length=5), listener)
+
+
+def layer_by_layer(decoder, listener):
+    keep = np.ones(decoder.shape.neurons, bool), np.ones(decoder.shape.kv_heads, bool)
+    return sequential.walk(decoder, tokens(), 4, lambda *_: keep, listener)
+
+
+PASSES = {
+    "moments": (moments, OF_SEQUENCES, "input of o_proj in layer 1"),
+    "contexts": (fitted, OF_SEQUENCES + 2 * OF_LAYERS, "FFN input of layer 1"),
+    "statistics of contexts": (of_contexts, OF_SEQUENCES, "input of down_proj in layer 1"),
+    "gradients of weights": (of_weights, [(0, 1), (1, 1)], "output of layer 1"),
+    "layer by layer": (layer_by_layer, OF_LAYERS, "o_proj in layer 1"),
+}
+
+
+def left_alone(decoder):
+    modules, weights = decoder.model.modules(), list(decoder.model.parameters())
+    hooks = any(one._forward_pre_hooks or one._forward_hooks for one in modules)
+    hooks |= any(bool(weight._post_accumulate_grad_hooks) for weight in weights)
+    return not hooks and not any(weight.requires_grad or weight.grad is not None for weight in weights)
+
+
+@pytest.fixture(params=PASSES)
+def named(request):
+    return PASSES[request.param]
+
+
+def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was(named):
+    run, steps, _ = named
+    decoder, seen, ids = tiny_decoder(layers=3), [], torch.arange(12).reshape(2, 6)
+    dense, before = decoder.hidden_states(ids), [weight.clone() for weight in decoder.model.parameters()]
+    run(decoder, lambda done, total, _: seen.append((done, total)))
+    assert seen == steps
+    assert left_alone(decoder) and torch.is_grad_enabled()
+    assert all(map(torch.equal, decoder.model.parameters(), before))
+    assert torch.equal(decoder.hidden_states(ids), dense)
+
+
+def test_it_can_be_stopped(named):
+    decoder = tiny_decoder(layers=3)
+
+    def stop(done, total, message):
+        if done:
+            raise Cancelled(message)
+
+    with pytest.raises(Cancelled):
+        named[0](decoder, stop)
+    assert left_alone(decoder)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_activations_that_are_not_finite_name_their_layer(named, value):
+    run, _, place = named
+    decoder = tiny_decoder(layers=3)
+    decoder.v_proj(1).weight[0, 0] = value
+    with pytest.raises(NumericsError, match=rf"{place}.* is not finite"):
+        run(decoder, silent)
+    assert left_alone(decoder)

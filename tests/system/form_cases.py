@@ -1,0 +1,197 @@
+"""Odd files for every reader of settings, jobs, runs, packs and named sets, made from one sound file each."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from gprune.analysis.mask_edits import mask_sets
+from gprune.app.pages.inspector import lists
+from gprune.app.pages.rasa import sets
+from gprune.experiments.search import plan as search
+from gprune.experiments.sweep import plan as sweep
+from gprune.jobs import job, state, timeline
+from gprune.jobs.slurm import record as slurm_record
+from gprune.jobs.slurm import settings as slurm_settings
+from gprune.pipeline import runs
+from gprune.pipeline.archive import contents_form
+from gprune.pipeline.runs import notes
+from gprune.study import Study, from_file
+from gprune.system.errors import GpruneError
+from gprune.system.safe_parsing import quoted, sentence
+
+STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs").to_dict()
+STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
+STATE = {
+    "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
+    "host": "h", "boot": "b", "beat": 3.5, "started": 4, "claimed": 5.5, "ended": 6, "grace": 5,
+    "cancel_requested": None, "error": "e", "run_id": "r", "summary": {"a": 1}, "device": "", "killed": True,
+}  # fmt: skip
+JOB = {
+    "label": "a job", "created": 12.5, "command": ["python", "-m"], "arguments": ["--until", "all"],
+    "fingerprint": "f", "number": 3, "device": "cpu", "run": "r", "timed": False, "nonce": "n",
+}  # fmt: skip
+SLURM = {
+    "made": 1, "array": "17", "task": 2, "state": "PENDING", "reason": "Priority", "gone": 2.5, "problem": "",
+    "settings": {"cpus": 2},
+}  # fmt: skip
+SETTINGS = {
+    "partition": "gpu", "account": "lab", "time": "1:00:00", "gpus": "a100:1", "cpus": 4, "memory": "64G",
+    "at_once": 2, "modules": ["cuda/12"], "container": ["apptainer"], "python": "python3",
+    "options": ["--qos=long"],
+}  # fmt: skip
+RUN = {
+    "run": "demo-1", "study": {"model": "demo", "list": [1, None]}, "state": "done", "until": "all",
+    "error": None, "started": "2026", "updated": "2026", "seconds": 1.5, "expected": {"tokens": 1.0},
+    "stages": {"tokens": {"key": "k", "seconds": 1, "reused": False, "passes": {"all": 2},
+                          "notices": ["n"], "with": "w"}},
+    "missing_tasks": {"t": "r"}, "doubtful_tasks": None, "texts": {"A": "words"},
+    "unavailable": {"x": {"key": "k", "reason": "r"}}, "result": {"retention": 0.5},
+    "provenance": {"inputs": {"model": "m", "calibration": {"A": "b"}, "plugins": {"p": {"a": "b"}}},
+                   "commit": "c"},
+    "packed": {"left_out": {"a": "b"}}, "owner": {"pid": 4, "started": 1.5, "host": "h", "boot": "b"},
+}  # fmt: skip
+PACK = {
+    "format": "gprune-pack", "version": 1, "run": "demo-1",
+    "files": {"run.json": {"size": 3, "sha256": "a" * 64},
+              "results/scores/k/manifest.json": {"size": 0, "sha256": "0" * 64}},
+}  # fmt: skip
+MASKS = {
+    "format": "gprune-mask-set", "version": 1, "name": " my  set", "method": "flap", "masks": "m",
+    "modules": "k", "digest": "d", "edits": [{"keep": True, "kind": "module", "layer": 1, "number": 3}],
+}  # fmt: skip
+NEURONS = {
+    "format": "gprune-neurons", "version": 1,
+    "lists": [{"name": "one", "neurons": [[0, 1], [0, 1], [2, 3]], "more": 1}],
+}  # fmt: skip
+RULES = {
+    "format": "gprune-thresholds", "version": 1,
+    "sets": [{"name": "one", "drift_quantile": 0.9, "score_quantile": 1, "score_scale": "raw",
+              "selection": "drift"}],
+}  # fmt: skip
+SHORT = {"model": "demo", "primary": "p", "auxiliary": "a", "evaluation": {"texts": ["t"]}}
+SEARCH = {
+    "title": "a search", "study": SHORT, "seed": 3, "space": {"sparsity.epochs": [1, 2, 3]},
+    "rungs": [{"configurations": 2, "settings": {"calibration.samples": 64}, "seeds": [0, 1]}],
+}  # fmt: skip
+SWEEP = {
+    "title": "a sweep", "study": SHORT, "space": {"seed": [0, 1]}, "until": "all",
+    "cases": [{"primary": "x", "auxiliary": "y"}],
+}  # fmt: skip
+
+Reader = Callable[[Path, bytes], object]
+
+
+def _files(name: str, read: Callable[[Path], object]) -> Reader:
+    def reader(folder: Path, data: bytes) -> object:
+        (folder / name).write_bytes(data)
+        return read(folder)
+
+    return reader
+
+
+READERS: dict[str, tuple[Any, Reader]] = {
+    "study": (STUDY, _files("s.json", lambda folder: from_file(folder / "s.json"))),
+    "state": (STATE, _files("state.json", state.read_state)),
+    "job": (JOB, _files("job.json", job.read_job)),
+    "slurm": (SLURM, _files("slurm.json", slurm_record.read_record)),
+    "event": (
+        {"ts": 1, "stage": "s", "done": 1, "total": 2, "message": "m", "waits": True},
+        lambda folder, data: timeline._parse(data),
+    ),
+    "settings": (SETTINGS, _files("c.json", lambda folder: slurm_settings.read(folder, folder / "c.json"))),
+    "run": (RUN, _files("run.json", lambda folder: runs.load(folder / "run.json"))),
+    "notes": ({"name": "n", "note": "a\nb", "hidden": True}, _files("about.json", notes.read)),
+    "pack": (PACK, lambda folder, data: contents_form.read_index(data)),
+    "masks": (MASKS, lambda folder, data: mask_sets.read(data)),
+    "neurons": (NEURONS, lambda folder, data: lists.read(data)),
+    "rules": (RULES, lambda folder, data: sets.read(data)),
+    "search": (SEARCH, _files("p.json", lambda folder: search.from_file(folder / "p.json"))),
+    "sweep": (SWEEP, _files("w.json", lambda folder: sweep.from_file(folder / "w.json"))),
+}  # fmt: skip
+ODD = (
+    None, True, 0, 1, -1, 1.0, 1.5, -0.5, 16, 2**31, 2**40, 1e300, float("nan"), float("inf"), "", "a", "2",
+    "128", "²", "none", "a\nb", " a  b ", "../a", "-a", "\0", "\ud800", "x" * 210, "x" * 5000, "y" * 20001,
+    [], [1], ["a", "a"], [[0, 1]], {}, {"a": 1}, {"b": {"a": None}},
+)  # fmt: skip
+RAW = (
+    b"", b"{", b"[]", b"3", b"null", b"\xff", b'{"a": 1' + b"0" * 30 + b"}", b'{"a":' * 70 + b"1" + b"}" * 70,
+    b'{"a": 1e999}',
+)  # fmt: skip
+
+
+def cases(sound: Any) -> Iterator[tuple[str, object, bytes]]:
+    """The place that is odd, what stands there, and the file: each part of a sound file made odd in turn."""
+    for number, data in enumerate(RAW):
+        yield f"file {number}", "", data
+    text = json.dumps(sound).encode()
+    yield "sound", "", text
+    yield "with a mark", "", b"\xef\xbb\xbf" + text
+    yield "a key twice", "", text[:-1] + b"," + text[1:]
+    for path in _places(sound):
+        for odd in ODD:
+            yield ".".join(map(str, path)), odd, _written(_with(sound, path, odd))
+        yield ".".join(map(str, path)) + " is missing", "", _written(_with(sound, path))
+        if isinstance(_at(sound, path), dict):
+            for name in ("unknown", "ünknown\n", ""):
+                yield ".".join(map(str, path)), name, _written(_with(sound, (*path, name), 1))
+
+
+def _places(value: Any, before: tuple = ()) -> Iterator[tuple]:
+    inner = (
+        value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    )
+    for name, one in inner:
+        yield (*before, name)
+        yield from _places(one, (*before, name))
+
+
+def _at(value: Any, path: tuple) -> Any:
+    for part in path:
+        value = value[part]
+    return value
+
+
+def _with(sound: Any, path: tuple, *odd: Any) -> Any:
+    made = copy.deepcopy(sound)
+    target = _at(made, path[:-1])
+    if odd:
+        target[path[-1]] = odd[0]
+    else:
+        del target[path[-1]]
+    return made
+
+
+def _written(value: Any) -> bytes:
+    return json.dumps(value).encode()
+
+
+def answer(reader: Reader, folder: Path, odd: object, data: bytes) -> str:
+    """What a reader makes of a file: a digest of the value with its types, or what it refuses with."""
+    try:
+        found = repr(reader(folder, data)).replace(str(folder), "FOLDER")
+    except GpruneError as error:
+        words = sentence(error, 1000).replace(str(folder), "FOLDER")
+        return f"{type(error).__name__}: {words.replace(quoted(odd), '<got>') if odd != '' else words}"
+    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
+        return f"crash {type(error).__name__}"
+    return hashlib.sha256(found.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+
+
+def answers(folder: Path, *only: str) -> dict[str, dict[str, list[str]]]:
+    """Every answer of every reader, or of some, by the place that is odd."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name, (sound, reader) in READERS.items():
+        if only and name not in only:
+            continue
+        here = folder / "run-1"
+        here.mkdir(parents=True, exist_ok=True)
+        for path, odd, data in cases(sound):
+            found.setdefault(name, {}).setdefault(path, []).append(answer(reader, here, odd, data))
+        for file in here.iterdir():
+            file.unlink()
+    return found
