@@ -1,5 +1,8 @@
 """The app's figures, made without the app: by the functions that its cards are made by."""
 
+import os
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import plotly.graph_objects as go
@@ -8,6 +11,7 @@ import plotly.io as pio
 from gprune.app.ui import unit
 from gprune.pipeline.runs.opened import Run
 from gprune.study.settings import require_choice
+from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quoted
 
@@ -59,3 +63,16 @@ def _require_alike(option: str, value: Any, default: Any) -> None:
     wanted = _ALIKE.get(type(default), ())
     if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
         raise SettingsError(f"{option} must be like {quoted(default)} (got {quoted(value)})")
+
+
+def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path:
+    """Writes the report of a run; see `gprune.Run.report`."""
+    # loads plotly
+    from gprune.app.report import making
+
+    if isinstance(cards, str) or not all(isinstance(name, str) for name in cards):
+        raise SettingsError(f"cards must be names of figures (got {quoted(cards)})")
+    path = safe_parsing.path(os.fspath(file), "the file")
+    making.require_place(path)
+    making.save(making.make(run, tuple(cards)), path)
+    return path

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import (
     Accuracy,
     AdaptedScores,
@@ -139,3 +141,34 @@ def accuracy(found: Iterable[tuple[str, Accuracy]]) -> pd.DataFrame:
     fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version")
     rows = [{"method": method} | {name: getattr(one, name) for name in fields} for method, one in found]
     return pd.DataFrame(rows, columns=["method", *fields])
+
+
+def measured_perplexities(run: Run) -> pd.DataFrame:
+    """One row a method and text that is there.
+
+    Raises:
+        MissingResultError: none is.
+    """
+    from gprune.pipeline.summary import sizes
+
+    pairs = [(method, text) for method in run.study.methods for text in run.study.evaluation.texts]
+    there = [pair for pair in pairs if run.has(stages.perplexity, *pair)]
+    if pairs and not there:
+        raise MissingResultError(stages.perplexity(run.graph, *pairs[0]).title)
+    known = sizes(run.results, list(dict.fromkeys(method for method, _ in there))) if there else {}
+    found = [(method, run.load(stages.perplexity, method, text)) for method, text in there]
+    return perplexity(found, known.get("retention", {}), known.get("parameters", {}))
+
+
+def measured_accuracies(run: Run) -> pd.DataFrame:
+    """One row a method and task that is there.
+
+    Raises:
+        MissingResultError: none is, and the study has tasks that have data.
+    """
+    tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
+    pairs = [(method, task) for method in run.study.methods for task in tasks]
+    there = [pair for pair in pairs if run.has(stages.accuracy, *pair)]
+    if pairs and not there:
+        raise MissingResultError(stages.accuracy(run.graph, *pairs[0]).title)
+    return accuracy((method, run.load(stages.accuracy, method, task)) for method, task in there)

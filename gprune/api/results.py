@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pandas as pd
 
-from gprune.api import frames, measured
+from gprune.api import frames
 from gprune.api.masks import Masks
 from gprune.api.preview import Preview, preview
 from gprune.pipeline import stages
@@ -167,7 +167,7 @@ class Run:
             >>> sorted(table.index) == sorted(run.study.methods)
             True
         """
-        return measured.perplexity(self._loaded)
+        return frames.measured_perplexities(self._loaded)
 
     @property
     def accuracy(self) -> pd.DataFrame:
@@ -178,7 +178,7 @@ class Run:
             >>> gprune.run("demo", progress=False).accuracy.columns[:4].tolist()
             ['method', 'task', 'acc', 'acc_norm']
         """
-        return measured.accuracy(self._loaded)
+        return frames.measured_accuracies(self._loaded)
 
     def adapt(
         self,
@@ -322,6 +322,6 @@ class Run:
             >>> b"Switching the text" in run.report(file, cards=("drift", "layers")).read_bytes()
             True
         """
-        from gprune.api.reports import report
+        from gprune.api.figures import report
 
         return report(self._loaded, file, cards)

@@ -5,9 +5,10 @@ that `--help` answers at once: what it says of every command stands here.
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from gprune.system import installation, safe_parsing
 from gprune.system.errors import UnreadableError
@@ -80,6 +81,20 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Says what is wrong, after the usage, and ends the process with 2."""
         super().error(safe_parsing.sentence(message))
+
+
+def registered(
+    commands: Any, name: str, command: Callable[[argparse.Namespace], int], about: str | None = None
+) -> argparse.ArgumentParser:
+    """The parser of a sub-command, which knows what carries it out."""
+    parser: argparse.ArgumentParser = commands.add_parser(name, help=COMMANDS[name].about, description=about)
+    parser.set_defaults(command=command)
+    return parser
+
+
+def add_settings(parser: Any, words: str) -> None:
+    """Adds the option that sets any field of a study by its dotted name."""
+    parser.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", help=words)
 
 
 def add_cache(parser: argparse.ArgumentParser) -> None:

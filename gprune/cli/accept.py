@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache, paths, place
+from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, paths, place, registered
 from gprune.cli.jobs import add_devices
 from gprune.cli.study import add_field
 from gprune.models.shapes import is_random
@@ -25,10 +25,11 @@ _MODELS = "huggyllama/llama-7b, meta-llama/Llama-2-7b-hf, meta-llama/Llama-3.1-8
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser(
+    parser = registered(
+        commands,
         "accept",
-        help=COMMANDS["accept"].about,
-        description="Runs the settings whose figures others have published, and prints ours beside them.",
+        _accept,
+        "Runs the settings whose figures others have published, and prints ours beside them.",
     )
     parser.add_argument("--model", required=True, help=f"a model that figures are published for: {_MODELS}")
     parser.add_argument("--as", dest="name", default="", metavar="NAME", help="which model a folder holds")
@@ -42,14 +43,7 @@ def add(commands: Any) -> None:
     for option in ("primary", "auxiliary"):
         add_field(parser, option, OPTIONS[option])
     add_field(parser, "task-folder", "evaluation.task_folder")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="any other field of every study, as calibration.batch=8 (repeatable)",
-    )
-    parser.set_defaults(command=_accept)
+    add_settings(parser, "any other field of every study, as calibration.batch=8 (repeatable)")
     add_cache(parser)
 
 

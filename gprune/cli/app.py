@@ -5,13 +5,13 @@ import contextlib
 import os
 from typing import Any
 
-from gprune.cli import COMMANDS, add_cache
+from gprune.cli import add_cache, registered
 from gprune.store import default_cache
 
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    app = commands.add_parser("app", help=COMMANDS["app"].about)
+    app = registered(commands, "app", _app)
     app.add_argument(
         "--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)"
     )
@@ -30,7 +30,6 @@ def add(commands: Any) -> None:
     )  # fmt: skip
     app.add_argument("--no-browser", action="store_true", help="only print the address")
     add_cache(app)
-    app.set_defaults(command=_app)
 
 
 def _app(options: argparse.Namespace) -> int:

@@ -5,17 +5,16 @@ import contextlib
 import sys
 from typing import Any
 
-from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli import add_cache, place, registered
 from gprune.cli.run import read
 from gprune.store import Store
 
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    arrays = commands.add_parser("arrays", help=COMMANDS["arrays"].about)
+    arrays = registered(commands, "arrays", _arrays)
     arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
     arrays.add_argument("out", metavar="OUT.npz", type=place, help="file to write")
-    arrays.set_defaults(command=_arrays)
     add_cache(arrays)
 
 

@@ -4,8 +4,8 @@ import argparse
 import sys
 from typing import Any
 
-from gprune.cli import COMMANDS, add_cache, place
-from gprune.store import Store
+from gprune.cli import add_cache, place, registered
+from gprune.cli.export import recorded
 from gprune.study.settings import require
 
 _ABOUT = (
@@ -16,7 +16,7 @@ _ABOUT = (
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    card = commands.add_parser("card", help=COMMANDS["card"].about, description=_ABOUT)
+    card = registered(commands, "card", _card, _ABOUT)
     card.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
     card.add_argument(
@@ -29,25 +29,19 @@ def add(commands: Any) -> None:
         help="part of the drift between texts that sampling alone may move ranks by (default: 0.25)",
     )
     card.add_argument("--json", action="store_true", help="write every number as JSON to stdout")
-    card.set_defaults(command=_card)
     add_cache(card)
 
 
 def _card(options: argparse.Namespace) -> int:
     from gprune.analysis import calibration_report
     from gprune.analysis.calibration_report import writing
-    from gprune.pipeline import runs
-    from gprune.pipeline.archive.contents import graph_of
-    from gprune.pipeline.stages import Results
     from gprune.system.errors import StoreError
     from gprune.system.safe_parsing import quoted
 
     require(0 < options.share <= 1, "--share", options.share, "more than 0 and at most 1")
-    store, run = Store(options.cache), options.run
-    record = runs.required(store, run)
-    graph = graph_of(record, f"the record of the run {quoted(run)}")
-    letter = calibration_report.letter_of(graph.study, options.text)
-    cards = calibration_report.measure(Results(store, graph), run, record.get("texts"))
+    results, record = recorded(options)
+    letter, run = calibration_report.letter_of(results.graph.study, options.text), options.run
+    cards = calibration_report.measure(results, run, record.get("texts"))
     if letter not in cards:
         raise StoreError(f"the run {quoted(run)} has not measured its text {letter} yet: run the study first")
     if options.out is not None:
@@ -62,11 +56,11 @@ def _card(options: argparse.Namespace) -> int:
 
 def _say(card: Any, share: float) -> None:
     """Prints the answers and the numbers behind them."""
-    from gprune.analysis.calibration_report import verdicts, writing
+    from gprune.analysis.calibration_report import tables, verdicts
 
     print(f"{card.letter}: {card.name}")
     for verdict in verdicts(card, share):
         print(f"\n{verdict.question}\n  {verdict.answer}")
     print()
-    for name, value in writing.size(card):
+    for name, value in tables.size(card):
         print(f"{name:<18}{value}")

@@ -6,10 +6,9 @@ import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, add_cache, place
-from gprune.cli.export import shown
+from gprune.cli import add_cache, place, registered
+from gprune.cli.export import recorded, shown
 from gprune.records.repairs import labels
-from gprune.store import Store
 
 if TYPE_CHECKING:
     from gprune.analysis.mask_edits import Edited, MaskSet
@@ -25,10 +24,9 @@ _STEPS = 3
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    cut = commands.add_parser("cut", help=COMMANDS["cut"].about, description=_ABOUT)
+    cut = registered(commands, "cut", _cut, _ABOUT)
     add_set(cut)
     cut.add_argument("out", metavar="OUT", type=place, help="folder to write")
-    cut.set_defaults(command=_cut)
 
 
 def add_set(parser: argparse.ArgumentParser) -> None:
@@ -48,14 +46,8 @@ def set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
         GpruneError: there is no such run or set.
     """
     from gprune.analysis.mask_edits import mask_sets
-    from gprune.pipeline import runs
-    from gprune.pipeline.archive.contents import graph_of
-    from gprune.pipeline.stages import Results
-    from gprune.system.safe_parsing import quoted
 
-    store = Store(options.cache)
-    record = runs.required(store, options.run)
-    results = Results(store, graph_of(record, f"the record of the run {quoted(options.run)}"))
+    results, _ = recorded(options)
     return results, mask_sets.named(results, options.set, options.identity)
 
 

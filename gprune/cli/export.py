@@ -9,33 +9,31 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, place
+from gprune.cli import place, registered
 from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
     from gprune.models.export.padded import Size
+    from gprune.pipeline.stages import Results
 
 
 def add(commands: Any) -> None:
     """Registers the commands."""
-    apply = commands.add_parser("apply", help=COMMANDS["apply"].about)
+    apply = registered(commands, "apply", _apply)
     apply.add_argument("plan", metavar="PLAN", type=place, help="a plan.json, or the pruned model's folder")
     apply.add_argument("model", metavar="MODEL", help="the dense model: a folder, a hub name, or `demo`")
     apply.add_argument("out", metavar="OUT", type=place, help="folder to write")
-    apply.set_defaults(command=_apply)
-    pad = commands.add_parser("pad", help=COMMANDS["pad"].about)
+    pad = registered(commands, "pad", _pad)
     pad.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     pad.add_argument("out", metavar="OUT", type=place, help="folder to write")
     pad.add_argument("--job", type=place, help=argparse.SUPPRESS)
-    pad.set_defaults(command=_pad)
-    gguf = commands.add_parser("gguf", help=COMMANDS["gguf"].about)
+    gguf = registered(commands, "gguf", _gguf)
     gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     gguf.add_argument("out", metavar="OUT.gguf", type=place, help="file to write")
     gguf.add_argument(
         "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
     )
     gguf.add_argument("--job", type=place, help=argparse.SUPPRESS)
-    gguf.set_defaults(command=_gguf)
 
 
 def _apply(options: argparse.Namespace) -> int:
@@ -75,6 +73,23 @@ def _gguf(options: argparse.Namespace) -> int:
         size = gguf.save(options.folder, options.out, options.type, progress)
     print(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
     return 0
+
+
+def recorded(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
+    """The results of the run that a command names, and its record.
+
+    Raises:
+        GpruneError: there is no such run, or its record cannot be used.
+    """
+    from gprune.pipeline import runs
+    from gprune.pipeline.archive.contents import graph_of
+    from gprune.pipeline.stages import Results
+    from gprune.store import Store
+    from gprune.system.safe_parsing import quoted
+
+    store = Store(options.cache)
+    record = runs.required(store, options.run)
+    return Results(store, graph_of(record, f"the record of the run {quoted(options.run)}")), record
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli import add_cache, place, registered
 from gprune.study.settings import require
 from gprune.system.errors import JobError
 
@@ -31,7 +31,7 @@ _PIECE = 1 << 16
 
 def add(commands: Any) -> None:
     """Registers the five commands."""
-    submit = commands.add_parser("submit", help=COMMANDS["submit"].about)
+    submit = registered(commands, "submit", _submit)
     submit.add_argument("studies", metavar="STUDY", nargs="*", help="a study's JSON file, or demo")
     submit.add_argument("--label", default="", help="what to call the job; the study's name by default")
     submit.add_argument("--model-gpus", type=int, metavar="N", help="as for `run`")
@@ -39,20 +39,16 @@ def add(commands: Any) -> None:
     submit.add_argument(
         "--slurm-template", action="store_true", help="print a file of Slurm settings with every field"
     )
-    submit.set_defaults(command=_submit)
-    listing = commands.add_parser("jobs", help=COMMANDS["jobs"].about)
+    listing = registered(commands, "jobs", _jobs)
     listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {LISTED}")
     listing.add_argument("--json", action="store_true", help="write every job as JSON to stdout")
-    listing.set_defaults(command=_jobs)
-    logs = commands.add_parser("logs", help=COMMANDS["logs"].about)
+    logs = registered(commands, "logs", _logs)
     logs.add_argument("job", metavar="JOB", help=_JOB)
     logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
     logs.add_argument("-n", "--lines", type=int, default=200, help="lines from its end (default: 200)")
-    logs.set_defaults(command=_logs)
     for name, command in (("cancel", _cancel), ("resume", _resume)):
-        parser = commands.add_parser(name, help=COMMANDS[name].about)
+        parser = registered(commands, name, command)
         parser.add_argument("jobs", metavar="JOB", nargs="+", help=_JOB)
-        parser.set_defaults(command=command)
         add_cache(parser)
     for parser in (submit, listing, logs):
         add_cache(parser)

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache
+from gprune.cli import EXIT_UNFILLED, add_cache, registered
 from gprune.pipeline import runs as run_records
 from gprune.store import Store
 from gprune.system import safe_parsing
@@ -18,15 +18,11 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Registers the four commands."""
-    texts = commands.add_parser("texts", help=COMMANDS["texts"].about)
-    texts.set_defaults(command=_texts)
-    tasks = commands.add_parser("tasks", help=COMMANDS["tasks"].about)
+    registered(commands, "texts", _texts)
+    tasks = registered(commands, "tasks", _tasks)
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
-    tasks.set_defaults(command=_tasks)
-    plugins = commands.add_parser("plugins", help=COMMANDS["plugins"].about)
-    plugins.set_defaults(command=_plugins)
-    runs = commands.add_parser("runs", help=COMMANDS["runs"].about)
-    runs.set_defaults(command=_runs)
+    registered(commands, "plugins", _plugins)
+    runs = registered(commands, "runs", _runs)
     add_cache(runs)
 
 

@@ -3,9 +3,8 @@
 import argparse
 from typing import Any
 
-from gprune.cli import COMMANDS, add_cache, place
-from gprune.cli.export import shown
-from gprune.store import Store
+from gprune.cli import add_cache, place, registered
+from gprune.cli.export import recorded, shown
 from gprune.study.settings import require
 
 _ABOUT = (
@@ -17,7 +16,7 @@ _ABOUT = (
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser("map", help=COMMANDS["map"].about, description=_ABOUT)
+    parser = registered(commands, "map", _map, _ABOUT)
     parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     parser.add_argument("--layer", type=int, required=True, help="which layer, counted from 0")
     parser.add_argument(
@@ -30,20 +29,15 @@ def add(commands: Any) -> None:
         "-o", "--out", metavar="FILE", type=place, help="also write the places of the neurons as CSV"
     )
     parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
-    parser.set_defaults(command=_map)
     add_cache(parser)
 
 
 def _map(options: argparse.Namespace) -> int:
-    from gprune.pipeline import lazy_results, runs, stages
-    from gprune.pipeline.archive.contents import graph_of
-    from gprune.system.safe_parsing import quoted
+    from gprune.pipeline import lazy_results, stages
 
     with shown("map", options.job) as progress:
-        store = Store(options.cache)
-        record = runs.required(store, options.run)
-        graph = graph_of(record, f"the record of the run {quoted(options.run)}")
-        results = stages.Results(store, graph)
+        results, _ = recorded(options)
+        graph = results.graph
         layers = results.get(stages.shape).layers
         require(0 <= options.layer < layers, "--layer", options.layer, f"0 to {layers - 1}")
         texts = stages.mapped_texts(graph, results.there)

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS
+from gprune.cli import registered
 from gprune.cli.cut import add_set, set_of
 from gprune.cli.export import shown
 
@@ -23,10 +23,9 @@ _ABOUT = (
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser("measure", help=COMMANDS["measure"].about, description=_ABOUT)
+    parser = registered(commands, "measure", _measure, _ABOUT)
     add_set(parser)
     parser.add_argument("--json", action="store_true", help="write the figures as one line of JSON to stdout")
-    parser.set_defaults(command=_measure)
 
 
 def _measure(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli import add_cache, place, registered
 from gprune.store import Store, default_cache
 from gprune.system.units import amount
 
@@ -32,7 +32,7 @@ def add(commands: Any) -> None:
     # what is said of it is said by what writes it; both load nothing heavy
     from gprune.pipeline.archive.privacy import STAYS
 
-    pack = commands.add_parser("pack", help=COMMANDS["pack"].about, description=_ABOUT.format(STAYS))
+    pack = registered(commands, "pack", _pack, _ABOUT.format(STAYS))
     pack.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     pack.add_argument(
         "-o", "--out", metavar="FILE", type=place, help="file to write (default: RUN.gprune.zip)"
@@ -45,15 +45,13 @@ def add(commands: Any) -> None:
     pack.add_argument(
         "--with-steps", action="store_true", help="also results that no page reads, often most of the bytes"
     )
-    pack.set_defaults(command=_pack)
     add_cache(pack)
-    unpack = commands.add_parser("unpack", help=COMMANDS["unpack"].about, description=_FROM)
+    unpack = registered(commands, "unpack", _unpack, _FROM)
     unpack.add_argument("file", metavar="FILE", type=place, help="a file that `pack` has written")
     unpack.add_argument("--as", dest="name", metavar="NAME", default="", help="call the run so in this cache")
     unpack.add_argument(
         "--largest", metavar="GIB", type=float, help="unpack up to so many GiB, however small the file is"
     )
-    unpack.set_defaults(command=_unpack)
     add_cache(unpack)
 
 

@@ -59,12 +59,12 @@ class Reporter:
             return
         if isinstance(message, Notice):
             # what a result was made by stays to be read when the bars have gone on
-            self.console.print(f"{stage}: {message}", soft_wrap=True, highlight=False)
+            _say(self.console, f"{stage}: {message}")
         elif self.console.is_terminal:
             self._draw(stage, done, total, message)
         elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _REDRAW_SECONDS:
             self.printed[stage] = time.monotonic()
-            self.console.print(f"{stage}: {done}/{total} {message}", soft_wrap=True, highlight=False)
+            _say(self.console, f"{stage}: {done}/{total} {message}")
 
     def _draw(self, stage: str, done: int, total: int, message: str) -> None:
         if stage not in self.tasks:
@@ -90,27 +90,26 @@ def summary(result: dict[str, Any]) -> None:
     if any(result.get("accuracy", {}).values()):
         console.print(_accuracies(result["accuracy"]))
     for task, reason in result.get("unavailable_tasks", {}).items():
-        console.print(f"{short(task)} not measured: {reason}", soft_wrap=True, highlight=False)
+        _say(console, f"{short(task)} not measured: {reason}")
     for task, reason in result.get("doubtful_tasks", {}).items():
-        console.print(f"warning: {short(task)}: {reason}", soft_wrap=True, highlight=False)
+        _say(console, f"warning: {short(task)}: {reason}")
     if "speed" in result:
         console.print(_speeds(result["speed"]))
     _protocols(console, [result])
     for known in result.get("texts", {}).values():
-        console.print(f"text: {known['sentence']}", soft_wrap=True, highlight=False)
+        _say(console, f"text: {known['sentence']}")
     for method, reason in result.get("unavailable", {}).items():
-        console.print(f"{method} left out: {reason}", soft_wrap=True, highlight=False)
+        _say(console, f"{method} left out: {reason}")
     if "checkpoint" in result:
-        console.print(f"pruned model: {result['checkpoint']}", soft_wrap=True, highlight=False)
+        _say(console, f"pruned model: {result['checkpoint']}")
     if "diagnostics" in result:
         _diagnostics(console, result["diagnostics"])
     _passes(console, result.get("passes", {}))
     seconds = sum(taken for stage, taken in result["seconds"].items() if stage not in result["reused"])
     computed = len(result["seconds"]) - len(result["reused"])
-    console.print(
+    _say(
+        console,
         f"run {result['run']}: {computed} stages computed, {len(result['reused'])} reused, {seconds:.1f} s",
-        soft_wrap=True,
-        highlight=False,
     )
 
 
@@ -131,10 +130,15 @@ def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
     _protocols(console, results)
     for result, seed in zip(results, seeds, strict=True):
         for method, reason in result.get("unavailable", {}).items():
-            console.print(f"seed {seed}: {method} left out: {reason}", soft_wrap=True, highlight=False)
+            _say(console, f"seed {seed}: {method} left out: {reason}")
         computed, reused = len(result["seconds"]) - len(result["reused"]), len(result["reused"])
         words = f"seed {seed}: run {result['run']}, {computed} stages computed, {reused} reused"
-        console.print(words, soft_wrap=True, highlight=False)
+        _say(console, words)
+
+
+def _say(console: Console, line: str) -> None:
+    """Prints a line as it is, however long."""
+    console.print(line, soft_wrap=True, highlight=False)
 
 
 def _protocols(console: Console, results: list[dict[str, Any]]) -> None:
@@ -142,10 +146,10 @@ def _protocols(console: Console, results: list[dict[str, Any]]) -> None:
     told = [protocol["line"] for protocol in results[0].get("protocols", ())]
     for number, line in enumerate(told):
         mark = f"{MARKS[min(number, len(MARKS) - 1)]} " if _several(results[0]) else ""
-        console.print(f"protocol: {mark}{line}", soft_wrap=True, highlight=False)
+        _say(console, f"protocol: {mark}{line}")
     others = [found["line"] for result in results[1:] for found in result.get("protocols", ())]
     for line in dict.fromkeys(line for line in others if line not in told):
-        console.print(f"protocol of another seed: {line}", soft_wrap=True, highlight=False)
+        _say(console, f"protocol of another seed: {line}")
 
 
 def _several(result: dict[str, Any]) -> bool:
@@ -220,7 +224,7 @@ def _diagnostics(console: Console, found: dict[str, Any]) -> None:
     lines.append(f"neurons decided otherwise without a part: {parts}")
     lines.append(f"neurons kept by layer: {', '.join(f'{share:.0%}' for share in found['layers']['kept'])}")
     for line in (*lines, *(f"warning: {words}" for words in found["warnings"])):
-        console.print(line, soft_wrap=True, highlight=False)
+        _say(console, line)
 
 
 def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:
@@ -229,4 +233,4 @@ def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:
         counted = {stage: count[way] for stage, count in passes.items() if count[way]}
         if counted:
             parts = ", ".join(f"{stage} {count:g}" for stage, count in counted.items())
-            console.print(f"{way} passes over a calibration set: {parts}", soft_wrap=True, highlight=False)
+            _say(console, f"{way} passes over a calibration set: {parts}")

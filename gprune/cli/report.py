@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli import add_cache, place, registered
 
 _ABOUT = (
     "Draws figures of a run as the app does, with their findings, tables, settings and versions, in one HTML "
@@ -14,7 +14,7 @@ _ABOUT = (
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    report = commands.add_parser("report", help=COMMANDS["report"].about, description=_ABOUT)
+    report = registered(commands, "report", _report, _ABOUT)
     report.add_argument("run", metavar="RUN", nargs="?", default="", help="name of a run, as `runs` lists it")
     report.add_argument(
         "--cards",
@@ -25,7 +25,6 @@ def add(commands: Any) -> None:
     )
     report.add_argument("-o", "--out", metavar="FILE", type=place, help="the file to write: FILE.html")
     report.add_argument("--list", action="store_true", help="list the names of the figures, and end")
-    report.set_defaults(command=_report)
     add_cache(report)
 
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache, paths, place
+from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, paths, place, registered
 from gprune.cli.jobs import add_devices, add_engine, slurm_settings
 from gprune.cli.study import add_field, add_profile
 from gprune.study import profiles, short
@@ -30,10 +30,11 @@ _SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser(
+    parser = registered(
+        commands,
         "reproduce",
-        help=COMMANDS["reproduce"].about,
-        description="Runs the missing studies behind tables of the paper, and writes the tables.",
+        _reproduce,
+        "Runs the missing studies behind tables of the paper, and writes the tables.",
     )
     parser.add_argument("tables", nargs="*", metavar="TABLE", help="names of tables (see --list), or `all`")
     parser.add_argument("--list", action="store_true", help="list the tables")
@@ -47,7 +48,6 @@ def add(commands: Any) -> None:
     add_devices(parser)
     add_engine(parser)
     _add_scale(parser)
-    parser.set_defaults(command=_reproduce)
     add_cache(parser)
 
 
@@ -76,13 +76,7 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     add_profile(scale)
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
-    scale.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="any other field of every study, as calibration.batch=8 (repeatable)",
-    )
+    add_settings(scale, "any other field of every study, as calibration.batch=8 (repeatable)")
 
 
 def _add_methods(scale: Any) -> None:

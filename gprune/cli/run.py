@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache, place
+from gprune.cli import EXIT_UNFILLED, add_cache, place, registered
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_file, short
@@ -26,7 +26,7 @@ _MOST_NAMED = 120
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    run = commands.add_parser("run", help=COMMANDS["run"].about)
+    run = registered(commands, "run", _run)
     run.add_argument("study", metavar="STUDY", help="a study file, or `demo` for the bundled one")
     run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")
     run.add_argument(
@@ -51,7 +51,6 @@ def add(commands: Any) -> None:
         "--anyway", action="store_true", help="start even if the estimate says that it cannot fit in memory"
     )
     run.add_argument("--job", type=place, help=argparse.SUPPRESS)
-    run.set_defaults(command=_run)
     add_cache(run)
 
 

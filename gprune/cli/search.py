@@ -7,7 +7,7 @@ import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, add_cache, place
+from gprune.cli import add_cache, place, registered
 from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
@@ -17,10 +17,11 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser(
+    parser = registered(
+        commands,
         "search",
-        help=COMMANDS["search"].about,
-        description="Runs the configurations of a search file in rounds, the better ones on more data, and "
+        _search,
+        "Runs the configurations of a search file in rounds, the better ones on more data, and "
         "writes all that was measured. Started again, it resumes.",
     )
     parser.add_argument("plan", type=place, metavar="FILE", help="a search file, as search.json")
@@ -32,7 +33,6 @@ def add(commands: Any) -> None:
     )
     parser.add_argument("--dry-run", action="store_true", help="list the configurations, and run nothing")
     parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
-    parser.set_defaults(command=_search)
     add_cache(parser)
 
 

@@ -14,7 +14,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from gprune.cli import COMMANDS, place
+from gprune.cli import place, registered
 from gprune.models.shapes import SHAPES
 from gprune.system.errors import GpruneError, SettingsError
 
@@ -35,7 +35,7 @@ _FIELDS = (
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    speed = commands.add_parser("speed", help=COMMANDS["speed"].about)
+    speed = registered(commands, "speed", _speed)
     speed.add_argument(
         "models",
         nargs="+",
@@ -59,7 +59,6 @@ def add(commands: Any) -> None:
     speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
     speed.add_argument("--json", type=place, metavar="OUT.json", help="write everything measured to a file")
     speed.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
-    speed.set_defaults(command=_speed)
 
 
 def _speed(options: argparse.Namespace) -> int:

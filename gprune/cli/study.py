@@ -5,7 +5,7 @@ import sys
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
-from gprune.cli import COMMANDS
+from gprune.cli import add_settings, registered
 from gprune.models import shapes
 from gprune.study import Study, from_dict, profiles
 from gprune.study.fields import OPTIONS, assignment, documentation, hint
@@ -30,16 +30,10 @@ _METAVARS = {
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser("study", help=COMMANDS["study"].about)
+    parser = registered(commands, "study", _study)
     for option, field in OPTIONS.items():
         add_field(parser, option, field, _MORE.get(option, ""), required=option == "model")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="FIELD=VALUE",
-        help="any other field, as reliability.drift_quantile=0.85 (repeatable)",
-    )
+    add_settings(parser, "any other field, as reliability.drift_quantile=0.85 (repeatable)")
     parser.add_argument(
         "--with-controls",
         action="store_true",
@@ -51,7 +45,7 @@ def add(commands: Any) -> None:
         help="say what memory and time the study will take, and write nothing",
     )
     add_profile(parser)
-    parser.set_defaults(command=_study, primary="wikitext2", auxiliary="ptb")
+    parser.set_defaults(primary="wikitext2", auxiliary="ptb")
 
 
 def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) -> None:

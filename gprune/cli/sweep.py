@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, EXIT_UNFILLED, add_cache, paths, place
+from gprune.cli import EXIT_UNFILLED, add_cache, paths, place, registered
 from gprune.cli.jobs import add_devices, add_engine, slurm_settings
 from gprune.study.settings import require
 from gprune.system import safe_parsing
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 def add(commands: Any) -> None:
     """Registers the command."""
-    parser = commands.add_parser(
+    parser = registered(
+        commands,
         "sweep",
-        help=COMMANDS["sweep"].about,
-        description="Runs the studies that a sweep file makes of one study and lists of values, as jobs of "
+        _sweep,
+        "Runs the studies that a sweep file makes of one study and lists of values, as jobs of "
         "the queue. Started again, also after a kill, it resumes.",
     )
     parser.add_argument("sweep", type=place, metavar="FILE", help="a sweep file: docs/cluster.md")
@@ -38,7 +39,6 @@ def add(commands: Any) -> None:
     parser.add_argument("--retry-failed", action="store_true", help="run those again that have failed")
     add_devices(parser)
     add_engine(parser)
-    parser.set_defaults(command=_sweep)
     add_cache(parser)
 
 

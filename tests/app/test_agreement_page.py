@@ -96,7 +96,7 @@ def test_the_swap_is_drawn_at_once_for_token_weighted_flap_only(cache):
 
 def test_without_fang_a_button_computes_it(cache, monkeypatch):
     started = []
-    monkeypatch.setattr(work, "start", lambda root, study: started.append(study))
+    monkeypatch.setattr(work, "start", lambda root, study, *_: started.append(study))
     app = show("module_agreement", cache)
     assert "were not computed in this run" in words(app)
     app.button(key="ma_fang").click().run()

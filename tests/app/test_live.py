@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from synthetic_run import a_study, read, the_run, write_run
 
-from gprune.app.ui import gc_freeze, job_runs, live, work
+from gprune.app.ui import frame, job_runs, live, work
 from gprune.jobs import queue
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
@@ -94,15 +94,15 @@ def test_more_sessions_look_less_often_and_rest_longer(monkeypatch):
 
 
 def test_what_lasts_is_not_searched_for_garbage_again_and_again(monkeypatch):
-    monkeypatch.setattr(gc_freeze, "_counted", [0])
+    monkeypatch.setattr(frame, "_counted", [0])
     # another test of this process may have settled most of it already
     gc.unfreeze()
     before = gc.get_freeze_count()
     try:
-        assert gc_freeze.settle() and gc.get_freeze_count() > before + 10_000
-        assert not gc_freeze.settle(), "nothing was loaded since"
-        monkeypatch.setattr(gc_freeze, "_counted", [len(sys.modules) - gc_freeze.MODULES])
-        assert gc_freeze.settle()
+        assert frame.settle_memory() and gc.get_freeze_count() > before + 10_000
+        assert not frame.settle_memory(), "nothing was loaded since"
+        monkeypatch.setattr(frame, "_counted", [len(sys.modules) - frame.NEW_MODULES])
+        assert frame.settle_memory()
     finally:
         gc.unfreeze()
 

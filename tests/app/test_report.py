@@ -13,9 +13,9 @@ from synthetic_run import a_study, the_run, write_run
 
 from gprune.__main__ import main
 from gprune.app.pages.rasa import sets
-from gprune.app.report import document, gathering, making, origin
+from gprune.app.report import gathering, making, origin
 from gprune.app.report.gathering import Entry
-from gprune.app.ui import figure_numbers, paper_figure
+from gprune.app.ui import paper_figure
 from gprune.app.ui.text import plain, unmarked
 from gprune.study import EvaluationSettings
 from gprune.study.settings import ReliabilitySettings
@@ -94,8 +94,8 @@ def test_no_text_of_anybody_becomes_a_part_of_the_page(tmp_path):
         "n", HOSTILE, HOSTILE, HOSTILE, HOSTILE, HOSTILE, figure, pd.DataFrame({HOSTILE: [HOSTILE]})
     )
     refused = Entry("m", "page", "title", problem=HOSTILE)
-    page = document.page(origin.of(run), [entry, refused]).decode()
-    plain_page = document.page(
+    page = making.as_html(origin.of(run), [entry, refused]).decode()
+    plain_page = making.as_html(
         origin.of(run), [Entry("n", "p", "t", "c", "h", "a", figure, pd.DataFrame({"x": ["y"]})), refused]
     ).decode()
     tags, known = Tags(page).tags, Tags(plain_page).tags
@@ -119,7 +119,7 @@ def test_only_the_two_scripts_run_and_settings_and_versions_are_named(run):
     assert made.figures == 1 and made.missing == {} and 4_000_000 < len(made.content) < 6_000_000
     assert page.count("plotly.js v") == 1
     found = origin.of(run, datetime(2026, 1, 2, 3, 4, tzinfo=UTC))
-    page = document.page(found, gathering.gather(run, ("layers", "speed"))).decode()
+    page = making.as_html(found, gathering.gather(run, ("layers", "speed"))).decode()
     assert "Made 2026-01-02 03:04 UTC" in page and dict(found.settings)["metric"] == "flap"
     assert dict(found.writer)["gprune"] and "commit" in dict(found.writer)
     assert f"<pre>{html.escape(found.command, quote=True)}</pre>" in page
@@ -182,12 +182,12 @@ def test_a_figure_for_a_paper_is_as_wide_as_a_column_and_its_numbers_are_those_d
     assert drawn.data[0].type == "scattergl" and drawn.layout.width is None
     figure = go.Figure([go.Bar(x=[0, 1], y=[2.0, 3.0], name="a &amp; <b>b</b>"), go.Scatter(x=[5], y=[6.0])])
     figure.update_layout(xaxis_title="layer", yaxis_title="neurons")
-    table = figure_numbers.of(figure)
+    table = paper_figure.numbers_of(figure)
     assert table is not None and list(table.columns) == ["series", "layer", "neurons"]
     assert table.to_numpy().tolist() == [["a & b", 0, 2.0], ["a & b", 1, 3.0], ["", 5, 6.0]]
-    cells = figure_numbers.of(go.Figure(go.Heatmap(z=[[1, 2], [3, 4]], x=["p", "q"], y=["r", "s"])))
+    cells = paper_figure.numbers_of(go.Figure(go.Heatmap(z=[[1, 2], [3, 4]], x=["p", "q"], y=["r", "s"])))
     assert cells is not None and cells.to_numpy().tolist()[1] == ["q", "r", 2]
-    assert figure_numbers.of(go.Figure()) is None
+    assert paper_figure.numbers_of(go.Figure()) is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from synthetic_measurements import a_throughput, speed_rows
 from synthetic_run import a_study, exchange, names, the_run, write_run
 
 from gprune.analysis import speed as analysis
-from gprune.app.pages.speed_export import charts as figures
 from gprune.app.pages.speed_export import panels, widths_card
 from gprune.app.ui.chart_style import METHOD_COLORS
 from gprune.pipeline import stages
@@ -61,7 +60,7 @@ def test_every_phase_and_mode_has_its_dots(cache):
 
 def test_whiskers_are_quartiles_and_captured_graphs_are_open():
     table = analysis.speed_table(speed_rows(modes=("eager", "graph")), "decode")
-    figure = figures.dots(table, "decode")
+    figure = panels.rate_dots(table, "decode")
     model = table["model"].iloc[2]
     low, middle, high = table[["low", "tokens/s", "high"]].to_numpy()[2]
     drawn = next(trace for trace in figure.data if trace.marker.color == METHOD_COLORS[model])
@@ -99,7 +98,7 @@ def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache
     kept = analysis.widths(the_run(cache).masks()["gprune"])
     assert neurons["data"][1]["name"] == "GPrune"
     run = the_run(cache)
-    figure = figures.widths(kept.neurons, 60, "gprune", "FFN neurons")
+    figure = panels.width_bars(kept.neurons, 60, "gprune", "FFN neurons")
     np.testing.assert_array_equal(figure.data[1].y, run.masks()["gprune"].ffn.sum(axis=1))
     assert figure.layout.yaxis.dtick is None and groups["layout"]["yaxis"]["dtick"] == 1
     assert list(figure.data[0].y) == [60] * 4

@@ -6,7 +6,7 @@ import streamlit as st
 
 from gprune.app.report import gathering, making
 from gprune.app.report.making import Report
-from gprune.app.ui import frame, sticky_button, url_session, url_state
+from gprune.app.ui import frame, sticky_button, tables, url_session, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
@@ -27,12 +27,9 @@ class _Made:
     report: Report
 
 
-def show() -> None:
+@frame.page("Report", "Which figures shall go into one file that people can open anywhere?")
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title("Report", "Which figures shall go into one file that people can open anywhere?")
-    run = frame.require_run()
-    if run is None:
-        return
     with card("rp_choice", "Self-contained HTML report", run) as drawn:
         _choice(run, drawn)
 
@@ -89,15 +86,7 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
         if made is None or (made.run, made.cards) != (run.name, cards):
             return
         report = made.report
-        st.download_button(
-            "Download",
-            report.content,
-            file_name=f"{run.name}-report.html",
-            mime="text/html",
-            key="rp_download",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        tables.download("Download", report.content, f"{run.name}-report.html", "text/html", "rp_download")
         figures = f"{report.figures} figure{'' if report.figures == 1 else 's'}"
         st.markdown(f"{amount(len(report.content))}, {figures}")
     for name, problem in report.missing.items():

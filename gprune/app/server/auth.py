@@ -8,15 +8,39 @@ server's token gives.
 import hmac
 import json
 import secrets
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any
 from urllib.parse import urlsplit
 
-from gprune.app.server import login_page
 from gprune.app.server.allowed_hosts import Names
 from gprune.app.server.request import TOKEN, Request, read
 
+WRONG = "Your token is not that of this server, which makes a new one whenever it starts."
+UNKNOWN = "The server was started anew.\nReload this page, and enter the token\nthat the server has printed."
+"""what a page that was open meanwhile shows, where long lines are cut; otherwise nobody reads it"""
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
+"""what these pages may load: nothing but their own style"""
+
+_STYLE = """
+:root {color-scheme: light dark; --back: #ffffff; --field: #f3f5f8; --text: #1b2430; --line: #d5dbe3;
+  --main: #0068a3; --bad: #b3261e;}
+@media (prefers-color-scheme: dark) {:root {--back: #11161d; --field: #1a212b; --text: #e6eaf0;
+  --line: #3d4957; --main: #2f8fc9; --bad: #ff8a80;}}
+body {margin: 0; min-height: 100vh; display: grid; place-items: center; background: var(--back);
+  color: var(--text); font: 16px/1.5 "Source Sans 3", "Source Sans Pro", system-ui, sans-serif;}
+main {box-sizing: border-box; width: min(30rem, 100vw); padding: 1.6rem;}
+h1 {font-size: 1.9rem; line-height: 1.2; margin: 0 0 .6rem;}
+p {margin: 0 0 1rem;} label {display: block; font-size: .875rem; margin: 0 0 .3rem;}
+input {box-sizing: border-box; width: 100%; padding: .5rem .75rem; font: inherit; color: inherit;
+  background: var(--field); border: 1px solid var(--line); border-radius: .4rem;}
+button {margin-top: 1rem; padding: .45rem 1rem; font: inherit; color: #ffffff; background: #0068a3;
+  border: 1px solid #0068a3; border-radius: .4rem; cursor: pointer;}
+input:focus-visible, button:focus-visible {outline: 2px solid var(--main); outline-offset: 2px;}
+code {font-size: .9em; background: var(--field); border-radius: .25rem; padding: .1em .3em;}
+[role=alert] {color: var(--bad);}
+"""
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
@@ -40,6 +64,40 @@ _STRANGE_NAME = (
     "--public-address and the name and port that you use."
 )
 _STRANGE_PAGE = "A page of another origin has asked for this; only the app's own pages may."
+
+
+def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = "") -> str:
+    """Asks for the token and then leads to the page that was wanted."""
+    hidden = "".join(
+        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields
+    )
+    alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
+    return _login_page(
+        f"""<h1>GPrune Studio</h1>
+<p>This page opens with the server's token. It stands in the address that the server printed when it was
+started, behind <code>token=</code>; the whole address will do as well.</p>{alert}
+<form method="get" action="{escape(action)}">{hidden}
+<label for="token">Token</label>
+<input id="token" name="token" type="password" autocomplete="off" spellcheck="false" required autofocus>
+<button type="submit">Open</button></form>"""
+    )
+
+
+def once_more(address: str) -> str:
+    """Opens an address again from this server's own page.
+
+    Browsers leave the cookie out where a page elsewhere led here, and send it where this one does.
+    """
+    again = f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
+    return _login_page(f'<p><a href="{escape(address)}">Open GPrune Studio</a></p>', again)
+
+
+def _login_page(body: str, head: str = "") -> str:
+    return (
+        '<!doctype html><html lang="en"><head><meta charset="utf-8"><title>GPrune Studio</title>'
+        '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
+        f"{head}<style>{_STYLE}</style></head><body><main>{body}</main></body></html>\n"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +153,9 @@ class Guard:
         if known:
             return None
         if request.navigates:
-            return _form(request, origin, login_page.WRONG if carried else "")
+            return _form(request, origin, WRONG if carried else "")
         # as JSON, because that is what a page of the app reads and shows
-        return Answer(401, json.dumps(login_page.UNKNOWN), {"content-type": "application/json"})
+        return Answer(401, json.dumps(UNKNOWN), {"content-type": "application/json"})
 
     async def _let_in(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Hands a request on; whatever comes back has the headers, a failure of the app too."""
@@ -157,12 +215,12 @@ def _form(request: Request, origin: str, problem: str) -> Answer:
     headers = {
         "content-type": "text/html; charset=utf-8",
         "cache-control": "no-store",
-        "content-security-policy": login_page.POLICY,
+        "content-security-policy": POLICY,
     }
     if request.header("sec-fetch-site") == "cross-site" and not problem:
-        return Answer(200, login_page.once_more(origin + request.wanted), headers)
+        return Answer(200, once_more(origin + request.wanted), headers)
     fields = [(name, value) for name, value in request.fields if name != TOKEN]
-    return Answer(401, login_page.token_form(origin + request.path, fields, problem), headers)
+    return Answer(401, token_form(origin + request.path, fields, problem), headers)
 
 
 def _refused(sentence: str) -> Answer:

@@ -4,24 +4,89 @@ Streamlit is imported only when a server is started, so that every other command
 """
 
 import contextlib
+import importlib
 import logging
+import pkgutil
 import sys
-from collections.abc import AsyncIterator
+import threading
+from collections.abc import AsyncIterator, MutableMapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from gprune.app.server import preload
-from gprune.app.server.auth import Guard
+from gprune.app.server.auth import App, Guard, Message, Receive, Send
 from gprune.app.server.endpoint import UNSAFE, Endpoint
 from gprune.app.server.server_options import ServerOptions, open_with
 from gprune.system import installation
 
+CHARTS = "PlotlyChart.*.js"
+"""what Streamlit calls the script that draws charts, with a part that each of its versions has of its own"""
+SCRIPTS = Path("static", "static", "js")
+"""where Streamlit's package keeps what it serves at /static/js"""
+_FRAME = "gprune.app.ui.frame"
+_PAGES = "gprune.app.pages"
+_REPORT = "gprune.app.report.page"
+_log = logging.getLogger(__name__)
 SCRIPT = installation.APP_FOLDER / "app.py"
 HOME = "/home"
 """another name of the first page"""
 _REFUSED = "ASGI callable returned without completing handshake."
 """what uvicorn says of each WebSocket that was answered with a plain response, as the guard does"""
+
+
+class Hint:
+    """Names the script that draws charts in the headers of a page, so that the browser reads it at once."""
+
+    def __init__(self, app: App, scripts: Path) -> None:
+        """Puts the hint around an app.
+
+        Where no file of `scripts`, the folder served at /static/js, has the name that the script has today,
+        there is no hint.
+        """
+        self._app, self._link = app, _script_link(scripts)
+
+    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        """Hands a request on, and adds the hint to an answer that is a page."""
+        if scope["type"] != "http" or self._link is None:
+            await self._app(scope, receive, send)
+            return
+
+        async def sent(message: Message) -> None:
+            if message["type"] == "http.response.start" and _is_page(message):
+                message = {**message, "headers": [*message.get("headers", ()), (b"link", self._link)]}
+            await send(message)
+
+        await self._app(scope, receive, sent)
+
+
+def _is_page(message: Message) -> bool:
+    kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
+    return message["status"] == 200 and any(kind.startswith(b"text/html") for kind in kinds)
+
+
+def _script_link(scripts: Path) -> bytes | None:
+    found = sorted(scripts.glob(CHARTS))
+    return f"</static/js/{found[0].name}>; rel=modulepreload".encode() if found else None
+
+
+def begin_imports() -> None:
+    """Begins to import what the pages need, in a thread."""
+    threading.Thread(target=import_views, name="imports of the pages", daemon=True).start()
+
+
+def import_views() -> None:
+    """Imports the modules of every page, by name as the app's script does; what opens first goes first.
+
+    A module that cannot be imported is left to the page that needs it, which says so to its reader.
+    """
+    pages = importlib.import_module(_PAGES)
+    names = [one.name for one in pkgutil.iter_modules(pages.__path__) if one.ispkg]
+    first = sorted(names, key=lambda name: (name != "overview", name))
+    for page in (_FRAME, *(f"{_PAGES}.{name}.page" for name in first), _REPORT):
+        try:
+            importlib.import_module(page)
+        except Exception:
+            _log.warning("%s cannot be imported", page, exc_info=True)
 
 
 def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[None]) -> None:
@@ -50,13 +115,13 @@ def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
         print(place.told(), flush=True)
         if not place.private:
             print(UNSAFE, file=sys.stderr, flush=True)
-        preload.begin_imports()
+        begin_imports()
         with shown:
             yield
 
     _only_own_addresses()
     guard = Middleware(Guard, names=place.names, keys=place.keys)
-    hint = Middleware(preload.Hint, scripts=Path(st.__file__).parent / preload.SCRIPTS)
+    hint = Middleware(Hint, scripts=Path(st.__file__).parent / SCRIPTS)
     return st.App(SCRIPT, routes=[Route(HOME, _home)], middleware=[guard, hint], lifespan=lifespan)
 
 

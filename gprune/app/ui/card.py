@@ -14,13 +14,14 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.published import Published, same_setting
-from gprune.app.ui import card_messages, export_dialog, present, python_code, selection, tables, url_state
+from gprune.app.ui import export_dialog, job_runs, packed, present, python_code, selection, tables, url_state
 from gprune.app.ui.commands import command
 from gprune.app.ui.panel import Call, Panel, PanelFunction
 from gprune.app.ui.run_choice import RUN
+from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
-from gprune.system.errors import GpruneError
+from gprune.system.errors import CorpusError, GpruneError, ModelError
 
 MAXIMISED = "card"
 MAXIMISED_HEIGHT = 640
@@ -220,16 +221,8 @@ class Card:
         if table is None:
             return False
         shown = switch and url_state.toggle("Table", f"{self.key}_table")
-        st.download_button(
-            "CSV",
-            data=lambda: tables.csv(table()),
-            file_name=f"{self._file_name()}.csv",
-            mime="text/csv",
-            key=f"{self.key}_csv",
-            icon=":material/download:",
-            type="tertiary",
-            on_click="ignore",
-        )
+        file, key = f"{self._file_name()}.csv", f"{self.key}_csv"
+        tables.download("CSV", lambda: tables.csv(table()), file, "text/csv", key, type="tertiary")
         return shown
 
     def published(self, claim: Published, study: Study) -> None:
@@ -261,9 +254,9 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
             yield drawn
             drawn.copies()
         except MissingResultError as missing:
-            card_messages.missing(run, missing)
+            _missing(run, missing)
         except GpruneError as error:
-            card_messages.failed(run, error)
+            _failed(run, error)
 
 
 def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
@@ -300,3 +293,28 @@ def published_badge() -> None:
         help="Numbers of the paper’s authors, on their models, texts and windows. They stand beside measured "
         "numbers and are never ranked or averaged with them.",
     )
+
+
+def _failed(run: Run | None, error: GpruneError) -> None:
+    """Says what went wrong; of a packed run what it did not bring is no fault."""
+    if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
+        st.info(said(packed.sentence(error)), icon=":material/inventory_2:")
+    else:
+        st.error(said(error), icon=":material/error:")
+
+
+def _missing(run: Run | None, reason: MissingResultError) -> None:
+    """Says which result is missing and what makes it."""
+    what = reason.title
+    if run is not None and job_runs.is_live(run):
+        sentence = f"Needs “{what}”, which is being computed: the card draws itself when it is there."
+        st.info(sentence, icon=":material/hourglass_top:")
+        return
+    if run is not None and (why := packed.reason(run, what)):
+        st.info(said(why), icon=":material/inventory_2:")
+        return
+    if run is not None and "gprune" not in run.study.methods:
+        why = f"Needs “{what}”: this run compares {', '.join(run.study.methods)} and leaves GPrune out."
+        st.info(said(why), icon=":material/hourglass_empty:")
+        return
+    st.info(f"Needs “{what}”, which this run does not have.", icon=":material/hourglass_empty:")

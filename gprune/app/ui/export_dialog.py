@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.table import Table
-from gprune.app.ui import figure_numbers, paper_figure, sticky_button, tables
+from gprune.app.ui import paper_figure, sticky_button, tables
 from gprune.app.ui.text import said, unmarked
 from gprune.system.errors import GpruneError
 
@@ -92,7 +92,7 @@ def _figures(key: str, goods: Goods) -> None:
 
 def _tables(key: str, goods: Goods) -> None:
     """The table as LaTeX, and its numbers as CSV."""
-    numbers = goods.table() if goods.table is not None else figure_numbers.of(goods.figures[0])
+    numbers = goods.table() if goods.table is not None else paper_figure.numbers_of(goods.figures[0])
     table = goods.as_read() if goods.as_read is not None else numbers
     if table is None:
         return
@@ -101,22 +101,7 @@ def _tables(key: str, goods: Goods) -> None:
     st.caption(f"LaTeX, for the booktabs package{rest}. The button in the corner copies it.")
     st.code(source, language="latex", height=260, wrap_lines=True)
     with st.container(horizontal=True):
-        st.download_button(
-            "LaTeX",
-            source.encode("utf-8", "replace"),
-            file_name=f"{goods.name}.tex",
-            mime="text/x-tex",
-            key=f"{key}_take_tex",
-            icon=":material/download:",
-            on_click="ignore",
-        )
+        written = source.encode("utf-8", "replace")
+        tables.download("LaTeX", written, f"{goods.name}.tex", "text/x-tex", f"{key}_take_tex")
         if numbers is not None:
-            st.download_button(
-                "CSV",
-                tables.csv(numbers),
-                file_name=f"{goods.name}.csv",
-                mime="text/csv",
-                key=f"{key}_take_csv",
-                icon=":material/download:",
-                on_click="ignore",
-            )
+            tables.download("CSV", tables.csv(numbers), f"{goods.name}.csv", "text/csv", f"{key}_take_csv")

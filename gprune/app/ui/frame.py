@@ -1,6 +1,10 @@
 """The frame around every page: which run is shown, what is being computed, and the run's settings."""
 
-from collections.abc import Mapping, Sequence
+import gc
+import sys
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
 from textwrap import shorten
 from typing import Any
 
@@ -9,7 +13,6 @@ import streamlit as st
 from gprune.analysis.formatting import percent
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
-    gc_freeze,
     job_runs,
     live,
     navigation,
@@ -27,6 +30,7 @@ from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
+from gprune.study.demo import demo_study
 from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
@@ -39,6 +43,11 @@ _LOOK = (
 )
 """pages use the width that they have; on very wide screens lines stay readable, and what is cut says so; in
 the dark, white on the buttons' blue would be too pale"""
+NEW_MODULES = 20
+"""so many more modules are worth a new count"""
+_ONE_AT_A_TIME = threading.Lock()
+_counted: list[int] = [0]
+"""modules that were loaded when memory was last counted as lasting"""
 
 
 def run(sections: Mapping[str, Sequence[Any]]) -> None:
@@ -54,7 +63,7 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     tour.banner(page.url_path, current_run())
     page.run()
     url_state.finish(complaints)
-    gc_freeze.settle()
+    settle_memory()
 
 
 def _require_door() -> None:
@@ -206,13 +215,7 @@ def _nothing_yet(situation: work.Situation) -> None:
         )
     else:
         st.info("No run is here yet. Start one on the page Launch & jobs.", icon=":material/info:")
-    if sticky_button.pressed(
-        "Start the bundled demo", key="frame_demo", icon=":material/play_arrow:", type="primary"
-    ):
-        from gprune.study.demo import demo_study
-
-        if work.start(situation.root, demo_study()) is not None:
-            st.rerun()
+    work.start_button("Start the bundled demo", "frame_demo", situation.root, demo_study(), type="primary")
 
 
 def page_title(title: str, question: str) -> None:
@@ -221,6 +224,22 @@ def page_title(title: str, question: str) -> None:
     _require_door()
     st.title(title, anchor=False)
     st.caption(question)
+
+
+def page(title: str, question: str) -> Callable[[Callable[[Run], None]], Callable[[], None]]:
+    """Declares the page of a run: under its title, or what it will show, where there is no run."""
+
+    def declared(draw: Callable[[Run], None]) -> Callable[[], None]:
+        @wraps(draw)
+        def show() -> None:
+            page_title(title, question)
+            run = require_run()
+            if run is not None:
+                draw(run)
+
+        return show
+
+    return declared
 
 
 def require_run() -> Run | None:
@@ -240,26 +259,17 @@ def require_run() -> Run | None:
 
 def _outdated(run: Run) -> None:
     """Says that results of a run are those of an earlier version, and offers to make them anew."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.warning(
-            f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
-            "this program and are not shown. Run it again: what still holds is kept.",
-            icon=":material/history:",
-            width="stretch",
-        )
-        clicked = sticky_button.pressed("Run it again", key="frame_again", icon=":material/play_arrow:")
-    if clicked and work.start(run.root, run.study) is not None:
-        st.rerun()
+    told = (
+        f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
+        "this program and are not shown. Run it again: what still holds is kept."
+    )
+    _offered(run, told, ":material/history:", "Run it again", "frame_again")
 
 
 def _short(run: Run) -> None:
     """Says that a run went only as far as it was asked to, and offers the rest."""
-    with st.container(horizontal=True, vertical_alignment="center"):
-        wanted = plain(str(run.record.get("until")))
-        st.info(f"This run was only asked for “{wanted}”.", icon=":material/info:", width="stretch")
-        clicked = sticky_button.pressed("Run the rest", key="frame_rest", icon=":material/play_arrow:")
-    if clicked and work.start(run.root, run.study) is not None:
-        st.rerun()
+    told = f"This run was only asked for “{plain(str(run.record.get('until')))}”."
+    _offered(run, told, ":material/info:", "Run the rest", "frame_rest", mild=True)
 
 
 def _incomplete(run: Run) -> None:
@@ -271,14 +281,26 @@ def _incomplete(run: Run) -> None:
         reason = f" {_why_interrupted(run)}"
     found = titles.outlook(run)
     where = f" after {found.done} of {found.steps} steps" if found.steps else " before its first step"
-    with st.container(horizontal=True, vertical_alignment="center"):
-        st.warning(
-            f"This run stopped{where}.{reason} Finished stages are kept.",
-            icon=":material/pause_circle:",
-            width="stretch",
-        )
-        clicked = sticky_button.pressed(
-            "Continue this run", key="frame_continue", icon=":material/play_arrow:"
-        )
-    if clicked and work.start(run.root, run.study) is not None:
-        st.rerun()
+    told = f"This run stopped{where}.{reason} Finished stages are kept."
+    _offered(run, told, ":material/pause_circle:", "Continue this run", "frame_continue")
+
+
+def _offered(run: Run, told: str, icon: str, words: str, key: str, mild: bool = False) -> None:
+    row = st.container(horizontal=True, vertical_alignment="center")
+    (row.info if mild else row.warning)(told, icon=icon, width="stretch")
+    work.start_button(words, key, run.root, run.study, place=row)
+
+
+def settle_memory() -> bool:
+    """Counts what is in memory as lasting, if much was loaded since the last time; says whether it did.
+
+    What another session has in use at that moment goes as always when nothing refers to it any more; only a
+    circle of such objects stays, once for each page at most.
+    """
+    with _ONE_AT_A_TIME:
+        if len(sys.modules) < _counted[0] + NEW_MODULES:
+            return False
+        _counted[0] = len(sys.modules)
+        gc.collect()
+        gc.freeze()
+        return True

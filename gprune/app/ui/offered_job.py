@@ -59,6 +59,5 @@ def tasks(run: Run, key: str) -> None:
         f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
         "and your own questions are chosen on the page Launch & jobs, under Measure an existing run."
     )
-    if sticky_button.pressed("Measure on the built-in questions", key=key, icon=":material/play_arrow:"):
-        if work.start(run.root, run.study.with_settings({"evaluation.tasks": built_in})) is not None:
-            st.rerun()
+    study = run.study.with_settings({"evaluation.tasks": built_in})
+    work.start_button("Measure on the built-in questions", key, run.root, study)

@@ -38,6 +38,12 @@ def height(rows: int) -> int:
     return _HEAD_PIXELS + ROW_PIXELS * max(rows, 1)
 
 
+def download(words: str, data: Any, file: str, mime: str, key: str, **look: Any) -> None:
+    """Draws the button that hands over a file: its bytes, or what makes them; the page is not drawn anew."""
+    shared = {"file_name": file, "mime": mime, "key": key, "on_click": "ignore"}
+    st.download_button(words, data, **({"icon": ":material/download:"} | shared | look))
+
+
 def csv(frame: pd.DataFrame) -> bytes:
     """A table as the bytes of a CSV file, its cells guarded against spreadsheets."""
     # a name from elsewhere may hold half a surrogate pair

@@ -3,13 +3,15 @@
 import os
 import time
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import streamlit as st
 
 from gprune.app.server import require_trust
-from gprune.app.ui import job_runs, packed
+from gprune.app.ui import job_runs, packed, sticky_button
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said, short
 from gprune.jobs import Job, queue
@@ -124,6 +126,22 @@ def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | Non
         st.error(said(error), icon=":material/error:")
         return None
     return begin(root, study, job_label(study), arguments)
+
+
+def start_button(
+    words: str,
+    key: str,
+    root: str,
+    study: Study,
+    arguments: tuple[str, ...] = (),
+    place: Any = None,
+    **look: Any,
+) -> None:
+    """Draws the button that submits a study, in a place if one is given; see `start` and `st.button`."""
+    with place or nullcontext():
+        clicked = sticky_button.pressed(words, key=key, icon=":material/play_arrow:", **look)
+    if clicked and start(root, study, arguments) is not None:
+        st.rerun()
 
 
 def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Job | None:

@@ -46,7 +46,7 @@ def resolved(source, question):
 @pytest.fixture
 def shop(monkeypatch):
     monkeypatch.setattr("gprune.app.preview.client.resolve", resolved)
-    monkeypatch.setattr("gprune.app.preview.job_gate.LOOK_OUT_SECONDS", 0.0)
+    monkeypatch.setattr("gprune.app.preview.worker_manager.LOOK_OUT_SECONDS", 0.0)
     return Workshop(losses)
 
 

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from gprune.app.preview.job_gate import hindrance
+from gprune.app.preview.worker_manager import hindrance
 from gprune.jobs import folder as files
 from gprune.jobs import local, queue, reconciliation
 from gprune.jobs.state import JobState, write_state

@@ -2,15 +2,13 @@
 
 from gprune.app.pages.by_hand import edits_card, sets_card
 from gprune.app.ui import frame
+from gprune.pipeline.runs.opened import Run
 
 
-def show() -> None:
+@frame.page(
+    "By hand", "What does it cost to keep or remove units by hand, at the budget that the method has met?"
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "By hand", "What does it cost to keep or remove units by hand, at the budget that the method has met?"
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     edits_card.card(run)
     sets_card.show(run)

@@ -119,11 +119,8 @@ def _use(run: Run, kept: list[MaskSet]) -> None:
         chosen = named[url_state.selectbox("Set", list(named), _SET, kept[0].name)]
     with right, st.container(horizontal=True):
         st.button("Edit it", key="hand_sets_use", icon=":material/edit:", on_click=_take, args=(run, chosen))
-        st.download_button(
-            "Export the list", data=functools.partial(mask_sets.export, chosen),
-            file_name="gprune-mask-set.json", mime="application/json", key="hand_sets_export",
-            icon=":material/download:", on_click="ignore",
-        )  # fmt: skip
+        made, file = functools.partial(mask_sets.export, chosen), "gprune-mask-set.json"
+        tables.download("Export the list", made, file, "application/json", "hand_sets_export")
         st.button("Delete", key="hand_sets_delete", type="tertiary", icon=":material/delete:",
                   on_click=_forget, args=(run.root, chosen))  # fmt: skip
     st.caption(

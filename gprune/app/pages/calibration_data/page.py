@@ -1,32 +1,47 @@
 """Calibration data: what is calibrated on, how far apart are the texts, and how many sequences are enough?"""
 
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
 import streamlit as st
 
 from gprune.analysis import calibration as analysis
-from gprune.app.pages.calibration_data import one_text, own_drift, own_text, panels
+from gprune.analysis import calibration_report
+from gprune.analysis.calibration_report import TextCard, writing
+from gprune.app.pages.calibration_data import own_drift, own_text, panels
 from gprune.app.pages.calibration_data.panels import MEASURES, RANKS, names_of, tokens_of
 from gprune.app.ui import frame, tables, url_state
-from gprune.app.ui.card import Card, card, card_of
+from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.text import plain, short
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.stages.inputs import roles as roles_of
+
+ALL = "all"
+_MARKS = {
+    True: ":green[:material/check_circle:]",
+    False: ":orange[:material/warning:]",
+    None: ":gray[:material/info:]",
+}
+_FORMS: Mapping[str, tuple[str, str]] = {
+    ".html": ("Page", "text/html"),
+    ".json": ("JSON", "application/json"),
+    ".csv": ("CSV", "text/csv"),
+}
+_WRITERS = {".html": writing.page, ".json": writing.as_json, ".csv": writing.as_csv}
 
 
-def show() -> None:
+@frame.page("Calibration data", "What am I calibrating on, and how stable is it?")
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title("Calibration data", "What am I calibrating on, and how stable is it?")
-    run = frame.require_run()
-    if run is None:
-        return
-    view = one_text.chosen(run)
-    if view == one_text.ALL:
+    view = _view(run)
+    if view == ALL:
         _all(run)
     else:
-        one_text.draw(run, view)
+        _one_text(run, view)
 
 
 def _all(run: Run) -> None:
@@ -132,3 +147,93 @@ def _pairs(run: Run, drawn: Card) -> None:
         st.info("This run does not have what it takes to compute this measure.", icon=":material/info:")
         return
     drawn.show(panels.texts(run, measure=measure))
+
+
+def _view(run: Run) -> str:
+    """Which text a person looks at alone, by its letter; ALL for all of them."""
+    letters = {analysis.ROLES[role]: text for role, text in roles_of(run.study).items()}
+    views = {ALL: "All texts"} | {letter: f"Card of {letter}" for letter in letters}
+    return url_state.segmented("View", views, "cd_view", ALL, label_visibility="collapsed")
+
+
+def _one_text(run: Run, letter: str) -> None:
+    """Draws the view of one text."""
+    found: TextCard | None = None
+    with card("cd_card", f"Calibration card of {letter}", run) as drawn:
+        with st.spinner("Comparing samples of the texts …"):
+            found = panels.card_of_text(run, letter)
+        drawn.title(f"Calibration card of {letter}: {plain(short(found.name))}")
+        st.caption(" – ".join(plain(words) for words in (found.name, found.described) if words))
+        share = _share()
+        _said(found, share)
+        _size(found)
+        _offered(run, found, share)
+    if found is not None:
+        _charts(run, found, share)
+
+
+def _charts(run: Run, found: TextCard, share: float) -> None:
+    """What the answers rest on."""
+    letter = found.letter
+    left, right = st.columns(2)
+    with left:
+        panel_card(panels.text_noise, run, text=letter, share=share)
+    with right, card_of(panels.text_overlap, run) as drawn:
+        if found.others:
+            drawn.show(panels.text_overlap(run, text=letter))
+        else:
+            st.info("The run has no other text whose statistics are there.", icon=":material/info:")
+    if found.others:
+        with card("cd_card_beside", f"{found.letter} beside the other texts", run):
+            _beside(found, share)
+
+
+def _share() -> float:
+    return url_state.slider(
+        "Part of the drift that sampling may be",
+        "cd_share",
+        calibration_report.DEFAULT_SHARE,
+        0.05,
+        1.0,
+        0.05,
+        width=320,
+        help="A text is called large enough where sampling alone moves ranks by no more than this part of "
+        "the drift to the nearest other text.",
+    )
+
+
+def _said(found: TextCard, share: float) -> None:
+    for verdict in calibration_report.verdicts(found, share):
+        mark = _MARKS[verdict.good]
+        st.markdown(f"{mark} **{plain(verdict.question)}** {plain(verdict.answer)}".strip())
+
+
+def _size(found: TextCard) -> None:
+    with st.container(horizontal=True):
+        for name, value in writing.size(found):
+            st.metric(name, value, border=True, width="content")
+
+
+def _offered(run: Run, found: TextCard, share: float) -> None:
+    """The card as a file, made when somebody asks for it."""
+    with st.container(horizontal=True, vertical_alignment="center", gap="small"):
+        st.caption("This card as a file that stands alone, and its numbers", width="content")
+        for form, (words, mime) in _FORMS.items():
+            made, file = partial(_written, form, found, share), f"{run.name}-card-{found.letter}{form}"
+            tables.download(words, made, file, mime, f"cd_card_{form[1:]}", type="tertiary")
+
+
+def _written(form: str, found: TextCard, share: float) -> bytes:
+    return _WRITERS[form](found, share).encode("utf-8", "replace")
+
+
+def _beside(found: TextCard, share: float) -> None:
+    """Every measure against every other text; all rows are in sight."""
+    table = writing.against(found, share)
+    heading = st.column_config.TextColumn(width=360)
+    tables.show(
+        table,
+        alt="the other texts of the run beside this one",
+        height="content",
+        column_config={"measure": heading},
+    )

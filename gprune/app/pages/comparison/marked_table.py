@@ -1,12 +1,11 @@
 """A table of measured text cells: one row is the reference, and the best two of a column carry a sign."""
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import pandas as pd
 import streamlit as st
 
-from gprune.app.ui import tables, url_state
+from gprune.app.ui import url_state
 from gprune.app.ui.card import Card
 
 
@@ -29,17 +28,6 @@ def reference(rows: Mapping[str, str], keys: tuple[str, str], width: int) -> tup
 def cell(value: str, change: str, mark: str) -> str:
     """A number with its spread, its change against the reference row, and its sign; both may be empty."""
     return " ".join(part for part in (value, change, mark) if part)
-
-
-def columns(numbers: Iterable[str], reason: str) -> dict[str, Any]:
-    """How columns are drawn: numbers to the right, and room for the reason why there are none."""
-    drawn: dict[str, Any] = {name: st.column_config.TextColumn(alignment="right") for name in numbers}
-    return drawn | {reason: st.column_config.TextColumn(width="large")}
-
-
-def height(table: pd.DataFrame) -> int:
-    """Pixels that show every row without scrolling."""
-    return tables.height(len(table))
 
 
 def exports(drawn: Card, table: pd.DataFrame, numbers: Callable[[], pd.DataFrame]) -> None:

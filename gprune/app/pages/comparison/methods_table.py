@@ -47,7 +47,7 @@ def show(drawn: Card, shown: Shown) -> None:
     numbers = table(shown)
     tables.show(
         styled(numbers, shown),
-        height=marked_table.height(numbers) + tables.ROW_PIXELS,
+        height=tables.height(len(numbers)) + tables.ROW_PIXELS,
         column_config=_columns(numbers),
         placeholder="–",
         alt=f"perplexity of every method on every text, against {shown.names[shown.pinned.name]}",

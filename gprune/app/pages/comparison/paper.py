@@ -7,7 +7,6 @@ import streamlit as st
 
 from gprune.analysis import published as claims
 from gprune.analysis.formatting import percent, spaced
-from gprune.app.pages.comparison import marked_table
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import card, published_badge
 from gprune.app.ui.text import plain
@@ -43,7 +42,7 @@ def show() -> None:
         table = shown(model, name, rule)
         tables.show(
             table,
-            height=marked_table.height(table),
+            height=tables.height(len(table)),
             column_config=_columns(table),
             alt="published figures of the paper",
         )

@@ -131,7 +131,7 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     key = f"cp_study_rows_{table.name}_{each}"
     tables.show(
         shown,
-        height=marked_table.height(shown),
+        height=tables.height(len(shown)),
         key=key,
         on_select=partial(_select, key, settings),
         selection_mode="single-row",
@@ -203,10 +203,12 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
 
 def _column_config(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:
     labels = {name for setting in settings for name in setting.labels}
-    config = marked_table.columns((name for name in shown.columns if name not in labels), REASON)
+    text = st.column_config.TextColumn
+    config: dict[str, Any] = {name: text(alignment="right") for name in shown.columns if name not in labels}
+    config[REASON] = text(width="large")
     if "method" in labels:
         room = _MARGIN + _LETTER * int(shown["method"].str.len().max())
-        config["method"] = st.column_config.TextColumn(width=min(room, _WIDEST))
+        config["method"] = text(width=min(room, _WIDEST))
     return config | {"n": st.column_config.NumberColumn(help="seeds with numbers")}
 
 

@@ -12,7 +12,7 @@ from gprune.analysis.changed_answers import ACC, EITHER, GAINED, LOST, UNITS
 from gprune.app.pages.flipped_questions import counts_card, panels, task_answers
 from gprune.app.pages.flipped_questions.counts_card import LABELS
 from gprune.app.pages.flipped_questions.task_answers import DENSE, TaskAnswers
-from gprune.app.ui import frame, job_runs, offered_job, packed, sticky_button, tables, url_state, work
+from gprune.app.ui import frame, job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said
@@ -31,15 +31,12 @@ KINDS = {EITHER: "All that flip", LOST: "Right → wrong", GAINED: "Wrong → ri
 _TABLE = "fq_rows"
 
 
-def show() -> None:
+@frame.page(
+    "Flipped questions",
+    "Which questions does the dense model answer and a pruned one not, and the other way round?",
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "Flipped questions",
-        "Which questions does the dense model answer and a pruned one not, and the other way round?",
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     found = [one for one in task_answers.of(run) if one.others]
     if not found:
         with card("fq_nothing", "Questions that flip", run):
@@ -95,9 +92,7 @@ def _again(run: Run, why: str) -> None:
         f"{why} Asking again takes as long as measuring the accuracies did, and changes none of them.",
         icon=":material/history:",
     )
-    if sticky_button.pressed("Ask the models again", key="fq_again", icon=":material/play_arrow:"):
-        if work.start(run.root, run.study, AGAIN) is not None:
-            st.rerun()
+    work.start_button("Ask the models again", "fq_again", run.root, run.study, AGAIN)
 
 
 def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:

@@ -16,15 +16,12 @@ from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.system.errors import MethodError
 
 
-def show() -> None:
+@frame.page(
+    "Mask atlas",
+    "Where does a method keep more than another one, and which units does the choice of text decide?",
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "Mask atlas",
-        "Where does a method keep more than another one, and which units does the choice of text decide?",
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     asked = _controls(run)
     left, right = st.columns(2)
     with left, card_of(panels.atlas, run) as drawn:

@@ -14,7 +14,6 @@ from gprune.app.ui import (
     frame,
     job_runs,
     selection,
-    sticky_button,
     tables,
     text_picker,
     url_state,
@@ -32,14 +31,9 @@ FAR_APART = 1.5
 """two partitions whose module counts differ by more than this factor are hard to compare"""
 
 
-def show() -> None:
+@frame.page("Module agreement", "Do the modules survive when one calibration text is replaced by another?")
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "Module agreement", "Do the modules survive when one calibration text is replaced by another?"
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     if run.study.substitute or run.study.metric == "twflap" or "fang" in run.study.methods:
         _cards(run)
     if not run.study.substitute:
@@ -137,9 +131,7 @@ def _fang(run: Run) -> None:
             "run.",
             width="stretch",
         )
-        if sticky_button.pressed("Compute with FANG", key="ma_fang", icon=":material/play_arrow:"):
-            if work.start(run.root, study) is not None:
-                st.rerun()
+        work.start_button("Compute with FANG", "ma_fang", run.root, study)
 
 
 def _confusion(run: Run, drawn: Card) -> None:
@@ -194,8 +186,4 @@ def _third_text(run: Run) -> None:
         return
     st.code(command(study), language="bash", wrap_lines=True)
     st.caption("Finished stages are reused: only what needs the third text is computed.")
-    if sticky_button.pressed(
-        "Compute with this third text", key="ma_start", icon=":material/play_arrow:", type="primary"
-    ):
-        if work.start(run.root, study) is not None:
-            st.rerun()
+    work.start_button("Compute with this third text", "ma_start", run.root, study, type="primary")

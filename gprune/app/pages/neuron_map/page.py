@@ -29,12 +29,9 @@ _COLUMNS: dict[str, Any] = {
 } | {name: st.column_config.NumberColumn(format="%.4g") for name in ("score on A", "score on B")}
 
 
-def show() -> None:
+@frame.page("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
-    run = frame.require_run()
-    if run is None:
-        return
     with card_of(panels.neuron_map, run) as drawn:
         _map(run, drawn)
     with card("nm_region", "Selected neurons", run) as drawn:
@@ -42,7 +39,7 @@ def show() -> None:
 
 
 def _map(run: Run, drawn: Card) -> None:
-    layers = panels.layers_of(run)
+    layers = run.load(stages.shape).layers
     with st.container(horizontal=True, vertical_alignment="bottom"):
         layer = selection.layer_field(run, "nm_layer", layers)
         basis = url_state.segmented("Alike by", panels.BASES, "nm_basis", BEHAVIOUR)
@@ -107,7 +104,7 @@ def _offer(run: Run, layer: int, basis: str, layout: str) -> None:
         ModelError: the weights are needed, and the model is not here.
         NumericsError: all neurons of the layer do the same.
     """
-    analysis.require_enough(panels.neurons_of(run))
+    analysis.require_enough(run.load(stages.shape).neurons)
     if basis == PARAMETERS:
         identity.locate(run.study.model)
     else:

@@ -69,8 +69,7 @@ def neuron_map(
     selected: Selection = NOTHING,
 ) -> Panel:
     """The neurons of one layer, those that are alike beside each other."""
-    layers = layers_of(run)
-    number = in_range("layer", layer, layers)
+    number = in_range("layer", layer, run.load(stages.shape).layers)
     require_choice("basis", basis, tuple(BASES))
     require_choice("layout", layout, tuple(LAYOUTS))
     require_choice("colour", colour, tuple(colouring.COLOURS))
@@ -140,24 +139,6 @@ def neuron_table(run: Run, layer: int, neurons: Array, places: Array | None = No
     return found if places is None else found.assign(x=places[neurons, 0], y=places[neurons, 1])
 
 
-def layers_of(run: Run) -> int:
-    """Layers of the model.
-
-    Raises:
-        MissingResultError: the run does not know its model's sizes yet.
-    """
-    return run.load(stages.shape).layers
-
-
-def neurons_of(run: Run) -> int:
-    """Neurons of every layer.
-
-    Raises:
-        MissingResultError: the run does not know its model's sizes yet.
-    """
-    return run.load(stages.shape).neurons
-
-
 def texts_of(run: Run) -> tuple[str, ...]:
     """Roles of the texts that tell what the neurons do.
 
@@ -197,7 +178,7 @@ def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
         SettingsError: there are too few for UMAP.
     """
     if layout == UMAP:
-        analysis.require_enough(neurons_of(run))
+        analysis.require_enough(run.load(stages.shape).neurons)
         texts = texts_of(run) if basis == BEHAVIOUR else ()
         found = run.load(stages.neuron_map, layer, basis, texts)
         told = (

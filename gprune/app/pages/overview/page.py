@@ -40,12 +40,9 @@ NARROWEST = 245
 """pixels of a figure before the three stand below each other"""
 
 
-def show() -> None:
+@frame.page("Overview", "What does this run say in half a minute, and can it be trusted?")
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title("Overview", "What does this run say in half a minute, and can it be trusted?")
-    run = frame.require_run()
-    if run is None:
-        return
     _first_screen(run)
     with card("ov_tiles", "The run in numbers", run):
         _tiles(run)

@@ -15,15 +15,12 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 
 
-def show() -> None:
+@frame.page(
+    "Pruning decisions",
+    "Where did the budget go, and which neurons were chosen differently from the base method?",
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "Pruning decisions",
-        "Where did the budget go, and which neurons were chosen differently from the base method?",
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     base, bins = _controls(run)
     left, right = st.columns(2)
     with left, card_of(panels.retention, run) as drawn:

@@ -26,15 +26,12 @@ _COLUMNS: dict[str, Any] = {
 } | {name: st.column_config.NumberColumn(width=width) for name, width in (("layer", 48), ("neuron", 60))}
 
 
-def show() -> None:
+@frame.page(
+    "Rank drift",
+    "Which neurons move when the calibration text changes, and is it above the re-sampling floor?",
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "Rank drift",
-        "Which neurons move when the calibration text changes, and is it above the re-sampling floor?",
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     with card_of(panels.drift, run) as drawn:
         _distribution(run, drawn)
     left, right = st.columns(2)

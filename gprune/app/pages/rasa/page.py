@@ -18,20 +18,17 @@ _WHOLE, _FULL, _DRAWN = "rasa_whole", "rasa_full_drawing", "rasa_view_drawn"
 """set where the frame around the page has to follow, while the whole page is drawn, and to the view drawn"""
 
 
-def show() -> None:
+@frame.page(
+    "RASA thresholds",
+    "Which modules are sensitive to the text and weakly supported by A, and what changes if the lines move?",
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "RASA thresholds",
-        "Which modules are sensitive to the text and weakly supported by A, and what changes if the lines "
-        "move?",
-    )
-    run = frame.require_run()
-    if run is not None:
-        st.session_state[_FULL] = True
-        st.session_state[_DRAWN] = url_state.choice(VIEW, VIEWS, "changes")
-        _laboratory(run)
-        if st.session_state[_DRAWN] == "cost":
-            preview_card.show(run)
+    st.session_state[_FULL] = True
+    st.session_state[_DRAWN] = url_state.choice(VIEW, VIEWS, "changes")
+    _laboratory(run)
+    if st.session_state[_DRAWN] == "cost":
+        preview_card.show(run)
 
 
 @st.fragment

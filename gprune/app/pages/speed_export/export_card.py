@@ -9,7 +9,7 @@ from pathlib import Path
 import streamlit as st
 
 from gprune.analysis.mask_edits import mask_sets
-from gprune.app.ui import job_runs, offered_job, packed, sticky_button, url_state, work
+from gprune.app.ui import job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -86,16 +86,9 @@ def _own(drawn: Card, run: Run) -> None:
     st.code(str(folder), language=None, wrap_lines=True)
     st.caption(f"{_size(folder)} on disk, with its tokenizer, its code and its plan.")
     _snippets(folder)
-    st.download_button(
-        f"Download {PLAN}",
-        data=(folder / PLAN).read_bytes,
-        file_name=f"{run.name}-{PLAN}",
-        mime="application/json",
-        key="sx_plan",
-        icon=":material/download:",
-        on_click="ignore",
-        help="The kept units of every layer: `python -m gprune apply` makes the same cut again.",
-    )
+    words = "The kept units of every layer: `python -m gprune apply` makes the same cut again."
+    plan = (folder / PLAN).read_bytes
+    tables.download(f"Download {PLAN}", plan, f"{run.name}-{PLAN}", "application/json", "sx_plan", help=words)
     left, right = st.columns(2)
     for column, form in ((left, PADDED), (right, GGUF)):
         out = destination(run, form)
@@ -139,9 +132,7 @@ def _unfinished(run: Run, folder: Path | None) -> None:
         f"This run {reason}. Finishing it takes every finished stage from the cache.",
         icon=":material/hourglass_empty:",
     )
-    if sticky_button.pressed("Finish this run", key="sx_finish", icon=":material/play_arrow:"):
-        if work.start(run.root, run.study) is not None:
-            st.rerun()
+    work.start_button("Finish this run", "sx_finish", run.root, run.study)
 
 
 def _snippets(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 import io
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pandas as pd
@@ -9,7 +10,7 @@ import streamlit as st
 
 from gprune.analysis import speed as analysis
 from gprune.app.pages.speed_export import accuracy_card, export_card, panels, widths_card
-from gprune.app.ui import frame, job_runs, run_choice, sticky_button, tables, url_state, work
+from gprune.app.ui import frame, job_runs, run_choice, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
@@ -33,15 +34,12 @@ MOST_DOWNLOADED = 64 * 2**20
 """bytes of results: what is larger would be held in the app's memory, and is left to the command"""
 
 
-def show() -> None:
+@frame.page(
+    "Speed & export",
+    "How much faster is the pruned model, how does it load elsewhere, and what can it still answer?",
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "Speed & export",
-        "How much faster is the pruned model, how does it load elsewhere, and what can it still answer?",
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     with card_of(panels.speed, run) as drawn:
         _speed(drawn, run)
     with card_of(panels.widths, run) as drawn:
@@ -148,11 +146,7 @@ def _not_measured(run: Run) -> None:
         "cache. The dense model and one other are in memory meanwhile; close what else is at work."
     )
     st.code(command(study), language="bash", wrap_lines=True)
-    if sticky_button.pressed(
-        f"Measure speed ({preset} preset)", key="sx_measure", icon=":material/play_arrow:"
-    ):
-        if work.start(run.root, study) is not None:
-            st.rerun()
+    work.start_button(f"Measure speed ({preset} preset)", "sx_measure", run.root, study)
 
 
 def _others(run: Run) -> None:
@@ -224,15 +218,9 @@ def _extent(root: str, name: str, updated: str) -> tuple[int, int, str]:
 def _offer(run: Run, size: int, name: str) -> None:
     """The download, or the command where the run is too large for it."""
     if size <= MOST_DOWNLOADED:
-        st.download_button(
-            f"Pack this run (at most {amount(size)})",
-            data=lambda: archive(run.root, run.name),
-            file_name=name,
-            mime="application/zip",
-            key="sx_pack_run",
-            icon=":material/inventory_2:",
-            on_click="ignore",
-        )
+        words, icon = f"Pack this run (at most {amount(size)})", ":material/inventory_2:"
+        made = partial(archive, run.root, run.name)
+        tables.download(words, made, name, "application/zip", "sx_pack_run", icon=icon)
         st.caption("The same as a command")
     else:
         st.caption("Too large to be downloaded from here: this command writes it.")

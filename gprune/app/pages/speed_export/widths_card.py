@@ -11,7 +11,7 @@ from gprune.analysis import speed as analysis
 from gprune.analysis.formatting import percent
 from gprune.app.pages.speed_export import panels
 from gprune.app.pages.speed_export.panels import ALIGNMENTS
-from gprune.app.ui import frame, selection, sticky_button, tables, url_state, work
+from gprune.app.ui import frame, selection, tables, url_state, work
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
@@ -103,9 +103,7 @@ def _alignment(run: Run, shape: ModelShape) -> None:
         return
     study = aligned_study(run.study, wanted)
     st.code(command(study), language="bash", wrap_lines=True)
-    if sticky_button.pressed(f"Prune with alignment {wanted}", key="sx_align", icon=":material/play_arrow:"):
-        if work.start(run.root, study) is not None:
-            st.rerun()
+    work.start_button(f"Prune with alignment {wanted}", "sx_align", run.root, study)
 
 
 def _unaligned(run: Run) -> set[str]:

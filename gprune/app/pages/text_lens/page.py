@@ -47,15 +47,12 @@ LEFT, RIGHT = "lens_left", "lens_right"
 _BY_HAND = "by-hand:"
 
 
-def show() -> None:
+@frame.page(
+    "Text lens",
+    "Which words does a pruned model predict worse than the dense one, and how does it continue?",
+)
+def show(run: Run) -> None:
     """Draws the page."""
-    frame.page_title(
-        "Text lens",
-        "Which words does a pruned model predict worse than the dense one, and how does it continue?",
-    )
-    run = frame.require_run()
-    if run is None:
-        return
     chosen = _choose(run)
     if chosen is None:
         return
