@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import tiny_study
@@ -19,11 +18,11 @@ from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError
 
 
-def in_folder(folder: Path) -> EvaluationSettings:
+def in_folder(folder):
     return EvaluationSettings(task_folder=str(folder))
 
 
-def read(task: str, folder: Path) -> list[dict]:
+def read(task, folder):
     return documents(resolve(task, in_folder(folder)))
 
 

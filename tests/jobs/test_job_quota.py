@@ -4,7 +4,6 @@ import errno
 import io
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -30,7 +29,7 @@ FULL = {
 pytestmark = pytest.mark.parametrize("number", FULL, ids=errno.errorcode.__getitem__)
 
 
-def refuse(number: int):
+def refuse(number):
     def write(*_args, **_options):
         raise OSError(number, os.strerror(number))
 
@@ -38,7 +37,7 @@ def refuse(number: int):
 
 
 def test_a_result_is_told_and_nothing_is_left(tmp_path, monkeypatch, number):
-    def write(folder: Path) -> dict[str, object]:
+    def write(folder):
         (folder / "file").write_text("x")
         return {}
 
