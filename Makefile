@@ -35,7 +35,7 @@ coverage: $(VENV)/.gguf
 	$(BIN)/python -m coverage combine --quiet
 	$(BIN)/python -m coverage report
 
-# runs that are killed, starved of disk, damaged and started at once, and what is found wrong afterwards
+# runs that are killed and starved of disk, and what is found wrong afterwards
 faults: $(VENV)/.dev
 	PYTHONPATH=.:tests $(BIN)/python -m faults
 

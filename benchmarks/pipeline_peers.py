@@ -23,8 +23,7 @@ from gprune.pruning.calibration.principal import principal
 from gprune.pruning.modules.initialization import cluster
 from gprune.pruning.ranking import GroupedRanks
 from gprune.pruning.rasa import balanced_splits, module_statistics
-from gprune.pruning.scoring import score
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer, score
 from gprune.records import ActivationStatistics, ModelShape, ModuleStatistics, Partition, WeightNorms
 from gprune.store import digests
 from gprune.study import CalibrationSettings, ModularizationSettings, ReliabilitySettings

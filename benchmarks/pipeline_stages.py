@@ -19,8 +19,7 @@ from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.drift import rank_drift
 from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
-from gprune.pruning.scoring import score
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer, score
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import Partition, RankDrift, Tokens, UnitScores
 from gprune.study import (

@@ -4,7 +4,6 @@ import ast
 import re
 import tomllib
 from graphlib import TopologicalSorter
-from pathlib import Path
 
 import grimp
 import pytest
@@ -22,17 +21,14 @@ def contracts(project):
     return {each["name"]: each for each in settings["tool"]["importlinter"]["contracts"]}
 
 
-def parts(folder: Path) -> set[str]:
+def parts(folder):
     packages = {path.parent.name for path in folder.glob("*/__init__.py")}
     return packages | {path.stem for path in folder.glob("*.py")} - {"__init__"}
 
 
-def test_the_house_has_sixteen_rooms(project):
+def test_there_are_sixteen_rooms_and_every_module_may_load_torch_or_loads_none(project, contracts):
     rooms = parts(project / "gprune") - {"__main__"}
     assert len(rooms) <= 16 and all((project / "gprune" / room).is_dir() for room in rooms)
-
-
-def test_every_module_either_may_load_torch_or_is_held_to_load_none(project, contracts):
     held = contracts["the app's process never imports torch"]["source_modules"]
     named = {*held, *(f"gprune.{part}" for part in MAY_LOAD_TORCH)}
     # a package whose parts are named one by one
@@ -43,12 +39,9 @@ def test_every_module_either_may_load_torch_or_is_held_to_load_none(project, con
         assert own & named or module in divided, module
 
 
-def test_the_contracts_of_layers_name_every_part(contracts):
+def test_layers_name_every_part_and_pages_are_short_and_choose_a_view(contracts, project):
     layered = [each for each in contracts.values() if each["type"] == "layers"]
     assert len(layered) == 3 and all(each["exhaustive"] for each in layered)
-
-
-def test_pages_are_short_and_only_choose_a_view(project):
     for page in (project / "pages").glob("*.py"):
         assert len(page.read_text(encoding="utf-8").splitlines()) <= 15, page
 
@@ -73,7 +66,7 @@ def test_what_runs_in_several_processes_is_named_in_two_places(project):
     assert found == {"gprune/models/distributed/process_group.py", "gprune/models/distributed/launch.py"}
 
 
-def calls(project: Path):
+def calls(project):
     """Every call in the package, as (file, dotted name of what is called, arguments)."""
     for file in sorted(
         [project / "app.py", *(project / "gprune").rglob("*.py"), *(project / "pages").rglob("*.py")]
@@ -90,7 +83,7 @@ READ_ELSEWHERE = {
 """files that parse JSON by themselves, and why they may"""
 BUILT_PATTERNS = {
     "gprune/pipeline/archive/privacy.py": "escaped names of this machine and its folders, no file's",
-    "gprune/data/demo/docstrings.py": "put together from constants",
+    "gprune/data/demo/prose.py": "put together from constants",
     "gprune/data/demo/questions.py": "a word that an expression of letters alone has found",
     "gprune/experiments/reproduction/scale.py": "constants of the module",
 }
@@ -138,16 +131,13 @@ def test_private_parts_of_streamlit_are_imported_where_there_is_a_reason(project
     assert found == set(PRIVATE_STREAMLIT)
 
 
-def test_no_library_is_told_to_load_unsafely(project):
+def test_no_library_is_told_to_load_unsafely_and_tables_reach_a_page_and_a_file_in_one_way(project):
     for file in sorted((project / "gprune").rglob("*.py")):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
                 unsafe = {("trust_remote_code", True), ("allow_pickle", True), ("weights_only", False)}
                 assert (node.arg, node.value.value) not in unsafe, file
-
-
-def test_tables_reach_a_page_and_a_file_in_one_way(project):
-    """Their cells are guarded there against being run by a spreadsheet."""
+    # Their cells are guarded there against being run by a spreadsheet.
     drawn = {
         file for file, name, _ in calls(project) if name in ("st.dataframe", "st.data_editor", "st.table")
     }

@@ -26,7 +26,7 @@ SIZES = {
 }
 
 
-def said(error: object) -> str:
+def said(error):
     """A refusal as it is shown."""
     shown = safe_parsing.sentence(error)
     assert len(shown) <= 300 and "\n" not in shown

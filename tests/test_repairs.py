@@ -24,12 +24,12 @@ from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import apply, checkpoint, plan_file
 from gprune.pipeline import stages
-from gprune.pipeline.estimate.dimensions import of_model
-from gprune.pipeline.estimate.memory import Case, need
+from gprune.pipeline.estimate.dimensions import Case, of_model
+from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning import repair
 from gprune.pruning.surgery import Silenced, cut
-from gprune.records import REPAIRS, PrunedModel, Repair, Tokens
+from gprune.records import REPAIRS, PrunedModel, Repair
 from gprune.records.repairs import labels
 from gprune.store import Store
 from gprune.study import from_dict
@@ -51,13 +51,13 @@ TOY = Repair(
 )
 
 
-def toy_module() -> ModuleType:
+def toy_module():
     """Halves the kept columns, and moves every bias by the number of calibration tokens in thousands."""
 
-    def ready(decoder, texts: list[Tokens]) -> float:
+    def ready(decoder, texts):
         return sum(text.ids.size for text in texts) / 1000
 
-    def halve(decoder, maps, moved: float, on_progress) -> None:
+    def halve(decoder, maps, moved, on_progress):
         for one in maps:
             one.weight = one.columns() / 2
             bias = torch.zeros(len(one.weight)) if one.bias is None else one.bias
@@ -95,7 +95,7 @@ def results_of(opened):
 
 
 def test_a_switch_is_for_every_method_and_follows_the_methods_own(declared):
-    def names(method: str) -> list[str]:
+    def names(method):
         return [one.name for one in repairs_of(METHODS[method], SparsitySettings())]
 
     assert names("dense") == []

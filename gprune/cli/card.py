@@ -56,11 +56,11 @@ def _card(options: argparse.Namespace) -> int:
 
 def _say(card: Any, share: float) -> None:
     """Prints the answers and the numbers behind them."""
-    from gprune.analysis.calibration_report import tables, verdicts
+    from gprune.analysis.calibration_report import verdicts, writing
 
     print(f"{card.letter}: {card.name}")
     for verdict in verdicts(card, share):
         print(f"\n{verdict.question}\n  {verdict.answer}")
     print()
-    for name, value in tables.size(card):
+    for name, value in writing.size(card):
         print(f"{name:<18}{value}")

@@ -82,7 +82,7 @@ def recorded(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
         GpruneError: there is no such run, or its record cannot be used.
     """
     from gprune.pipeline import runs
-    from gprune.pipeline.archive.record import graph_of
+    from gprune.pipeline.archive.contents import graph_of
     from gprune.pipeline.stages import Results
     from gprune.store import Store
     from gprune.system.safe_parsing import quoted

@@ -29,11 +29,11 @@ def add(commands: Any) -> None:
 
 
 def _measure(options: argparse.Namespace) -> int:
-    from gprune.analysis.mask_edits import measuring
+    from gprune.analysis.mask_edits import mask_sets
 
     results, chosen = set_of(options)
     with shown("measure", options.job) as progress:
-        found = measuring.measure(
+        found = mask_sets.measure(
             results, chosen, lambda _stage, done, total, message: progress(done, total, message)
         )
     lines = [_line(results, chosen, text, one) for text, one in found.items()]

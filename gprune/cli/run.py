@@ -89,12 +89,12 @@ def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks
     `study` is what came through a pipe, which can be read once, or None; `ranks` are the processes of which
     this is the first, or None.
     """
-    from gprune.jobs import log
+    from gprune.jobs import reporting
     from gprune.jobs.reporting import JobReporter
 
     if options.job is None:
         return _ended([_run_here(options, study or read(options.study), None, ranks)])
-    with log.forgiving(), JobReporter(options.job) as reporter:
+    with reporting.forgiving(), JobReporter(options.job) as reporter:
         result = _run_here(options, study or read(options.study), reporter, ranks)
         code = _ended([result])
         kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks", "doubtful_tasks")
@@ -227,12 +227,12 @@ def _result(
 def _diagnosed(study: Study, store: Store, result: dict[str, Any]) -> dict[str, Any]:
     """What the parts of GPrune have done, where it has pruned."""
     from gprune import pipeline
-    from gprune.analysis import diagnostics
+    from gprune.analysis import ablation_effect
 
     if "gprune" not in result.get("retention", {}):
         return {}
     found = pipeline.opened(study, store)
-    return {"diagnostics": diagnostics.diagnose(found).to_dict()} if diagnostics.ready(found) else {}
+    return {"diagnostics": ablation_effect.diagnose(found).to_dict()} if ablation_effect.ready(found) else {}
 
 
 def _finite(value: Any) -> Any:

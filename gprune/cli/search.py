@@ -11,9 +11,8 @@ from gprune.cli import add_cache, place, registered
 from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
-    from gprune.experiments.search.halving import Round
+    from gprune.experiments.search.halving import Round, Trial
     from gprune.experiments.search.plan import Plan
-    from gprune.experiments.search.trials import Trial
 
 
 def add(commands: Any) -> None:
@@ -52,7 +51,7 @@ def _search(options: argparse.Namespace) -> int:
 
 def _run(options: argparse.Namespace, plan: Plan) -> int:
     from gprune.experiments.search import halving, report
-    from gprune.experiments.search.trials import Trials
+    from gprune.experiments.search.halving import Trials
     from gprune.pipeline.provenance import versions
     from gprune.store import Store
 

@@ -184,7 +184,7 @@ def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> Non
 
 
 def _print_csv(rows: list[Any]) -> None:
-    from gprune.analysis.spreadsheet import guarded
+    from gprune.analysis.table import guarded
 
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(_FIELDS)

@@ -17,7 +17,7 @@ from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
     from gprune.experiments.sweep.plan import Sweep, Variation
-    from gprune.experiments.sweep.status import StudyStatus
+    from gprune.experiments.sweep.running import StudyStatus
     from gprune.store import Store
 
 
@@ -78,7 +78,7 @@ def _dry_run(sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
 
 def _status(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
     from gprune import jobs
-    from gprune.experiments.sweep.status import standings
+    from gprune.experiments.sweep.running import standings
 
     # whoever looks keeps the queue going, as the app does
     jobs.reconcile(store.root)
@@ -90,7 +90,7 @@ def _status(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation]
 def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
     from gprune.cli.batch_progress import Shown
     from gprune.experiments.sweep import running
-    from gprune.experiments.sweep.status import DONE, FAILED
+    from gprune.experiments.sweep.running import DONE, FAILED
     from gprune.jobs import device_slots
 
     device_slots.allow(options.devices)
@@ -119,7 +119,7 @@ def _studies(count: int) -> str:
 
 def _tell(options: argparse.Namespace, sweep: Sweep, found: Sequence[StudyStatus]) -> None:
     """Prints where the studies stand."""
-    from gprune.experiments.sweep.status import STATES
+    from gprune.experiments.sweep.running import STATES
 
     counts = Counter(one.state for one in found)
     told = {state: counts[state] for state in STATES if counts[state]}

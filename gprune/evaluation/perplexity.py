@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.data.texts.overlap import cut
+from gprune.data.texts.corpus_relation import cut
 from gprune.data.texts.tokens import require_known
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.oom_backoff import Sequences

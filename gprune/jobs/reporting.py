@@ -9,20 +9,23 @@ Reporting never decides whether a run succeeds: a full disk loses progress lines
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, TextIO
 
 from gprune.jobs import folder as files
 from gprune.jobs import local
 from gprune.jobs.state import JobState, one_line, read_state, update, write_state
+from gprune.store.folder import is_full
 from gprune.system.errors import Cancelled, GpruneError, Interrupted, JobError
 from gprune.system.files import make_folder
 from gprune.system.network_files import refresh, there
@@ -208,3 +211,71 @@ def sentence(error: BaseException) -> str:
         return f"the run ended with exit code {text}"
     kind = type(error).__name__
     return one_line(f"{kind}: {text}" if text else kind)
+
+
+class Forgiving(io.TextIOBase):
+    """A stream that loses what a full disk or quota does not take."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Stands in for a stream."""
+        self._stream = stream
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        """As the stream's."""
+        return self._stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # type: ignore[override]
+        """As the stream's."""
+        return self._stream.errors
+
+    def isatty(self) -> bool:
+        """Whether it is a terminal."""
+        return self._stream.isatty()
+
+    def fileno(self) -> int:
+        """The descriptor, where there is one."""
+        return self._stream.fileno()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Writes a text, or loses it.
+
+        Raises:
+            OSError: the stream does not take it, and the disk is not full.
+        """
+        with _losing():
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """Hands on what is still held back.
+
+        Raises:
+            OSError: as `write`.
+        """
+        with _losing():
+            self._stream.flush()
+
+
+@contextlib.contextmanager
+def _losing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if not is_full(error):
+            raise
+
+
+@contextlib.contextmanager
+def forgiving() -> Iterator[None]:
+    """What is printed while the context lasts may be lost."""
+    with (
+        contextlib.redirect_stdout(Forgiving(sys.stdout)),
+        contextlib.redirect_stderr(Forgiving(sys.stderr)),
+    ):
+        yield

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar
 from gprune.jobs import folder as files
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
-from gprune.system.forms import Form, Rule, between, one_of
+from gprune.system.forms import Form, Number, Rule, between, one_of
 
 MOST_TEXT = 20_000
 LATEST = 1e11
@@ -36,7 +36,7 @@ def is_text(value: object) -> bool:
 
 
 Shown = Annotated[str, Rule("text that can be shown", is_text)]
-Seconds = Annotated[int | float, Rule("seconds, up to the year 5000", lambda value: 0 <= value < LATEST)]
+Seconds = Annotated[Number, Rule("seconds, up to the year 5000", lambda value: 0 <= value < LATEST)]
 _Process = Annotated[int, between(1, 2**31 - 1)]
 
 

@@ -8,7 +8,7 @@ gprune.pipeline.run_owner.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -197,16 +197,7 @@ class _Runner:
 
         file = states.StateFile(store, stage.kind, stage.key)
         resumption = work.resumption = Resumption(file, here, work.progress)
-
-        def details() -> dict[str, Any]:
-            known = self._told(resumption.spent) | provenance.versions()
-            known |= {"notices": notices} if notices else {}
-            known |= {"processes": self.record.processes} if company is not None and company.helped else {}
-            if resumption.began:
-                known["resumed"] = {"step": resumption.began, **self._told(here())}
-            return known | (
-                {"left_out": [one.name for one in self._left_out(stage)]} if stage.optional else {}
-            )
+        details = partial(self._details, stage, resumption, here, notices)
 
         def fill(folder: Path) -> dict[str, Any]:
             with work.within_memory(stage.title):
@@ -230,6 +221,17 @@ class _Runner:
                 store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
         resumption.end()
+
+    def _details(
+        self, stage: Stage[Any], resumption: Resumption, here: Callable[[], Spent], notices: list[str]
+    ) -> dict[str, Any]:
+        """What is kept beside a result that was just made."""
+        known, company = self._told(resumption.spent) | provenance.versions(), self.work.company
+        known |= {"notices": notices} if notices else {}
+        known |= {"processes": self.record.processes} if company is not None and company.helped else {}
+        if resumption.began:
+            known["resumed"] = {"step": resumption.began, **self._told(here())}
+        return known | ({"left_out": [one.name for one in self._left_out(stage)]} if stage.optional else {})
 
     def _put_extra(self, stage: Stage[Any], maker: Stage[Any], made: Any) -> None:
         """Keeps what another stage has made on the way."""

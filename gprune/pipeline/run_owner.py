@@ -13,7 +13,7 @@
 - Where a later starter was asked for more than an earlier one, the record goes on with it as with a new run:
   stopped on its way, the run is "cancelled", and what the first has finished stays in it.
 - An owner that dies leaves "running" behind: readers see that its process is gone and call the run
-  interrupted (gprune.pipeline.runs.writer_lock). On a full disk the state and the reason are rewritten in
+  interrupted (gprune.pipeline.runs.writing). On a full disk the state and the reason are rewritten in
   place.
 - A process that a signal asks to leave says "interrupted" itself, so that another machine knows as well.
 - In a cache that cannot be written no record is, and a run all of whose results are there still ends well.
@@ -27,7 +27,7 @@ from typing import Any
 
 from gprune.pipeline import runs
 from gprune.pipeline.record import Listener, RunRecord
-from gprune.pipeline.runs.writer_lock import BEAT_SECONDS
+from gprune.pipeline.runs.writing import BEAT_SECONDS
 from gprune.pipeline.stages import KINDS, Stage
 from gprune.system import safe_parsing
 from gprune.system.errors import Cancelled, Interrupted, StoreError

@@ -41,26 +41,7 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
         facts = {name: given(results, name) for name in able}
         found["given"] = {name: one.to_dict() for name, one in facts.items() if one is not None}
     if until in ("perplexity", "all"):
-        texts = study.evaluation.texts
-        found["perplexity"] = {
-            name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts}
-            for name in able
-        }
-        answered = {name: _answered(results, record, name) for name in able}
-        found |= _protocols(results, answered)
-        known = standings(results.graph, lambda text: results.get(overlap, text))
-        found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
-        if study.evaluation.tasks:
-            found["accuracy"] = {
-                name: {task: _plain(results.get(accuracy, name, task)) for task in tasks}
-                for name, tasks in answered.items()
-            }
-            found["unavailable_tasks"] = record.unmeasured_tasks()
-            found["doubtful_tasks"] = record.doubtful_tasks
-        # several processes leave it out where no GPU holds the model
-        if study.evaluation.speed != "none" and speed(graph) not in record.unavailable:
-            timed = results.get(speed)
-            found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
+        found |= _measured(results, record, able)
     if until == "all" and "gprune" in able:
         found["checkpoint"] = str(results.model_folder(checkpoint(graph)))
     ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
@@ -69,6 +50,31 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     found["seconds"] = {name: entry["seconds"] for name, entry in ran.items()}
     found["passes"] = {name: entry["passes"] for name, entry in ran.items() if "passes" in entry}
     found["reused"] = [name for name, entry in ran.items() if entry["reused"]]
+    return found
+
+
+def _measured(results: Results, record: RunRecord, able: list[str]) -> dict[str, Any]:
+    """Perplexities, accuracies and speed of the methods that could run."""
+    graph, study, found = results.graph, results.graph.study, dict[str, Any]()
+    texts = study.evaluation.texts
+    found["perplexity"] = {
+        name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts} for name in able
+    }
+    answered = {name: _answered(results, record, name) for name in able}
+    found |= _protocols(results, answered)
+    known = standings(results.graph, lambda text: results.get(overlap, text))
+    found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
+    if study.evaluation.tasks:
+        found["accuracy"] = {
+            name: {task: _plain(results.get(accuracy, name, task)) for task in tasks}
+            for name, tasks in answered.items()
+        }
+        found["unavailable_tasks"] = record.unmeasured_tasks()
+        found["doubtful_tasks"] = record.doubtful_tasks
+    # several processes leave it out where no GPU holds the model
+    if study.evaluation.speed != "none" and speed(graph) not in record.unavailable:
+        timed = results.get(speed)
+        found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     return found
 
 

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
     from gprune.records.decisions import Learning, LearningHistory, PruningMasks
     from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
-    from gprune.records.maps import Components, NeuronMap
     from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
     from gprune.records.modules import (
         AdaptedScores,
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
         PartitionAgreement,
     )
     from gprune.records.repairs import REPAIRS, PrunedModel, Repair
-    from gprune.records.scores import RankDrift, UnitScores
+    from gprune.records.scores import Components, NeuronMap, RankDrift, UnitScores
 
 __all__ = [
     "Accuracy",
@@ -75,7 +74,7 @@ __all__ = [
     "pool",
     "pool_contexts",
 ]
-_PARTS = "answers base calibration contexts decisions evaluation maps model modules repairs scores"
+_PARTS = "answers base calibration contexts decisions evaluation model modules repairs scores"
 
 
 def __getattr__(name: str) -> Any:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import difflib
 import sys
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
@@ -80,6 +80,19 @@ class Rule:
         return core_schema.no_info_after_validator_function(check, handler(source))
 
 
+class _AsGiven:
+    """Checks a value against the type beside it, and leaves it in its own."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        def check(value: Any, read: Callable[[Any], Any]) -> Any:
+            read(value)
+            return value
+
+        return core_schema.no_info_wrap_validator_function(check, handler(source))
+
+
 def at_least(least: float, unit: str = "") -> Rule:
     """The rule of a number that is not too small, of a unit."""
     return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
@@ -108,6 +121,8 @@ def one_of(choices: tuple[str, ...]) -> Rule:
 NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 POSITIVE = Rule("positive", lambda value: value > 0)
 SHARE = Rule("in [0, 1]", lambda value: 0 <= value <= 1)
+Number = Annotated[float, _AsGiven()]
+"""a number that is kept as it was written, whole or not"""
 Listed = Annotated[tuple[T, ...], Before(lambda value: tuple(value) if isinstance(value, list) else value)]
 """a list of JSON, kept as a tuple"""
 
@@ -124,21 +139,19 @@ class Form:
     """whether fields that it does not know are passed over"""
 
     @classmethod
-    def of(cls, values: Any, kind: type[GpruneError] = SettingsError, where: str = "") -> Self:
+    def of(cls, values: Any, kind: type[GpruneError] = SettingsError) -> Self:
         """What an object of JSON holds.
 
         Args:
             values: as they were read.
             kind: class of the error.
-            where: what stands before the names of the fields in it.
 
         Raises:
             GpruneError: of that class: a field is unknown, missing, of another type or out of range. All that
                 is wrong is told at once, each with its place and value.
         """
-        found = read(Annotated[Any, _Fields(cls)], values, cls.WHAT, kind, where, cls)
         try:
-            return cls(**found)
+            return cls(**read(cls, values, kind))
         except SettingsError as error:
             raise kind(str(error)) from error
 
@@ -150,7 +163,7 @@ class Form:
         def made(value: Any, read: Callable[[Any], dict[str, Any]]) -> Any:
             return value if isinstance(value, cls) else cls(**read(value))
 
-        return core_schema.no_info_wrap_validator_function(made, _Fields(cls).schema(handler))
+        return core_schema.no_info_wrap_validator_function(made, handler.generate_schema(_type_of(cls)))
 
 
 class Checked(Form):
@@ -167,8 +180,7 @@ class Checked(Form):
             SettingsError: one is of another type or out of range.
         """
         given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        form = Annotated[Any, _Fields(type(self))]
-        taken = read(form, given, self.WHAT, SettingsError, self.WHERE, type(self))
+        taken = read(type(self), given, where=self.WHERE)
         for name in taken if self.TAKES else ():
             object.__setattr__(self, name, taken[name])
         self.require_together()
@@ -177,85 +189,93 @@ class Checked(Form):
         """Checks the fields against each other, once each is sound."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """The fields of a form by name, before anything is made of them."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Table:
+    """The type of an object of JSON of which some fields have a known form."""
 
-    form: Any
+    hints: Mapping[str, Any]
+    """their types and rules"""
+    required: Container[str] = ()
+    """those that may not be absent"""
+    others: Any = Any
+    """the type of those that are not named: Any passes them over, None refuses them"""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        return self.schema(handler)
-
-    def schema(self, handler: Any) -> Any:
+        """Asked after what stands before it in the annotation."""
         from pydantic_core import core_schema
 
-        # rules name what stands in the module of their form
-        names = globals() | vars(sys.modules[self.form.__module__])
-        hints = typing.get_type_hints(self.form, names, include_extras=True)
-        return core_schema.typed_dict_schema(
-            {
-                field.name: core_schema.typed_dict_field(
-                    handler.generate_schema(hints[field.name]),
-                    required=field.default is MISSING and field.default_factory is MISSING,
-                )
-                for field in fields(self.form)
-            },
-            extra_behavior="ignore" if self.form.LOOSE else "forbid",
-            config=core_schema.CoreConfig(strict=True, allow_inf_nan=False),
-        )
+        named = {
+            name: core_schema.typed_dict_field(handler.generate_schema(hint), required=name in self.required)
+            for name, hint in self.hints.items()
+        }
+        strict = core_schema.CoreConfig(strict=True, allow_inf_nan=False)
+        extra: Any = {None: "forbid", Any: "ignore"}.get(self.others, "allow")
+        rest = handler.generate_schema(self.others) if extra == "allow" else None
+        table = core_schema.typed_dict_schema(named, extra_behavior=extra, extras_schema=rest, config=strict)
+        return core_schema.chain_schema([handler(source), table])
+
+
+def _type_of(form: type[Form]) -> Any:
+    # rules name what stands in the module of their form
+    names = globals() | vars(sys.modules[form.__module__])
+    hints = typing.get_type_hints(form, names, include_extras=True)
+    own: tuple[Any, ...] = fields(form)  # type: ignore[arg-type]
+    required = {one.name for one in own if one.default is MISSING and one.default_factory is MISSING}
+    return Annotated[
+        Any, Table({one.name: hints[one.name] for one in own}, required, Any if form.LOOSE else None)
+    ]
 
 
 @cache
-def _reader(hint: Any) -> Any:
+def _reader(form: Any) -> Any:
     from pydantic import ConfigDict, TypeAdapter
 
-    return TypeAdapter(hint, config=ConfigDict(strict=True, allow_inf_nan=False))
+    config = ConfigDict(strict=True, allow_inf_nan=False)
+    return TypeAdapter(_type_of(form) if _is_form(form) else form, config=config)
 
 
-def read(
-    hint: Any,
-    values: Any,
-    what: str,
-    kind: type[GpruneError] = SettingsError,
-    where: str = "",
-    form: Any = None,
-) -> Any:
-    """A value of a type, from plain values.
+def _is_form(hint: Any) -> bool:
+    return isinstance(hint, type) and issubclass(hint, Form)
+
+
+def read(form: Any, values: Any, kind: type[GpruneError] = SettingsError, where: str = "") -> Any:
+    """The fields of a form that an object of JSON has, by name, or a value of another type.
 
     Args:
-        hint: the type with its rules.
+        form: the form, or the type with its rules.
         values: as they were read.
-        what: what to call it as a whole.
         kind: class of the error.
-        where: what stands before the names of fields.
-        form: whose fields they are, where they are a form's.
+        where: what stands before the names of fields in it.
 
     Raises:
         GpruneError: of that class, with every fault.
     """
-    reader = _reader(hint)
+    reader = _reader(form)
     from pydantic import ValidationError
 
     try:
         return reader.validate_python(values)
     except ValidationError as error:
-        raise kind(told(error, what, where, form)) from error
+        raise kind(_told(error, form, where)) from error
 
 
-def told(error: ValidationError, what: str, where: str = "", form: Any = None) -> str:
+def _told(error: ValidationError, form: Any, where: str) -> str:
     """What pydantic refuses, in our words: the parameter, the value and what it must be, fault by fault."""
+    what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("it", ())
     listed = error.errors(include_url=False)
     lacking = [_place(one["loc"], where) for one in listed if one["type"] == "missing"]
     found = [f"{what} lacks {', '.join(lacking)}"] if lacking else []
-    found += [_fault(one, what, where, form) for one in listed if one["type"] != "missing"]
+    found += [_fault(one, what, where, names) for one in listed if one["type"] != "missing"]
     more = [f"{len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
     return "; also: ".join(found[:MOST_TOLD] + more)
 
 
-def _fault(one: Any, what: str, where: str, form: Any) -> str:
+def _fault(one: Any, what: str, where: str, names: tuple[str, ...]) -> str:
     kind, place, context = one["type"], _place(one["loc"], where), one.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"{what} has no field {quoted(place)}; {suggestion(place, _known(form, where, place))}"
+        section = place.removeprefix(where).rpartition(".")[0]
+        known = [where + name for name in names if name.rpartition(".")[0] == section]
+        return f"{what} has no field {quoted(place)}; {suggestion(place, known)}"
     if kind == "value_error":
         return str(context["error"])
     rule = context.get("words") or _WORDS.get(kind)
@@ -265,15 +285,9 @@ def _fault(one: Any, what: str, where: str, form: Any) -> str:
 
 
 def _place(parts: Iterable[str | int], where: str) -> str:
-    named = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
-    return where + named.removeprefix(".")
-
-
-def _known(form: Any, where: str, place: str) -> tuple[str, ...]:
-    """The names that might have been meant."""
-    names = names_of(form) if form else ()
-    section = place.removeprefix(where).rpartition(".")[0]
-    return tuple(where + name for name in names if name.rpartition(".")[0] == section) or names
+    # the name of a field may be anything where a table is keyed by names
+    named = (f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST]}" for part in parts)
+    return where + "".join(named).removeprefix(".")
 
 
 @cache
@@ -285,13 +299,13 @@ def names_of(form: Any) -> tuple[str, ...]:
         for field in fields(form)
         for name in (
             [f"{field.name}.{inner}" for inner in names_of(hints[field.name])]
-            if isinstance(hints[field.name], type) and issubclass(hints[field.name], Form)
+            if _is_form(hints[field.name])
             else [field.name]
         )
     )
 
 
-def suggestion(name: str, known: tuple[str, ...]) -> str:
+def suggestion(name: str, known: Iterable[str]) -> str:
     """What was probably meant, or what there is."""
-    close = difflib.get_close_matches(name[:_LONGEST], known, n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(known)}"
+    close = difflib.get_close_matches(name[:_LONGEST], names := list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(names)}"

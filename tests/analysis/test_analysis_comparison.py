@@ -10,17 +10,17 @@ from gprune.analysis.comparison import BEST, SECOND
 from gprune.analysis.paired_test import Measurement
 
 
-def measured(method: str, value: float, **changes: object) -> Measurement:
+def measured(method, value, **changes):
     kept = 1.0 if method == "dense" else 0.5
     base = Measurement("run-a", method, "wiki", value, 1.0, 96, 128, kept, 100, "model")
     return replace(base, **changes)
 
 
-def marks(table: list[comparison.Row]) -> dict[tuple[str, str], str]:
+def marks(table):
     return comparison.glyphs(comparison.lines(table), "wiki")
 
 
-def undecided(table: list[comparison.Row]) -> bool:
+def undecided(table):
     return comparison.undecided(comparison.lines(table), "wiki")
 
 
@@ -79,14 +79,14 @@ def test_other_windows_or_another_model_call_no_winner():
     assert "2 different dense models" in comparison.obstacles(models)[0]
 
 
-def on_windows(method: str, losses: np.ndarray, **changes: object) -> Measurement:
+def on_windows(method, losses, **changes):
     value = float(np.exp(losses.mean()))
     error = value * float(losses.std(ddof=1)) / np.sqrt(len(losses))
     known = {"standard_error": error, "windows": len(losses), "losses": losses, "content": "text 1"}
     return measured(method, value, **(known | changes))
 
 
-def two_methods(gain: float = 0.02) -> tuple[np.ndarray, np.ndarray]:
+def two_methods(gain=0.02):
     """Losses that vary by 0.5 nats from window to window and by 0.01 between the methods."""
     random = np.random.default_rng(0)
     windows = 4.0 + 0.5 * random.normal(size=96)
@@ -163,7 +163,7 @@ def test_long_table_gives_the_change_against_the_pinned_row():
     assert np.isnan(comparison.long_table(table, None, {})["change against baseline"]).all()
 
 
-def seeded(runs: int = 3) -> tuple[list[comparison.Row], dict[str, tuple[str, int]]]:
+def seeded(runs=3):
     """GPrune and FLAP of runs that differ in their seed only, and the dense model of the first."""
     random, (base, _) = np.random.default_rng(1), two_methods()
     items = [on_windows("dense", base, run="run 0")]

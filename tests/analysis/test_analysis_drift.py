@@ -1,21 +1,25 @@
 """The numbers behind the drift page, on arrays small enough to check by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from gprune.analysis import drift
+from gprune.pruning import neuron_embedding
 from gprune.pruning.ranking import ranks
-from gprune.records import RankDrift, UnitScores
+from gprune.records import ActivationStatistics, RankDrift, UnitScores
+from gprune.system.errors import NumericsError, SettingsError
 
 
-def a_drift(magnitude: np.ndarray, resample: float = 0.0, correlation: float = 0.5) -> RankDrift:
+def a_drift(magnitude, resample=0.0, correlation=0.5):
     layers = len(magnitude)
     same = np.full(magnitude.shape, resample)
     rho = np.full(layers, correlation)
     return RankDrift(magnitude, magnitude, magnitude, same, same, magnitude, rho, rho, rho, rho)
 
 
-def scores(values: np.ndarray) -> UnitScores:
+def scores(values):
     heads = np.ones((len(values), 1))
     return UnitScores("flap", "text", values, heads, heads)
 
@@ -25,7 +29,7 @@ def test_shares_sum_to_one_hundred_and_the_last_bin_holds_one():
     np.testing.assert_allclose(found, [50, 0, 0, 0, 0, 25, 0, 0, 0, 25])
 
 
-def test_shares_by_bin_and_layer():
+def test_shares_by_bin_and_layer_and_joint_ranks_put_equal_orders_on_the_diagonal():
     curves = drift.distributions(a_drift(np.array([[0.0, 0.25, 0.75, 1.0]])), 4)
     table = drift.distribution_table(curves)
     np.testing.assert_allclose(table["drift from"], [0, 0.25, 0.5, 0.75])
@@ -38,9 +42,6 @@ def test_shares_by_bin_and_layer():
     assert np.isnan(drift.middle(np.array([np.nan])))
     matrix = drift.by_layer(np.array([[0.0, 0.0, 0.9, 0.9], [0.1, 0.1, 0.1, 0.1]]), 2)
     np.testing.assert_allclose(matrix, [[50, 50], [100, 0]])
-
-
-def test_joint_ranks_put_equal_orders_on_the_diagonal():
     values = np.array([3.0, 1.0, 2.0, 5.0])
     np.testing.assert_array_equal(drift.joint_ranks(values, values * 10, 4), np.eye(4))
     flipped = drift.joint_ranks(values, -values, 4)
@@ -74,3 +75,74 @@ def test_top_drifting_breaks_ties_by_layer_and_neuron():
 def test_headline_measures_against_the_floor(cross, floor, words):
     curves = drift.distributions(a_drift(np.full((2, 5), cross), floor), 10)
     assert words in drift.headline(curves)
+
+
+def measured(seed, shards=3, neurons=20, **changed):
+    random = np.random.default_rng(seed)
+    values: dict[str, Any] = {}
+    for part, width in (("ffn", neurons), ("attention", 4)):
+        size = (shards, 2, width)
+        values[f"{part}_mean"] = random.normal(size=size)
+        values[f"{part}_moment"] = random.gamma(2.0, size=size) * 50
+        values[f"{part}_energy"] = values[f"{part}_moment"] + 1
+        values[f"{part}_released_fluctuation"] = np.zeros(size[1:])
+    tokens = np.arange(10, 10 + shards)
+    return ActivationStatistics("a", "f", np.ones(shards, dtype=np.int64), tokens, **(values | changed))
+
+
+def test_behaviour_is_each_shards_mean_and_deviation_standardised_over_the_layer():
+    texts, layer = [measured(1), measured(2)], 1
+    columns = []
+    for text in texts:
+        for shard in range(3):
+            columns.append([text.ffn_mean[shard, layer, neuron] for neuron in range(20)])
+        for shard in range(3):
+            tokens = text.shard_tokens[shard]
+            columns.append([(text.ffn_moment[shard, layer, neuron] / tokens) ** 0.5 for neuron in range(20)])
+    expected = np.array([(np.array(one) - np.mean(one)) / np.std(one) for one in columns]).T
+    assert np.allclose(neuron_embedding.behaviour_rows(texts, layer), expected)
+    text = measured(3)
+    mean = text.ffn_mean.copy()
+    # 0.1 is no whole number of bits: its mean is off by a rounding error
+    mean[0, 1] = 0.1
+    rows = neuron_embedding.behaviour_rows([measured(3, ffn_mean=mean)], 1)
+    assert not rows[:, 0].any() and rows[:, 1].std() == pytest.approx(1)
+
+
+def test_components_are_those_of_a_singular_value_decomposition():
+    rows = np.random.default_rng(0).normal(size=(60, 12)) * np.linspace(3, 0.2, 12)
+    found = neuron_embedding.principal(rows, 50)
+    left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
+    assert np.allclose(np.abs(found.places), np.abs(left * singular), atol=1e-4)
+    assert np.allclose(
+        found.shares, singular**2 / (singular**2).sum()
+    ) and found.shares.sum() == pytest.approx(1)
+    # the same neurons in another order give the same picture: no axis is turned round
+    assert np.allclose(neuron_embedding.principal(rows[::-1], 50).places[::-1], found.places, atol=1e-5)
+    assert neuron_embedding.principal(rows, 5).places.shape == (60, 5)
+
+
+@pytest.mark.parametrize(("neurons", "words"), [(1, "there is one neuron"), (9, "all 9 neurons are equal")])
+def test_neurons_that_are_all_alike_are_a_sentence(neurons, words):
+    flat = {"ffn_mean": np.full((3, 2, neurons), 0.1), "ffn_moment": np.ones((3, 2, neurons))}
+    with pytest.raises(NumericsError, match=f"in the behaviour of layer 1 {words}"):
+        neuron_embedding.behaviour([measured(1, neurons=neurons, **flat)], 1)
+
+
+def test_shared_neighbours_and_a_thinned_chart():
+    random = np.random.default_rng(4)
+    points, places = random.normal(size=(30, 5)), random.normal(size=(30, 2))
+
+    def nearest(among, neuron):
+        away = sorted((float(((among[neuron] - one) ** 2).sum()), place) for place, one in enumerate(among))
+        return set([place for _, place in away if place != neuron][:4])
+
+    expected = [len(nearest(points, one) & nearest(places, one)) / 4 for one in range(30)]
+    assert neuron_embedding.shared_neighbours(points, places, 4) == pytest.approx(expected)
+    assert (neuron_embedding.shared_neighbours(points, points, 4) == 1).all()
+    assert neuron_embedding.shown(50, 100).tolist() == list(range(50))
+    found = neuron_embedding.shown(28_672, 12_000, 17)
+    assert len(found) == len(set(found.tolist())) == 12_000 and 17 in found
+    assert found[0] == 0 and found[-1] == 28_671 and 1 <= np.diff(found).min() <= np.diff(found).max() <= 5
+    with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
+        neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)

@@ -18,23 +18,22 @@ from gprune.records import (
     AdaptedScores,
     Agreement,
     PruningMasks,
-    RankDrift,
     TextOverlap,
     UnitScores,
 )
 
 
-def numbers(sentence: str) -> list[float]:
+def numbers(sentence):
     return [float(found) for found in re.findall(r"(?<![\w.])-?\d+(?:\.\d+)?", sentence)]
 
 
-def scores(random: np.random.Generator, level: np.ndarray, noise: float) -> UnitScores:
+def scores(random, level, noise):
     ffn = np.exp(level + noise * random.normal(size=level.shape))
     heads = random.gamma(2.0, size=(len(level), 2))
     return UnitScores("flap", "t", ffn, heads, random.gamma(2.0, size=(len(level), 8)))
 
 
-def a_drift(seed: int, shift: float, noise: float) -> tuple[RankDrift, UnitScores, UnitScores]:
+def a_drift(seed, shift, noise):
     """Two texts whose levels differ by `shift`, each seen with `noise`."""
     random = np.random.default_rng(seed)
     first = random.normal(size=(3, 50))
@@ -60,7 +59,7 @@ def test_drift_is_told_against_the_noisier_floor(seed, shift, noise, moves):
     assert ("further than noise explains" in sentence) == moves
 
 
-def an_agreement(**ari: float) -> Agreement:
+def an_agreement(**ari):
     rows = np.array([[value - 0.1, value + 0.1] for value in ari.values()])
     return Agreement(tuple(ari), rows, np.abs(rows))
 
@@ -99,7 +98,7 @@ def test_adapted_modules_and_their_sources_are_counted(adapted):
     assert ("neurons is adapted" in found) == (adapted == 1)
 
 
-def some_bins(seed: int) -> Bins:
+def some_bins(seed):
     random = np.random.default_rng(seed)
     sizes = random.integers(20, 60, 5)
     masks = [[random.random(size) < random.uniform(0.3, 0.7) for size in sizes] for _ in range(2)]
@@ -127,7 +126,7 @@ def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed):
     assert shared == pytest.approx(100 * both / kept, abs=0.51)
 
 
-def cell(method: str, loss: float, text: str = "c", retention: float = 0.5) -> Measurement:
+def cell(method, loss, text="c", retention=0.5):
     losses = loss + 0.01 * np.random.default_rng([len(method), int(100 * loss)]).normal(size=30)
     values = float(np.exp(losses.mean())), 0.1
     return Measurement("r", method, text, *values, 30, 8, retention, 0, "m", "", losses)

@@ -16,13 +16,13 @@ from gprune.study import EvaluationSettings, Study
 TEXTS = ("a", "b", "c")
 
 
-def a_study(**changes: Any) -> Study:
+def a_study(**changes):
     values: dict[str, Any] = {"model": "demo", "primary": "a", "auxiliary": "b"}
     values |= {"evaluation": EvaluationSettings(texts=TEXTS), "methods": ("dense", "gprune", "flap")}
     return Study(**(values | changes))
 
 
-def cell(method: str, level: float, text: str = "c", seed: int = 0, **changes: Any) -> Measurement:
+def cell(method, level, text="c", seed=0, **changes):
     """A measurement whose windows share their difficulty, with a little noise of each method."""
     shared = np.random.default_rng(1).normal(size=40)
     own = np.random.default_rng([seed, len(method), ord(method[0])]).normal(size=40)
@@ -35,7 +35,7 @@ def cell(method: str, level: float, text: str = "c", seed: int = 0, **changes: A
     return replace(found, **changes)
 
 
-def standings(study: Study, measured: bool = True, **contents: Any) -> dict[str, holdout.HoldoutStatus]:
+def standings(study, measured=True, **contents):
     """Of texts of which nothing stands in a calibration set."""
     texts = study.evaluation.texts if measured else ()
     overlaps = {text: TextOverlap(text, 17, 40, np.zeros(2), np.ones(2)) for text in texts}
@@ -43,11 +43,11 @@ def standings(study: Study, measured: bool = True, **contents: Any) -> dict[str,
     return holdout.standings(study, known["calibration"], known["evaluation"], overlaps)
 
 
-def apart(study: Study, calibration: dict[str, str], evaluation: dict[str, str]) -> list[str]:
+def apart(study, calibration, evaluation):
     return holdout.unseen(standings(study, calibration=calibration, evaluation=evaluation))
 
 
-def said(*cells: Measurement, complete: bool = True, **changes: Any) -> analysis.Headline:
+def said(*cells, complete=True, **changes):
     study = a_study(**changes)
     found = analysis.outcome(list(cells), study, standings(study))
     assert found is not None
@@ -77,14 +77,11 @@ def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_s
     assert gained in found.detail
 
 
-def test_the_sentence_for_a_better_gprune():
+def test_the_sentence_for_a_better_gprune_and_what_decides_nothing_is_no_victory():
     found = said(DENSE, cell("flap", 4.425), cell("gprune", 3.345))
     assert found.verdict == "better"
     pattern = "Half of the weights removed: FLAP’s perplexity on unseen text rises 3.. %, GPrune’s 4. %"
     assert re.fullmatch(pattern, found.sentence)
-
-
-def test_what_decides_nothing_is_no_victory():
     twin = cell("flap", 3.4)
     found = said(DENSE, twin, cell("gprune", 3.4, losses=twin.losses + 1e-3 * np.resize([1, -1], 40)))
     assert found.verdict == "close" and found.sentence.endswith("Too close to call")
@@ -200,3 +197,72 @@ def test_the_opponent_is_the_metrics_own_method_or_else_the_strongest_other():
 def test_the_removed_share_is_the_one_really_met(kept, words):
     found = said(DENSE, cell("flap", 4.0, retention=kept), cell("gprune", 3.3, retention=kept))
     assert found.sentence.startswith(f"{words} the weights removed: ")
+
+
+def overlap(text, *share, drawn=0.1):
+    return TextOverlap(text, 17, 80, np.array(share), np.full(2, drawn))
+
+
+def standing_of(text, *share, content="", drawn=0.1):
+    study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=(text,)))
+    calibration = {"primary": "1", "auxiliary": "2", "substitute": "3"}
+    measured = {text: overlap(text, *share, drawn=drawn)} if share else {}
+    return holdout.standings(study, calibration, {text: content}, measured)[text]
+
+
+@pytest.mark.parametrize(
+    ("found", "brief", "is_unseen"),
+    [
+        (standing_of("c4", 0.0, 0.0004), "unseen", True),
+        (standing_of("c4"), "other corpus, overlap unknown", False),
+        (standing_of("wikitext2", 0.0, 0.0), "other split of A", False),
+        (standing_of("ptb#split=test", 0.0, 0.0), "other split of B", False),
+        (standing_of("wikitext2#split=train", 0.1, 0.0), "same text as A", False),
+        # whatever its name, by its content or by what was measured
+        (standing_of("news.txt", 0.0, 0.0, content="2"), "same text as B", False),
+        (standing_of("news.txt", 0.11, 0.0), "overlaps A", False),
+        (standing_of("news.txt", 0.02, 0.011), "overlaps A and B", False),
+        # the third text prunes nothing
+        (standing_of("news.txt", 0.0, 0.0, content="3"), "unseen", True),
+    ],
+)
+def test_only_another_corpus_of_low_measured_overlap_is_unseen(found, brief, is_unseen):
+    assert (found.brief, found.unseen) == (brief, is_unseen)
+    assert ("unseen" in found.brief) == is_unseen
+    assert found.to_dict()["unseen"] is is_unseen
+
+
+def test_of_a_text_of_which_little_was_drawn_less_may_be_shared():
+    # a copy would overlap by the 2 % that were drawn: 0.6 % is too much already
+    assert standing_of("news.txt", 0.006, 0.0, drawn=0.02).copied == "A"
+    assert standing_of("news.txt", 0.006, 0.0, drawn=0.5).unseen
+
+
+def test_the_sentence_says_why_and_what_was_measured():
+    assert standing_of("c4", 0.0, 0.00004).sentence == (
+        "c4: another corpus than A and B: unseen; none of it stands word for word in A, "
+        "< 0.01 % in B (runs of 17 tokens)"
+    )
+    assert standing_of("wikitext2", 0.125, 0.0).sentence == (
+        "wikitext2: another split of the corpus of A, not unseen; "
+        "12 % of it stands word for word in A, none in B (runs of 17 tokens)"
+    )
+    copy = standing_of("news.txt", 0.5, 0.0).sentence
+    assert "another name, but it stands in A, so it is not unseen" in copy
+    assert standing_of("c4").sentence.endswith("its overlap with A and B is not measured")
+
+
+def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
+    texts = ("wikitext2", "ptb", "news.txt", "c4")
+    study = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=texts))
+    measured = {text: overlap(text, 0.0, 0.0) for text in texts}
+
+    def first(left, known):
+        own = Study("demo", "wikitext2", "ptb", evaluation=EvaluationSettings(texts=left))
+        return holdout.first(holdout.standings(own, {}, {}, known), own)
+
+    assert holdout.unseen(holdout.standings(study, {}, {}, measured)) == ["news.txt", "c4"]
+    assert first(texts, measured) == "news.txt"
+    assert first(texts, {"c4": measured["c4"]}) == "c4"
+    assert first(texts, {}) == "news.txt" and first(("ptb", "wikitext2"), {}) == "wikitext2"
+    assert first((), {}) == ""

@@ -1,16 +1,21 @@
-"""A table says the same in every form, and nothing in it means something else to the form."""
+"""A table says the same in every form; nothing in it means something else there or runs in a spreadsheet."""
+
+import csv
+import io
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gprune.analysis import latex
+from gprune.analysis import table
+from gprune.analysis.formatting import percent, signed, spaced
 from gprune.analysis.table import Table, read
 
 
 def test_latex_is_escaped_and_aligned():
     text = "a_b & 50% of $x$ #1 {y} ~z ^2 \\n ± 1 <|> 0–20"
-    escaped = latex.escape(text)
+    escaped = table.escape(text)
     assert escaped == (
         r"a\_b \& 50\% of \$x\$ \#1 \{y\} \textasciitilde{}z \textasciicircum{}2 \textbackslash{}n $\pm$ 1 "
         r"\textless{}\textbar{}\textgreater{} 0--20"
@@ -73,3 +78,82 @@ def test_markdown_html_and_text_have_the_cells_in_their_places():
 def test_an_empty_table_is_still_a_table(table):
     made = Table(table).latex("empty")
     assert made.count(r"\begin{tabular}") == made.count(r"\end{tabular}") == 1
+
+
+FORMULAS = (
+    "=1+1", "+1+1", "-1+1", "@SUM(A1)", "\t=1+1", "\r=1+1", " =1+1", "\n=1+1", " \n\t =cmd|' /C calc'!A0",
+    "\ufeff=1+1", "\u200b=1+1", "\0=1+1", "\u00a0=1+1", "＝1+1", "-cmd", "=A1", "-1\n=2", "\tx",
+)  # fmt: skip
+HARMLESS = (
+    "",
+    "a=1",
+    "–",
+    "-",
+    "==",
+    "+=",
+    " -",
+    "−0.5",
+    "x\n=1",
+    "1",
+    "@",
+    "'=1",
+)
+
+
+@pytest.mark.parametrize("cell", FORMULAS, ids=repr)
+def test_a_cell_that_would_run_is_marked_as_text(cell):
+    assert table.guarded(cell) == "'" + cell
+
+
+@pytest.mark.parametrize("cell", [*HARMLESS, 1, -2.5, None, True], ids=repr)
+def test_every_other_cell_stays_as_it_is(cell):
+    assert table.guarded(cell) is cell
+
+
+@pytest.mark.parametrize("cell", ["-0.5", "+3", "-1.2e-5", "-3 %"])
+def test_a_text_that_is_a_number_is_marked_in_a_file_and_not_on_a_page(cell):
+    assert table.guarded(cell) == "'" + cell and table.guarded(cell, shown=True) is cell
+
+
+def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
+    frame = pd.DataFrame(
+        {
+            "=name": ["=a", "b"],
+            "value": [-1.5, 2.0],
+            "mixed": [-3, "@x"],
+            "kind": pd.Categorical(["+a", "b"]),
+        },
+        index=["-row", "other"],
+    )
+    safe = table.guard(frame)
+    assert list(safe.columns) == ["'=name", "value", "mixed", "kind"] and list(safe.index) == [
+        "'-row",
+        "other",
+    ]
+    assert safe.iloc[0].tolist() == ["'=a", -1.5, -3, "'+a"] and safe["value"].dtype == float
+    assert frame.iloc[0].tolist() == ["=a", -1.5, -3, "+a"], "the table itself is not changed"
+    frame = pd.DataFrame(
+        [["=a", 1.0, "b"]], columns=pd.MultiIndex.from_tuples([("=t", "x"), ("u", "y"), ("u", "y")])
+    )
+    safe = table.guard(frame)
+    assert safe.columns.tolist() == [("'=t", "x"), ("u", "y"), ("u", "y")]
+    assert safe.iloc[0].tolist() == ["'=a", 1.0, "b"]
+    frame = pd.DataFrame({"text": ['a,"b"\n=1', " =2", "c"], "number": [-1.0, 0.5, 2.0]})
+    rows = list(csv.reader(io.StringIO(Table(frame).csv())))
+    assert rows == [["text", "number"], ['a,"b"\n=1', "-1.0"], ["' =2", "0.5"], ["c", "2.0"]]
+
+
+@pytest.mark.parametrize(
+    ("share", "digits", "words"),
+    [(0.41, 0, "41 %"), (1.0, 1, "100.0 %"), (-0.0725, 1, "−7.2 %"), (float("nan"), 0, "nan %")],
+)
+def test_a_blank_stands_before_the_sign_of_percent(share, digits, words):
+    assert percent(share, digits) == words
+
+
+def test_changes_and_shares_are_spaced_with_a_true_minus():
+    assert [signed(value, ".1%") for value in (0.156, -0.156)] == ["+15.6 %", "−15.6 %"]
+    assert signed(-0.0681, ".3f") == "−0.068"
+    assert spaced("keep 50% · 80–100 % · 7.25%") == "keep 50 % · 80–100 % · 7.25 %"
+    assert not re.search(r"\d%", spaced("FLAP 50%, 20%"))
+    assert spaced("a%b and %s") == "a%b and %s"

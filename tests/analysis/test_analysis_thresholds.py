@@ -1,14 +1,19 @@
-"""What the RASA page counts."""
+"""What the RASA page counts, and the settings in which runs differ."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from gprune.analysis import thresholds
-from gprune.records import AdaptedScores, ModuleStatistics
-from gprune.study import ReliabilitySettings
+from gprune.analysis import published, run_settings, summary, thresholds
+from gprune.data import published as rows
+from gprune.evaluation.holdout import standings
+from gprune.records import AdaptedScores, ModelShape, ModuleStatistics, PruningMasks, TextOverlap
+from gprune.study import CalibrationSettings, EvaluationSettings, ReliabilitySettings, Study, field_names
+from gprune.study.demo import demo_study
 
 
-def statistics() -> ModuleStatistics:
+def statistics():
     return ModuleStatistics(
         drift=np.array([0.1, 0.2, 0.9, 0.8]),
         score=np.array([1.0, 2.0, 0.5, 0.4]),
@@ -19,7 +24,7 @@ def statistics() -> ModuleStatistics:
     )
 
 
-def adapted(chosen: list[bool], source: list[int]) -> AdaptedScores:
+def adapted(chosen, source):
     return AdaptedScores(np.zeros((2, 8)), np.array(chosen), np.array(source, dtype=np.int8), 0.8, 0.6)
 
 
@@ -54,3 +59,116 @@ def test_modules_neurons_and_sources_are_counted():
 )
 def test_a_rule_in_short(changes, words):
     assert thresholds.described(ReliabilitySettings(**changes)) == words
+
+
+def test_every_field_of_a_study_is_flattened_once_and_only_what_differs_is_listed_with_its_meaning():
+    assert set(run_settings.flattened(demo_study())) == set(field_names())
+    first = demo_study()
+    second = replace(
+        first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8), name="B"
+    )
+    table = run_settings.differences({"one": first, "other": second}).set_index("setting")
+    assert set(table.index) == {"retention", "reliability.drift_quantile"}
+    assert table.loc["retention"].tolist()[:2] == [str(first.retention), "0.7"]
+    assert "fraction R* of the decoder layers' linear weights" in table.loc["retention", "meaning"]
+    assert run_settings.differences({"one": first, "same": first}).empty
+
+
+def test_runs_of_several_seeds_are_a_group_whatever_they_are_called():
+    first = demo_study()
+    studies = {
+        "a": first,
+        "b": replace(first, seed=1, name="again", methods=("dense", "gprune")),
+        "c": replace(first, seed=2, retention=0.7),
+    }
+    groups = run_settings.seed_groups(studies)
+    assert groups["a"][0] == groups["b"][0] != groups["c"][0] and [groups[r][1] for r in "abc"] == [0, 1, 2]
+    assert run_settings.has_several_seeds(groups)
+    assert not run_settings.has_several_seeds({run: groups[run] for run in "ac"})
+    assert not run_settings.has_several_seeds({"a": groups["a"], "twin": groups["a"]})
+
+
+SHAPE = ModelShape(layers=2, neurons=12, heads=4, kv_heads=2, head_width=4, hidden=8)
+
+
+def a_study(**changes):
+    return Study(**({"model": "demo", "primary": "a", "auxiliary": "b"} | changes))
+
+
+def a_record(**inputs):
+    return {"provenance": {"commit": "abc", "inputs": inputs}}
+
+
+def masks(retention):
+    ffn, heads = np.ones((2, 12), dtype=bool), np.ones((2, 2), dtype=bool)
+    return {"FLAP": PruningMasks("flap", ffn, heads, retention, 0.5)}
+
+
+def verdicts(record, study, found):
+    return {
+        check.sentence.split(":")[0]: check.verdict
+        for check in summary.checks(record, study, SHAPE, found, {})
+    }
+
+
+def test_budgets_may_differ_by_one_group():
+    one = SHAPE.group_weights / SHAPE.decoder_weights
+    assert verdicts(a_record(), a_study(), masks(0.5 + one))["Budgets match"] == "pass"
+    assert verdicts(a_record(), a_study(), masks(0.5 + 1.01 * one))["Budgets differ"] == "warn"
+    assert verdicts(a_record(), a_study(), {})["Budgets"] == "unknown"
+
+
+def test_measuring_on_the_calibration_text_is_warned_about():
+    def said(contents, share=0.0):
+        study = a_study(evaluation=EvaluationSettings(texts=tuple(contents)))
+        overlaps = {text: TextOverlap(text, 17, 9, np.array([share, 0.0]), np.ones(2)) for text in contents}
+        known = standings(study, {"primary": "1"}, contents, overlaps)
+        return summary.checks(a_record(), study, SHAPE, {}, known)[1]
+
+    same = said({"wiki": "1", "ptb": "2"})
+    assert same.verdict == "warn" and "very same text: wiki;" in same.sentence
+    apart = said({"wiki": "2", "a#split=test": "3"})
+    assert apart.verdict == "pass"
+    assert apart.sentence.endswith("unseen: wiki; other split of A: a#split=test")
+    split = said({"a#split=test": "3"})
+    assert split.verdict == "warn" and "No evaluation text is unseen" in split.sentence
+    assert "overlaps A: wiki" in said({"wiki": "2"}, 0.4).sentence
+    assert summary.checks(a_record(), a_study(), SHAPE, {}, {})[1].verdict == "unknown"
+
+
+def test_samples_and_windows_below_the_papers_are_named_and_uncommitted_changes_and_a_missing_commit():
+    study = a_study(calibration=CalibrationSettings(samples=256), evaluation=EvaluationSettings(windows=96))
+    found = " ".join(
+        check.sentence
+        for check in summary.checks(a_record(), study, SHAPE, {}, {})
+        if check.verdict == "warn"
+    )
+    assert "256 calibration sequences" in found and "at most 96 windows" in found
+    record = a_record()
+    record["provenance"]["uncommitted_changes"] = True
+    assert any(
+        "not committed" in check.sentence for check in summary.checks(record, a_study(), SHAPE, {}, {})
+    )
+    last = summary.checks({"provenance": None}, a_study(), None, {}, {})[-1]
+    assert last.verdict == "unknown"
+
+
+def test_an_installed_package_is_told_by_its_version_and_contents():
+    last = summary.checks({"provenance": {"gprune": "0.1.0", "package": "3f"}}, a_study(), None, {}, {})[-1]
+    assert last == summary.Check("pass", "Made by the installed package 0.1.0 (contents 3f)")
+
+
+def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb():
+    same = a_study(model="/models/Llama-2-7b-hf", primary="wikitext2", auxiliary="ptb")
+    assert published.same_setting(published.DRIFT, same)
+    assert not published.same_setting(published.SWAP, same)
+    assert not published.same_setting(published.DRIFT, a_study())
+    other_metric = a_study(model="llama-2-7b", primary="wikitext2", auxiliary="ptb", metric="wanda_sp")
+    assert not published.same_setting(published.DRIFT, other_metric)
+
+
+def test_published_tables_hold_the_papers_values():
+    assert published.substitution()["mean ARI"].tolist() == [0.575, 0.582, 0.583]
+    table = rows.frame(rows.table("main"))
+    flap = table[(table["method"] == "gprune:flap") & (table["retention"] == 0.5)]
+    assert flap[["ppl:wikitext2", "ppl:ptb"]].to_numpy().tolist() == [[37.02, 125.41]]

@@ -81,29 +81,6 @@ def test_other_settings_equal_ranking_everything_anew(run, prepared, levels, tar
     assert found.retention == expected.retention and found.target == target
 
 
-def test_a_shift_keeps_the_order_of_the_equation_for_every_module(run, prepared):
-    """One number added to all thresholds of Eq. 10, and nothing else, tells the neurons kept from the rest.
-
-    The last neurons that make up for the coarse heads are apart from this: at most as many as half a group.
-    """
-    if run.study.sparsity.alignment > 1:
-        pytest.skip("blocks move whole layers across their thresholds")
-    primary, partition = run.load(stages.scores), run.load(stages.partition)
-    learning, shape = run.load(stages.learning), run.shape
-    found = whatif.relocated(prepared, np.zeros(partition.modules), 0.45)
-    nearest = shape.layers * shape.neurons
-    for shift in np.linspace(-1, 1, 401):
-        modules = [
-            learning.thresholds[start : start + count] + shift
-            for start, count in zip(partition.offsets, partition.counts, strict=True)
-        ]
-        ffn, _ = reference_sparsity.masks(
-            primary.ffn, primary.heads, partition.labels, modules, learning.head_thresholds + shift
-        )
-        nearest = min(nearest, int((ffn != found.ffn).sum()))
-    assert nearest <= np.ceil(shape.group_weights / shape.neuron_weights)
-
-
 @pytest.mark.parametrize("method", ["flap", "flap_pooled", "wanda_sp_dense", "wanda_sp_rank_average"])
 def test_a_baseline_decided_here_is_what_a_run_at_that_retention_decides(run, method, tmp_path):
     study = replace(run.study, retention=0.4, methods=("dense", method))

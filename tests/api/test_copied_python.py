@@ -3,14 +3,12 @@
 import ast
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
 from app_driver import charts, linked
-from streamlit.testing.v1 import AppTest
 from synthetic_run import a_study, write_run
 
 import gprune
@@ -53,39 +51,39 @@ VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
 
 
 @pytest.fixture(scope="module")
-def one_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def one_run(tmp_path_factory):
     root = tmp_path_factory.mktemp("copied")
     write_run(root, study=STUDY)
     return root
 
 
 @pytest.fixture
-def here(one_run: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(one_run, monkeypatch):
     monkeypatch.setenv("GPRUNE_CACHE", str(one_run))
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     return one_run
 
 
-def said(figure: dict[str, Any]) -> str:
+def said(figure):
     """A figure as JSON, without its template, which is the page's own: light or dark."""
     layout = {name: value for name, value in figure["layout"].items() if name != "template"}
     return json.dumps(without_empty({"data": figure["data"], "layout": layout}), sort_keys=True)
 
 
-def without_empty(value: Any) -> Any:
+def without_empty(value):
     """Without empty objects, which Streamlit leaves where it has looked for something."""
     if isinstance(value, dict):
         return {name: without_empty(one) for name, one in value.items() if one != {}}
     return [without_empty(one) for one in value] if isinstance(value, list) else value
 
 
-def copied(app: AppTest) -> list[str]:
+def copied(app):
     """What cards of results offer; the model of a run of random numbers is nowhere."""
     offered = [code.value for code in app.code if code.language == "python"]
     return [code for code in offered if "gprune.open" in code and "run.model" not in code]
 
 
-def given(code: str) -> list[Any]:
+def given(code):
     """What each expression of a piece of code gives."""
     tree, known = ast.parse(code), dict[str, Any]()
     values = []

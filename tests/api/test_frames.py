@@ -1,9 +1,11 @@
 """The frames of a run are the arrays of `gprune arrays`, and what is made of a model is what the run made."""
 
-from pathlib import Path
+import doctest
+import importlib
+import inspect
+import json
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import gprune
@@ -16,16 +18,16 @@ from gprune.store import Store
 
 
 @pytest.fixture
-def run(at_home: Path) -> gprune.Run:
+def run(at_home):
     return gprune.open(gprune.runs()["run"][0])
 
 
 @pytest.fixture
-def known(run: gprune.Run) -> dict[str, np.ndarray]:
+def known(run):
     return arrays.collect(pipeline.opened(run.study, Store()))
 
 
-def of_units(frame: pd.DataFrame, column: str, unit: str) -> np.ndarray:
+def of_units(frame, column, unit):
     """(layers, units) of one kind."""
     rows = frame[frame["unit"] == unit]
     return rows.pivot(index="layer", columns="index", values=column).to_numpy()
@@ -100,3 +102,75 @@ def test_scores_and_masks_of_a_model_at_hand_are_those_of_the_run(run):
     ids = run.tokenizer("Some words.", return_tensors="pt")["input_ids"]
     same = (run.model("flap_no_bias")(ids).logits - smaller(ids).logits).detach()
     assert float(same.abs().max()) == 0.0
+
+
+MODULES = ("api.held", "api.opening", "api.preview", "api.results", "measure")
+
+
+def described():
+    """What is said of each public name, and of what a run offers."""
+    found = {name: inspect.getdoc(getattr(gprune, name)) or "" for name in gprune.__all__}
+    found |= {f"measure.{name}": getattr(gprune.api.measure, name).__doc__ for name in gprune.measure.__all__}
+    found.pop("measure")
+    offered = {name: value for name, value in vars(gprune.Run).items() if not name.startswith("_")}
+    return found | {f"Run.{name}": inspect.getdoc(value) or "" for name, value in offered.items()}
+
+
+def test_every_public_name_has_an_example():
+    assert [name for name, words in described().items() if ">>> " not in words] == []
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_the_examples_run(at_home, module):
+    failed = doctest.testmod(importlib.import_module(f"gprune.{module}"))
+    assert failed.failed == 0 and failed.attempted >= 4
+
+
+def test_the_example_of_a_study_runs():
+    finder, runner = doctest.DocTestFinder(), doctest.DocTestRunner()
+    for found in finder.find(gprune.Study, "Study", globs={}):
+        assert runner.run(found).failed == 0
+    assert runner.tries == 3
+
+
+NOTEBOOK = "examples/quickstart.ipynb"
+
+
+def cells(project):
+    found: list[dict] = json.loads((project / NOTEBOOK).read_text(encoding="utf-8"))["cells"]
+    return found
+
+
+def test_it_is_short_and_is_kept_without_outputs(project):
+    code = [cell for cell in cells(project) if cell["cell_type"] == "code"]
+    assert len(cells(project)) < 10
+    assert all(cell["outputs"] == [] and cell["execution_count"] is None for cell in code)
+
+
+@pytest.mark.long
+@pytest.mark.process
+@pytest.mark.timeout(1800)
+def test_it_runs_on_the_demo(project, tmp_path, monkeypatch):
+    nbclient = pytest.importorskip("nbclient", reason="needs requirements-dev.txt: nbclient and ipykernel")
+    nbformat = pytest.importorskip("nbformat", reason="needs requirements-dev.txt: nbclient and ipykernel")
+    pytest.importorskip("ipykernel", reason="needs requirements-dev.txt: nbclient and ipykernel")
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    notebook = nbformat.read(project / NOTEBOOK, as_version=4)
+    nbclient.NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(project)}}).execute()
+    printed = "".join(
+        output.get("text", "")
+        for cell in notebook.cells
+        for output in cell.get("outputs", [])
+        if output.get("name") == "stdout"
+    )
+    said = (line.split(": ") for line in printed.splitlines() if "±" in line)
+    levels = {name: float(words.split()[0]) for name, words in said}
+    assert set(levels) == {"dense", "GPrune", "GPrune, other thresholds"}
+    assert levels["dense"] < levels["GPrune"] < 2 * levels["dense"]
+    shown = [
+        data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})
+    ]
+    assert "application/vnd.plotly.v1+json" in shown
+    assert not [
+        one for cell in notebook.cells for one in cell.get("outputs", []) if one["output_type"] == "error"
+    ]

@@ -25,6 +25,18 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
+def name(cache: Path) -> str:
+    """The name of a finished run in that cache."""
+    return write_run(cache)
+
+
+@pytest.fixture
+def run(cache: Path, name: str) -> Run:
+    """That run."""
+    return the_run(cache)
+
+
+@pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Study, tuple[str, ...]]]:
     """What would have been put into the queue."""
     found: list[tuple[Study, tuple[str, ...]]] = []

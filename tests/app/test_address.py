@@ -62,8 +62,7 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
         ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
     ],
 )
-def test_tables_searches_and_alignments_are_opened_by_a_link(cache, page, query, seen):
-    write_run(cache)
+def test_tables_searches_and_alignments_are_opened_by_a_link(page, query, seen, name):
     app = linked(page, **query)
     assert seen(app) and "The address has" not in words(app)
 
@@ -153,8 +152,7 @@ def test_a_selection_goes_with_the_reader_from_page_to_page(cache):
     assert "layer" not in app.query_params and app.number_input(key="ma_layer").value == 2
 
 
-def test_a_selection_that_the_run_does_not_have_is_told_and_a_neuron_brings_its_module(cache):
-    write_run(cache)
+def test_a_selection_that_the_run_does_not_have_is_told_and_a_neuron_brings_its_module(cache, name):
     app = opened(layer="77")
     assert "This run has no layer 77: its layers are 0 to 3." in words(app)
     app = opened(layer="1", neuron="60")
@@ -240,15 +238,12 @@ if state.get("shown", True) and sticky_button.pressed("Start", "start"):
 """
 
 
-def test_a_click_is_seen_once_by_the_script_that_reaches_the_button():
+def test_a_click_is_seen_once_and_forgotten_on_a_page_that_is_left():
     app = AppTest.from_string(PAGE).run()
     app.session_state["overtaken"] = True
     app.button(key="start").click().run()
     assert app.session_state["acted"] == 1
     assert app.run().session_state["acted"] == 1
-
-
-def test_a_click_on_a_page_that_is_left_is_forgotten():
     app = AppTest.from_string(PAGE).run()
     app.session_state["shown"] = False
     app.button(key="start").click().run()

@@ -103,8 +103,7 @@ def test_without_fang_a_button_computes_it(cache, monkeypatch):
     assert started == [a_study(methods=WITH_FANG)]
 
 
-def test_module_counts_that_differ_strongly_are_told(cache):
-    name = write_run(cache)
+def test_module_counts_that_differ_strongly_are_told(cache, name):
     other = write_run(cache, modules=2, study=a_study(name="Other", seed=9))
     coarse = next(run for run in all_runs(str(cache))[0] if run.name == other).load(stages.partition)
     exchange(cache, name, coarse, stages.partition, "auxiliary", "substitute")

@@ -18,8 +18,7 @@ from gprune.store import Store
 pytestmark = pytest.mark.slow
 
 
-def test_a_finished_run_fills_every_page(cache):
-    name = write_run(cache)
+def test_a_finished_run_fills_every_page(name):
     app = opened()
     for page in PAGES:
         on(app, page)
@@ -56,8 +55,7 @@ def test_a_failed_run_gives_its_reason(cache):
     assert "It failed: the disk is full" in words(opened())
 
 
-def test_a_corrupt_run_is_named_and_the_others_stay(cache):
-    write_run(cache)
+def test_a_corrupt_run_is_named_and_the_others_stay(cache, name):
     (cache / "runs" / "broken").mkdir()
     (cache / "runs" / "broken" / "run.json").write_text("{", encoding="utf-8")
     app = opened()
@@ -67,27 +65,14 @@ def test_a_corrupt_run_is_named_and_the_others_stay(cache):
         assert "**broken**" in words(app) and "not readable JSON" in words(app)
 
 
-def test_a_damaged_array_costs_its_cards_only(cache):
-    name = write_run(cache)
+def test_a_damaged_array_costs_its_cards_only(cache, name):
     (folder_of(cache, name, stages.scores, "auxiliary") / "ffn.npy").unlink()
     app = open_page("rank_drift")
     assert len(charts(app)) == CHARTS["rank_drift"] - 1
     assert len(app.error) == 2 and all("no whole result" in error.value for error in app.error)
 
 
-def test_a_mistake_of_ours_is_no_fault_of_the_run(cache, monkeypatch):
-    app = show("rank_drift", cache)
-
-    def mistaken(*_):
-        raise KeyError("no such column")
-
-    monkeypatch.setattr("gprune.app.ui.derived_cache.drift_by_layer", mistaken)
-    app.run()
-    assert len(app.exception) == 1 and not app.error
-
-
-def test_senseless_addresses_are_ignored(cache):
-    write_run(cache)
+def test_senseless_addresses_are_ignored_and_a_run_that_is_gone_is_told(name, cache):
     query = {"run": "nowhere", "rd_form": "histogram", "rd_bins": "many", "layer": "-7", "module": "5.5"}
     query |= {
         "rasa_qd": "7",
@@ -99,10 +84,6 @@ def test_senseless_addresses_are_ignored(cache):
     app = opened(**query)
     for page in PAGES:
         assert len(charts(on(app, page))) == CHARTS[page], page
-
-
-def test_a_run_that_is_gone_is_told(cache):
-    write_run(cache)
     assert "asks for the run nowhere, which is not in this cache" in words(opened(run="nowhere"))
 
 
@@ -138,12 +119,21 @@ def test_names_from_outside_are_text_and_nothing_else(cache):
         assert not any(item.proto.allow_html for item in app.markdown), page
 
 
-def test_both_budgets_and_the_paper_stand_beside_each_other(cache):
+def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_of_the_run(
+    cache, monkeypatch
+):
     app = show("rank_drift", cache)
     assert "median rank correlation 0.62" in words(app).replace("\\", "")
     assert any(
         badge.value.endswith("different setting]") for badge in app.markdown if "published" in badge.value
     )
+
+    def mistaken(*_):
+        raise KeyError("no such column")
+
+    monkeypatch.setattr("gprune.app.ui.derived_cache.drift_by_layer", mistaken)
+    app.run()
+    assert len(app.exception) == 1 and not app.error
 
 
 def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
@@ -175,8 +165,7 @@ def test_page_files_are_short_and_their_addresses_differ_from_their_names():
 
 @pytest.mark.process
 @pytest.mark.long
-def test_the_app_never_imports_torch(cache):
-    write_run(cache)
+def test_the_app_never_imports_torch(name):
     script = (
         "import sys\nfrom streamlit.testing.v1 import AppTest\n"
         f"app = AppTest.from_file('app.py', default_timeout={limit(60)}).run()\n"

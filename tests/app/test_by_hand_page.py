@@ -104,8 +104,7 @@ def test_a_set_is_saved_measured_taken_up_exported_and_deleted(cache, started, m
     assert list((cache / "by_hand").iterdir()) == [] and "No mask set of this run" in words(app)
 
 
-def test_a_set_of_other_masks_is_not_offered_and_a_broken_file_is_named(cache):
-    write_run(cache)
+def test_a_set_of_other_masks_is_not_offered_and_a_broken_file_is_named(cache, name):
     results = the_run(cache).results
     mask_sets.save(results, mask_sets.made(results, "mine", "gprune", ()))
     write_run(cache, study=a_study(retention=0.4, name="Other"))

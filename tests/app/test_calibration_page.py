@@ -1,4 +1,4 @@
-"""The calibration data page in every state, and what it does with a text from outside."""
+"""The calibration data page and the view of one text, in every state, and a text from outside."""
 
 import json
 import math
@@ -7,11 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import charts, open_page, show, words
+from app_driver import charts, linked, open_page, show, words
 from synthetic_run import a_study, exchange, folder_of, names, the_run, write_run
 
 from gprune import records
 from gprune.analysis import calibration as analysis
+from gprune.analysis import calibration_report
 from gprune.app.pages.calibration_data import charts as figures
 from gprune.app.pages.calibration_data import own_text
 from gprune.app.pages.calibration_data.panels import MEASURES, _scorer
@@ -70,8 +71,7 @@ def test_a_finished_run_fills_the_page_and_its_matrix(cache):
     assert 0 < values[2, 2] <= 1
 
 
-def test_a_text_has_the_name_that_this_run_gives_it(cache):
-    name = write_run(cache)
+def test_a_text_has_the_name_that_this_run_gives_it(cache, name):
     folder = folder_of(cache, name, stages.tokens, "auxiliary")
     drawn = Store(cache).get("tokens", folder.name, records.Tokens)
     exchange(cache, name, replace(drawn, text="/elsewhere/the same.txt"), stages.tokens, "auxiliary")
@@ -123,9 +123,7 @@ def test_a_run_that_has_only_begun_says_what_is_missing(cache):
 
 
 @pytest.mark.parametrize("metric", ["flap", "wanda_sp"])
-def test_parts_are_scored_as_the_whole_model_is(cache, metric):
-    write_run(cache)
-    run = the_run(cache)
+def test_parts_are_scored_as_the_whole_model_is(metric, run):
     assert run.shape is not None
     moments, norms = run.load(stages.statistics, "primary"), run.load(stages.norms)
     keys = run.key(stages.statistics, "primary"), run.key(stages.norms)
@@ -262,3 +260,47 @@ def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path):
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(ModelError, match="copy the model again"):
         own_text.tokenizer(str(tmp_path))
+
+
+def test_the_address_opens_the_card_that_is_the_runs(name, run):
+    app = linked("calibration_data", cd_view="B", cd_share="0.5")
+    told = words(app)
+    assert not app.exception and not app.error
+    for question in (
+        "Is B large enough?",
+        "Would another text than B give another model?",
+        "Is B a text of its",
+    ):
+        assert question in told.replace("\\", "")
+    noise, overlap = charts(app)
+    assert noise["data"][0]["name"] == "two samples of B" and overlap["data"][1]["y"] == [
+        "B and A",
+        "B and C",
+    ]
+    assert app.dataframe[0].value.columns.tolist() == ["measure", "A: python-reference", "C: python-code"]
+    assert {metric.label: metric.value for metric in app.metric}["Sequences"] == "32 of 96"
+    assert app.slider(key="cd_share_slider").value == 0.5
+    assert [one.label for one in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
+    card = calibration_report.measure(run.results, name, run.record.get("texts"))["A"]
+    told = words(linked("calibration_data", cd_view="A")).replace("\\", "")
+    for verdict in calibration_report.verdicts(card):
+        assert verdict.answer in told
+    app = linked("calibration_data", cd_view="Q")
+    assert len(charts(app)) == 2 and "3 texts, 32 sequences" in words(app)
+    assert "cd_view" in words(app).replace("\\", "")
+
+
+def test_a_run_without_statistics_says_what_the_card_needs(cache):
+    write_run(cache, stages=["tokens_primary"])
+    app = linked("calibration_data", cd_view="A")
+    assert not app.exception and "Needs “activation statistics on A”" in words(app)
+    assert not charts(app) and not app.dataframe
+
+
+def test_a_text_without_another_has_a_card(cache):
+    write_run(
+        cache, stages=[name for name in names() if not name.startswith(("statistics_aux", "statistics_sub"))]
+    )
+    app = linked("calibration_data", cd_view="A")
+    assert not app.exception and "no other text to hold" in words(app)
+    assert len(charts(app)) == 1 and not app.dataframe

@@ -168,8 +168,7 @@ def test_a_control_that_does_as_well_is_named_below_the_table(cache):
     assert "On python-reference" not in shown
 
 
-def test_a_figure_of_another_protocol_has_a_mark_and_a_footnote(cache, monkeypatch):
-    write_run(cache)
+def test_a_figure_of_another_protocol_has_a_mark_and_a_footnote(monkeypatch, name):
     made = Results.details
 
     def other(self, stage):
@@ -291,8 +290,7 @@ def test_every_published_table_is_text_and_throughput_keeps_its_unit():
 # ---- damaged records --------------------------------------------------------------------------------------
 
 
-def test_reasons_of_the_wrong_form_are_passed_over(cache):
-    name = write_run(cache)
+def test_reasons_of_the_wrong_form_are_passed_over(cache, name):
     for unavailable in (["fang"], {"masks_fang": "a reason"}, {"masks_fang": {"key": "0"}}):
         run_records.save(Store(cache), name, read(cache, name) | {"unavailable": unavailable})
         assert derived_cache.unavailable(the_run(cache)) == {}

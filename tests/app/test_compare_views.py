@@ -55,8 +55,7 @@ def test_the_time_it_takes_is_that_of_the_runs_of_studies(cache):
     assert "pace" not in studies.effort("quantile-sweep", "/models/other", "demo", runs)
 
 
-def test_main_shows_rows_differences_gains_and_the_gap(cache):
-    write_run(cache)
+def test_main_shows_rows_differences_gains_and_the_gap(cache, name):
     write_tables(cache, "main")
     app = on_studies("main")
     table = cells(app)
@@ -76,9 +75,7 @@ def test_main_shows_rows_differences_gains_and_the_gap(cache):
     assert len(slopes["data"]) == 9 and len(gains["data"]) == 3
 
 
-def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache):
-    write_run(cache)
-
+def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
     def half(row):
         adapts = row.study.reliability.selection != "none"
         return filled(row) if adapts else Answer(row, reason="the disk is <b>full</b>")
@@ -97,30 +94,10 @@ def test_a_table_that_is_half_there_gives_the_reasons_and_the_command(cache):
         "control: MSL, shuffled modules (FLAP) · MSL",
     ]
     assert drawn == ["FLAP", "GPrune (FLAP) · BCM · RASA · MSL", *controls]
-
-
-def test_a_table_without_any_number_says_why(cache):
-    write_run(cache)
     write_tables(cache, "ablation", fill=lambda row: Answer(row, reason="not run yet"))
     app = on_studies("ablation")
     assert "No row of this table has its numbers yet" in words(app)
     assert "7 of 7 rows: not run yet" in words(app) and not charts(app)
-
-
-def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache):
-    write_run(cache)
-    write_tables(cache, "seeds")
-    app = on_studies("seeds")
-    # 45, 45.45 and 45.9: mean 45.45, deviation 0.45 * sqrt(2 / 3)
-    assert cells(app)["n"].tolist() == [3, 3]
-    assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
-    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6 %) ★"
-    app.toggle(key="cp_study_each_toggle").set_value(True).run()
-    assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
-
-
-def test_no_best_is_called_where_the_budgets_differ(cache):
-    write_run(cache)
 
     def uneven(row):
         return replace(filled(row), retention=0.52 if row.method == "flap" else 0.5)
@@ -129,6 +106,23 @@ def test_no_best_is_called_where_the_budgets_differ(cache):
     app = on_studies("ablation")
     assert "No best is called: the retentions differ by 2" in words(app).replace("\\", "")
     assert "★" not in " ".join(cells(app).astype(str).to_numpy().ravel())
+    write_tables(cache, "ablation")
+    app = on_studies("ablation")
+    measured, beside = cells(app, 0), cells(app, 1)
+    assert "42.81" in beside.to_numpy().ravel() and "42.81" not in measured.to_numpy().ravel()
+    assert not set(measured.columns) & {"wikitext2 PPL", "protocol"}
+    assert "published, not run here" in words(app)
+
+
+def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache, name):
+    write_tables(cache, "seeds")
+    app = on_studies("seeds")
+    # 45, 45.45 and 45.9: mean 45.45, deviation 0.45 * sqrt(2 / 3)
+    assert cells(app)["n"].tolist() == [3, 3]
+    assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
+    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6 %) ★"
+    app.toggle(key="cp_study_each_toggle").set_value(True).run()
+    assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
 
 
 def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache):
@@ -161,16 +155,6 @@ def test_every_table_can_be_shown(cache, name):
     assert "measured here" in words(app) and not app.error and charts(app)
 
 
-def test_published_figures_stand_in_a_table_of_their_own(cache):
-    write_run(cache)
-    write_tables(cache, "ablation")
-    app = on_studies("ablation")
-    measured, beside = cells(app, 0), cells(app, 1)
-    assert "42.81" in beside.to_numpy().ravel() and "42.81" not in measured.to_numpy().ravel()
-    assert not set(measured.columns) & {"wikitext2 PPL", "protocol"}
-    assert "published, not run here" in words(app)
-
-
 def test_accuracies_follow_the_rule_and_their_mean_comes_first(cache):
     def with_tasks(row):
         figures = (("boolq", 0.6, nan), ("piqa", 0.7, 0.65))
@@ -185,8 +169,7 @@ def test_accuracies_follow_the_rule_and_their_mean_comes_first(cache):
     assert values["max"]["accuracy:piqa"] == pytest.approx(70.0)
 
 
-def test_a_damaged_table_costs_itself_only(cache):
-    write_run(cache)
+def test_a_damaged_table_costs_itself_only(cache, name):
     folder = write_tables(cache, "ablation", "seeds")
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     index["tables"]["ablation"]["rows"]["max"][0].pop("values")
@@ -202,8 +185,7 @@ def test_a_damaged_table_costs_itself_only(cache):
     assert "has not been made here yet" in words(on_studies("seeds"))
 
 
-def test_names_in_reproduced_tables_are_text_and_nothing_else(cache):
-    write_run(cache)
+def test_names_in_reproduced_tables_are_text_and_nothing_else(cache, name):
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
     write_tables(cache, "ablation", fill=lambda row: replace(filled(row), run=evil), model=evil)
     app = on_studies("ablation")
@@ -226,8 +208,7 @@ def on_recorded():
     return linked("comparison", cp_view="fair")
 
 
-def test_the_document_is_shown_whole_with_its_claims_first(cache):
-    write_run(cache)
+def test_the_document_is_shown_whole_with_its_claims_first(name):
     app, written = on_recorded(), recorded.DOCUMENT.read_text()
     shown = [part.value for part in app.markdown]
     rows = [line for line in written.splitlines() if line.startswith("| ")]
@@ -259,7 +240,7 @@ def table(app):
     return next(one.value for one in app.dataframe if "nats to its method" in one.value)
 
 
-def test_a_set_that_is_not_measured_is_offered_as_a_job(run, started):
+def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
     app = linked("comparison")
     assert "not measured on every text of its run yet" in words(app) and not app.exception
     (chosen,) = mask_sets.kept(run.results)[0]
@@ -268,10 +249,6 @@ def test_a_set_that_is_not_measured_is_offered_as_a_job(run, started):
     identity = ("--identity", chosen.identity)
     assert arguments == ("measure", run.name, "<b>mine</b>", *identity, "--cache", run.root)
     assert any("gprune measure" in block.value for block in app.code)
-
-
-def test_a_measured_set_stands_beside_its_method_and_the_pinned_line(run):
-    (chosen,) = mask_sets.kept(run.results)[0]
     for text, stage in measuring.perplexities(run.results, chosen).items():
         own = run.load(stages.perplexity, "flap", text)
         losses = own.losses - 0.05
@@ -291,6 +268,5 @@ def test_a_measured_set_stands_beside_its_method_and_the_pinned_line(run):
     assert "not measured on every text" not in words(app)
 
 
-def test_without_a_set_the_card_is_not_there(cache):
-    write_run(cache)
+def test_without_a_set_the_card_is_not_there(name):
     assert "made by hand" not in words(linked("comparison"))

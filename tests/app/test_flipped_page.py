@@ -31,41 +31,6 @@ def page(**query):
     return linked("flipped_questions", **query) if query else open_page("flipped_questions")
 
 
-def test_every_task_and_method_is_counted_and_questions_are_shown_as_text(cache, monkeypatch):
-    app = show("flipped_questions", cache, study=a_study_with_tasks())
-    table = app.dataframe[0].value
-    assert table["method"].tolist() == ["GPrune", "FLAP"] * 2
-    assert table["task"].tolist() == ["piqa"] * 2 + ["boolq"] * 2
-    run = the_run(cache)
-    base, other = (
-        changed_answers.choices(run.load(stages.answers, name, "piqa"), "acc") for name in ("dense", "flap")
-    )
-    row = table.iloc[1]
-    assert row["right → wrong"] == (base.hit & ~other.hit).sum() > 0
-    assert row["wrong → right"] == (~base.hit & other.hit).sum()
-    assert (
-        row[["right → wrong", "wrong → right", "both right", "both wrong"]].sum() == row["questions"] == 100
-    )
-    assert 0 < row["p"] <= 1 and not app.error
-    # the task without a normalised figure stands with its plain one
-    assert page(fq_rule="acc_norm").dataframe[0].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
-    assert any(EVIL in code.value for code in app.code)
-    assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
-    assert not any(item.proto.allow_html for item in app.markdown)
-    told = words(page(fq_question="101", fq_task="7", fq_rule="odd"))
-    assert "fq_question = 101" in told.replace("\\", "") and "1 to 100 is meant" in told
-    # one that does not flip can be opened all the same
-    kept = words(page(fq_question="1"))
-    assert "Question 1: the dense model is" in kept
-    monkeypatch.setattr(list_card, "MOST_ROWS", 3)
-    app = page(fq_method="flap")
-    run = the_run(cache)
-    (piqa, _) = task_answers.of(run)
-    flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
-    assert len(app.dataframe[1].value) == 3 < len(flips)
-    assert f"3 of {len(flips)} shown: the others moved less" in words(app)
-
-
 def test_questions_that_were_asked_and_not_kept_are_told(cache):
     def more(task):
         made = MAKERS["answers"](task)
@@ -100,7 +65,7 @@ def test_answers_of_another_pass_than_the_accuracy_are_told(cache, moved):
     assert ("piqa, FLAP: acc_norm" in told) == (moved > 0) and "piqa, GPrune: acc" not in told
 
 
-def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache):
+def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, monkeypatch):
     write_run(cache, study=a_study_with_tasks())
     app = page(fq_method="flap", fq_kind="lost")
     listed = app.dataframe[1].value
@@ -123,6 +88,38 @@ def test_what_moved_most_is_open_and_its_neighbours_are_a_button_away(cache):
     assert [trace["name"] for trace in figure["data"]] == ["Dense", "GPrune", "FLAP"]
     drawn = {trace["name"]: trace["y"][int(np.argmax(trace["x"]))] for trace in figure["data"]}
     assert drawn["Dense"].endswith("✓") and not drawn["FLAP"].endswith("✓")
+    app = show("flipped_questions", cache, study=a_study_with_tasks())
+    table = app.dataframe[0].value
+    assert table["method"].tolist() == ["GPrune", "FLAP"] * 2
+    assert table["task"].tolist() == ["piqa"] * 2 + ["boolq"] * 2
+    run = the_run(cache)
+    base, other = (
+        changed_answers.choices(run.load(stages.answers, name, "piqa"), "acc") for name in ("dense", "flap")
+    )
+    row = table.iloc[1]
+    assert row["right → wrong"] == (base.hit & ~other.hit).sum() > 0
+    assert row["wrong → right"] == (~base.hit & other.hit).sum()
+    assert (
+        row[["right → wrong", "wrong → right", "both right", "both wrong"]].sum() == row["questions"] == 100
+    )
+    assert 0 < row["p"] <= 1 and not app.error
+    # the task without a normalised figure stands with its plain one
+    assert page(fq_rule="acc_norm").dataframe[0].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2
+    assert any(EVIL in code.value for code in app.code)
+    assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
+    assert not any(item.proto.allow_html for item in app.markdown)
+    told = words(page(fq_question="101", fq_task="7", fq_rule="odd"))
+    assert "fq_question = 101" in told.replace("\\", "") and "1 to 100 is meant" in told
+    # one that does not flip can be opened all the same
+    kept = words(page(fq_question="1"))
+    assert "Question 1: the dense model is" in kept
+    monkeypatch.setattr(list_card, "MOST_ROWS", 3)
+    app = page(fq_method="flap")
+    run = the_run(cache)
+    (piqa, _) = task_answers.of(run)
+    flips = changed_answers.flips(*(piqa.choices(name, "acc") for name in ("dense", "flap")))
+    assert len(app.dataframe[1].value) == 3 < len(flips)
+    assert f"3 of {len(flips)} shown: the others moved less" in words(app)
 
 
 def test_a_run_without_tasks_offers_the_built_in_ones(cache, started):

@@ -45,9 +45,7 @@ def test_nothing_selected_or_nothing_there_says_so(cache):
     assert "Nothing is selected" in words(inspected(layer="99", ins_pin="1-x-999"))
 
 
-def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache):
-    write_run(cache)
-    run = the_run(cache)
+def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     app = inspected(layer="2", neuron="7")
     shown = {metric.label: metric.value for metric in app.metric}
     drift = float(run.load(stages.drift).magnitude[2, 7])
@@ -113,9 +111,7 @@ def test_the_figure_of_ranks_is_that_of_the_records(small_run):
     assert [sum(one.y) for one in drawn.data] == pytest.approx([100.0] * 3)
 
 
-def test_a_module_shows_what_rasa_did_and_its_members(cache):
-    write_run(cache)
-    run = the_run(cache)
+def test_a_module_shows_what_rasa_did_and_its_members(run):
     partition, adapted = run.load(stages.partition), run.load(stages.adapted)
     place = int(np.flatnonzero(adapted.adapted)[0])
     layer = int(partition.module_layer[place])
@@ -158,8 +154,7 @@ def test_a_study_that_keeps_none_and_a_pack_say_so(cache):
     assert "Neuron 7 of layer 2" in words(app)
 
 
-def test_positions_of_other_tokens_and_a_model_without_tokenizer_get_a_sentence(cache):
-    name = write_run(cache)
+def test_positions_of_other_tokens_and_a_model_without_tokenizer_get_a_sentence(cache, name):
     tokens = the_run(cache).load(stages.tokens, "auxiliary")
     other = records.Tokens(tokens.text, "another", tokens.ids, tokens.available)
     exchange(cache, name, other, stages.tokens, "auxiliary")

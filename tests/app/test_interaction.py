@@ -14,10 +14,9 @@ from gprune.pipeline import runs
 from gprune.records import Agreement
 from gprune.store import Store
 from gprune.study import run_name
-from gprune.study.demo import demo_study
 
 
-def test_presets_set_the_lines_and_captions_follow_the_rule(cache):
+def test_presets_or_the_address_set_the_rule_and_captions_follow(cache):
     app = show("reliability", cache)
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     assert app.slider(key="rasa_qs_slider").value == 0.85
@@ -33,6 +32,9 @@ def test_presets_set_the_lines_and_captions_follow_the_rule(cache):
     assert json.loads(app.get("bidi_component")[0].proto.json)["selection"] == "none"
     app.toggle(key="rasa_figure_toggle").set_value(True).run()
     assert not charts(app)[0]["layout"].get("shapes")
+    app = show("reliability", cache, {"rasa_selection": "drift", "rasa_qs": "nonsense"})
+    assert "whatever its score" in words(app)
+    assert app.slider(key="rasa_qs_slider").value == a_study().reliability.score_quantile
 
 
 def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):
@@ -55,12 +57,6 @@ def test_a_changed_rule_gets_a_name_of_its_own(cache, started):
     assert [study.name for study, _ in started] == ["Mine, RASA γ 0.90/0.85", "Mine, RASA no adaptation"]
 
 
-def test_the_rule_is_restored_from_the_address(cache):
-    app = show("reliability", cache, {"rasa_selection": "drift", "rasa_qs": "nonsense"})
-    assert "whatever its score" in words(app)
-    assert app.slider(key="rasa_qs_slider").value == a_study().reliability.score_quantile
-
-
 def test_inputs_are_checked_without_the_hub(tmp_path):
     latin = tmp_path / "latin.txt"
     latin.write_bytes("fürs Grüne".encode("latin-1"))
@@ -69,14 +65,6 @@ def test_inputs_are_checked_without_the_hub(tmp_path):
     assert "is not UTF-8" in launch.input_problem(a_study(auxiliary=str(latin)))
     assert "there is no text" in launch.input_problem(a_study(substitute=str(tmp_path / "none.txt")))
     assert "has no config.json" in launch.input_problem(a_study(model=str(tmp_path)))
-
-
-def test_the_untouched_form_has_the_texts_and_sizes_of_the_demo(cache):
-    app = open_page("jobs")
-    study = demo_study()
-    samples = f"--samples {study.calibration.samples}"
-    assert any(samples in code.value and study.primary in code.value for code in app.code)
-    assert not app.error
 
 
 def test_a_missing_third_text_is_asked_for_with_the_command(cache):
@@ -112,11 +100,13 @@ def test_a_run_without_perplexities_is_named_in_compare(cache):
     assert "Unfinished has no perplexities yet" in words(app)
 
 
-def test_the_overview_counts_adapted_modules_and_shows_the_seed_control(cache):
-    write_run(cache)
+def test_the_overview_counts_adapted_modules_and_shows_no_masks_of_another_run(name, cache):
     metrics = {metric.label: metric for metric in open_page("overview").metric}
     assert "re-scored from B" in metrics["Modules adapted"].delta
     assert metrics["Module ARI"].delta.startswith("another seed: 0.")
+    name = write_run(cache, study=a_study(methods=("dense", "flap")))
+    metrics = {metric.label: metric.value for metric in open_page("overview", run=name).metric}
+    assert metrics["Decoder weights kept"] == "–" and metrics["Modules adapted"] != "–"
 
 
 def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache, started):
@@ -128,8 +118,7 @@ def test_a_run_that_was_asked_for_a_part_offers_the_rest(cache, started):
     assert started == [(a_study(), ())]
 
 
-def test_results_of_an_earlier_version_are_told_and_made_again(cache, started):
-    name = write_run(cache)
+def test_results_of_an_earlier_version_are_told_and_made_again(cache, started, name):
     record = read(cache, name)
     record["stages"]["drift"]["key"] = "0" * 32
     runs.save(Store(cache), name, record)
@@ -138,13 +127,6 @@ def test_results_of_an_earlier_version_are_told_and_made_again(cache, started):
     assert told in words(app) and not app.error
     app.button(key="frame_again").click().run()
     assert started == [(a_study(), ())]
-
-
-def test_the_overview_of_a_run_without_gprune_shows_no_masks_of_another_run(cache):
-    write_run(cache)
-    name = write_run(cache, study=a_study(methods=("dense", "flap")))
-    metrics = {metric.label: metric.value for metric in open_page("overview", run=name).metric}
-    assert metrics["Decoder weights kept"] == "–" and metrics["Modules adapted"] != "–"
 
 
 def an_agreement(*means):

@@ -25,12 +25,18 @@ pytestmark = pytest.mark.slow
 RULE = ReliabilitySettings(drift_quantile=0.4, score_quantile=0.955, score_scale="standardized")
 
 
-def test_the_runs_own_lines_change_nothing_and_others_say_how_much(cache):
+def test_the_runs_own_lines_change_nothing_and_a_method_that_cannot_be_decided_says_why(cache):
     app = show("reliability", cache)
     assert "No neuron and no key/value group changes sides" in words(app)
     app.slider(key="rasa_qd_slider").set_value(0.2).run()
     assert "change sides (" in words(app) and "not learned anew" in words(app)
     assert charts(app)[0]["layout"]["yaxis"]["title"]["text"] == "neurons that change sides"
+    app = show("reliability", cache, {"rasa_view": "cost"})
+    app.selectbox(key="rasa_method_selectbox").set_value("wanda_sp").run()
+    told = " ".join(error.value for error in app.error)
+    assert "other masks need a pass of the model" in told and not app.exception
+    app.selectbox(key="rasa_method_selectbox").set_value("flap").run()
+    assert not app.error and "FLAP keeps" in words(app)
 
 
 @pytest.mark.parametrize(("view", "drawn"), [("changes", 3), ("cost", 1), ("sets", 1)])
@@ -86,15 +92,6 @@ def test_masks_and_counts_of_a_choice_are_those_of_the_run_at_its_own_setting(sm
     np.testing.assert_array_equal(adapted.source.astype(bool), expected)
 
 
-def test_a_method_that_cannot_be_decided_here_says_why_and_the_rest_stays(cache):
-    app = show("reliability", cache, {"rasa_view": "cost"})
-    app.selectbox(key="rasa_method_selectbox").set_value("wanda_sp").run()
-    told = " ".join(error.value for error in app.error)
-    assert "other masks need a pass of the model" in told and not app.exception
-    app.selectbox(key="rasa_method_selectbox").set_value("flap").run()
-    assert not app.error and "FLAP keeps" in words(app)
-
-
 @pytest.mark.parametrize("until", ["drift", "adapted"])
 def test_cards_without_their_results_say_what_is_missing(cache, until):
     app = show("reliability", cache, stages=until)
@@ -136,7 +133,7 @@ class FakePool:
         return State("warm")
 
 
-def test_the_preview_asks_nothing_before_it_is_switched_on(cache, monkeypatch):
+def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(cache, monkeypatch):
     pool = FakePool()
     monkeypatch.setattr(preview, "pool", lambda: pool)
     app = show("reliability", cache, {"rasa_view": "cost"})
@@ -144,11 +141,7 @@ def test_the_preview_asks_nothing_before_it_is_switched_on(cache, monkeypatch):
     app.toggle(key="rasa_live_toggle").set_value(True).run()
     assert [question.text for question, _ in pool.asked][:2] == ["python-reference", "science-docs"]
     assert all(base.method == "gprune" and base.masks is None for _, base in pool.asked)
-
-
-def test_the_preview_shows_paired_differences_with_their_error(cache, monkeypatch):
     pool = FakePool(more=0.05)
-    monkeypatch.setattr(preview, "pool", lambda: pool)
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_keep": "0.4"})
     found = pool.latest("python-reference 1").difference
     assert found is not None
@@ -160,11 +153,7 @@ def test_the_preview_shows_paired_differences_with_their_error(cache, monkeypatc
     app.slider(key="rasa_keep_slider").set_value(0.6).run()
     deltas = [metric.delta for metric in app.metric if metric.label.startswith("perplexity on")]
     assert deltas == ["no measurable difference"] * 2
-
-
-def test_a_curve_asks_every_retention_and_refuses_by_name(cache, monkeypatch):
     pool = FakePool(more=0.1)
-    monkeypatch.setattr(preview, "pool", lambda: pool)
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1"})
     app.multiselect(key="rasa_curves_multiselect").set_value(["gprune", "wanda_sp"]).run()
     points = [question for question, base in pool.asked if base is None]

@@ -123,13 +123,10 @@ def test_what_cannot_fit_starts_only_where_it_is_wanted_nevertheless(form, tmp_p
     assert study.model == str(folder) and arguments == ("--anyway",)
 
 
-def test_a_model_that_is_not_here_has_no_estimate(form):
+def test_a_model_without_an_estimate_or_of_random_weights_is_foreseen_as_far_as_it_goes(form):
     app = form("nobody/nothing")
     assert "not known before the model is on this machine" in captions(app)
     assert not app.button(key="launch_start").disabled
-
-
-def test_a_shape_with_random_weights_is_foreseen_and_a_slip_is_told(form):
     app = form("random:llama2-7b")
     assert not app.exception and "of memory" in captions(app)
     app = form("random:../../x")
@@ -137,9 +134,6 @@ def test_a_shape_with_random_weights_is_foreseen_and_a_slip_is_told(form):
     app.button(key="launch_start").click().run()
     assert len(app.error) == 2
     assert all("no model with random weights" in error.value for error in app.error)
-
-
-OTHER = complaints.OTHER
 
 
 def found(values, changes=None):
@@ -152,36 +146,30 @@ def found(values, changes=None):
     )
 
 
-def test_every_wrong_field_is_named_in_one_go():
+def test_faults_are_told_once_each_at_its_field_or_at_none():
     wrong = {"retention": 1.5, "seed": -1, "methods": ("gprune", "none such"), "calibration": {"samples": 0}}
     told = found(wrong, {"reliability.drift_quantile": 2.0})
     assert set(told) == {"retention", "seed", "methods", "calibration.samples", "reliability.drift_quantile"}
     assert all(sentence.startswith(field) for field, sentence in told.items())
     assert "(got 1.5)" in told["retention"] and "(got -1)" in told["seed"]
     assert found({}) == {}
-
-
-def test_what_is_wrong_with_no_single_field_is_told_and_ends_the_search():
-    def check(*_):
-        raise SettingsError("the moon is full")
-
-    assert complaints.every({"seed": 0}, {}, check, demo_study()) == {OTHER: "the moon is full"}
-
-
-def test_a_field_that_stays_wrong_is_told_once():
     same = demo_study().primary
     # text A is put right to what text B is
     assert list(found({"primary": "ptb", "auxiliary": "ptb", "substitute": ""})) == ["primary"]
     assert list(found({"auxiliary": same})) == ["primary"]
 
+    def check(*_):
+        raise SettingsError("the moon is full")
 
-@pytest.mark.parametrize("text", ['"}</style><script>x</script>', "a\\b", "ü – 5 %\n{x}: 'y'", "\\22 "])
-def test_text_in_a_style_ends_neither_string_nor_style(text):
-    made = complaints.quoted(text)
-    inner = made[1:-1]
-    assert made[0] == made[-1] == '"' and not re.search(r"[\"'<>{}\n]", inner)
-    read = re.sub(r"\\([0-9a-f]{6}) ", lambda code: chr(int(code[1], 16)), inner)
-    assert read == text
+    assert complaints.every({"seed": 0}, {}, check, demo_study()) == {complaints.OTHER: "the moon is full"}
+
+
+def test_text_in_a_style_ends_neither_string_nor_style():
+    for text in ('"}</style><script>x</script>', "a\\b", "ü – 5 %\n{x}: 'y'", "\\22 "):
+        made = complaints.quoted(text)
+        inner = made[1:-1]
+        assert made[0] == made[-1] == '"' and not re.search(r"[\"'<>{}\n]", inner)
+        assert re.sub(r"\\([0-9a-f]{6}) ", lambda code: chr(int(code[1], 16)), inner) == text
 
 
 def test_the_form_names_the_wrong_fields_above_and_below(cache):
@@ -191,13 +179,11 @@ def test_the_form_names_the_wrong_fields_above_and_below(cache):
     app.number_input(key="launch_demo_reliability.drift_quantile").set_value(7.0).run()
     (error,) = app.error
     assert [error.value.count(word) for word in ("retention", "seed", "drift\\_quantile")] == [1, 1, 1]
-    below = next(caption.value for caption in app.caption if "Not ready" in caption.value)
-    assert all(
-        name in below.replace("\\", "") for name in ("Retention", "Seed", "Drift quantile (More settings)")
-    )
+    below = next(caption.value for caption in app.caption if "Not ready" in caption.value).replace("\\", "")
+    assert all(name in below for name in ("Retention", "Seed", "Drift quantile (More settings)"))
     marked = "".join(item.proto.body for item in app.get("html"))
     for key in ("launch_retention", "launch_seed", "launch_demo_reliability-drift_quantile"):
-        assert f".st-key-{key}::after {{content: " in marked
+        assert f".st-key-{key}::after {{content: " in marked and f".st-key-{key} {{outline" in marked
     assert "launch_start" not in [button.key for button in app.button]
     app.number_input(key="launch_seed").set_value(2).run()
     assert "Seed" not in next(caption.value for caption in app.caption if "Not ready" in caption.value)

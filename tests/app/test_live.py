@@ -172,9 +172,16 @@ def test_trouble_with_the_queue_is_told_and_runs_stay(tmp_path, monkeypatch):
     assert situation.problem == "the queue is locked" and [run.name for run in situation.runs] == [name]
 
 
-def test_a_job_whose_study_is_gone_makes_no_run(tmp_path):
+def test_a_job_whose_study_is_gone_makes_no_run_and_labels_tell_the_texts_apart(tmp_path):
     assert job_runs.made_by(str(tmp_path), "20260101-000000-00000000") == ""
     assert a_study().name == "Synthetic"
+    studies = [a_study(name="", auxiliary=text, substitute="") for text in ("c4", "ptb", "/data/notes.txt")]
+    assert [work.job_label(study) for study in studies] == [
+        "demo FLAP 50 %, python-reference | c4",
+        "demo FLAP 50 %, python-reference | ptb",
+        "demo FLAP 50 %, python-reference | notes.txt",
+    ]
+    assert work.job_label(a_study()) == "Synthetic, python-reference | science-docs"
 
 
 def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path):
@@ -199,13 +206,3 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path):
     assert chosen is not None and chosen.name == done, "a running job does not take the view from a result"
     chosen = work.preferred([run for run in runs if run.name != done])
     assert chosen is not None and chosen.name == dead
-
-
-def test_job_labels_tell_the_texts_apart():
-    studies = [a_study(name="", auxiliary=text, substitute="") for text in ("c4", "ptb", "/data/notes.txt")]
-    assert [work.job_label(study) for study in studies] == [
-        "demo FLAP 50 %, python-reference | c4",
-        "demo FLAP 50 %, python-reference | ptb",
-        "demo FLAP 50 %, python-reference | notes.txt",
-    ]
-    assert work.job_label(a_study()) == "Synthetic, python-reference | science-docs"

@@ -72,14 +72,11 @@ def test_an_unreadable_run_is_named_and_the_others_stay(tmp_path, content, reaso
     assert unreadable[0].name == "broken" and reason in unreadable[0].reason
 
 
-def test_a_changed_record_is_read_again(tmp_path):
+def test_a_changed_record_is_read_again_and_a_missing_stage_says_so(tmp_path):
     name = write_run(tmp_path, stages="drift", state="running")
     assert not the_run(tmp_path).complete
     run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"state": "done", "result": {"run": name}})
     assert the_run(tmp_path).complete
-
-
-def test_a_missing_stage_says_what_is_missing(tmp_path):
     write_run(tmp_path, stages="drift")
     with pytest.raises(MissingResultError, match="“modules” is not there yet"):
         the_run(tmp_path).load(stages.partition)

@@ -40,9 +40,8 @@ def of(cache, name):
 
 def two(cache):
     """Two runs that share all but what follows from the retention."""
-    return write_run(cache, study=a_study(name="First")), write_run(
-        cache, study=a_study(name="Second", retention=0.7)
-    )
+    first, second = a_study(name="First"), a_study(name="Second", retention=0.7)
+    return write_run(cache, study=first), write_run(cache, study=second)
 
 
 def test_a_name_and_a_note_are_shown_wherever_a_run_is_chosen(cache):
@@ -77,8 +76,7 @@ def test_a_hidden_run_is_left_out_of_lists_and_shown_again(cache):
     assert set(opened().selectbox(key="frame_run").options) == {"First", "Second"}
 
 
-def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache):
-    name = write_run(cache)
+def test_where_every_run_is_hidden_one_is_shown_all_the_same(cache, name):
     notes.save(Store(cache), name, RunNotes(hidden=True))
     app = opened()
     assert not app.exception and app.selectbox(key="frame_run").value == name
@@ -166,8 +164,7 @@ def test_a_tab_whose_run_was_deleted_says_so_and_its_address_follows(cache):
     assert app.query_params["run"] == second and "was deleted" not in words(app)
 
 
-def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch):
-    name = write_run(cache)
+def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch, name):
 
     def refuse(*_):
         raise PermissionError(13, "Permission denied")
@@ -181,15 +178,9 @@ def test_a_cache_that_cannot_be_written_is_told(cache, monkeypatch):
 @pytest.mark.parametrize(
     "content",
     ['{"name": 3}', '{"name": "x", "hidden": "no"}', "[1]", '{"note": "' + "x" * 3000 + '"}', "[" * 9000]
-    + [
-        '{"name": "two\\nlines"}',
-        '{"name": "\\ud800"}',
-        '{"note": "\\u0000"}',
-        '{"name": ' + "9" * 400 + "}",
-    ],
+    + [f'{{"name": "{text}"}}' for text in ("two\\nlines", "\\ud800", "\\u0000")],
 )
-def test_what_is_said_of_a_run_may_be_damaged(cache, content):
-    name = write_run(cache)
+def test_what_is_said_of_a_run_may_be_damaged(cache, content, name):
     (cache / "runs" / name / notes.FILE).write_text(content, encoding="utf-8")
     with pytest.raises(UnreadableError, match="saving writes them anew"):
         notes.read(cache / "runs" / name)

@@ -1,4 +1,4 @@
-"""The neuron map: what its points are, what its colours say, what it costs, and every state of the page."""
+"""The neuron map and the mask atlas: what points, cells and colours say, and every state of the pages."""
 
 from dataclasses import replace
 from itertools import combinations
@@ -6,20 +6,23 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import charts, linked, words
+from app_driver import charts, linked, show, words
 from synthetic_run import a_study, exchange, the_run, write_run
 
 from gprune.analysis import whatif
-from gprune.analysis.text_colours import MODULES
+from gprune.analysis.formatting import MODULES
+from gprune.app.pages.mask_atlas import panels as atlas
 from gprune.app.pages.neuron_map import charts as figures
 from gprune.app.pages.neuron_map import colouring, panels
 from gprune.app.pages.neuron_map import page as region
 from gprune.app.ui import chart_style, masks_cache
+from gprune.app.ui.unit import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.stages import BEHAVIOUR, neuron_map
 from gprune.pruning import neuron_embedding as analysis
 from gprune.records import ModelShape, NeuronMap
 from gprune.store import Store
+from gprune.system.errors import MethodError, SettingsError
 
 TEXTS = ("primary", "auxiliary", "substitute")
 
@@ -98,11 +101,11 @@ def test_the_hues_of_modules_stay_apart_for_every_eye_on_either_ground(eye):
     assert (1.05 / (luminance + 0.05)).min() > 2.4 and ((luminance + 0.05) / (dark + 0.05)).min() > 2.4
 
 
-@pytest.mark.parametrize("count", [2, 5, 6, 15, 50])
-def test_no_two_modules_of_a_layer_look_the_same(count):
-    groups = colouring.by_module(np.arange(2 * count) % count)
-    assert len({(group.color, group.symbol) for group in groups}) == len(groups) == count
-    assert all(group.members.sum() == 2 for group in groups)
+def test_no_two_modules_of_a_layer_look_the_same():
+    for count in (2, 5, 6, 15, 50):
+        groups = colouring.by_module(np.arange(2 * count) % count)
+        assert len({(group.color, group.symbol) for group in groups}) == len(groups) == count
+        assert all(group.members.sum() == 2 for group in groups)
 
 
 @pytest.mark.parametrize("colour", colouring.COLOURS)
@@ -121,8 +124,7 @@ def test_of_more_neurons_than_a_chart_can_bear_some_are_drawn_and_it_says_so():
     assert figure.data[0].customdata[-1] == 28_671
 
 
-def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long(cache, started):
-    name = write_run(cache)
+def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long(cache, started, name):
     app = linked("neuron_map", layer="2")
     assert len(charts(app)) == 1 and "of the variance" in words(app) and not app.error
     app.segmented_control(key="nm_layout_segmented").set_value("umap").run()
@@ -133,8 +135,7 @@ def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long
     assert any("python -m gprune map" in block.value for block in app.code)
 
 
-def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache):
-    write_run(cache)
+def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, name):
     places = put_map(the_run(cache))
     app = linked("neuron_map", layer="2", nm_layout="umap", nm_colour="drift")
     assert "40 % of a neuron's 15 nearest" in words(app) and "seed 0" in words(app)
@@ -145,18 +146,14 @@ def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache):
     assert np.array_equal(np.stack([figure.data[0].x, figure.data[0].y], axis=1), places)
 
 
-@pytest.mark.parametrize(
-    ("query", "said"),
-    [
+def test_what_an_address_asks_for_in_vain_is_a_sentence(name):
+    for query, said in (
         ({"layer": "99"}, "This run has no layer 99: its layers are 0 to 3"),
         ({"nm_layout": "tsne"}, "tsne"),
         ({"nm_colour": "texts", "nm_method": "wanda_sp"}, "need a pass of the model"),
-    ],
-)
-def test_what_an_address_asks_for_in_vain_is_a_sentence(cache, query, said):
-    write_run(cache)
-    app = linked("neuron_map", **query)
-    assert said in words(app) and not app.error
+    ):
+        app = linked("neuron_map", **query)
+        assert said in words(app) and not app.error
 
 
 def test_umap_of_a_layer_of_eight_neurons_says_what_it_needs(cache):
@@ -169,9 +166,7 @@ def test_umap_of_a_layer_of_eight_neurons_says_what_it_needs(cache):
     assert len(charts(app)) == 1 and not app.error
 
 
-def test_a_layer_of_equal_neurons_is_a_sentence_and_starts_no_job(cache):
-    name = write_run(cache)
-    run = the_run(cache)
+def test_a_layer_of_equal_neurons_is_a_sentence_and_starts_no_job(cache, run, name):
     for text in TEXTS:
         found = run.load(stages.statistics, text)
         mean, moment = found.ffn_mean.copy(), found.ffn_moment.copy()
@@ -198,9 +193,7 @@ def test_parameters_of_a_model_that_is_gone_are_a_sentence(cache, tmp_path):
     assert "there is no model folder" in "".join(error.value for error in app.error)
 
 
-def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a_sentence(cache):
-    write_run(cache)
-    run = the_run(cache)
+def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a_sentence(run):
     app = linked("neuron_map", layer="2")
     app.session_state["nm_region_drawn"] = region.Region(run.name, 2, (3, 17, 40))
     app.run()
@@ -218,15 +211,79 @@ def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a
     assert app.dataframe[0].value["neuron"].tolist() == members.tolist()
 
 
-@pytest.mark.parametrize(
-    ("point", "neuron"),
-    [
-        ({"customdata": 7}, 7),
-        ({"customdata": [7]}, 7),
-        ({"customdata": {"0": 7}}, 7),
-        ({}, None),
-        ({"customdata": []}, None),
-    ],
-)
-def test_a_mark_names_its_neuron_however_the_browser_sends_it(point, neuron):
-    assert region.neuron_of(point) == neuron
+def test_a_mark_names_its_neuron_however_the_browser_sends_it():
+    for sent in (7, [7], {"0": 7}):
+        assert region.neuron_of({"customdata": sent}) == 7
+    assert region.neuron_of({}) is region.neuron_of({"customdata": []}) is None
+
+
+def test_a_cell_is_the_change_of_its_modules_retention(small_run):
+    figure = atlas.atlas(small_run, order="number").figure
+    cells, hidden = figure.data
+    ours, base = (small_run.load(stages.masks, name).ffn for name in ("gprune", "flap"))
+    labels = small_run.load(stages.partition).labels
+    for x, y, told in zip(hidden.x, hidden.y, hidden.customdata, strict=True):
+        members = labels[y] == x
+        change = ours[y][members].mean() - base[y][members].mean()
+        assert cells.z[y][x] == pytest.approx(change, abs=1e-6)
+        assert told[:4].tolist() == [y, x, -1, members.sum()]
+    assert len(hidden.x) == small_run.load(stages.partition).modules
+    assert (cells.zmid, cells.zmin) == (0, -cells.zmax)
+    (framed,) = atlas.atlas(small_run, order="number", selected=Selection(2, 3)).figure.layout.shapes
+    assert (framed.x0, framed.x1, framed.y0, framed.y1) == (2.5, 3.5, 1.5, 2.5)
+    (row,) = atlas.atlas(small_run, selected=Selection(1)).figure.layout.shapes
+    assert (row.y0, row.y1) == (0.5, 1.5)
+    figure = atlas.atlas_groups(small_run, method="gprune", base="flap").figure
+    drawn = [trace for trace in figure.data if trace.type == "heatmap"]
+    for trace, name in zip(drawn, ("gprune", "flap"), strict=False):
+        assert np.array_equal(np.array(trace.z, bool), small_run.load(stages.masks, name).heads)
+    titles = [note.text for note in figure.layout.annotations]
+    assert titles == ["GPrune keeps", "FLAP keeps", "score on A", "score on B"] and len(drawn) == 4
+    for draw in (atlas.atlas, atlas.atlas_texts, atlas.atlas_groups):
+        figure = draw(small_run).figure
+        # thousands of marks that are drawn would take the browser seconds
+        unseen = [trace for trace in figure.data if trace.type != "heatmap"]
+        assert unseen and all(trace.marker.maxdisplayed == 1 for trace in unseen)
+
+
+def test_the_text_decides_what_exchanging_scores_changes_and_the_rest_is_said(small_run):
+    found = atlas.between_texts(small_run, "flap")
+    results, kept = small_run.results, small_run.study.retention
+    one, other = (whatif.decide(results, "flap", kept, text) for text in (whatif.AUXILIARY, whatif.PRIMARY))
+    assert found.neurons == (one.ffn != other.ffn).mean() > 0
+    assert found.groups == (one.heads != other.heads).mean()
+    # the run's own masks are those from A
+    learned = atlas.between_texts(small_run, "gprune")
+    # its thresholds fix how many of a module are kept, whichever text ranks them
+    assert np.abs(learned.change).max() < 0.2 and learned.neurons > 0 and learned.groups == 0
+    with pytest.raises(MethodError, match="need a pass of the model"):
+        atlas.between_texts(small_run, "wanda_sp")
+    for wrong in ({"method": "nothing"}, {"base": "nothing"}, {"shown": "x"}, {"order": "x"}):
+        with pytest.raises(SettingsError):
+            atlas.atlas(small_run, **wrong)
+
+
+def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(name):
+    app = linked("mask_atlas", atlas_method="flap", layer="1", module="2")
+    assert len(charts(app)) == 3 and not app.error
+    assert "The text decides" in words(app) and "of the key/value groups of FLAP" in words(app)
+    for toggle in [toggle.key for toggle in app.toggle if toggle.label == "Table"]:
+        app.toggle(key=toggle).set_value(True)
+    app.run()
+    assert len(app.dataframe) == 3 and not app.exception
+    app.selectbox(key="atlas_method_selectbox").set_value("gprune").run()
+    # its groups are scored from A either way
+    assert "of the neurons of GPrune" in words(app) and "groups of GPrune" not in words(app)
+    app.selectbox(key="atlas_method_selectbox").set_value("wanda_sp").run()
+    assert "need a pass of the model" in words(app) and len(charts(app)) == 2
+
+
+@pytest.mark.parametrize("until", ["drift", "adapted"])
+def test_a_run_without_masks_says_what_it_needs(cache, until):
+    app = show("mask_atlas", cache, stages=until)
+    assert "Needs “masks of" in words(app) and not app.error and not charts(app)
+
+
+def test_a_run_of_one_method_says_that_there_is_no_other(cache):
+    app = show("mask_atlas", cache, study=a_study(methods=("dense", "flap")))
+    assert "this run has one" in words(app) and not app.error

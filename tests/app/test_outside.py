@@ -16,12 +16,9 @@ def test_a_file_from_outside_stays_below_the_cache(tmp_path, name):
     assert user_files.place(str(tmp_path), "texts", name, ".txt", b"other words") != place
 
 
-def test_the_same_content_has_the_same_place(tmp_path):
+def test_the_same_content_has_the_same_place_and_is_written_once_in_one_step(tmp_path):
     first, second = (user_files.place(str(tmp_path), "texts", name, ".txt", b"x") for name in ("a.txt", "A"))
     assert first == second and first.stem.startswith("a-")
-
-
-def test_a_file_is_written_in_one_step_and_once(tmp_path):
     place = user_files.place(str(tmp_path), "tasks", "mine", ".jsonl", b"good")
     user_files.save(place, b"good")
     written = place.stat().st_mtime_ns
@@ -35,23 +32,11 @@ def test_a_file_is_written_in_one_step_and_once(tmp_path):
         user_files.save(tmp_path / "file" / "x.jsonl", b"good")
 
 
-def test_markdown_is_escaped():
+def test_words_from_outside_are_no_mark_up_and_names_are_cut_for_narrow_labels():
     assert text.plain("[x](http://y) :red[z] *b*") == "\\[x\\]\\(http\\:\u2060//y\\) \\:red\\[z\\] \\*b\\*"
     assert text.plain("two\nlines") == "two lines"
-
-
-def test_addresses_become_no_links_and_paths_stay_as_they_are():
     assert text.plain("HTTPS://a WWW.b") == "HTTPS\\:\u2060//a WWW\u2060\\.b"
     assert text.plain("/www/a@v1/http") == "/www/a@v1/http"
-
-
-def test_mark_up_of_figures_is_escaped():
     assert text.in_figure("<a href='x'>&") == "&lt;a href='x'&gt;&amp;"
-
-
-@pytest.mark.parametrize(
-    ("name", "words"),
-    [("/a/c4.jsonl#documents=0:9", "c4.jsonl"), ("x" * 23, "x" * 21 + "…"), ("x" * 22, "x" * 22), ("/", "/")],
-)
-def test_names_are_cut_for_narrow_labels(name, words):
-    assert text.short(name) == words
+    short = {"/a/c4.jsonl#documents=0:9": "c4.jsonl", "x" * 23: "x" * 21 + "…", "x" * 22: "x" * 22, "/": "/"}
+    assert {name: text.short(name) for name in short} == short

@@ -139,8 +139,7 @@ def test_a_large_model_says_so_and_shows_what_its_jobs_have_measured(cache, fake
 
 
 @pytest.mark.parametrize("text", ["word", "🤖🎉 " * 3, "كلمة واحدة", "x" * (5 * 2**20 + 1)])
-def test_too_small_and_too_large_texts_get_a_sentence(cache, fake, text):
-    write_run(cache)
+def test_too_small_and_too_large_texts_get_a_sentence(fake, text, name):
     app = brought(text)
     told = words(app).replace("\\", "")
     assert "needs at least 4 sequences" in told or "at most 5 MB are taken" in told

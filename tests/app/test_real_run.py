@@ -1,10 +1,11 @@
-"""The contract between runs and pages: what the pipeline makes of a study is what every page finds of it."""
+"""What the pipeline makes of a study is what every page finds of it, also where it was brought in a pack."""
 
 import json
+import shutil
 
 import pytest
 import tiny_study
-from app_driver import CHARTS, PAGES, charts, on, opened, words
+from app_driver import CHARTS, PAGES, charts, on, open_page, opened, words
 from synthetic_run import read, write_run
 
 from gprune import pipeline
@@ -12,7 +13,8 @@ from gprune.analysis import mask_diff, whatif
 from gprune.analysis.whatif import LabChoice
 from gprune.app.pages.calibration_data.panels import MEASURES
 from gprune.app.pages.rasa import lab
-from gprune.pipeline import provenance, stages
+from gprune.app.pages.speed_export import page as pack_card
+from gprune.pipeline import archive, provenance, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.store import Store
@@ -108,7 +110,7 @@ def test_every_table_and_every_measure_can_be_asked_for(app, name):
 
 
 @pytest.mark.parametrize("name", EACH)
-def test_a_run_has_the_results_of_its_course_and_no_other(finished, name):
+def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(finished, name, app):
     run = finished.run(name)
     course = stages.course(run.graph, "all", run.results.holds)
     made = {stage.name: stage.key for stage in course if stage.name not in run.unavailable}
@@ -118,16 +120,22 @@ def test_a_run_has_the_results_of_its_course_and_no_other(finished, name):
     lacking = {METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"}
     lacking -= set(run.masks())
     assert lacking == ({"llm_pruner"} if name == "every method" else set())
-
-
-@pytest.mark.parametrize("name", EACH)
-def test_every_comparison_and_its_partitions_are_there(finished, app, name):
-    run = finished.run(name)
     comparisons = list(stages.agreements(run.graph))
     assert list(run.agreement().comparisons) == comparisons
     shown = on(app(name), "module_agreement")
     titles = [COMPARISONS[one].title for one in comparisons]
     assert list(shown.selectbox(key="ma_pair_selectbox").options) == titles
+    found = lab.lab_masks(run, lab.choice(run, run.study.reliability))
+    changed = mask_diff.compare(lab.own_masks(run), found)
+    assert changed.total == changed.heads == 0 and found.retention == lab.own_masks(run).retention
+    decided = [one for one in run.masked if METHODS[one].decision not in ("learned", "sequential")]
+    for method in decided:
+        choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
+        assert not whatif.obstacle(run.results, method, "primary"), method
+        again, own = lab.lab_masks(run, choice), run.load(stages.masks, method)
+        changed = mask_diff.compare(own, again)
+        assert changed.total == changed.heads == 0, method
+    assert decided or name != "every method"
 
 
 def test_what_is_measured_is_shown(finished, app):
@@ -168,17 +176,66 @@ def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished, tmp_
     assert left_out and {frozenset(entry) for entry in left_out.values()} == {frozenset({"key", "reason"})}
 
 
-@pytest.mark.parametrize("name", EACH)
-def test_the_lab_gives_a_runs_own_masks_at_its_own_setting(finished, name):
-    run = finished.run(name)
-    found = lab.lab_masks(run, lab.choice(run, run.study.reliability))
-    changed = mask_diff.compare(lab.own_masks(run), found)
-    assert changed.total == changed.heads == 0 and found.retention == lab.own_masks(run).retention
-    decided = [one for one in run.masked if METHODS[one].decision not in ("learned", "sequential")]
-    for method in decided:
-        choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
-        assert not whatif.obstacle(run.results, method, "primary"), method
-        again, own = lab.lab_masks(run, choice), run.load(stages.masks, method)
-        changed = mask_diff.compare(own, again)
-        assert changed.total == changed.heads == 0, method
-    assert decided or name != "every method"
+@pytest.fixture(scope="module")
+def brought(tmp_path_factory):
+    """A pack, the folder in which its model and texts were, and the name of its run."""
+    root = tmp_path_factory.mktemp("elsewhere")
+    texts = tiny_study.write_texts(root / "texts")
+    model = tiny_study.write_model(root / "model", texts)
+    study = from_dict(tiny_study.settings(model, texts, substitute=texts[2]))
+    store = Store(root / "cache")
+    name = pipeline.run(study, store, lambda *_: None)["run"]
+    archive.write(store, name, root / "run.zip")
+    for folder in ("cache", "model", "texts"):
+        shutil.rmtree(root / folder)
+    return root / "run.zip", root, name
+
+
+@pytest.fixture
+def name(cache, brought):
+    archive.unpack(brought[0], Store(cache))
+    return brought[2]
+
+
+def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
+    app = opened()
+    drawn = {}
+    for page in PAGES:
+        told = on(app, page)
+        assert not told.error, (page, [error.value for error in told.error])
+        drawn[page] = len(charts(told))
+    assert not list(brought[1].glob("*/"))
+    assert drawn == CHARTS
+    told = words(on(app, "calibration_data")).replace("\\", "")
+    assert "Needs “drawing calibration text A”, which the pack of this run did not bring" in told
+    assert "--with-contexts" in told
+    told = words(on(app, "speed_export"))
+    assert "a pack brings no model" in told and "Finish" not in told
+
+
+def test_what_needs_the_model_says_so(name, brought, started):
+    app = open_page("calibration_data")
+    app.text_area(key="cd_own_text").set_value("some words of a text " * 20).run()
+    (note,) = [info.value for info in app.info if "no model folder" in info.value]
+    assert note.startswith("Needs what the pack of this run did not bring") and len(note) <= 300
+    app = open_page("reliability", rasa_view="cost", rasa_live="1", rasa_keep="0.4")
+    assert any("no model folder" in info.value for info in app.info)
+    # a job would say the same, later and in its log
+    app.button(key="rasa_full").click().run()
+    assert any("no model folder" in error.value for error in app.error)
+    assert not started and not app.exception
+
+
+def test_a_run_is_packed_from_its_page(cache, monkeypatch):
+    name = write_run(cache)
+    app = open_page("speed_export")
+    (button,) = [item for item in app.get("download_button") if "Pack this run" in item.proto.label]
+    assert "KiB" in button.proto.label or "MiB" in button.proto.label
+    assert f"python -m gprune pack {name}" in [code.value for code in app.code]
+    made, there = cache / "a.zip", Store(cache / "there")
+    made.write_bytes(pack_card.archive(str(cache), name))
+    assert archive.unpack(made, there).run == name
+    monkeypatch.setattr(pack_card, "MOST_DOWNLOADED", 1000)
+    app = open_page("speed_export")
+    assert not [item for item in app.get("download_button") if "Pack" in item.proto.label]
+    assert "Too large to be downloaded" in words(app)

@@ -1,19 +1,27 @@
-"""The page of speed, widths, exports and accuracy in every state."""
+"""The page of speed, widths, exports and accuracy in every state: what is offered, started and told."""
 
+import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from app_driver import charts, open_page, show, words
-from synthetic_measurements import a_throughput, speed_rows
-from synthetic_run import a_study, exchange, names, the_run, write_run
+from made_runs import an_accuracy
+from synthetic_measurements import ACCURACY, EVIL, a_throughput, speed_rows
+from synthetic_run import a_study, exchange, folder_of, names, the_run, write_run
 
+from gprune.analysis import accuracy
 from gprune.analysis import speed as analysis
-from gprune.app.pages.speed_export import panels, widths_card
+from gprune.app.pages.speed_export import accuracy_card, export_card, panels, widths_card
 from gprune.app.ui.chart_style import METHOD_COLORS
-from gprune.pipeline import stages
+from gprune.jobs import folder as files
+from gprune.jobs import submit
+from gprune.pipeline import runs, stages
 from gprune.records import ModelShape, Perplexity, PrunedModel, PruningMasks
+from gprune.store import Store
 from gprune.study.settings import EvaluationSettings, SparsitySettings
+from gprune.system.units import amount
 
 
 def a_timed_study(**changes):
@@ -25,7 +33,7 @@ def page(**query):
     return open_page("speed_export", **query)
 
 
-def test_measured_speed_is_drawn_with_its_spread_and_a_dense_line(cache):
+def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     app = show("speed_export", cache, study=a_timed_study())
     figure = charts(app)[0]
     assert [trace["y"] for trace in figure["data"]] == [["Dense"], ["GPrune"], ["FLAP"]]
@@ -36,6 +44,14 @@ def test_measured_speed_is_drawn_with_its_spread_and_a_dense_line(cache):
     assert table["ratio"].tolist() == ["1.00 ± 0.00", "1.50 ± 0.10", "1.20 ± 0.10"]
     assert table["memory"].tolist() == ["3.0 MiB"] * 3
     assert "![x](" not in words(app) and "This model is small" in words(app) and not app.error
+    name = write_run(cache, study=a_timed_study())
+    exchange(cache, name, a_throughput(modes=("eager", "graph")), stages.speed)
+    app = page()
+    assert list(charts(app)[0]["data"][0]["y"]) == ["Dense, eager", "Dense, graph"]
+    app.selectbox(key="sx_phase_selectbox").set_value("prefill").run()
+    figure = charts(app)[0]
+    assert len(figure["data"]) == 3 and "prefill" in figure["layout"]["xaxis"]["title"]["text"]
+    assert "GPrune decodes faster" in words(app)
 
 
 @pytest.mark.parametrize(
@@ -45,17 +61,6 @@ def test_the_headline_says_no_more_than_the_spread_allows(ratio, words_):
     assert f"GPrune decodes {words_} the dense model" in panels.headline(speed_rows(ratio=ratio))
     without = [row for row in speed_rows() if row["model"] == "flap"]
     assert panels.headline(without) == "Tokens a second beside FLAP"
-
-
-def test_every_phase_and_mode_has_its_dots(cache):
-    name = write_run(cache, study=a_timed_study())
-    exchange(cache, name, a_throughput(modes=("eager", "graph")), stages.speed)
-    app = page()
-    assert list(charts(app)[0]["data"][0]["y"]) == ["Dense, eager", "Dense, graph"]
-    app.selectbox(key="sx_phase_selectbox").set_value("prefill").run()
-    figure = charts(app)[0]
-    assert len(figure["data"]) == 3 and "prefill" in figure["layout"]["xaxis"]["title"]["text"]
-    assert "GPrune decodes faster" in words(app)
 
 
 def test_whiskers_are_quartiles_and_captured_graphs_are_open():
@@ -92,8 +97,7 @@ def test_speed_known_of_the_same_masks_is_offered(cache):
     assert app.session_state["frame_run"] == second and "GPrune decodes faster" in words(app)
 
 
-def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache):
-    write_run(cache)
+def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache, name):
     neurons, groups = charts(page())
     kept = analysis.widths(the_run(cache).masks()["gprune"])
     assert neurons["data"][1]["name"] == "GPrune"
@@ -171,3 +175,129 @@ def test_half_a_run_says_what_it_lacks(cache):
     shown = words(page())
     assert "Needs “the masks of any method”" in shown and "has not been measured" in shown
     assert "has not written its model" in shown
+
+
+def test_a_checkpoint_comes_with_its_plan_and_padding_is_a_job(cache, started, name):
+    folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
+    app = page()
+    codes = [code.value for code in app.code]
+    assert str(folder) in codes and "loads anywhere" in words(app)
+    anywhere = next(code for code in codes if code.startswith("from transformers"))
+    assert anywhere.count("trust_remote_code=True") == 2
+    compile(anywhere, "snippet", "exec")
+    compile(export_card.load_here(Path('/it\'s "here"')), "snippet", "exec")
+    command = export_card.measure_with_lm_eval(Path("/a folder"))
+    assert "'pretrained=/a folder,trust_remote_code=True'" in command
+    assert [item.proto.label for item in app.get("download_button") if "plan" in item.proto.label]
+    folder = folder_of(cache, name, stages.checkpoint) / "model"
+    app.button(key="sx_pad").click().run()
+    ((study, arguments),) = started
+    out = Path(arguments[2])
+    assert study == a_study() and arguments[:2] == ("pad", str(folder))
+    assert out.parent == cache / "exports" / name and out.name == f"padded-{folder.parent.name[:8]}"
+    out.mkdir(parents=True)
+    (out / "model.safetensors").write_bytes(b"x" * 3072)
+    app = page()
+    assert "Made: 3.0 KiB on disk" in words(app)
+    assert "sx_pad" not in [button.key for button in app.button]
+
+
+@pytest.mark.parametrize("present", [False, True])
+def test_gguf_is_offered_where_its_package_is(cache, started, monkeypatch, present):
+    monkeypatch.setattr(export_card, "find_spec", lambda name: object() if present else None)
+    app = show("speed_export", cache)
+    assert ("make gguf" in words(app)) is not present
+    assert ("sx_gguf" in [button.key for button in app.button]) is present
+    if present:
+        app.button(key="sx_gguf").click().run()
+        assert started[0][1][0] == "gguf" and started[0][1][2].endswith(".gguf")
+
+
+@pytest.mark.parametrize(
+    ("state", "words_"), [("running", "At work: starting"), ("failed", "the disk is full")]
+)
+def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state, words_):
+    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
+    monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
+    folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
+    out = export_card.destination(the_run(cache), export_card.PADDED)
+    job = submit(cache, a_study(), arguments=("pad", str(folder), str(out)))
+    if state == "failed":
+        values = {"state": "failed", "error": "the disk is full", "started": 1.0, "ended": 2.0}
+        files.write_json(job.folder / files.STATE, values)
+    shown = words(page())
+    assert words_ in shown and ("At work" in shown) == (state == "running")
+
+
+def test_a_run_without_a_model_folder_can_be_finished(cache, started):
+    shutil.rmtree(folder_of(cache, write_run(cache), stages.checkpoint))
+    app = page()
+    assert "has lost the folder of its model" in words(app)
+    app.button(key="sx_finish").click().run()
+    assert started == [(a_study(), ())]
+    write_run(cache, stages="masks")
+    assert "has not written its model" in words(page())
+
+
+def test_a_run_without_gprune_exports_nothing(cache):
+    app = show("speed_export", cache, study=a_study(methods=("dense", "flap")))
+    assert "does without GPrune" in words(app) and not app.error
+
+
+def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cache):
+    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa",))
+    name = write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
+    store = Store(cache)
+    record = runs.read(store, name) or {}
+    doubt = (
+        f"'/data/piqa.jsonl' may be another split: its 16,113 rows are as many as the split train has {EVIL}"
+    )
+    runs.save(store, name, record | {"doubtful_tasks": {"piqa": doubt}})
+    app = page()
+    shown = [item.value for item in app.warning]
+    assert len(shown) == 1 and shown[0].startswith("piqa: ") and "16,113 rows are as many" in shown[0]
+    assert "![x](" not in shown[0]
+
+
+def test_accuracy_shows_what_counts_under_each_rule(cache):
+    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa", "hellaswag", "boolq"), limit=200)
+    study = a_study(methods=("dense", "gprune"), evaluation=evaluation)
+    app = show("speed_export", cache, study=study, missing_tasks={"hellaswag": f"no data {EVIL}"})
+    table = next(item.value for item in app.dataframe if "task" in item.value)
+    assert table["task"].tolist() == ["piqa", "boolq", "mean of 2 tasks"]
+    assert table["Dense"].tolist() == ["80.0 ± 3.0", "60.0 ± 3.0", "70.0 ± 2.1"]
+    assert table["GPrune"].tolist()[:2] == ["70.0 ± 4.0ⁿ", "55.0 ± 3.0"]
+    assert table["chance"].tolist() == ["50.0", "50.0", "50.0"]
+    shown = words(app)
+    assert "limited to 200 documents a task" in shown and r"lm\-eval 0\.4\.13" in shown
+    assert "hellaswag was left out" in shown and "![x](" not in shown
+    app.radio(key="sx_rule_radio").set_value("fixed").run()
+    table = next(item.value for item in app.dataframe if "task" in item.value)
+    assert table["Dense"].tolist()[:2] == ["70.0 ± 4.0ⁿ", "60.0 ± 3.0"]
+
+
+def test_both_figures_are_in_the_table_behind(cache):
+    evaluation = EvaluationSettings(tasks=("piqa", "boolq"))
+    write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
+    found = accuracy_card.accuracies(the_run(cache))
+    table = accuracy_card.details(found, "max")
+    assert table["task"].tolist() == ["boolq", "boolq", "piqa", "piqa"]
+    assert table["acc_norm"].isna().tolist() == [True, True, False, False]
+    assert table["counts"].tolist() == ["acc", "acc", "acc", "acc_norm"]
+    mean = accuracy.mean_accuracy(found["gprune"].values(), "max")
+    assert mean.value == pytest.approx((0.7 + 0.55) / 2)
+
+
+def test_a_method_without_all_tasks_gets_no_mean_and_sizes_have_a_unit():
+    partly = ACCURACY | {"flap": {"piqa": an_accuracy("piqa", 0.5, 0.7)}}
+    table = accuracy_card.summary(partly, "max")
+    assert table["FLAP"].tolist() == ["70.0 ± 4.0ⁿ", "–", "–"]
+    assert [amount(n) for n in (100, 2**20, 1.5 * 2**30)] == ["0.1 KiB", "1.0 MiB", "1.5 GiB"]
+
+
+def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
+    app = show("speed_export", cache)
+    assert "measured on no task" in words(app)
+    app.button(key="sx_tasks").click().run()
+    ((study, _),) = started
+    assert study.evaluation.tasks and all(task.startswith("demo_") for task in study.evaluation.tasks)

@@ -96,9 +96,7 @@ def walked(app):
 
 
 @pytest.mark.slow
-def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(cache):
-    write_run(cache)
-    run = the_run(cache)
+def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(run):
     app = opened()
     app.button(key="tour_start").click().run()
     told = walked(on(app, "overview"))
@@ -145,9 +143,7 @@ def test_without_a_run_the_tour_the_help_and_the_glossary_explain_themselves(cac
     assert "No word of the glossary matches" in words(app)
 
 
-def test_the_help_tells_the_life_of_the_selected_neuron_and_the_movers_its_layer(cache):
-    write_run(cache)
-    run = the_run(cache)
+def test_the_help_tells_the_life_of_the_selected_neuron_and_the_movers_its_layer(run):
     drift, masks = run.load(stages.drift), run.masks()
     found = story.example_of(run, NOTHING)
     layer, neuron = found.layer, found.neuron

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from app_driver import on, open_page, show, words
-from synthetic_run import a_study, the_run, write_run
+from synthetic_run import a_study
 
 from gprune.analysis import token_loss
 from gprune.analysis.mask_edits import Edit, mask_sets
@@ -123,16 +123,13 @@ def test_own_text_and_what_is_too_long_or_empty(cache, pool):
     assert len(app.text_area(key="lens_typed_area").value) == 2_000_000
 
 
-def test_what_goes_wrong_is_one_sentence(cache, pool):
-    write_run(cache)
+def test_what_goes_wrong_is_one_sentence(pool, name):
     pool.problem = "the model folder '/gone' has changed since the run: put the model back"
     app = open_page("text_lens", lens_live="1")
     assert [error.value for error in app.error][0].startswith("the model folder") and not app.exception
 
 
-def test_a_mask_set_made_by_hand_can_be_looked_at(cache, pool):
-    write_run(cache)
-    run = the_run(cache)
+def test_a_mask_set_made_by_hand_can_be_looked_at(pool, run):
     chosen = mask_sets.made(run.results, "mine", "flap", (Edit(False, "module", 1, 3),))
     mask_sets.save(run.results, chosen)
     app = open_page("text_lens", lens_live="1", lens_right="by-hand:mine")
@@ -153,7 +150,7 @@ def test_a_run_of_one_method_shows_one_panel(cache, pool):
     assert len(app.get("bidi_component")) == 1 and len(pool.asked[0][1]) == 2
 
 
-def test_differences_scale_and_signs():
+def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
     dense, own = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
     found = token_loss.change(dense, own)
     assert found.nats == pytest.approx(-0.5 / 3) and found.dense == pytest.approx(np.exp(2))
@@ -163,9 +160,6 @@ def test_differences_scale_and_signs():
     assert table["position"].tolist() == [1] and table["after"].tolist() == ["cd"]
     assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"
     assert token_loss.shared([1, 2, 3], [1, 2, 4]) == 2 and token_loss.shared([], [1]) == 0
-
-
-def test_the_payload_of_a_long_passage_stays_small():
     losses = np.linspace(0, 9, 4096)
     sent = component.sent(["·word"] * 4096, losses, losses + 1, 2.0, "GPrune")
     assert len(json.dumps(sent, ensure_ascii=False).encode()) < 100_000

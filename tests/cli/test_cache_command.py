@@ -1,12 +1,19 @@
 """`python -m gprune cache`: what is there and for which runs, what can go, and whether all is as written."""
 
+import json
+import math
 import shutil
 
 import damage
+import numpy as np
 import pytest
+import tiny_study
 from synthetic_run import a_study, read, write_run
 
 from gprune.__main__ import main
+from gprune.analysis.seeds import spread
+from gprune.cli import progress
+from gprune.pipeline import runs
 from gprune.pipeline.cache.usage import stored
 from gprune.pipeline.stages import KINDS
 from gprune.records import ModelShape
@@ -99,3 +106,111 @@ def test_results_of_before_the_checksums_are_read_and_counted(cache, capsys):
     assert code == 0 and said.out.splitlines()[-1].startswith(
         "4 results are from before there were checksums"
     )
+
+
+SEEDS = ("3", "0", "1")
+
+
+def test_spread_is_that_of_the_numbers_and_leaves_out_what_no_seed_has():
+    results = [
+        {"perplexity": {"dense": {"a": 2.0}, "fang": {"a": 7.0}}, "accuracy": {"dense": {}}, "seconds": {}},
+        {"perplexity": {"dense": {"a": 4.0}}, "accuracy": {"dense": {"t": {"acc": 0.5, "samples": 9}}}},
+        {"perplexity": {"dense": {"a": 9.0}}, "accuracy": {"dense": {"t": {"acc": 0.7, "acc_norm": None}}}},
+    ]
+    found = spread(results)
+    assert found["perplexity"]["dense"]["a"]["mean"] == 5.0
+    assert found["perplexity"]["dense"]["a"]["deviation"] == pytest.approx(math.sqrt(26 / 3))
+    assert found["perplexity"]["fang"]["a"] == {"mean": 7.0, "deviation": 0.0, "seeds": 1}
+    only = found["accuracy"]["dense"]["t"]
+    assert list(only) == ["acc"] and only["acc"]["mean"] == pytest.approx(0.6) and only["acc"]["seeds"] == 2
+    infinite = spread([{"perplexity": {"flap": {"a": math.inf}}}, {"perplexity": {"flap": {"a": 3.0}}}])
+    assert infinite["perplexity"]["flap"]["a"]["mean"] == math.inf
+    assert set(found) == {"perplexity", "accuracy"}
+
+
+@pytest.fixture(scope="module")
+def workshop(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("seeds")
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts)
+    study = folder / "study.json"
+    study.write_text(json.dumps(tiny_study.settings(model, texts, methods=["dense", "gprune", "flap"])))
+    return folder, str(study), texts
+
+
+def call(capsys, folder, *words):
+    code = main(["run", *words, "--cache", str(folder / "cache")])
+    return code, capsys.readouterr()
+
+
+@pytest.mark.slow
+def test_every_seed_is_a_run_and_what_no_seed_changes_is_made_once(capsys, workshop):
+    folder, study, texts = workshop
+    code, said = call(capsys, folder, study, "--until", "perplexity", "--json", "--seeds", *SEEDS)
+    assert code == 0 and said.out.count("\n") == 1
+    whole = json.loads(said.out)
+    assert whole["seeds"] == [3, 0, 1]
+    assert [one["settings"]["seed"] for one in whole["runs"]] == [3, 0, 1]
+    assert len(runs.names(Store(folder / "cache"))) == 3
+    first, *others = (set(one["reused"]) for one in whole["runs"])
+    assert not first
+    for reused in others:
+        assert {"shape", "size", "norms", "perplexity.dense.0"} <= reused
+        assert not {"tokens_primary", "learning"} & reused
+    for method in ("dense", "gprune", "flap"):
+        values = [one["perplexity"][method][texts[2]] for one in whole["runs"]]
+        told = whole["spread"]["perplexity"][method][texts[2]]
+        assert told["mean"] == pytest.approx(np.mean(values)) and told["seeds"] == 3
+        assert told["deviation"] == pytest.approx(np.std(values))
+    assert whole["spread"]["perplexity"]["dense"][texts[2]]["deviation"] == 0.0
+    assert whole["spread"]["perplexity"]["gprune"][texts[2]]["deviation"] > 0
+    code, said = call(capsys, folder, study, "--until", "perplexity", "--seeds", *SEEDS)
+    assert code == 0 and "mean ± s.d. over seeds 3 0 1" in " ".join(said.out.split())
+    assert said.out.count("0 stages computed") == 3 and "± 0.00" in said.out
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"), [(("1", "1"), "--seeds must be seeds that differ"), (("-1",), "seed must")]
+)
+def test_seeds_that_cannot_be_run_are_one_sentence(capsys, workshop, seeds, words):
+    folder, study, _ = workshop
+    code, said = call(capsys, folder, study, "--seeds", *seeds)
+    assert code == 2 and words in said.err and said.err.count("\n") == 1
+
+
+def a_result(second=0):
+    lines = ["perplexity over 48 windows of 128 tokens; torch 2.13", "perplexity over 48 windows; torch 2.14"]
+    return {
+        "settings": {"evaluation": {"texts": ["c4"], "preset": "128"}, "seed": 0},
+        "run": "r",
+        "retention": {"dense": 1.0, "flap": 0.5},
+        "parameters": {"dense": 9, "flap": 5},
+        "perplexity": {"dense": {"c4": 40.0}, "flap": {"c4": 50.0}},
+        "protocols": [{"line": line} for line in lines[: second + 1]],
+        "protocol of": {"perplexity": {"dense": {"c4": 0}, "flap": {"c4": second}}},
+        "texts": {"c4": {"sentence": "c4: another corpus than A and B: unseen"}},
+        "seconds": {},
+        "reused": [],
+    }
+
+
+def test_one_protocol_is_one_line_without_a_mark(capsys):
+    progress.summary(a_result())
+    shown = capsys.readouterr().out
+    assert "protocol: perplexity over 48 windows of 128 tokens; torch 2.13\n" in shown and "ᵃ" not in shown
+    assert "text: c4: another corpus than A and B: unseen\n" in shown
+
+
+def test_figures_of_two_protocols_in_a_column_are_marked(capsys):
+    progress.summary(a_result(1))
+    shown = capsys.readouterr().out
+    assert "40.00ᵃ" in shown and "50.00ᵇ" in shown
+    assert "protocol: ᵇ perplexity over 48 windows; torch 2.14\n" in shown
+
+
+def test_protocols_of_other_seeds_are_told_where_they_differ(capsys):
+    found = {"perplexity": {"flap": {"c4": {"mean": 50.0, "deviation": 0.0, "seeds": 2}}}}
+    progress.seeds_summary(found, [a_result(), a_result(1)])
+    shown = capsys.readouterr().out
+    assert "protocol of another seed: perplexity over 48 windows; torch 2.14\n" in shown
+    assert shown.count("torch 2.13") == 1

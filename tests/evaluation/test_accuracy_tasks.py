@@ -1,8 +1,6 @@
 """Where the documents of tasks are found, and what is said of files and rows that a task cannot use."""
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
@@ -15,11 +13,11 @@ from gprune.system.errors import CorpusError, SettingsError
 GOOD = {"question": "The opposite of hot is", "choices": ["cold", "warm"], "answer": 0}
 
 
-def in_folder(folder: Path) -> EvaluationSettings:
+def in_folder(folder):
     return EvaluationSettings(task_folder=str(folder))
 
 
-def read(task: str, settings: EvaluationSettings) -> list[dict]:
+def read(task, settings):
     return documents(resolve(task, settings))
 
 
@@ -151,10 +149,10 @@ def test_empty_missing_and_damaged_files_are_named(tmp_path):
 def test_without_a_network_only_what_is_cached_is_available(tmp_path, monkeypatch):
     data, probes = write_seven(tmp_path), []
 
-    def cached(repository: str, revision: str, name: object, split: str) -> tuple[Path, ...]:
+    def cached(repository, revision, name, split):
         return (data / "openbookqa.jsonl",) if repository == "allenai/openbookqa" else ()
 
-    def refuse(repository: str) -> None:
+    def refuse(repository):
         probes.append(repository)
         raise CorpusError(f"the dataset {repository!r} is not on this machine. Type an embedded text")
 
@@ -172,9 +170,7 @@ def test_without_a_network_only_what_is_cached_is_available(tmp_path, monkeypatc
 def test_with_a_network_tasks_are_available_and_fetched(tmp_path, monkeypatch):
     data, asked = write_seven(tmp_path), []
 
-    def files(
-        repository: str, revision: str, name: object, split: str, download: bool
-    ) -> Iterator[tuple[Path, bool]]:
+    def files(repository, revision, name, split, download):
         if download:
             asked.append((repository, name.option("config"), split))
             yield data / "arc_challenge.jsonl", False
@@ -195,7 +191,7 @@ def test_a_missing_folder_or_a_failed_download_is_named(tmp_path, monkeypatch):
     with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
         resolve("boolq", in_folder(tmp_path / "nowhere"))
 
-    def fail(*place: object) -> Path:
+    def fail(*place):
         raise CorpusError("the dataset 'baber/piqa' cannot be downloaded: no route")
 
     monkeypatch.setattr(hub, "split_files", fail)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 import tiny_study
@@ -13,17 +12,17 @@ from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
 from gprune.__main__ import main
 from gprune.evaluation.accuracy import accuracy
 from gprune.evaluation.tasks import STANDARD_TASKS, documents, doubt, fingerprint, known, own, resolve
-from gprune.evaluation.tasks.splits import SIZES
+from gprune.evaluation.tasks.reading import SIZES
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError
 
 
-def in_folder(folder: Path) -> EvaluationSettings:
+def in_folder(folder):
     return EvaluationSettings(task_folder=str(folder))
 
 
-def read(task: str, folder: Path) -> list[dict]:
+def read(task, folder):
     return documents(resolve(task, in_folder(folder)))
 
 

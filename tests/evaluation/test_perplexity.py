@@ -10,16 +10,15 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
-from gprune.records import Array
 from gprune.study import EvaluationSettings
 from gprune.system.errors import Cancelled, CorpusError, NumericsError, SettingsError
 
 
-def stream(count: int, vocabulary: int = 64) -> Array:
+def stream(count, vocabulary=64):
     return np.random.default_rng(0).integers(0, vocabulary, count).astype(np.int32)
 
 
-def naive_losses(model, tokens: Array, length: int) -> list[float]:
+def naive_losses(model, tokens, length):
     """Mean negative log-likelihood of tokens 2 ... length of each window, one window at a time."""
     losses = []
     for start in range(0, len(tokens) - length + 1, length):
@@ -120,7 +119,7 @@ def test_tokens_of_another_tokenizer(token, words):
 def test_progress_is_told_and_can_stop_the_run():
     seen: list[tuple[int, int]] = []
 
-    def listen(done: int, total: int, message: str) -> None:
+    def listen(done, total, message):
         seen.append((done, total))
         assert "text" in message
         if done > 3:

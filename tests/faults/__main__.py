@@ -17,7 +17,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # so that every step of a learning has its own state, which a fault may meet
 os.environ["GPRUNE_SAVE_EVERY"] = "1 step"
 
-from faults import learning, processes, scenarios
+from faults import scenarios
 from faults.arena import Arena
 from faults.verdict import KINDS
 
@@ -25,13 +25,7 @@ from faults.verdict import KINDS
 PLAN = (
     (scenarios.kills_at_random, 50, 6),
     (scenarios.kills_at_operations, 56, 14),
-    (learning.kills_in_learning, 40, 8),
     (scenarios.full_disks, 12, 4),
-    (scenarios.flipped_bits, 60, 12),
-    (scenarios.damaged_manifests, 60, 20),
-    (scenarios.four_starters, 10, 2),
-    (scenarios.clocks_set_back, 6, 2),
-    (processes.killed_processes, 10, 5),
 )
 
 

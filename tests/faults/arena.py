@@ -68,17 +68,6 @@ class Arena:
         shutil.rmtree(place, ignore_errors=True)
         return place
 
-    def copied(self, name: str) -> Path:
-        """A cache with the finished run."""
-        return Path(shutil.copytree(self.undisturbed, self.cache(name), symlinks=True))
-
-    def unlearned(self, name: str) -> Path:
-        """A cache with all that learning needs, and nothing of what follows."""
-        cache = self.copied(name)
-        for kind in ("learning", "masks", "perplexity", "checkpoint", "runs"):
-            shutil.rmtree(cache / kind, ignore_errors=True)
-        return cache
-
 
 Contents = dict[str, dict[str, str]]
 """Digests of a cache's files by result (stage/key) and name; times are left out"""

@@ -1,20 +1,15 @@
-"""Faults of one process: killed, out of disk, damaged results, several at once, a clock that goes back."""
+"""Faults of one process: killed at any instant and operation, and out of disk."""
 
 import contextlib
 import os
 import random
-import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import damage
 from faults import victims
 from faults.arena import Arena, contents, different
-from faults.verdict import FAILED, UNTRUE, WRONG, Verdict, judge_broken, judge_mended, shown_state
-
-from gprune.store import Store
+from faults.verdict import UNTRUE, Verdict, judge_broken, judge_mended, shown_state
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -89,76 +84,3 @@ def _disk(place: Path, size: int) -> Iterator[Path | None]:
     finally:
         if mounted.returncode == 0:
             subprocess.run(["umount", "-l", str(place)], check=True)
-
-
-def flipped_bits(arena: Arena, tries: int, seed: int) -> Verdict:
-    """One bit of one stored file is the other way round; the run is run again."""
-    verdict, chance = Verdict("flipped bits"), random.Random(seed)
-    for _ in range(tries):
-        cache = arena.copied("flipped")
-        ((path, bit),) = damage.random_flips(Store(cache), 1, chance.randrange(10**9))
-        damage.flip_bit(path, bit)
-        _repair(verdict, arena, cache, f"bit {bit} of {path.relative_to(cache)}")
-    return verdict
-
-
-def damaged_manifests(arena: Arena, tries: int, seed: int) -> Verdict:
-    """A manifest is damaged in each of many ways; the run is run again."""
-    verdict, chance = Verdict("damaged manifests"), random.Random(seed)
-    kinds = sorted(damage.MANIFESTS)
-    for number in range(tries):
-        cache, kind = arena.copied("manifest"), kinds[number % len(kinds)]
-        store = Store(cache)
-        folder = store.folder(*chance.choice(damage.results(store)))
-        damage.MANIFESTS[kind](folder, chance)
-        _repair(verdict, arena, cache, f"{kind}: {folder.relative_to(cache)}")
-    return verdict
-
-
-def _repair(verdict: Verdict, arena: Arena, cache: Path, what: str) -> None:
-    verdict.tries += 1
-    outcome = victims.run(arena.study, cache)
-    if outcome.code != 0 or "Traceback" in outcome.said:
-        verdict.add(FAILED, f"{what}: exit {outcome.code}, saying {outcome.said[-300:]!r}")
-    for name in different(contents(cache), contents(arena.undisturbed)):
-        verdict.add(WRONG, f"{what}: {name} differs after the repair")
-
-
-def four_starters(arena: Arena, tries: int, seed: int) -> Verdict:
-    """Four start the same study at once; three are stopped, each in its own way; one goes to the end."""
-    verdict, chance = Verdict("four starters, three stopped"), random.Random(seed)
-    ways = (signal.SIGTERM, signal.SIGINT, signal.SIGKILL)
-    for number in range(tries):
-        cache = arena.cache("four")
-        pids = []
-        for index in range(4):
-            pids.append(victims.start(arena.study, cache, victims.undisturbed, arena.home / f"four-{index}"))
-            time.sleep(chance.uniform(0.0, 0.1))
-        survivor = chance.choice(pids)
-        stopped = [pid for pid in pids if pid != survivor]
-        for pid, way in zip(stopped, ways, strict=True):
-            time.sleep(chance.uniform(0.0, arena.seconds / 2))
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, way)
-        for pid in stopped:
-            victims.wait(pid)
-        code = victims.wait(survivor)
-        verdict.tries += 1
-        judge_mended(verdict, arena, cache, f"try {number}", code, {})
-    return verdict
-
-
-def clocks_set_back(arena: Arena, tries: int, seed: int) -> Verdict:
-    """The clock goes back by hours in the middle of a run; a later run finds all in order."""
-    verdict, chance = Verdict("clock set back"), random.Random(seed)
-    for _ in range(tries):
-        cache, hours, after = arena.cache("clock"), chance.uniform(0.1, 48), chance.randint(1, 300)
-        outcome = victims.run(arena.study, cache, victims.clock_set_back(3600 * hours, after))
-        verdict.tries += 1
-        what = f"{hours:.1f} hours after {after} looks at the clock"
-        judge_mended(verdict, arena, cache, what, outcome.code, {})
-        record = (cache / "runs" / arena.name / "run.json").read_text()
-        if '"seconds": -' in record:
-            verdict.add(UNTRUE, f"{what}: the record has negative seconds")
-        judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, {})
-    return verdict

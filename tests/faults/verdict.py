@@ -1,26 +1,18 @@
 """What is wrong after a fault, by kind; nothing of it may ever be found."""
 
 import contextlib
-import os
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import psutil
 from faults.arena import Arena, Contents, contents, different, manifests
 
 from gprune.pipeline import runs
 from gprune.store import DAMAGED, Store
 from gprune.system.errors import GpruneError
 
-LOST, WRONG, ORPHAN, UNTRUE, FAILED = (
-    "results lost",
-    "wrong results",
-    "orphans",
-    "untrue states",
-    "not recovered",
-)
-KINDS = (LOST, WRONG, ORPHAN, UNTRUE, FAILED)
+LOST, WRONG, UNTRUE, FAILED = "results lost", "wrong results", "untrue states", "not recovered"
+KINDS = (LOST, WRONG, UNTRUE, FAILED)
 
 
 @dataclass(slots=True)
@@ -106,13 +98,3 @@ def shown_state(cache: Path, run: str) -> str:
     """What the app says of a run; empty where there is none."""
     record = runs.read(Store(cache), run)
     return "" if record is None else runs.standing(record)
-
-
-def orphans(cache: Path) -> list[str]:
-    """Processes that still work on a cache."""
-    found = []
-    for process in psutil.process_iter(["pid", "cmdline"]):
-        words = " ".join(process.info["cmdline"] or ())
-        if str(cache) in words and process.pid != os.getpid():
-            found.append(f"{process.pid} {words[:200]}")
-    return found

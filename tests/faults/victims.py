@@ -4,9 +4,6 @@ A forked child runs a study as the command line does, so that one victim costs a
 of them a few minutes. Nothing of it shares state with the next one but the cache.
 """
 
-from __future__ import annotations
-
-import datetime as standard
 import json
 import os
 import signal
@@ -137,39 +134,6 @@ def killed_at(operation: str, number: int, root: Path) -> Prepare:
     return prepare
 
 
-def killed_in_learning(place: str, number: int) -> Prepare:
-    """Kills the victim while it learns.
-
-    Args:
-        place: inside a step, between two steps, or saving: before a state is written.
-        number: how often it has been there.
-    """
-    from gprune.pruning.sparsity.checkpoint import Running
-    from gprune.pruning.sparsity.passes import Passes
-    from gprune.store.resumption import Resumption
-
-    owner, name = {
-        "inside": (Passes, "_unit_gradients"),
-        "between": (Running, "noted"),
-        "saving": (Resumption, "save"),
-    }[place]
-
-    def prepare() -> Callable[[], None]:
-        true, seen = getattr(owner, name), 0
-
-        def counted(*arguments: Any, **options: Any) -> Any:
-            nonlocal seen
-            seen += 1
-            if seen == number:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return true(*arguments, **options)
-
-        setattr(owner, name, counted)
-        return lambda: None
-
-    return prepare
-
-
 def _watch(root: str, tell: Callable[[str], None]) -> None:
     """Tells of every operation of this process below a folder before it is done."""
 
@@ -196,29 +160,3 @@ def _changes(arguments: tuple[Any, ...]) -> bool:
     if isinstance(mode, str):
         return any(letter in mode for letter in "wax+")
     return isinstance(flags, int) and bool(flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT))
-
-
-def clock_set_back(seconds: float, after: int) -> Prepare:
-    """Sets the victim's clock back once it has asked for the time so often."""
-
-    def prepare() -> Callable[[], None]:
-        asked, real, ordinary = 0, time.time, standard.datetime
-
-        def now() -> float:
-            nonlocal asked
-            asked += 1
-            return real() - (seconds if asked > after else 0.0)
-
-        class Moment(ordinary):
-            @classmethod
-            def now(cls, tz: standard.tzinfo | None = None) -> Moment:
-                return cls.fromtimestamp(now(), tz)
-
-        time.time = now
-        standard.datetime = Moment
-        for module in [one for name, one in sys.modules.items() if name.startswith("gprune")]:
-            if getattr(module, "datetime", None) is ordinary:
-                module.datetime = Moment
-        return lambda: None
-
-    return prepare

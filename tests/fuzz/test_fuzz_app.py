@@ -1,10 +1,14 @@
 """What the app is given: addresses, uploads, threshold sets, folders of jobs and of reproductions."""
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from app_driver import PAGES, on, opened, words
 from fuzz import odd
 from hypothesis import strategies as st
+from synthetic_run import write_run
 from tokenizers import Tokenizer
 
 from gprune.analysis.table import Table
@@ -97,22 +101,22 @@ INDEX = {
 class Address(dict[str, list[str]]):
     """What Streamlit offers of an address, without a browser."""
 
-    def get_all(self, key: str) -> list[str]:
+    def get_all(self, key):
         return self.get(key, [])
 
-    def from_dict(self, values: dict[str, list[str]]) -> None:
+    def from_dict(self, values):
         self.clear()
         self.update(values)
 
 
 def test_addresses(fuzz, monkeypatch):
-    def opened(found: Address) -> SimpleNamespace:
+    def opened(found):
         page = SimpleNamespace(session_state={}, query_params=found)
         for module in (url_state, url_session):
             monkeypatch.setattr(module, "st", page)
         return page
 
-    def read(given: dict[str, list[str]]) -> None:
+    def read(given):
         told: list[str] = []
         page = opened(Address(given))
         url_state.begin("page")
@@ -143,7 +147,7 @@ def test_addresses(fuzz, monkeypatch):
 def test_uploaded_texts(fuzz, tmp_path):
     tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
 
-    def read(case: tuple[bytes, str]) -> None:
+    def read(case):
         raw, name = case
         place = user_files.place(str(tmp_path), "texts", name, own_text._suffix(name), raw)
         assert place.parent == tmp_path / "texts" / "user" and len(place.name) < 100
@@ -160,13 +164,11 @@ def test_uploaded_texts(fuzz, tmp_path):
     )
 
 
-def test_uploaded_questions(fuzz):
+def test_uploaded_questions_and_threshold_sets(fuzz, tmp_path):
     question = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
     fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: task_form.check(*case))
 
-
-def test_threshold_sets(fuzz, tmp_path):
-    def read(raw: bytes) -> None:
+    def read(raw):
         found = sets.read(raw)
         assert sets.read(sets.export(found)) == found
         sets.save(str(tmp_path), found[0])
@@ -178,7 +180,7 @@ def test_job_files(fuzz, tmp_path):
     folder = job_files.root(tmp_path) / JOB["id"]
     folder.mkdir(parents=True)
 
-    def read(case: tuple[bytes, bytes, bytes, bytes]) -> None:
+    def read(case):
         for name, data in zip(
             (job_files.JOB, job_files.STATE, job_files.EVENTS, job_files.STUDY), case, strict=True
         ):
@@ -197,7 +199,7 @@ def test_reproductions(fuzz, tmp_path):
     folder = tmp_path / "reproductions" / "demo-demo"
     folder.mkdir(parents=True)
 
-    def read(data: bytes) -> None:
+    def read(data):
         (folder / "index.json").write_bytes(data)
         for made in catalogue.reproductions(tmp_path):
             for name in made.tables:
@@ -206,3 +208,53 @@ def test_reproductions(fuzz, tmp_path):
                     Table(table.display).csv()
 
     fuzz(odd.files(INDEX), read)
+
+
+ODD = (
+    "-1",
+    "9" * 5000,
+    "nan",
+    "²",
+    "a\0b",
+    "../../etc/passwd",
+    "=1+1",
+    "<b>x</b>",
+    "x" * 5000,
+    "",
+    "1e400",
+    "\u202e",
+)
+
+
+@pytest.fixture
+def keys():
+    """Every key of an address that a page asks for, found in the source."""
+    found = set()
+    for file in (Path(__file__).resolve().parents[2] / "gprune" / "app").rglob("*.py"):
+        source = file.read_text(encoding="utf-8")
+        found |= set(re.findall(r"\"((?:rd|ma|rasa|pd|cd|cp|sp|se|ov|ins)_[a-z_]+)\"", source))
+    assert len(found) > 30
+    return sorted(found | {"run", "card", "layer", "module", "neuron", "tour", "retention", "runs", "level"})
+
+
+# in `make test` one value a key on every third page
+@pytest.mark.parametrize(
+    ("page", "turn"),
+    [
+        pytest.param(page, turn, marks=[pytest.mark.long] if turn or place % 3 else [])
+        for place, page in enumerate(PAGES)
+        for turn in range(8)
+    ],
+)
+def test_a_page_with_an_odd_address_is_drawn(monkeypatch, tmp_path, keys, page, turn):
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    write_run(tmp_path)
+    app = on(opened(), page)
+    for place, key in enumerate(keys):
+        app.query_params[key] = ODD[(place + 5 * turn) % len(ODD)]
+    app.run()
+    assert not app.exception, [item.value[:300] for item in app.exception]
+    told = [str(item.value) for item in app.warning if "address has" in str(item.value)]
+    assert all(len(one) <= 700 and "\n" not in one for one in told)
+    assert "GPrune" in words(app) or app.title

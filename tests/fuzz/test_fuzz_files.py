@@ -98,7 +98,7 @@ MESSAGE = {
 }
 
 
-def test_json(fuzz):
+def test_json_and_paths(fuzz, tmp_path):
     soup = st.lists(
         st.sampled_from(["[", "]", "{", "}", ",", ":", '"a"', "1", "-", "e", "NaN", *odd.RAW.values()])
     ).map("".join)
@@ -106,12 +106,9 @@ def test_json(fuzz):
         st.binary(max_size=80) | odd.values.map(odd.written) | soup,
         lambda data: safe_parsing.json_value(data, "the file"),
     )
-
-
-def test_paths(fuzz, tmp_path):
     (tmp_path / "here").write_text("")
 
-    def read(name: Any) -> None:
+    def read(name):
         if isinstance(name, str):
             safe_parsing.path(name, "the model")
         place = safe_parsing.inside(tmp_path, name, "the index").resolve()
@@ -123,26 +120,23 @@ def test_paths(fuzz, tmp_path):
     fuzz(odd.scalars | parts.map("/".join) | parts.map("".join), read)
 
 
-def test_study_files(fuzz, tmp_path):
+def test_study_files_and_settings(fuzz, tmp_path):
     file = tmp_path / "study.json"
 
-    def read(data: bytes) -> None:
+    def read(data):
         file.write_bytes(data)
         study = from_file(file)
         assert from_dict(study.to_dict()) == study and len(study.digest) == 64
         study.to_json().encode()
 
     fuzz(odd.files(STUDY.to_dict()), read)
-
-
-def test_settings(fuzz):
     fields = st.sampled_from(list(_fields())) | odd.words
     signs = st.sampled_from(["=", "=", "=", "", "=="])
     given = st.tuples(fields, signs, odd.values.map(odd.written) | odd.words).map("".join)
     fuzz(given, lambda word: STUDY.with_settings(dict([assignment(word)])))
 
 
-def _fields() -> tuple[str, ...]:
+def _fields():
     from gprune.study import field_names
 
     return field_names()
@@ -159,7 +153,7 @@ def test_text_names(fuzz, tmp_path, monkeypatch):
     places = st.sampled_from(known) | odd.words
     names = st.tuples(places, st.sampled_from(["#", "#", "", "##"]), options).map("".join)
 
-    def read(name: str) -> None:
+    def read(name):
         found = source.resolve(name, "calibration")
         if found.kind == "records":
             list(source.documents(found))
@@ -168,7 +162,7 @@ def test_text_names(fuzz, tmp_path, monkeypatch):
 
 
 def test_rows(fuzz, tmp_path):
-    def read(case: tuple[bytes, str, str]) -> None:
+    def read(case):
         data, suffix, options = case
         file = tmp_path / f"rows{suffix}"
         file.write_bytes(
@@ -196,12 +190,12 @@ def test_dataset_cards(fuzz, tmp_path):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text('{"text": "words"}\n')
 
-    def read(case: tuple[bytes, str, str]) -> None:
+    def read(case):
         (folder / "README.md").write_bytes(case[0])
         files = layout.folder_files(folder, naming.parse(f"{folder}{case[1]}"), case[2])
         assert files and all(file.resolve().is_relative_to(folder) for file in files)
 
-    def card(values: Any) -> bytes:
+    def card(values):
         return f"---\n{yaml.safe_dump(values, allow_unicode=True)}---\n# About\n".encode("utf-8", "replace")
 
     globbed = GLOBS.map(lambda glob: card({"configs": [{"config_name": "g", "data_files": glob}]}))
@@ -217,7 +211,7 @@ def test_saved_datasets(fuzz, tmp_path):
     (folder / "train" / "data-00000.arrow").write_text("x")
     (folder / "dataset_info.json").write_text("{}")
 
-    def read(case: tuple[bytes, bytes, bool]) -> None:
+    def read(case):
         (folder / "dataset_dict.json").unlink(missing_ok=True)
         if case[2]:
             (folder / "dataset_dict.json").write_bytes(case[0])
@@ -230,10 +224,10 @@ def test_saved_datasets(fuzz, tmp_path):
     fuzz(st.tuples(odd.files({"splits": ["train"]}), odd.files(state), st.booleans()), read)
 
 
-def test_task_files(fuzz, tmp_path):
+def test_task_files_and_task_names(fuzz, tmp_path):
     file = tmp_path / "task.jsonl"
 
-    def read(case: tuple[str, bytes]) -> None:
+    def read(case):
         file.write_bytes(case[1])
         kind: Any = "own" if case[0] == "own" else "standard"
         found = tasks.documents(tasks.TaskSource(case[0], kind, file))
@@ -241,16 +235,13 @@ def test_task_files(fuzz, tmp_path):
 
     own = st.tuples(st.just("own"), odd.lines(QUESTION))
     fuzz(own | st.tuples(st.sampled_from(sorted(tasks.STANDARD_TASKS)), odd.lines(STANDARD)), read)
-
-
-def test_task_names(fuzz):
     names = st.tuples(odd.words, st.sampled_from(["", ".jsonl", ".parquet"])).map("".join)
     settings = STUDY.evaluation
     fuzz(names, lambda name: tasks.resolve(name, settings))
 
 
 def test_plans(fuzz, tmp_path):
-    def read(data: bytes) -> None:
+    def read(data):
         (tmp_path / "plan.json").write_bytes(data)
         plan = plan_file.read(tmp_path)
         assert plan.pruned.masks.ffn.ndim == 2 and plan.pruned.masks.ffn.dtype == bool
@@ -265,7 +256,7 @@ def test_checkpoints(fuzz, tmp_path):
     for name in ("one.safetensors", "two.safetensors"):
         (folder / name).write_text("x")
 
-    def read(case: tuple[bytes, bytes]) -> None:
+    def read(case):
         (folder / "config.json").write_bytes(case[0])
         (folder / "model.safetensors.index.json").write_bytes(case[1])
         for file in identity.weight_files(folder):
@@ -275,20 +266,18 @@ def test_checkpoints(fuzz, tmp_path):
     fuzz(st.tuples(odd.files(CONFIG), odd.files(INDEX)), read)
 
 
-def test_run_records(fuzz, tmp_path):
+def test_run_records_and_messages(fuzz, tmp_path):
     file = tmp_path / "demo-0123456789" / "run.json"
     file.parent.mkdir()
 
-    def read(data: bytes) -> None:
+    def read(data):
         file.write_bytes(data)
         record = runs.load(file)
         from_dict(record["study"])
 
     fuzz(odd.files(RECORD), read)
 
-
-def test_messages(fuzz):
-    def read(data: bytes) -> None:
+    def read(data):
         message = messages.read(data)
         if message is not None:
             masks = messages.unpacked(message.get("masks"))
@@ -305,7 +294,7 @@ def test_command_lines(fuzz, tmp_path, capfd):
     )
     given = given | st.sampled_from(["--methods", "--dtype", "--model", "study", "-h"]) | odd.words
 
-    def read(words: list[str]) -> None:
+    def read(words):
         try:
             code = main(["study", "--model", "demo", *words])
         except SystemExit as end:

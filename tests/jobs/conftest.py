@@ -9,11 +9,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import leftovers
 import pytest
 
 from gprune.jobs import folder as files
 from gprune.jobs import local
-from gprune.jobs.state import read_state
 from gprune.study import Study
 
 # A run is told by its first argument how to behave; `hold` and `quiet` go on until the file `go` appears.
@@ -70,14 +70,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.delenv("GPRUNE_JOB_SLOTS", raising=False)
     folder = tmp_path / "cache"
     yield folder
+    leftovers.kill(folder)
     for job in files.all_folders(files.root(folder)):
-        state = read_state(job)
-        for pid, started in (
-            (state.supervisor, state.supervisor_started),
-            (state.pid, state.process_started),
-        ):
-            if pid is not None and pid != os.getpid():
-                local.send(pid, started, signal.SIGKILL)
         with contextlib.suppress(OSError, ValueError, ProcessLookupError):
             os.kill(int((job / "child").read_text()), signal.SIGKILL)
 

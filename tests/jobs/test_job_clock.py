@@ -1,7 +1,10 @@
-"""A clock that is set back, and files of jobs that are odd in any field: neither confuses the queue."""
+"""Clocks that are set back, odd files, other machines and other starts: none confuses the queue."""
 
 import json
+import os
+import signal
 import time
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -10,8 +13,10 @@ from waiting import wait_for
 
 from gprune.jobs import cancel, get, jobs, local, progress, queue, reconciliation, submit
 from gprune.jobs import folder as files
-from gprune.jobs.state import JobState, read_state, write_state
+from gprune.jobs.state import JobState, read_state, update, write_state
+from gprune.system import processes
 from gprune.system.errors import JobError
+from gprune.system.processes import QUIET_SECONDS
 
 from .conftest import fake_command, make_study
 
@@ -19,13 +24,13 @@ from .conftest import fake_command, make_study
 class Clock:
     """The clock on the wall, which can be set."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.shift, real = 0.0, time.time
         monkeypatch.setattr(time, "time", lambda: real() + self.shift)
 
 
 @pytest.fixture
-def waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+def waiting(monkeypatch):
     """A queue in which nothing is started."""
     monkeypatch.setattr(local, "start_supervisor", lambda _: None)
 
@@ -68,7 +73,7 @@ def test_a_quiet_run_is_stopped_although_the_clock_was_set_back(cache):
     wait_for(lambda: get(cache, job.id).state == "cancelled")
 
 
-def _values(state: JobState) -> dict[str, object]:
+def _values(state):
     return {name: getattr(state, name) for name in JobState.__dataclass_fields__}
 
 
@@ -100,3 +105,50 @@ def test_every_odd_field_of_a_job_is_told_and_the_others_stay(cache, waiting):
                         get(cache, job.id)
         path.write_bytes(whole)
     assert left_out > 50
+
+
+def running(cache, **changes):
+    """The folder of a job whose process has the number and the start of this very process."""
+    job = submit(cache, make_study(1))
+    start, me = processes.process_start(os.getpid()), os.getpid()
+    state = JobState(
+        "running", me, start, me, start, processes.host(), processes.boot(), time.time(), time.time()
+    )
+    write_state(job.folder, replace(state, **changes))  # type: ignore[arg-type]
+    return job.folder
+
+
+def test_a_job_of_another_machine_is_at_work_until_it_has_been_silent(cache, supervisors):
+    # no process of this machine has that number
+    folder = running(cache, host="elsewhere", pid=2**31 - 1, supervisor=2**31 - 1)
+    queue.reconcile(cache)
+    assert read_state(folder).state == "running"
+    silent = time.time() - QUIET_SECONDS - 1
+    update(folder, lambda state: replace(state, beat=silent, started=silent))
+    queue.reconcile(cache)
+    state = read_state(folder)
+    assert state.state == "failed" and "nothing was heard for 15 minutes from elsewhere" in state.error
+
+
+def test_the_number_of_another_machines_process_is_never_signalled(cache, supervisors, monkeypatch):
+    sent: list[int] = []
+    monkeypatch.setattr(local, "send", lambda pid, started, number: sent.append(number))
+    folder = running(cache, host="elsewhere", cancel_requested=time.time() - 60, state="cancelling")
+    queue.reconcile(cache)
+    assert sent == [] and read_state(folder).state == "cancelling"
+    # the same job, were it one of this machine
+    update(folder, lambda state: replace(state, host=processes.host(), supervisor=None))
+    queue.reconcile(cache)
+    assert sent == [signal.SIGKILL]
+
+
+@pytest.mark.skipif(not processes.boot(), reason="this system does not say when it was started anew")
+def test_a_job_of_an_earlier_start_of_this_machine_is_gone(cache, supervisors):
+    folder = running(cache, boot="another start")
+    queue.reconcile(cache)
+    assert read_state(folder).state == "failed"
+
+
+def test_a_job_that_ended_elsewhere_takes_no_place_here(cache, supervisors):
+    running(cache, host="elsewhere", state="done", ended=time.time())
+    assert submit(cache, make_study(2)).state == "running"

@@ -7,15 +7,16 @@ import sys
 
 import psutil
 import pytest
+import shared_file_system
+from shared_file_system import Disk
 from waiting import limit, wait_for
 
-from gprune.jobs import cancel, get, jobs, local, log_tail, progress, reconcile, submit
+from gprune.jobs import cancel, get, jobs, local, log_tail, progress, reconcile, resume, submit
+from gprune.jobs import folder as files
 from gprune.jobs.state import read_state
-from gprune.system import installation
+from gprune.system import installation, locks
 
 from .conftest import fake_command, make_study
-
-pytestmark = pytest.mark.process
 
 
 def start(cache, seed, *behaviour):
@@ -44,6 +45,7 @@ def other_process(cache, script):
     ).stdout.split()
 
 
+@pytest.mark.process
 def test_job_runs_to_its_end_while_the_app_is_closed(cache):
     path = os.path.dirname(os.path.abspath(__file__))
     script = f"import sys; sys.path.insert(0, {path!r})\n" + (
@@ -63,6 +65,7 @@ def test_job_runs_to_its_end_while_the_app_is_closed(cache):
     assert get(cache, second).started >= get(cache, first).ended
 
 
+@pytest.mark.process
 def test_cancelled_job_is_cancelled_and_the_queue_goes_on(cache):
     first, second = start(cache, 0, "hold"), start(cache, 1, "finish")
     wait_for(running(cache, first))
@@ -77,6 +80,7 @@ def test_cancelled_job_is_cancelled_and_the_queue_goes_on(cache):
     assert progress(cache, first.id).stages[-1].state == "cancelled"
 
 
+@pytest.mark.process
 def test_run_that_does_not_listen_is_stopped_with_all_its_processes(cache):
     job = start(cache, 0, "stubborn")
     wait_for(running(cache, job))
@@ -89,6 +93,7 @@ def test_run_that_does_not_listen_is_stopped_with_all_its_processes(cache):
     wait_for(gone(child))
 
 
+@pytest.mark.process
 def test_killed_run_fails_with_a_reason_and_the_queue_goes_on(cache):
     first, second = start(cache, 0, "stubborn"), start(cache, 1, "finish")
     wait_for(running(cache, first))
@@ -102,6 +107,7 @@ def test_killed_run_fails_with_a_reason_and_the_queue_goes_on(cache):
     wait_for(gone(child))
 
 
+@pytest.mark.process
 def test_failing_runs_say_why_and_the_queue_goes_on(cache):
     raising, leaving, last = start(cache, 0, "raise"), start(cache, 1, "exit"), start(cache, 2, "finish")
     wait_for(lambda: get(cache, last.id).state == "done")
@@ -114,6 +120,7 @@ def test_failing_runs_say_why_and_the_queue_goes_on(cache):
     assert "exit code 1, saying: no such option: --what" in get(cache, leaving.id).error
 
 
+@pytest.mark.process
 def test_restarted_machine_is_noticed_by_the_next_process(cache):
     first, second = start(cache, 0, "hold"), start(cache, 1, "finish")
     wait_for(running(cache, first))
@@ -128,6 +135,7 @@ def test_restarted_machine_is_noticed_by_the_next_process(cache):
     wait_for(lambda: get(cache, second.id).state == "done")
 
 
+@pytest.mark.process
 def test_run_without_supervisor_is_still_stopped(cache):
     job = start(cache, 0, "quiet")
     wait_for(running(cache, job))
@@ -147,6 +155,7 @@ def test_run_without_supervisor_is_still_stopped(cache):
     assert not local.worker_alive(state)
 
 
+@pytest.mark.process
 def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path):
     path = os.path.dirname(os.path.abspath(__file__))
     book = tmp_path / "book"
@@ -173,3 +182,35 @@ def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path
     # one begins only after the one before has ended, and each job has one turn
     assert turns[0::2] == ["begin", "end"] * len(ids)
     assert turns[1::4] == turns[3::4] and sorted(turns[1::4]) == sorted(ids)
+
+
+FAULTS = ("stale", "unseen", "lost", "open", "lockless")
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_a_job_runs_is_cancelled_and_resumed(cache, tmp_path, monkeypatch):
+    for name, value in shared_file_system.environment(tmp_path / "site", cache, *FAULTS).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(locks, "_without", set())
+    with Disk(cache, *FAULTS).used() as disk:
+        job = submit(cache, make_study(), "one", ["hold"], fake_command)
+        waiting = submit(cache, make_study(1), "two", ["finish"], fake_command)
+        assert (waiting.state, waiting.position) == ("queued", 1)
+        wait_for(lambda: progress(cache, job.id).stage == "calibrate")
+        assert submit(cache, make_study(), "one", ["hold"], fake_command).id == job.id
+        cancel(cache, job.id)
+        wait_for(lambda: read_state(job.folder).finished)
+        assert (read_state(job.folder).state, read_state(job.folder).error) == ("cancelled", "")
+        # its supervisor starts the next one
+        wait_for(lambda: read_state(waiting.folder).finished)
+        assert (read_state(waiting.folder).state, read_state(waiting.folder).run_id) == ("done", "run-7")
+        again = resume(cache, job.id, fake_command)
+        with disk.elsewhere():
+            (again.folder / "go").touch()
+        wait_for(lambda: read_state(again.folder).finished)
+        assert read_state(again.folder).state == "done"
+        assert [one.state for one in jobs(cache)] == ["done", "done", "cancelled"]
+        assert any("worker hold" in line for line in log_tail(cache, again.id))
+        assert disk.told["unseen"] and disk.told["stale"] and disk.told["lost"]
+        assert not [name for name in files.root(cache).iterdir() if name.name.startswith(".new")]

@@ -18,7 +18,6 @@ from gprune.jobs import (
     progress,
     queue,
     reconcile,
-    reconciliation,
     resume,
     study_of,
     submit,
@@ -187,15 +186,6 @@ def test_ended_run_keeps_its_place_until_its_process_has_left(cache, supervisors
     assert get(cache, second.id).state == "running"
 
 
-def test_supervisor_that_never_shows_up_is_given_up(cache, supervisors):
-    job = submit(cache, make_study())
-    reconcile(cache)
-    assert get(cache, job.id).state == "running"
-    put(job, state="running", started=time.time() - reconciliation.CLAIM_SECONDS - 1)
-    reconcile(cache)
-    assert get(cache, job.id).state == "failed"
-
-
 @pytest.mark.parametrize("value", ["0", "-1", "two", "", "1.5"])
 def test_slots_must_be_a_count(cache, supervisors, monkeypatch, value):
     monkeypatch.setenv("GPRUNE_JOB_SLOTS", value)
@@ -248,7 +238,7 @@ def test_queue_held_by_another_is_an_error_and_not_a_wait_without_end(cache, sup
 def test_many_threads_start_one_job_and_share_a_double_click(cache, supervisors):
     results: list[str] = []
 
-    def click(seed: int) -> None:
+    def click(seed):
         results.append(submit(cache, make_study(seed)).id)
 
     threads = [threading.Thread(target=click, args=(seed,)) for seed in (0, 0, 0, 1, 1, 1, 2, 2)]

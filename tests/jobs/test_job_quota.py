@@ -4,13 +4,12 @@ import errno
 import io
 import os
 import sys
-from pathlib import Path
 
 import pytest
 
 from gprune import jobs
 from gprune.jobs import folder as files
-from gprune.jobs import log, supervisor
+from gprune.jobs import reporting, supervisor
 from gprune.jobs.reporting import JobReporter
 from gprune.jobs.slurm import batch, client, submission, watching
 from gprune.jobs.slurm.record import Record
@@ -30,7 +29,7 @@ FULL = {
 pytestmark = pytest.mark.parametrize("number", FULL, ids=errno.errorcode.__getitem__)
 
 
-def refuse(number: int):
+def refuse(number):
     def write(*_args, **_options):
         raise OSError(number, os.strerror(number))
 
@@ -38,7 +37,7 @@ def refuse(number: int):
 
 
 def test_a_result_is_told_and_nothing_is_left(tmp_path, monkeypatch, number):
-    def write(folder: Path) -> dict[str, object]:
+    def write(folder):
         (folder / "file").write_text("x")
         return {}
 
@@ -68,7 +67,7 @@ def test_events_and_words_are_lost_and_the_run_is_not(tmp_path, monkeypatch, num
             patch.setattr(files, "append", refuse(number))
             patch.setattr(sys, "stdout", Stream())
             patch.setattr(sys, "stderr", Stream())
-            with log.forgiving():
+            with reporting.forgiving():
                 report("score", 0, 2, "first")
                 print("lost")
                 print("lost as well", file=sys.stderr, flush=True)

@@ -5,8 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import tiny_study
@@ -28,7 +26,7 @@ from .conftest import fake_command, make_study
 
 
 @pytest.fixture(autouse=True)
-def handlers() -> Iterator[None]:
+def handlers():
     """Leaves the signals of this process as they were."""
     before = {one: signal.getsignal(one) for one in signals.SIGNALS}
     yield
@@ -91,12 +89,12 @@ def test_of_a_run_that_cannot_say_so_itself_its_supervisor_does(cache, number, s
 class LongStudy:
     """A study whose learning takes longer than any test, and its command as a job of its cache."""
 
-    def __init__(self, home: Path, cache: Path) -> None:
+    def __init__(self, home, cache):
         settings = tiny_study.made(home)
         self.settings = settings | {"sparsity": {"epochs": 5000, "batch": 8}, "methods": ["dense", "gprune"]}
         self.study, self.cache = from_dict(self.settings), cache
 
-    def start(self, number: int) -> tuple[subprocess.Popen[bytes], Path]:
+    def start(self, number):
         folder = self.cache / "jobs" / f"20260131-12000{number}-0123abcd"
         folder.mkdir(parents=True)
         (folder / files.STUDY).write_text(json.dumps(self.settings))
@@ -105,10 +103,10 @@ class LongStudy:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment() | {VARIABLE: "2 s"})
         return process, folder
 
-    def learns(self, process: subprocess.Popen[bytes], folder: Path) -> None:
+    def learns(self, process, folder):
         """Waits until a run has made some steps."""
 
-        def begun() -> bool:
+        def begun():
             assert process.poll() is None, (folder / files.LOG).read_text()
             events = folder / files.EVENTS
             lines = events.read_text().splitlines() if events.exists() else []
@@ -117,7 +115,7 @@ class LongStudy:
 
         wait_for(begun, 60)
 
-    def step(self) -> int:
+    def step(self):
         """After which step the state that is there goes on."""
         (path,) = (self.cache / "learning").glob(f"*{states.SUFFIX}")
         state = states.StateFile(Store(self.cache), "learning", path.name.removesuffix(states.SUFFIX)).read()

@@ -40,7 +40,7 @@ if wrong.exists():
 
 
 @pytest.fixture
-def slurm(tmp_path, monkeypatch) -> Path:
+def slurm(tmp_path, monkeypatch):
     """The folder in which the clients find what to say, and write what they were asked."""
     home = tmp_path / "clients"
     home.mkdir()
@@ -56,17 +56,17 @@ def slurm(tmp_path, monkeypatch) -> Path:
     return home
 
 
-def asked(home: Path, name: str) -> list[list[str]]:
+def asked(home, name):
     lines = (line.split(chr(31)) for line in (home / "asked").read_text().splitlines())
     return [words[1:] for words in lines if words[0] == name]
 
 
-def submit(cache: Path, *seeds: int, **values: object) -> list[jobs.Job]:
+def submit(cache, *seeds, **values):
     entries = [StudyJob(make_study(seed)) for seed in seeds]
     return jobs.submit_slurm(cache, entries, SlurmSettings(**values))  # type: ignore[arg-type]
 
 
-def look(cache: Path, slurm: Path, *lines: str) -> None:
+def look(cache, slurm, *lines):
     (slurm / "squeue.says").write_text("\n".join(lines))
     jobs.ask_slurm(cache)
 
@@ -230,15 +230,12 @@ def test_a_job_that_never_got_into_slurm_is_given_up(cache, slurm):
     assert jobs.resume(cache, job.id).engine == "slurm"
 
 
-def test_a_slurm_that_does_not_answer_decides_nothing(cache, slurm):
+def test_a_slurm_that_does_not_answer_decides_nothing_and_scontrol_is_read_entry_by_entry(cache, slurm):
     (job,) = submit(cache, 1)
     (slurm / "squeue.fails").write_text("Unable to contact slurm controller")
     jobs.ask_slurm(cache)
     found = jobs.get(cache, job.id)
     assert found.state == "queued" and "Unable to contact slurm controller" in found.note
-
-
-def test_scontrol_is_read_entry_by_entry():
     text = "JobId=2 JobState=FAILED ExitCode=0:53 Reason=with words here NodeList=n[1-2] Socks/Node=*"
     found = client.read_details("noise\n" + text)
     assert (found["ExitCode"], found["Reason"], found["NodeList"]) == ("0:53", "with words here", "n[1-2]")

@@ -5,7 +5,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,7 @@ from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.slurm.submission import StudyJob
 from gprune.jobs.state import read_state
 from gprune.store import Store
-from gprune.study import Study, from_dict
+from gprune.study import from_dict
 
 from . import slurm_machine
 
@@ -42,7 +41,7 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def slurm() -> Iterator[None]:
+def slurm():
     """A Slurm of our own, whose clients every test finds."""
     with slurm_machine.running() as environment, pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
@@ -53,27 +52,27 @@ def slurm() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm")
     return from_dict(tiny_study.made(folder))
 
 
-def of_seeds(study: Study, *seeds: int) -> list[Study]:
+def of_seeds(study, *seeds):
     return [replace(study, seed=seed) for seed in seeds]
 
 
-def submit(cache: Path, studies: list[Study], **settings: object) -> list[jobs.Job]:
+def submit(cache, studies, **settings):
     chosen = SlurmSettings(partition="main", **settings)  # type: ignore[arg-type]
     return jobs.submit_slurm(cache, [StudyJob(one) for one in studies], chosen)
 
 
-def ended(cache: Path, found: list[jobs.Job]) -> bool:
+def ended(cache, found):
     time.sleep(0.3)
     jobs.ask_slurm(cache)
     return not any(jobs.get(cache, job.id).active for job in found)
 
 
-def at_work(cache: Path) -> list[int]:
+def at_work(cache):
     """Processes whose command line names the cache, this one aside."""
     found = []
     for process in psutil.process_iter(["cmdline", "status"]):
@@ -83,13 +82,13 @@ def at_work(cache: Path) -> list[int]:
     return found
 
 
-def looked(cache: Path, job: jobs.Job) -> jobs.Job:
+def looked(cache, job):
     time.sleep(0.3)
     jobs.ask_slurm(cache)
     return jobs.get(cache, job.id)
 
 
-def reproduce(study: Study, cache: Path, *more: str) -> list[str]:
+def reproduce(study, cache, *more):
     """The command that makes the main table of a small model, at one retention and of three methods."""
     words = ["reproduce", "main", "--model", study.model, "--scale", "demo", "--primary", study.primary]
     words += ["--auxiliary", study.auxiliary, "--substitute", study.evaluation.texts[0], "--tasks", "none"]
@@ -102,7 +101,7 @@ def reproduce(study: Study, cache: Path, *more: str) -> list[str]:
     return [sys.executable, "-m", "gprune", *words, "--cache", str(cache), "--out", str(cache / "out"), *more]
 
 
-def taken_back(cache: Path, job: jobs.Job) -> bool:
+def taken_back(cache, job):
     """Whether Slurm has the job waiting again, after what was left of it has ended."""
     time.sleep(0.3)
     jobs.ask_slurm(cache)

@@ -8,30 +8,28 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
-from gprune.records import ModelShape
+from gprune.pruning.calibration import collect, sequential
+from gprune.records import ModelShape, Tokens
+from gprune.study import CalibrationSettings
 from gprune.system.errors import ModelError
 
 SIZES = {"layers": 3, "hidden": 12, "neurons": 13, "heads": 6, "kv_heads": 2, "head_width": 4}
 
 
-def token_ids(*shape: int, vocabulary: int = 64) -> torch.Tensor:
+def token_ids(*shape, vocabulary=64):
     return torch.randint(0, vocabulary, shape, generator=torch.Generator().manual_seed(3))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_hidden_states_and_head_give_the_models_own_logits(family):
+def test_hidden_states_and_head_give_the_models_own_logits_and_shape_is_read_from_the_modules(family):
     decoder = tiny_decoder(family, **SIZES)
     ids = token_ids(2, 9)
     logits = decoder.logits(decoder.hidden_states(ids))
     torch.testing.assert_close(logits, decoder.model(ids).logits, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_shape_is_read_from_the_modules(family):
     assert tiny_decoder(family, **SIZES).shape == ModelShape(3, 13, 6, 2, 4, 12)
 
 
-def test_shape_prices_count_the_models_own_weights():
+def test_shape_prices_count_the_models_own_weights_and_model_is_frozen_and_gradients_flow_through_it():
     decoder = tiny_decoder("qwen3", **SIZES)
     parts = (
         decoder.gate_proj,
@@ -44,9 +42,6 @@ def test_shape_prices_count_the_models_own_weights():
     )
     counted = sum(part(layer).weight.numel() for part in parts for layer in range(decoder.shape.layers))
     assert decoder.shape.decoder_weights == counted
-
-
-def test_model_is_frozen_and_gradients_flow_through_it():
     decoder = tiny_decoder("llama", **SIZES)
     assert not decoder.model.training
     assert not any(parameter.requires_grad for parameter in decoder.model.parameters())
@@ -154,3 +149,50 @@ def test_tiny_decoders_depend_on_the_seed_alone(family):
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not all(torch.equal(first[name], other[name]) for name in first)
+
+
+def tokens(samples=7, length=6):
+    ids = np.random.default_rng(0).integers(0, 64, (samples, length)).astype(np.int32)
+    return Tokens("t", "f", ids, samples)
+
+
+def counts(decoder):
+    return decoder.forward_tokens, decoder.backward_tokens
+
+
+def test_hidden_states_count_every_token_and_a_pass_that_fails_is_not_counted():
+    decoder = tiny_decoder()
+    assert counts(decoder) == (0, 0)
+    decoder.hidden_states(torch.zeros(3, 5, dtype=torch.int64))
+    decoder.hidden_states(torch.zeros(1, 4, dtype=torch.int64))
+    assert counts(decoder) == (19, 0)
+    decoder.count_backward(15)
+    decoder.count_forward(2)
+    assert counts(decoder) == (21, 15)
+    decoder = tiny_decoder()
+
+    def fail(*_):
+        raise RuntimeError("stopped")
+
+    decoder.down_proj(1).register_forward_pre_hook(fail)
+    with pytest.raises(RuntimeError, match="stopped"):
+        decoder.hidden_states(torch.zeros(3, 5, dtype=torch.int64))
+    assert counts(decoder) == (0, 0)
+
+
+@pytest.mark.parametrize("batch", [2, 7, 16])
+def test_activation_statistics_take_one_forward_pass(batch):
+    decoder = tiny_decoder()
+    collect(decoder, tokens(), CalibrationSettings(samples=7, length=6, shards=2, batch=batch))
+    assert counts(decoder) == (42, 0)
+
+
+@pytest.mark.parametrize("batch", [2, 7, 16])
+def test_layer_by_layer_pruning_counts_as_one_forward_pass(batch):
+    decoder = tiny_decoder(layers=3)
+
+    def keep_all(*_):
+        return np.ones(12, bool), np.ones(4, bool)
+
+    sequential.walk(decoder, tokens(), batch, keep_all)
+    assert counts(decoder) == (42, 0)

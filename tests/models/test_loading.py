@@ -1,8 +1,10 @@
 """Loading a model folder, and one clear sentence for each way it can fail."""
 
+import hashlib
 import json
+import os
+import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
+from gprune.models import identity
 from gprune.models.families import FAMILIES
 from gprune.models.loading import load, quiet
 from gprune.models.tiny import tiny_decoder
@@ -19,7 +22,7 @@ from gprune.records import ModelShape
 from gprune.system.errors import ModelError, SettingsError
 
 
-def make_folder(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32) -> Path:
+def make_folder(folder, family="llama", dtype=torch.float32):
     decoder = tiny_decoder(family, hidden=8, neurons=13, heads=4, kv_heads=2, head_width=6, dtype=dtype)
     words = Tokenizer(WordLevel({f"w{index}": index for index in range(64)}, unk_token="w0"))
     words.pre_tokenizer = Whitespace()
@@ -30,16 +33,16 @@ def make_folder(folder: Path, family: str = "llama", dtype: torch.dtype = torch.
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     return make_folder(tmp_path / "model")
 
 
-def change_config(folder: Path, **values: Any) -> None:
+def change_config(folder, **values):
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def change_weights(folder: Path, name: str, value: float) -> None:
+def change_weights(folder, name, value):
     tensors = load_file(folder / "model.safetensors")
     tensors[name].view(-1)[3] = value
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
@@ -174,3 +177,118 @@ def test_code_of_a_model_runs_only_where_asked_for(folder, tmp_path, monkeypatch
     assert not ran.exists()
     assert type(load(str(folder), trust_remote_code=True).model).__name__ == "OwnModel"
     assert ran.exists()
+
+
+@pytest.fixture
+def named_folder(tmp_path):
+    """Files with the right names; their content does not matter here."""
+    place = tmp_path / "model"
+    place.mkdir()
+    (place / "config.json").write_text('{"model_type": "llama"}')
+    (place / "model.safetensors").write_bytes(b"weights" * 1000)
+    (place / "tokenizer.json").write_text("{}")
+    (place / "tokenizer_config.json").write_text("{}")
+    return place
+
+
+def sharded(named_folder, count):
+    (named_folder / "model.safetensors").unlink()
+    names = [f"model-{index}-of-{count}.safetensors" for index in range(count)]
+    for name in names:
+        (named_folder / name).write_bytes(name.encode())
+    weight_map = {f"tensor{index}": name for index, name in enumerate(names)}
+    (named_folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+
+
+def test_fingerprint_is_the_hash_of_config_and_weights(named_folder):
+    digest = hashlib.sha256()
+    for name in ("config.json", "model.safetensors"):
+        content = hashlib.sha256((named_folder / name).read_bytes()).hexdigest()
+        digest.update(f"{name}:{content}\n".encode())
+    assert identity.fingerprint(str(named_folder)) == digest.hexdigest()
+
+
+def test_files_are_read_once_until_they_change(named_folder, monkeypatch):
+    read: list[str] = []
+    original = hashlib.file_digest
+
+    def counted(file, *arguments):
+        read.append(Path(file.name).name)
+        return original(file, *arguments)
+
+    monkeypatch.setattr(hashlib, "file_digest", counted)
+    # a file that is younger than a tick of the system's clock could change unseen
+    time.sleep(0.06)
+    first = identity.fingerprint(str(named_folder))
+    assert identity.fingerprint(str(named_folder)) == first
+    assert read == ["config.json", "model.safetensors"]
+    weights = named_folder / "model.safetensors"
+    weights.write_bytes(b"WEIGHTS" * 1000)
+    os.utime(weights, ns=(1, 1))
+    assert identity.fingerprint(str(named_folder)) != first
+    assert read[2:] == ["model.safetensors"]
+
+
+def test_tokenizer_fingerprint_follows_the_tokenizer_alone(named_folder):
+    before = identity.tokenizer_fingerprint(str(named_folder))
+    (named_folder / "config.json").write_text("{}")
+    assert identity.tokenizer_fingerprint(str(named_folder)) == before
+    (named_folder / "tokenizer_config.json").write_text('{"add_bos_token": false}')
+    assert identity.tokenizer_fingerprint(str(named_folder)) != before
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("/no/such/named_folder", "there is no model named_folder '/no/such/named_folder'"),
+        ("./no-such-named_folder", "there is no model named_folder"),
+        ("~/no-such-named_folder", "there is no model named_folder"),
+        ("typo", "there is no model named_folder 'typo'"),
+        ("a/b/c", "there is no model named_folder 'a/b/c'"),
+        ("own er/na me", "neither a named_folder on this machine nor a hub name"),
+        ("no-such-owner/no-such-model", "has not been downloaded yet.*a local model named_folder"),
+    ],
+)
+def test_names_without_a_model(name, words):
+    with pytest.raises(ModelError, match=words):
+        identity.fingerprint(name)
+
+
+def test_what_is_no_model_folder_is_told(named_folder):
+    with pytest.raises(ModelError, match="hub cannot be reached.*a local model named_folder"):
+        identity.locate("no-such-owner/no-such-model", download=True)
+    with pytest.raises(ModelError, match="is a file: give the named_folder"):
+        identity.fingerprint(str(named_folder / "config.json"))
+    (named_folder / "tokenizer.json").unlink()
+    with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):
+        identity.tokenizer_fingerprint(str(named_folder))
+
+
+def test_missing_and_damaged_files_are_named(named_folder):
+    sharded(named_folder, 2)
+    (named_folder / "model-1-of-2.safetensors").unlink()
+    with pytest.raises(
+        ModelError, match="lacks 1 of 2 weight files, the first is 'model-1-of-2.safetensors'"
+    ):
+        identity.fingerprint(str(named_folder))
+    (named_folder / "model.safetensors.index.json").write_text('{"no map": 1}')
+    with pytest.raises(ModelError, match="index.json' cannot be read"):
+        identity.fingerprint(str(named_folder))
+    (named_folder / "model.safetensors.index.json").unlink()
+    with pytest.raises(ModelError, match="has no weights"):
+        identity.fingerprint(str(named_folder))
+    (named_folder / "pytorch_model.bin").write_bytes(b"")
+    with pytest.raises(ModelError, match="pickled weights only.*convert"):
+        identity.fingerprint(str(named_folder))
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(None, "has no config.json"), ("{", "cannot be read"), ("[1]", "holds no configuration")],
+)
+def test_configurations_that_are_none(named_folder, content, words):
+    (named_folder / "config.json").unlink()
+    if content is not None:
+        (named_folder / "config.json").write_text(content)
+    with pytest.raises(ModelError, match=words):
+        identity.fingerprint(str(named_folder))

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import psutil
@@ -20,7 +19,6 @@ from gprune import pipeline
 from gprune.__main__ import EXIT_ERROR, EXIT_STOPPED, main
 from gprune.cli import distributed as ranks
 from gprune.models.distributed.launch import launch
-from gprune.models.distributed.process_group import Ranks
 from gprune.models.loading import load
 from gprune.pipeline import Listener, runs, stages
 from gprune.pipeline.stages import distributed
@@ -28,18 +26,18 @@ from gprune.pruning.calibration import collect_strongest
 from gprune.records import Tokens
 from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
-from gprune.study import Study, from_dict, run_name
+from gprune.study import from_dict, run_name
 from gprune.system.errors import SettingsError
 
 METHODS = ["dense", "gprune", "wanda_sp", "flap"]
 
 
-def silent(stage: str, done: int, total: int, message: str) -> None:
+def silent(stage, done, total, message):
     """Hears nothing."""
 
 
 @pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def settings(tmp_path_factory):
     folder = tmp_path_factory.mktemp("model-gpus")
     found = tiny_study.made(folder)
     return found | {"methods": METHODS, "device": "cpu", "sparsity": {"epochs": 2, "batch": 8}}
@@ -48,7 +46,7 @@ def settings(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 class Command:
     """A command in a process of its own, with all that it has started."""
 
-    def __init__(self, folder: Path, settings: dict[str, Any], *words: str, count: int = 2) -> None:
+    def __init__(self, folder, settings, *words, count=2):
         self.cache, self.log = folder / "cache", folder / "log.txt"
         study = folder / "study.json"
         study.write_text(json.dumps(settings))
@@ -62,21 +60,21 @@ class Command:
             )
         self.family: list[psutil.Process] = []
 
-    def said(self) -> str:
+    def said(self):
         return self.log.read_text()
 
-    def learns(self) -> list[psutil.Process]:
+    def learns(self):
         """Waits until a state was saved; gives the processes that compute, rank 0 first."""
         wait_for(self._saved, 90)
         self.family = psutil.Process(self.process.pid).children(recursive=True)
         ranked = {one.environ().get("RANK"): one for one in self.family}
         return [ranked["0"], ranked["1"]]
 
-    def _saved(self) -> bool:
+    def _saved(self):
         assert self.process.poll() is None, self.said()
         return bool(list((self.cache / "learning").glob(f"*{states.SUFFIX}")))
 
-    def end(self) -> int:
+    def end(self):
         """Its exit code; nothing of it is left."""
         code = self.process.wait(limit(60))
         _, left = psutil.wait_procs(self.family, timeout=limit(10))
@@ -84,11 +82,11 @@ class Command:
         return code
 
 
-def results_of(settings: dict[str, Any], cache: Path) -> stages.Results:
+def results_of(settings, cache):
     return pipeline.opened(from_dict(settings), Store(cache))
 
 
-def require_close(found: Any, expected: Any, tolerance: float) -> None:
+def require_close(found, expected, tolerance):
     for name in expected.__dataclass_fields__:
         value, wanted = getattr(found, name), getattr(expected, name)
         if isinstance(wanted, np.ndarray) and wanted.dtype.kind == "f" and wanted.size:
@@ -153,7 +151,7 @@ def test_positions_alone_are_shared_out_too(settings):
     # transformers reads one model at a time
     models = [load(study.model, "cpu", "float32") for _ in range(3)]
 
-    def run(one: Ranks) -> Any:
+    def run(one):
         decoder, count = models[one.rank], 3
         if one.rank:
             held = ranks._Held(one)
@@ -202,7 +200,7 @@ def test_a_signal_interrupts_them_and_one_process_goes_on(tmp_path, settings):
     assert read_state(command.cache, study) == "failed"
 
 
-def read_state(cache: Path, study: Study) -> str:
+def read_state(cache, study):
     record = runs.read(Store(cache), run_name(study))
     assert record is not None
     return str(record["state"])
@@ -212,11 +210,11 @@ class EnoughError(Exception):
     """Ends a learning of which enough was seen."""
 
 
-def goes_on_alone(study: Study, cache: Path) -> list[str]:
+def goes_on_alone(study, cache):
     """What a single process says that goes on, until it has made three steps."""
     told: list[str] = []
 
-    def heard(stage: str, done: int, total: int, message: str) -> None:
+    def heard(stage, done, total, message):
         if stage == "learning":
             told.append(str(message))
             if sum("cross-entropy" in one for one in told) == 3:

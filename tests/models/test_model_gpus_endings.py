@@ -23,12 +23,12 @@ from gprune.study.demo import demo_study
 from gprune.system.errors import GpruneError, SettingsError
 
 
-def following(monkeypatch: pytest.MonkeyPatch, error: Exception) -> tuple[ThreadRanks, Meeting]:
+def following(monkeypatch, error):
     """The second of two processes, whose next work ends with an error."""
     meeting = Meeting(2)
     meeting.orders[1].put(Order("some work", {}, {}))
 
-    def fail(*_: Any) -> None:
+    def fail(*_):
         raise error
 
     monkeypatch.setattr(ranks, "_take_part", fail)
@@ -109,7 +109,7 @@ def test_the_others_give_their_gpus_back_before_a_model_is_laid_over_them(
     class Others:
         device, count = "cuda:0", 2
 
-        def order(self, name: str, *_: Any) -> None:
+        def order(self, name, *_):
             told.append(name)
 
     monkeypatch.setattr(sharding, "spread", lambda *_: told.append("laid"))

@@ -3,12 +3,10 @@
 import json
 import shutil
 from collections import namedtuple
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from huggingface_hub import constants, errors
-from small_hub import COMMIT, SmallHub, serving
+from small_hub import COMMIT, serving
 
 from gprune.models import hub, identity
 from gprune.system import safe_parsing
@@ -29,20 +27,20 @@ FILES = {
 
 
 @pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache(tmp_path, monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
     monkeypatch.setattr("huggingface_hub._snapshot_download.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
     return tmp_path / "hub"
 
 
 @pytest.fixture
-def small(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
+def small(cache, monkeypatch):
     with serving(monkeypatch) as found:
         found.models[NAME] = dict(FILES)
         yield found
 
 
-def halved(cache: Path) -> Path:
+def halved(cache):
     """A cached snapshot of which one shard is missing, as an interrupted download leaves it."""
     folder = cache / f"models--{NAME.replace('/', '--')}"
     snapshot = folder / "snapshots" / COMMIT
@@ -55,7 +53,7 @@ def halved(cache: Path) -> Path:
     return snapshot
 
 
-def one_sentence(error: pytest.ExceptionInfo[ModelError]) -> str:
+def one_sentence(error):
     found = safe_parsing.sentence(error.value)
     assert found == str(error.value), "the sentence is too long to be shown whole"
     return found
@@ -79,7 +77,7 @@ def test_a_model_is_fetched_once_without_pickles_and_its_bytes_are_told(small):
 
 
 def test_a_listener_stops_a_download_and_it_goes_on_where_it_was(small):
-    def stop(done: int, total: int, message: str) -> None:
+    def stop(done, total, message):
         raise Cancelled("stopped")
 
     with pytest.raises(Cancelled, match="stopped"):
@@ -130,7 +128,7 @@ def test_every_refusal_of_the_hub_is_one_sentence(kind, words, wrapped, cache, m
     response = namedtuple("Response", "status_code headers request url text")(503, {}, None, "", "")
     refusal = kind("no", response=response) if issubclass(kind, errors.HfHubHTTPError) else kind("no")
 
-    def refuse(name: str) -> None:
+    def refuse(name):
         if wrapped:
             raise errors.DryRunError("cannot be performed") from refusal
         raise refusal

@@ -1,8 +1,6 @@
 """A model whose layers stay in their files says what the whole model says, and holds one weight at a time."""
 
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -25,14 +23,14 @@ from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
 from gprune.store import Store
-from gprune.study import Study, from_dict, run_name
+from gprune.study import from_dict, run_name
 from gprune.study.settings import BaselineSettings, CalibrationSettings, ContextSettings
 from gprune.system.errors import ModelError, SettingsError
 
 TOKENS = Tokens("text", "0" * 64, np.random.default_rng(0).integers(3, 64, (12, 9), dtype=np.int32), 12)
 
 
-def saved(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32) -> Path:
+def saved(folder, family="llama", dtype=torch.float32):
     decoder = tiny_decoder(
         family, layers=3, hidden=8, neurons=13, heads=4, kv_heads=2, head_width=6, dtype=dtype
     )
@@ -41,7 +39,7 @@ def saved(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float3
     return folder
 
 
-def both(folder: Path, dtype: str) -> tuple[Decoder, Decoder]:
+def both(folder, dtype):
     """The model in memory, and the same with its layers in their files."""
     whole, offloaded = (
         Decoder.from_model(load_model(str(folder), "cpu", dtype, offload=wanted)) for wanted in (False, True)
@@ -51,11 +49,11 @@ def both(folder: Path, dtype: str) -> tuple[Decoder, Decoder]:
     return whole, offloaded
 
 
-def arrays_of(record: Any) -> dict[str, Any]:
+def arrays_of(record):
     return {name: getattr(record, name) for name in record.__dataclass_fields__}
 
 
-def require_same(first: Any, second: Any) -> None:
+def require_same(first, second):
     for name, value in arrays_of(first).items():
         if isinstance(value, np.ndarray):
             np.testing.assert_array_equal(value, getattr(second, name), err_msg=name)
@@ -88,7 +86,7 @@ def test_no_more_than_one_projection_is_in_memory(tmp_path):
     inside = nn.ModuleList(decoder.layers)
     seen: list[int] = []
 
-    def count(*_: Any) -> None:
+    def count(*_):
         seen.append(sum(not parameter.is_meta for parameter in inside.parameters()))
 
     # accelerate reads a weight inside of forward, behind what is called before it
@@ -127,7 +125,7 @@ def test_a_run_of_an_offloaded_model_is_the_run_of_the_model(tmp_path):
     offloaded = replace(study, offload=True)
     assert run_name(study) == run_name(offloaded)
 
-    def ran(one: Study, until: str) -> dict[str, Any]:
+    def ran(one, until):
         return pipeline.run(one, stores[one.offload], lambda *_: None, until)
 
     stores = {wanted: Store(tmp_path / f"cache-{wanted}") for wanted in (False, True)}

@@ -1,40 +1,47 @@
 """Random weights: the same in every process, and a whole study of them like that of any other model."""
 
+import argparse
 import hashlib
-from pathlib import Path
 
 import numpy as np
 import pytest
+import synthetic_run
 import tiny_shape
 import tiny_study
 import torch
 from safetensors.torch import load_file
 
 from gprune import pipeline
+from gprune.app.pages.jobs import launch
 from gprune.app.preview.request import DENSE, Question, Source, resolve
 from gprune.app.preview.worker.masked_model import MaskedModel
-from gprune.models import loading, shapes
+from gprune.app.ui import packed
+from gprune.cli import reproduce, study
+from gprune.models import identity, loading, shapes, vocabulary
 from gprune.models.export import apply, checkpoint, measurable
 from gprune.pipeline import stages
+from gprune.pipeline.estimate.dimensions import Dimensions, of_model
+from gprune.pipeline.stages import inputs
 from gprune.pruning.surgery import cut
 from gprune.store import Store
-from gprune.study import Study, from_dict
-from gprune.system.errors import CheckpointError, ModelError
+from gprune.study import from_dict
+from gprune.system import machine
+from gprune.system.errors import CheckpointError, GpruneError, ModelError
 
 
 @pytest.fixture
-def folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def folder(monkeypatch, tmp_path):
     """A folder in which `random:tiny` and a wider sister are known."""
     tiny_shape.put(monkeypatch, tmp_path / "shapes", tiny={}, wider={"intermediate_size": 36})
     return tmp_path
 
 
-def a_study(folder: Path, model: str = "random:tiny", **changes: object) -> Study:
+def a_study(folder, model="random:tiny", **changes):
     texts = tiny_study.write_texts(folder / "texts")
     return from_dict(tiny_study.settings(model, texts, device="cpu", **changes))
 
 
-def digest(model: torch.nn.Module) -> str:
+def digest(model):
     found = hashlib.sha256()
     for name, value in sorted(model.state_dict().items()):
         found.update(name.encode() + value.float().numpy().tobytes())
@@ -108,3 +115,84 @@ def test_the_preview_measures_it_too(folder):
     stored = results.get(stages.perplexity, "dense", text).losses[:2]
     np.testing.assert_allclose(masked.losses(sent), stored, rtol=1e-4)
     masked.require_same()
+
+
+LLAMA = "random:llama2-7b"
+
+
+def call(command, *words):
+    parser = argparse.ArgumentParser()
+    command.add(parser.add_subparsers())
+    options = parser.parse_args(list(map(str, words)))
+    return options.command(options)
+
+
+def test_every_shape_is_a_folder_whose_tokens_all_have_a_row():
+    largest = vocabulary.tokenizer("demo").get_vocab_size()
+    for name, values in shapes.SHAPES.items():
+        folder = identity.locate(f"random:{name}")
+        assert identity.configuration(folder) == values
+        assert largest <= values["vocab_size"] == vocabulary.entries(f"random:{name}")
+        assert identity.weight_files(folder) == []
+        assert of_model(f"random:{name}") == Dimensions.of(values)
+        assert identity.tokenizer_fingerprint(f"random:{name}") == identity.tokenizer_fingerprint("demo")
+
+
+def test_fingerprints_tell_shapes_versions_and_makers_apart(monkeypatch):
+    found = [identity.fingerprint(f"random:{name}") for name in shapes.SHAPES]
+    found += [identity.fingerprint(LLAMA, card=card) for card in ("NVIDIA H100", "NVIDIA A10")]
+    monkeypatch.setattr(shapes, "WEIGHTS", "random weights 2")
+    found.append(identity.fingerprint(LLAMA))
+    assert len(set(found)) == len(shapes.SHAPES) + 3
+    assert identity.fingerprint("demo", card="NVIDIA H100") == identity.fingerprint("demo")
+
+
+def test_a_study_is_read_for_the_device_that_makes_its_model(monkeypatch):
+    on_cpu = inputs.read(synthetic_run.a_study(model=LLAMA))
+    assert (on_cpu.model, on_cpu.precision) == (identity.fingerprint(LLAMA), "float32")
+    monkeypatch.setattr(machine, "has_gpu", lambda: True)
+    monkeypatch.setattr(machine, "cards", lambda: ("NVIDIA H100", "NVIDIA A10"))
+    on_gpu = inputs.read(synthetic_run.a_study(model=LLAMA, device="auto"))
+    assert on_gpu.precision == "bfloat16"
+    assert on_gpu.model == identity.fingerprint(LLAMA, card="NVIDIA H100")
+    second = inputs.read(synthetic_run.a_study(model=LLAMA, device="cuda:1"))
+    assert second.model == identity.fingerprint(LLAMA, card="NVIDIA A10")
+    assert inputs.read(synthetic_run.a_study(model=LLAMA, device="cpu")) == on_cpu
+    with pytest.raises(ModelError, match="random:llama2-7b has no files of weights .*: leave offload out"):
+        inputs.read(synthetic_run.a_study(model=LLAMA, offload=True))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("random:", "'random:' is no model with random weights: after random: comes one of llama2-7b, "),
+        ("random:../../x", "'random:../../x' is no model with random weights"),
+        ("random:owner/name", "'random:owner/name' is no model with random weights"),
+        ("random:gpt9", "'random:gpt9' is no model with random weights"),
+        ("random:gpt9@0.5", "'random:gpt9@0.5' is no model with random weights"),
+        ("random:llama2-7b@0.5", "only `speed` takes: a study has one of its own, give random:llama2-7b$"),
+    ],
+)
+def test_other_names_are_refused_alike_wherever_they_are_given(name, message):
+    with pytest.raises(ModelError, match=message) as refused:
+        identity.locate(name)
+    assert len(str(refused.value)) <= 300
+    asked = synthetic_run.a_study(model=name)
+    for ask in (
+        lambda: call(study, "study", "--model", name),
+        lambda: call(reproduce, "reproduce", "main", "--model", name, "--dry-run"),
+        lambda: inputs.read(asked),
+        lambda: packed.require_here("/no/such/cache", asked),
+    ):
+        with pytest.raises(GpruneError, match=message):
+            ask()
+    assert launch.input_problem(asked) == str(refused.value)
+
+
+def test_the_form_takes_a_shape_and_says_what_it_cannot_do_and_the_estimate_is_of_the_shape(capfd):
+    assert launch.input_problem(synthetic_run.a_study(model=LLAMA)) == ""
+    packed.require_here("/no/such/cache", synthetic_run.a_study(model=LLAMA))
+    assert "leave offload out" in launch.input_problem(synthetic_run.a_study(model=LLAMA, offload=True))
+    assert call(study, "study", "--model", LLAMA, "--dtype", "bfloat16", "--dry-run") == 0
+    said = capfd.readouterr().err
+    assert "statistics_primary" in said and "switch offload on" not in said

@@ -1,4 +1,4 @@
-"""A model whose layers lie in several places: cut and measured as one that lies in one place."""
+"""A model laid over several GPUs, and what processes tell each other."""
 
 import numpy as np
 import pytest
@@ -7,10 +7,12 @@ from accelerate import dispatch_model
 
 from gprune.evaluation.perplexity import token_losses
 from gprune.models.decoder import Decoder
+from gprune.models.distributed.rpc import Order, made, plain
 from gprune.models.sharding import require_on_gpus, spread, too_large
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
+from gprune.system import errors
 from gprune.system.errors import MethodError, ModelError
 
 IDS = torch.from_numpy(np.random.default_rng(0).integers(3, 64, (2, 9)))
@@ -57,3 +59,24 @@ def test_what_needs_the_whole_model_leaves_a_method_out_where_others_could_help(
     decoder.in_company = True
     with pytest.raises(MethodError, match="LLM-Pruner needs the whole model on one GPU"):
         decoder.require_whole("LLM-Pruner")
+
+
+def test_an_order_arrives_with_its_values_and_arrays():
+    arrays = {"ids": np.arange(6, dtype=np.int32).reshape(2, 3)[:, ::2], "none": np.zeros((0, 4))}
+    found = Order.decoded(Order("learning", {"text": "Zoë’s\n", "shards": 4}, arrays).encoded().tobytes())
+    assert (found.name, found.values) == ("learning", {"text": "Zoë’s\n", "shards": 4})
+    for name, array in arrays.items():
+        assert found.arrays[name].dtype == array.dtype
+        np.testing.assert_array_equal(found.arrays[name], array)
+
+
+@pytest.mark.parametrize("kind", [errors.NumericsError, errors.SettingsError, errors.MethodError])
+def test_an_error_arrives_as_what_it_is(kind):
+    found = made(plain(kind("a sentence: do this")).encode())
+    assert type(found) is kind and str(found) == "a sentence: do this"
+
+
+@pytest.mark.parametrize("data", [b'{"kind": "DamagedError", "words": "x"}', b'{"kind": "os", "words": "x"}'])
+def test_an_error_of_another_making_is_one_of_ours(data):
+    found = made(data)
+    assert type(found) is errors.RanksError and str(found) == "x"

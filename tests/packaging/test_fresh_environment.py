@@ -7,13 +7,10 @@ pin in requirements.txt, as for `make app`.
 import json
 import re
 import shutil
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
 
 import browser
 import pytest
-from fresh_environment import Fresh, made
+from fresh_environment import made
 from waiting import limit
 
 from scripts.served_app import listening
@@ -36,7 +33,7 @@ print(get(default_cache(), job.id).state)
 
 
 @pytest.fixture
-def fresh(tmp_path: Path, project: Path) -> Fresh:
+def fresh(tmp_path, project):
     """The package in an environment of its own."""
     environment = made(tmp_path)
     constraints = str(project / "requirements.txt")
@@ -45,7 +42,7 @@ def fresh(tmp_path: Path, project: Path) -> Fresh:
 
 
 @pytest.fixture
-def chromium() -> Iterator[Any]:
+def chromium():
     """A browser without a window; asked for first, since where there is none nothing need be installed."""
     with browser.chromium() as started:
         yield started
@@ -63,7 +60,7 @@ print(sum(output["output_type"] == "display_data" for output in made))
 NOTEBOOK_NEEDS = ("nbclient", "nbformat", "ipykernel")
 
 
-def examples(fresh: Fresh, project: Path) -> None:
+def examples(fresh, project):
     """The notebook runs, and the plug-in is found, of copies: a build writes where its source is."""
     copy = shutil.copytree(project / "examples", fresh.folder / "examples")
     fresh.pip("install", "-c", str(project / "requirements.txt"), str(copy / "plugin"), *NOTEBOOK_NEEDS)
@@ -77,7 +74,7 @@ def examples(fresh: Fresh, project: Path) -> None:
     fresh.pip("uninstall", "--yes", "gprune-magnitude")
 
 
-def shown(fresh: Fresh, chromium: Any) -> None:
+def shown(fresh, chromium):
     """Opens the app as `gprune app` serves it, and looks at the demo on two pages."""
     command = [fresh.program("gprune"), "app", "--no-browser", "--port", "0"]
     with listening(command, fresh.work, fresh.environment) as server:

@@ -1,13 +1,15 @@
 """How an installed package differs from a checkout: its cache, its child processes, the state of the code."""
 
+import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 
+import gprune
 from gprune.pipeline import provenance
 from gprune.store import default_cache
 from gprune.system import installation
@@ -20,7 +22,7 @@ FILES = [
 
 
 @pytest.fixture
-def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+def installed(monkeypatch, tmp_path):
     """This code as a package in a folder; the fixture gives the folder."""
     monkeypatch.setattr(installation, "INSTALLED", True)
     monkeypatch.setattr(installation, "CHILD_FOLDER", None)
@@ -29,7 +31,7 @@ def installed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def listed(folder: Path, files: list[str]) -> dict[str, object]:
+def listed(folder, files):
     """Which state of the code it is where the installer has written down these files."""
     kept = folder / "gprune_studio-0.1.0.dist-info"
     kept.mkdir(exist_ok=True)
@@ -94,3 +96,45 @@ def test_every_pinned_version_lies_in_the_range_of_the_package(project, pinned, 
         # a constraint of pip has no extras
         assert pin.operator == "==" and pin.version in allowed.specifier and not pins[name].extras
         assert any(one.operator == "<" for one in allowed.specifier), f"{name} has no upper bound"
+
+
+LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)")
+
+
+def test_every_link_between_documents_leads_to_a_file(project):
+    pages = [*project.glob("*.md"), *project.glob("docs/*.md")]
+    links = [(page, target) for page in pages for target in LINK.findall(page.read_text(encoding="utf-8"))]
+    assert len(links) > 40
+    lost = [f"{page.name}: {target}" for page, target in links if not (page.parent / target).exists()]
+    assert lost == []
+
+
+def test_files_that_contributing_follows_are_there_with_what_it_names(project):
+    told = (project / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"`((?:gprune|tests|pages)/[\w/.]+)`", told))
+    assert len(named) > 10 and [name for name in named if not (project / name).exists()] == []
+    example = {
+        "gprune/pruning/drift.py": "def rank_drift(",
+        "gprune/records/scores.py": "class RankDrift",
+        "gprune/pipeline/stages/graph.py": '"drift": Kind(records.RankDrift)',
+        "gprune/pipeline/stages/scoring.py": "def drift(",
+        "gprune/analysis/drift.py": "def distributions(",
+        "gprune/app/pages/rank_drift/charts.py": "def survival(",
+        "gprune/app/pages/rank_drift/page.py": "card_of(panels.drift, run)",
+    }
+    for name, words in example.items():
+        assert name in named and words in (project / name).read_text(encoding="utf-8")
+
+
+def test_the_citation_is_of_this_version_and_of_the_paper(project, request):
+    cited = yaml.safe_load((project / "CITATION.cff").read_text(encoding="utf-8"))
+    assert (cited["version"], cited["license"]) == (gprune.__version__, "Apache-2.0")
+    paper = cited["preferred-citation"]
+    source = request.getfixturevalue("shared") / "paper" / "gprune-llm.tex"
+    if not source.exists():
+        pytest.skip(f"the paper's source is not at {source}")
+    text = source.read_text(encoding="utf-8")
+    head = text[text.index("\\title{") : text.index("\\begin{document}")]
+    assert f"\\title{{{paper['title']}}}" in head
+    names = [f"{one['given-names']} {one['family-names']}" for one in paper["authors"]]
+    assert names == re.findall(r"^([A-Z]\w+ [A-Z]\w+)\\textsuperscript", head, re.MULTILINE)

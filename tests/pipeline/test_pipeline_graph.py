@@ -84,7 +84,7 @@ def held(_):
     return False
 
 
-def test_the_exported_arrays_are_all_that_is_documented(finished, project):
+def test_exported_arrays_are_documented_and_a_dry_run_prints_what_a_run_did(finished, project, capsys):
     study, store, _, _ = finished
     found = arrays.collect(pipeline.opened(study, store))
     documented = (project / "docs" / "arrays.md").read_text(encoding="utf-8")
@@ -92,9 +92,6 @@ def test_the_exported_arrays_are_all_that_is_documented(finished, project):
         plain = name.split("_mask_")[0] + "_mask" if "_mask_" in name else name
         assert f"`{plain}`" in documented or plain in documented, name
     assert {f"ffn_mask_{name}" for name in ("flap", "fang_pooled", "llm_pruner")} <= set(found)
-
-
-def test_a_dry_run_prints_what_a_run_did(finished, capsys):
     study, store, planned, result = finished
     file = store.root / "study.json"
     file.write_text(study.to_json())

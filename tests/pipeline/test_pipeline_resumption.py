@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import run_starters
@@ -21,7 +20,7 @@ from gprune.pipeline.cache import removal, usage
 from gprune.pipeline.stages import learning
 from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
-from gprune.study import Study, from_dict, run_name
+from gprune.study import from_dict, run_name
 from gprune.system import files
 from gprune.system.errors import Cancelled, Interrupted
 
@@ -65,12 +64,12 @@ pipeline.run(from_file(study), Store(Path(cache)), listener, "masks")
 class Log:
     """Hears what a run says, and may stop its learning after a step."""
 
-    def __init__(self, stop: int = 0, error: BaseException | None = None) -> None:
+    def __init__(self, stop=0, error=None):
         self.stop, self.error = stop, error or Cancelled("stop")
         self.told: list[str] = []
         self.steps: list[int] = []
 
-    def __call__(self, stage: str, done: int, total: int, message: str) -> None:
+    def __call__(self, stage, done, total, message):
         if stage == "learning":
             self.told.append(message)
             if message.startswith("cross-entropy"):
@@ -78,12 +77,12 @@ class Log:
             if self.stop and done == self.stop:
                 raise self.error
 
-    def says(self, words: str) -> list[str]:
+    def says(self, words):
         return [one for one in self.told if words in one]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory):
     folder = tmp_path_factory.mktemp("resumption")
     settings = tiny_study.made(folder)
     settings |= {"sparsity": {"epochs": 3, "batch": 8}, "methods": ["dense", "gprune"]}
@@ -93,12 +92,12 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def study(home: Path) -> Study:
+def study(home):
     return from_dict(json.loads((home / "study.json").read_text()))
 
 
 @pytest.fixture
-def begun(home: Path, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def begun(home, study, tmp_path, monkeypatch):
     """A cache that has all but what is learned; states are saved at every third step."""
     monkeypatch.setenv(VARIABLE, "3 steps")
     store = Store(Path(shutil.copytree(home / "undisturbed", tmp_path / "cache")))
@@ -107,17 +106,17 @@ def begun(home: Path, study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return store
 
 
-def of(store: Store, study: Study) -> dict[str, Any]:
+def of(store, study):
     found = runs.read(store, run_name(study))
     assert found is not None
     return found
 
 
-def file_of(store: Store, study: Study) -> states.StateFile:
+def file_of(store, study):
     return states.StateFile(store, "learning", learning(pipeline.opened(study, store).graph).key)
 
 
-def assert_undisturbed(store: Store, home: Path, study: Study) -> None:
+def assert_undisturbed(store, home, study):
     ours, theirs = (run_starters.contents(place) for place in (store.root, home / "undisturbed"))
     assert ours == theirs and len([name for name in ours if name.startswith("learning/")]) >= 4
     assert of(store, study)["state"] == "done"
@@ -175,11 +174,11 @@ def test_stopped_it_loses_no_step_and_says_how(home, study, begun, error, state)
     ]
 
 
-def full_after(monkeypatch: pytest.MonkeyPatch, count: int) -> list[Path]:
+def full_after(monkeypatch, count):
     """Fills the disk for states once some are written; gives what was refused."""
     true, written, refused = files.write_bytes, [], []
 
-    def write(path: Path, data: bytes) -> None:
+    def write(path, data):
         if path.suffix == states.SUFFIX:
             if len(written) == count:
                 refused.append(path)
@@ -248,7 +247,7 @@ def test_two_runs_at_once_share_one_learning(home, study, begun, monkeypatch):
     assert log.steps[0] == 5
 
 
-def _giving_up_while_waiting(stage: str, done: int, total: int, message: str) -> None:
+def _giving_up_while_waiting(stage, done, total, message):
     assert not message.startswith("cross-entropy")
     if message.startswith("waiting for another run"):
         raise Cancelled("stop")

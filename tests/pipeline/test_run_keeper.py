@@ -3,30 +3,31 @@
 import json
 import os
 import shutil
+import signal
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
 import tiny_study
+from run_starters import contents, starters
 from tiny_study import silent
+from waiting import limit, wait_for
 
 from gprune import pipeline
 from gprune.pipeline import record, run_owner, runs
 from gprune.store import Store
-from gprune.study import Study, from_dict, run_name
+from gprune.study import from_dict, run_name
 from gprune.system import files, processes
 from gprune.system.errors import Cancelled, StoreError
 
-pytestmark = pytest.mark.slow
 Listener = Callable[[str, int, int, str], None]
 
 
-def raising(error: BaseException, stage: str, message: str = "") -> Listener:
+def raising(error, stage, message=""):
     """Raises an error where a stage says something."""
 
-    def listener(name: str, done: int, total: int, words: str) -> None:
+    def listener(name, done, total, words):
         if (name, words) == (stage, message):
             raise error
 
@@ -34,31 +35,32 @@ def raising(error: BaseException, stage: str, message: str = "") -> Listener:
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> Study:
+def study(tmp_path_factory):
     folder = tmp_path_factory.mktemp("keeper")
     return from_dict(tiny_study.made(folder))
 
 
 @pytest.fixture(scope="module")
-def whole(study: Study, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def whole(study, tmp_path_factory):
     cache = tmp_path_factory.mktemp("whole") / "cache"
     pipeline.run(study, Store(cache), silent, "masks")
     return cache
 
 
 @pytest.fixture
-def done(whole: Path, tmp_path: Path) -> Store:
+def done(whole, tmp_path):
     """A cache in which the study is done as far as its masks."""
     shutil.copytree(whole, tmp_path / "cache")
     return Store(tmp_path / "cache")
 
 
-def of(store: Store, study: Study) -> dict[str, Any]:
+def of(store, study):
     found = runs.read(store, run_name(study))
     assert found is not None
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [Cancelled("stop"), KeyboardInterrupt(), RuntimeError("broken")])
 def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(study, done, error):
     before = of(done, study)
@@ -68,6 +70,7 @@ def test_whoever_finds_all_done_and_is_stopped_leaves_the_record_alone(study, do
     assert pipeline.run(study, done, silent, "drift")["reused"] and of(done, study) == before
 
 
+@pytest.mark.slow
 def test_whoever_wants_more_and_is_stopped_says_so(study, done):
     with pytest.raises(Cancelled):
         pipeline.run(study, done, raising(Cancelled("stop"), "perplexity.flap.0"), "perplexity")
@@ -76,6 +79,7 @@ def test_whoever_wants_more_and_is_stopped_says_so(study, done):
     assert "masks_flap" in found["stages"] and "perplexity.dense.0" in found["stages"]
 
 
+@pytest.mark.slow
 def test_a_method_that_is_tried_again_in_vain_leaves_a_done_run_done(study, done, monkeypatch):
     """What could not be had is tried at every start; a stop on the way takes nothing from what is there."""
     name, before = "masks_wanda_sp", of(done, study)
@@ -89,6 +93,7 @@ def test_a_method_that_is_tried_again_in_vain_leaves_a_done_run_done(study, done
     assert (found["state"], found["error"], found["unavailable"]) == ("done", None, {name: reason})
 
 
+@pytest.mark.slow
 def test_a_damaged_record_is_written_anew(study, done):
     path = done.folder("runs", run_name(study)) / "run.json"
     path.write_text('{"stages": [1], "study": {"model": 3}}')
@@ -100,11 +105,11 @@ def test_a_damaged_record_is_written_anew(study, done):
 class FullDisk:
     """Lets records be written until it is full; what is there can be overwritten in place."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, monkeypatch):
         self.full = False
         replaced = files.write_bytes
 
-        def write(path: Path, data: bytes) -> None:
+        def write(path, data):
             if self.full:
                 raise OSError(28, "No space left on device")
             replaced(path, data)
@@ -112,11 +117,12 @@ class FullDisk:
         monkeypatch.setattr(runs.writing, "write_bytes", write)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stage", ["drift", "masks_wanda_sp"])
 def test_a_full_disk_leaves_a_record_that_says_so(study, tmp_path, monkeypatch, stage):
     store, disk = Store(tmp_path), FullDisk(monkeypatch)
 
-    def listener(name: str, done: int, total: int, words: str) -> None:
+    def listener(name, done, total, words):
         disk.full = disk.full or name == stage
 
     with pytest.raises(StoreError, match="is full: free some space"):
@@ -129,6 +135,7 @@ def test_a_full_disk_leaves_a_record_that_says_so(study, tmp_path, monkeypatch, 
     assert (of(store, study)["state"], of(store, study)["error"]) == ("done", None)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", ["é" * 5000, "\x01" * 5000, "short", None])
 def test_the_state_is_rewritten_in_place_without_new_space(study, done, error):
     name = run_name(study)
@@ -144,11 +151,12 @@ def test_the_state_is_rewritten_in_place_without_new_space(study, done, error):
     assert not runs.restate(done, name, "failed", "full") and of(done, study) == before
 
 
+@pytest.mark.slow
 def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, monkeypatch):
     before = of(done, study)
     runs.save(done, run_name(study), before | {"state": "cancelled"})
 
-    def refuse(*_: object) -> None:
+    def refuse(*_):
         raise PermissionError(30, "Read-only file system")
 
     monkeypatch.setattr(runs.writer_lock, "make_folder", refuse)
@@ -156,12 +164,13 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
     assert of(done, study)["state"] == "cancelled"
 
 
+@pytest.mark.slow
 def test_a_clock_that_is_set_back_gives_no_negative_time(study, tmp_path, monkeypatch):
     class Clock(datetime):
         moment = datetime(2026, 11, 21, 11, tzinfo=UTC)
 
         @classmethod
-        def now(cls, zone: Any = None) -> datetime:
+        def now(cls, zone=None):
             # an hour less each time that anyone looks
             cls.moment -= timedelta(hours=1)
             return cls.moment
@@ -173,6 +182,7 @@ def test_a_clock_that_is_set_back_gives_no_negative_time(study, tmp_path, monkey
     assert all(stage["seconds"] >= 0 for stage in found["stages"].values())
 
 
+@pytest.mark.slow
 def test_an_owner_shows_that_it_lives_and_a_dead_one_is_told_at_once(study, done, monkeypatch):
     seen: list[dict[str, Any]] = []
     monkeypatch.setattr(run_owner, "BEAT_SECONDS", 0.0)
@@ -193,9 +203,97 @@ def test_an_owner_shows_that_it_lives_and_a_dead_one_is_told_at_once(study, done
         assert runs.standing(far | {"updated": old}) == "interrupted"
 
 
-def _counted(save: Any, seen: list[dict[str, Any]]) -> Any:
-    def counted(store: Store, run: str, values: dict[str, Any]) -> None:
+def _counted(save, seen):
+    def counted(store, run, values):
         seen.append(values)
         save(store, run, values)
 
     return counted
+
+
+@pytest.fixture(scope="module")
+def values(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("owner")
+    return tiny_study.made(folder)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(values, tmp_path_factory):
+    cache = tmp_path_factory.mktemp("undisturbed")
+    pipeline.run(from_dict(values), Store(cache), lambda *_: None)
+    return contents(cache)
+
+
+@pytest.fixture
+def several(values, tmp_path):
+    with starters(tmp_path / "starters", values, tmp_path / "cache") as made:
+        yield made
+
+
+def record_of(made, values):
+    found = runs.read(Store(made.cache), run_name(from_dict(values)))
+    assert found is not None
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.long
+def test_of_four_starters_three_are_stopped_and_the_record_ends_done(several, values, undisturbed):
+    first = several.start(held="partition")
+    several.wait_until("computing.partition", first)
+    others = [several.start() for _ in range(3)]
+    for other in others:
+        several.wait_until("waiting.partition", other)
+    assert record_of(several, values)["owner"]["pid"] == first.pid
+    several.stop(others[0], signal.SIGINT)
+    found = record_of(several, values)
+    assert (found["state"], found["owner"]["pid"]) == ("running", first.pid)
+    # the owner dies: the record is taken over by one that waits for its stage
+    several.stop(first, signal.SIGKILL)
+    wait_for(
+        lambda: (record_of(several, values)["owner"] or {}).get("pid") in {one.pid for one in others[1:]}
+    )
+    several.stop(others[1], signal.SIGTERM)
+    assert others[2].wait(limit(60)) == 0, (several.folder / "log.txt").read_text()
+    found = record_of(several, values)
+    assert (found["state"], found["error"], found["owner"]) == ("done", None, None)
+    assert found["result"]["perplexity"] and set(found["expected"]) == set(found["stages"])
+    assert contents(several.cache) == undisturbed
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.long
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_a_starter_that_is_stopped_on_its_way_is_told_as_such_and_gone_on_with(several, values, how):
+    assert several.start("masks").wait(limit(60)) == 0
+    before = record_of(several, values)
+    assert before["state"] == "done" and before["until"] == "masks"
+    # the second starts to compute what the first has no result of any more, and is stopped on its way
+    again = several.start("masks", held="drift")
+    assert again.wait(limit(60)) == 0 and record_of(several, values) == before
+    Store(several.cache).discard("drift", before["stages"]["drift"]["key"])
+    third = several.start("masks", held="drift")
+    several.wait_until("computing.drift", third)
+    assert record_of(several, values)["state"] == "running"
+    several.stop(third, how)
+    found = record_of(several, values)
+    assert runs.standing(found) == ("interrupted" if how == signal.SIGKILL else "cancelled")
+    several.go()
+    assert several.start("masks").wait(limit(60)) == 0
+    assert record_of(several, values)["state"] == "done"
+
+
+@pytest.mark.slow
+@pytest.mark.process
+@pytest.mark.long
+def test_a_starter_that_wants_less_ends_before_the_owner_and_is_not_heard(several, values):
+    owner = several.start("masks", held="partition")
+    several.wait_until("computing.partition", owner)
+    assert several.start("drift").wait(limit(60)) == 0
+    found = record_of(several, values)
+    assert (found["state"], found["until"], found["owner"]["pid"]) == ("running", "masks", owner.pid)
+    several.go()
+    assert owner.wait(limit(60)) == 0
+    assert record_of(several, values)["state"] == "done"

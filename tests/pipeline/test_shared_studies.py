@@ -1,8 +1,5 @@
 """Studies and jobs on a disk that several machines share, with each of its faults: the same bits."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 import shared_file_system
 import tiny_study
@@ -20,21 +17,21 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def no_disk_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_disk_is_known(monkeypatch):
     monkeypatch.setattr(locks, "_without", set())
     # this disk answers at once, however often it is asked
     monkeypatch.setattr(network_files, "PAUSE_SECONDS", 0.001)
 
 
 @pytest.fixture(scope="module")
-def values(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+def values(tmp_path_factory):
     folder = tmp_path_factory.mktemp("shared")
     made = tiny_study.made(folder)
     return made | {"methods": ["dense", "gprune"]}
 
 
 @pytest.fixture(scope="module")
-def undisturbed(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def undisturbed(values, tmp_path_factory):
     cache = tmp_path_factory.mktemp("undisturbed")
     pipeline.run(from_dict(values), Store(cache), lambda *_: None)
     return cache
@@ -43,10 +40,10 @@ def undisturbed(values: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
 class Told:
     """What a run has said."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self.words: list[tuple[str, str]] = []
 
-    def __call__(self, stage: str, done: int, total: int, message: str) -> None:
+    def __call__(self, stage, done, total, message):
         self.words.append((stage, message))
 
 
@@ -79,7 +76,7 @@ def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(val
     with Disk(tmp_path, "unseen", "stale").used() as disk:
         store, done = Store(tmp_path / "cache"), []
 
-        def listener(stage: str, *rest: Any) -> None:
+        def listener(stage, *rest):
             # the first word of this run comes after it has looked for all of its stages
             if not done:
                 done.append(stage)
@@ -98,7 +95,7 @@ def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(val
     assert contents(tmp_path / "cache") == contents(undisturbed)
 
 
-def _stages(store: Store, study: Any) -> set[str]:
+def _stages(store, study):
     return set((runs.read(store, run_name(study)) or {})["stages"])
 
 

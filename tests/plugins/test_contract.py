@@ -12,7 +12,7 @@ from gprune.plugins.discovery import Plugin
 from gprune.plugins.testing import ContractError, check_method, check_metric, samples
 from gprune.pruning import scoring
 from gprune.pruning.allocation import uniform
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer
 from gprune.study import CalibrationSettings
 
 
@@ -273,11 +273,8 @@ def test_what_would_be_left_out_when_it_is_installed_does_not_hold_the_contract(
             check_method(Method(**({"label": "even", "decide": even} | changed)))
 
 
-def test_methods_that_rank_or_draw_hold_the_contract():
+def test_methods_that_rank_or_draw_hold_the_contract_and_a_method_with_the_model_holds_the_contract():
     check_method(EVEN)
     check_method(replace(EVEN, texts="both"))
     check_method(replace(EVEN, decide=drawn), draws=True)
-
-
-def test_a_method_with_the_model_holds_the_contract():
     check_method(Method(label="by weights", decide=by_weights, needs="model"))

@@ -51,7 +51,7 @@ def test_they_stand_in_the_tables_of_methods_and_a_study_can_name_them(site, mon
         Study("m", "a", "b", methods=("even",))
 
 
-def replaced(path: str, old: str, new: str) -> dict[str, str]:
+def replaced(path, old, new):
     assert old in BOTH[path]
     return {**BOTH, path: BOTH[path].replace(old, new)}
 

@@ -1,18 +1,20 @@
 """A method that gets the model: whatever it does to it, the others measure the model as it is."""
 
-from pathlib import Path
+import shutil
 
 import pytest
 import tiny_study
+from app_driver import charts, numbers, on, opened
 from plugins.packages import BOTH, METRIC, adopted, install
+from synthetic_run import a_study, write_run
 
 from gprune import pipeline
+from gprune.__main__ import main
+from gprune.app.pages.jobs.launch import input_problem
 from gprune.pipeline.stages import Inputs, RunContext
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.system.errors import MethodError, PluginError
-
-pytestmark = pytest.mark.slow
 
 DECIDING = """\
 import numpy as np
@@ -40,7 +42,7 @@ SPOILING = "model.model.layers[0].mlp.down_proj.weight.data.mul_(0)"
 
 
 @pytest.fixture
-def with_methods(site: Path) -> Path:
+def with_methods(site):
     files = {
         "bring/__init__.py": "",
         "bring/good.py": DECIDING.format(name="good", spoiling="pass"),
@@ -50,6 +52,7 @@ def with_methods(site: Path) -> Path:
     return site
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_with_the_model_that_it_began_with(with_methods, tmp_path, monkeypatch):
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
@@ -68,6 +71,7 @@ def test_a_run_goes_on_with_the_model_that_it_began_with(with_methods, tmp_path,
         assert store.manifest("masks", key)["passes"] == {"forward": 0.25, "backward": 0.0}
 
 
+@pytest.mark.slow
 def test_a_model_that_comes_back_changed_is_loaded_again(tmp_path):
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
@@ -92,6 +96,7 @@ def test_a_model_that_comes_back_changed_is_loaded_again(tmp_path):
 NAN = METRIC.replace("return np.sqrt(measured.column_square)", "return measured.column_square * np.nan")
 
 
+@pytest.mark.slow
 def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its_own(
     site, tmp_path, monkeypatch
 ):
@@ -110,3 +115,75 @@ def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its
         assert set(found["perplexity"]) == {"dense", "flap", "even"}
         with pytest.raises(MethodError, match=reason):
             pipeline.run(from_dict({**values, "metric": "size"}), store, lambda *_: None, "drift")
+
+
+METHODS = ("dense", "gprune", "flap", "size", "even")
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    root = tmp_path / "cache"
+    monkeypatch.setenv("GPRUNE_CACHE", str(root))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    return root
+
+
+@pytest.mark.slow
+def test_the_launch_form_offers_them_and_says_why_one_is_left_out(site, cache, monkeypatch):
+    install(site)
+    install(site, "other", {"other.py": BOTH["bring/metric.py"]}, {"flap": "other:size"}, {})
+    with adopted(monkeypatch):
+        app = on(opened(), "jobs")
+        assert app.selectbox(key="launch_metric").options[-1] == "Weight size"
+        assert app.multiselect(key="launch_methods").options[-2:] == ["Even cut", "Weight size"]
+        said = "the metric flap of other is left out: a built-in metric or method has this name"
+        (caption,) = [item.value for item in app.caption if "left out" in item.value]
+        assert said in caption.replace("\\", "")
+        app.selectbox(key="launch_metric").set_value("size").run()
+        app.multiselect(key="launch_methods").set_value(["flap", "even"]).run()
+        assert "--metric size" in "\n".join(code.value for code in app.code)
+        assert "--methods flap even" in "\n".join(code.value for code in app.code)
+
+
+@pytest.mark.slow
+def test_compare_shows_a_run_whose_plug_in_is_gone(site, cache, monkeypatch):
+    install(site)
+    with adopted(monkeypatch):
+        write_run(cache, study=a_study(metric="size", methods=METHODS))
+    shutil.rmtree(site)
+    with adopted(monkeypatch):
+        for page in ("overview", "rank_drift", "pruning_decisions", "reliability", "speed_export"):
+            on(opened(), page)
+        app = on(opened(), "comparison")
+        assert set(numbers(app)["method"]) == {"Dense", "GPrune", "FLAP", "Weight size", "Even cut"}
+        marks = {trace.get("name") for chart in charts(app) for trace in chart["data"]}
+        assert marks
+        form = on(opened(), "jobs")
+        assert "Even cut" not in form.multiselect(key="launch_methods").options
+        study = a_study(metric="size", methods=METHODS)
+        assert "bring 1.0 is not installed here: install bring" in input_problem(study)
+
+
+# ---- the command line --------------------------------------------------------------------------------------
+
+
+def test_the_commands_know_them(site, monkeypatch, capsys):
+    install(site)
+    texts = ["--model", "demo", "--primary", "python-reference", "--auxiliary", "science-docs"]
+    with adopted(monkeypatch):
+        assert main(["study", *texts, "--metric", "size", "--methods", "dense", "even"]) == 0
+        assert '"metric": "size"' in capsys.readouterr().out
+        for command in ("study", "reproduce"):
+            with pytest.raises(SystemExit):
+                main([command, "--help"])
+            assert "even" in " ".join(capsys.readouterr().out.split())
+        assert main(["plugins"]) == 0
+        listed = capsys.readouterr().out.splitlines()
+        assert [line.split()[:2] for line in listed] == [["metric", "size"], ["method", "even"]] or [
+            line.split()[:2] for line in listed
+        ] == [["method", "even"], ["metric", "size"]]
+    with adopted(monkeypatch):
+        shutil.rmtree(site)
+    with adopted(monkeypatch):
+        assert main(["plugins"]) == 0
+        assert "docs/plugins.md" in capsys.readouterr().err

@@ -12,7 +12,6 @@ import sysconfig
 import venv
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -45,20 +44,20 @@ class Place:
     model: Path
     variables: dict[str, str]
 
-    def gprune(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+    def gprune(self, *arguments):
         command = [str(self.python), "-m", "gprune", *arguments]
         return subprocess.run(
             command, capture_output=True, text=True, cwd=PROJECT, env=self.variables, timeout=limit(120)
         )
 
-    def run(self) -> dict[str, Any]:
+    def run(self):
         done = self.gprune("run", str(self.study), "--json", "--cache", str(self.cache))
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+def place(tmp_path_factory):
     folder = tmp_path_factory.mktemp("plugin")
     shutil.copytree(PROJECT / "examples" / "plugin", folder / "project")
     venv.create(folder / "venv", with_pip=False, symlinks=True)
@@ -108,7 +107,7 @@ def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_go
     _require_openable(place, monkeypatch, capsys)
 
 
-def _require_magnitudes(place: Place, keys: dict[str, str]) -> None:
+def _require_magnitudes(place, keys):
     """The scores are the lengths of the weight vectors of the model's own file."""
     weights = load_file(place.model / "model.safetensors")
     scores = Store(place.cache).get("scores", keys["scores_primary"], UnitScores)
@@ -118,7 +117,7 @@ def _require_magnitudes(place: Place, keys: dict[str, str]) -> None:
         np.testing.assert_allclose(row, np.linalg.norm(rows, axis=1), rtol=1e-6)
 
 
-def _require_recomputed(place: Place, first: dict[str, Any]) -> None:
+def _require_recomputed(place, first):
     """An edit of the source is seen without installing again; what does not depend on it stays."""
     source = place.project / "gprune_magnitude" / "metric.py"
     source.write_text(source.read_text().replace("np.sqrt(measured.facts", "np.cbrt(measured.facts"))
@@ -136,9 +135,7 @@ def _require_recomputed(place: Place, first: dict[str, Any]) -> None:
     assert kept & set(record["stages"]) <= reused and not changed & reused
 
 
-def _require_openable(
-    place: Place, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def _require_openable(place, monkeypatch, capsys):
     """Where it is not installed, its runs open, and a study that names it is refused in a sentence."""
     with adopted(monkeypatch):
         assert main(["run", str(place.study), "--cache", str(place.cache)]) == 2

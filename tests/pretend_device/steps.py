@@ -13,7 +13,6 @@ from gprune.data.texts import Recipe
 from gprune.evaluation.decoding import EagerDecoding
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
-from gprune.models.export.checkpoint import require_same_logits
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration import collect, collect_strongest, strongest_of
 from gprune.pruning.calibration.context_statistics import collect_contexts
@@ -85,18 +84,10 @@ def context_clusters(model: Decoder, size: Size) -> Any:
     return fit_contexts(project_inputs(model, tokens(size.samples), settings, 4), settings, 0)
 
 
-def _context_statistics(model: Decoder, size: Size, gradient: bool) -> None:
+def context_gradients(model: Decoder, size: Size) -> None:
     found = context_clusters(model, Size(1, size.layers))
     waits.forget()
-    collect_contexts(model, tokens(size.samples), found, 2, 4, gradient)
-
-
-def context_moments(model: Decoder, size: Size) -> None:
-    _context_statistics(model, size, gradient=False)
-
-
-def context_gradients(model: Decoder, size: Size) -> None:
-    _context_statistics(model, size, gradient=True)
+    collect_contexts(model, tokens(size.samples), found, 2, 4, True)
 
 
 def one_layer_after_the_other(model: Decoder, size: Size) -> None:
@@ -128,10 +119,6 @@ def sparsity_learning(model: Decoder, size: Size, **settings: Any) -> None:
     learn(model, scores, heads, partition, *texts, known, 0.5, 0, silent)
 
 
-def sparsity_learning_of_both(model: Decoder, size: Size) -> None:
-    sparsity_learning(model, size, supervision="dual")
-
-
 def measured_perplexity(model: Decoder, size: Size) -> None:
     stream = tokens(size.samples).ids.ravel()
     perplexity(model.model, stream, "a text", EvaluationSettings(preset=str(LENGTH), batch=4))
@@ -147,10 +134,6 @@ def decoding(model: Decoder, size: Size) -> None:
         written = EagerDecoding(model.model, prompt, 1 + size.steps)
         written.prefill()
         written.decode()
-
-
-def norms(model: Decoder, size: Size) -> None:
-    model.weight_norms()
 
 
 class _Signs:
@@ -170,10 +153,6 @@ def sampling(model: Decoder, size: Size) -> None:
     model.tokenizer = _Signs()
     recipe = Recipe(0, 1.0, 8 * size.steps, 0.5, 4, "calibration")
     sample(model, recipe, "self:")
-
-
-def comparing(model: Decoder, size: Size) -> None:
-    require_same_logits(model.model, model.model)
 
 
 def waits_of(stage: Callable[[Decoder, Size], Any], device: torch.device, size: Size) -> waits.Waits:

@@ -18,7 +18,7 @@ from pretend_device.studies import (
     run,
 )
 
-from gprune.analysis import diagnostics
+from gprune.analysis import ablation_effect
 from gprune.analysis.calibration_report import measuring
 from gprune.evaluation import speed
 from gprune.pipeline import stages
@@ -61,7 +61,7 @@ def require_same(ran, dtype):
 
 def require_same_words(ran):
     """What is read from the results of a run: its diagnosis and the cards of its texts."""
-    ours, theirs = (diagnostics.diagnose(one) for one in (ran.cpu, ran.device))
+    ours, theirs = (ablation_effect.diagnose(one) for one in (ran.cpu, ran.device))
     assert ours == theirs
     ours, theirs = (measuring.measure(one, "a run") for one in (ran.cpu, ran.device))
     assert list(ours) == list(theirs)

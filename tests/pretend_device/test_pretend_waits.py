@@ -27,7 +27,6 @@ def by_learning(size):
 # waits, and copies to the device. In every pass without a cache transformers asks once whether several texts
 # are packed into a sequence: that is one of each batch's waits.
 EXPECTED = {
-    steps.norms: lambda size: (4 * size.layers, 0),
     steps.statistics: lambda size: (2 * SHARDS + 4 + size.batches, size.batches),
     # on the way nothing waits: what was kept is copied at the end
     steps.statistics_with_positions: lambda size: (2 * SHARDS + 4 + size.batches + 3, size.batches),
@@ -36,7 +35,6 @@ EXPECTED = {
         size.batches + (size.batches + 4) * size.layers,
         size.batches + size.layers,
     ),
-    steps.context_moments: lambda size: (5 + 2 * size.batches, 2 + 2 * size.batches),
     steps.context_gradients: lambda size: (5 + 3 * size.batches, 2 + 3 * size.batches),
     steps.one_layer_after_the_other: lambda size: (
         6 * size.layers + size.batches + 1,
@@ -45,12 +43,10 @@ EXPECTED = {
     steps.gradients_of_weights: lambda size: (MATRICES * size.layers + 3, 2),
     steps.refinement: lambda _: (2, 2),
     steps.sparsity_learning: by_learning,
-    steps.sparsity_learning_of_both: by_learning,
     steps.measured_perplexity: lambda size: (2 * size.batches, size.batches),
     steps.surgery: lambda size: (0, MATRICES * size.layers),
     steps.decoding: lambda _: (0, 1),
     steps.sampling: lambda _: (2, 2),
-    steps.comparing: lambda _: (6, 3),
 }
 
 

@@ -12,25 +12,25 @@ from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
-from gprune.records import ActivationStatistics, ModelShape, PrunedModel, PruningMasks
+from gprune.records import PrunedModel, PruningMasks
 from gprune.system.errors import ModelError
 
 # (heads, kv_heads): multi-head, grouped, one group beside another, odd number of groups.
 GROUPINGS = [(6, 6), (6, 2), (4, 2), (6, 3)]
 
 
-def assert_equal_logits(actual: torch.Tensor, expected: torch.Tensor, relative: float = 1e-5) -> None:
+def assert_equal_logits(actual, expected, relative=1e-5):
     """Relative to the largest logit: one that happens to be near zero carries the rounding of the others."""
     torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))
 
 
-def decoder_of(family: str, heads: int = 6, kv_heads: int = 3, **sizes: object) -> Decoder:
+def decoder_of(family, heads=6, kv_heads=3, **sizes):
     return tiny_decoder(
         family, layers=3, hidden=12, neurons=13, heads=heads, kv_heads=kv_heads, head_width=6, **sizes
     )
 
 
-def random_masks(shape: ModelShape, seed: int = 0) -> PruningMasks:
+def random_masks(shape, seed=0):
     """Other widths in every layer, at least one unit each, never all of them in the first."""
     rng = np.random.default_rng(seed)
     ffn, heads = np.zeros((shape.layers, shape.neurons), bool), np.zeros((shape.layers, shape.kv_heads), bool)
@@ -40,18 +40,18 @@ def random_masks(shape: ModelShape, seed: int = 0) -> PruningMasks:
     return PruningMasks("test", ffn, heads, 0.5, 0.5)
 
 
-def random_statistics(shape: ModelShape, seed: int = 1) -> ActivationStatistics:
+def random_statistics(shape, seed=1):
     rng = np.random.default_rng(seed)
     widths = {"ffn": shape.neurons, "attention": shape.heads * shape.head_width}
     inputs = {part: rng.normal(size=(shape.layers, 24, 4, width)) for part, width in widths.items()}
     return the_moments(inputs, [range(5), range(5, 13), range(13, 24)], "text")
 
 
-def token_ids(*shape: int) -> torch.Tensor:
+def token_ids(*shape):
     return torch.randint(3, 64, shape, generator=torch.Generator().manual_seed(5))
 
 
-def add_missing_biases(decoder: Decoder) -> Decoder:
+def add_missing_biases(decoder):
     """Biases on all seven projections, as `attention_bias` and `mlp_bias` of a LLaMA give."""
     generator = torch.Generator().manual_seed(9)
     for layer in range(decoder.shape.layers):
@@ -75,7 +75,7 @@ def test_cut_equals_masked(family, heads, kv_heads):
     assert not torch.allclose(decoder.model(ids).logits, expected, atol=1e-2)
 
 
-def test_masked_equals_zeroed_weights():
+def test_masked_equals_zeroed_weights_and_masking_whole_layers_is_allowed_and_cutting_them_is_not():
     """An oracle without hooks: removed units contribute nothing if their output columns are zero."""
     decoder, zeroed = decoder_of("llama", 6, 2), decoder_of("llama", 6, 2)
     masks, ids = random_masks(decoder.shape), token_ids(2, 7)
@@ -87,9 +87,6 @@ def test_masked_equals_zeroed_weights():
             zeroed.o_proj(layer).weight.data[:, first : first + 18] = 0
     with masked(decoder, masks):
         assert_equal_logits(decoder.model(ids).logits, zeroed.model(ids).logits)
-
-
-def test_masking_whole_layers_is_allowed_and_cutting_them_is_not():
     decoder = decoder_of("llama")
     masks = random_masks(decoder.shape)
     ffn, heads = masks.ffn.copy(), masks.heads.copy()

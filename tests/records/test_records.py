@@ -111,7 +111,7 @@ def test_scores_refuse_what_is_not_finite(name):
         UnitScores("flap", "t", **values)
 
 
-def test_records_keep_copies_that_nobody_can_change():
+def test_records_keep_copies_that_nobody_can_change_and_partition_numbers_modules_over_all_layers():
     ids = np.zeros((2, 3), np.int32)
     tokens = Tokens("t", "f", ids, 2)
     ids[0, 0] = 7
@@ -120,9 +120,6 @@ def test_records_keep_copies_that_nobody_can_change():
         tokens.ids[0, 0] = 1
     with pytest.raises(AttributeError):
         tokens.text = "other"
-
-
-def test_partition_numbers_modules_over_all_layers():
     record = a_partition([[0, 1, 1], [2, 0, 1]], [2, 3])
     assert record.modules == 5
     np.testing.assert_array_equal(record.offsets, [0, 2])

@@ -16,7 +16,7 @@ SIZE = 3 << 20
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> tuple[list[Path], Path]:
+def place(tmp_path):
     """Three large files that have stood there for a while, and the folder that remembers."""
     files = [tmp_path / f"part-{index}" for index in range(3)]
     for index, file in enumerate(files):
@@ -27,7 +27,7 @@ def place(tmp_path: Path) -> tuple[list[Path], Path]:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def read(monkeypatch):
     """Names of the files that are read; nothing is known to begin with."""
     names: list[str] = []
     original = hashlib.file_digest
@@ -41,12 +41,12 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return names
 
 
-def forget() -> None:
+def forget():
     """What another process knows: nothing."""
     digests._known.clear()
 
 
-def plain(file: Path, salt: bytes = b"") -> str:
+def plain(file, salt=b""):
     return hashlib.sha256(salt + file.read_bytes()).hexdigest()
 
 

@@ -4,16 +4,24 @@ import errno
 import json
 import multiprocessing
 import os
+import shutil
+import stat
 import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tiny_study
+from unwritable import unwritable
 from waiting import limit
 
+from gprune import pipeline
+from gprune.__main__ import main
+from gprune.jobs import submit
 from gprune.pipeline import runs
 from gprune.records import PruningMasks, Tokens
 from gprune.store import Store, default_cache
+from gprune.study import from_dict
 from gprune.system.errors import DamagedError, StoreError
 from gprune.system.files import beside
 
@@ -38,13 +46,14 @@ def test_what_is_put_comes_back_equal_and_read_only(store):
     assert store.manifest("tokens", KEY)["seconds"] == 1.5
     with pytest.raises(ValueError, match="read-only"):
         back.ids[0, 0] = 1
-
-
-def test_boolean_masks_and_floats_survive(store):
     masks = PruningMasks("flap", np.eye(3, dtype=bool), np.ones((3, 1), dtype=bool), 0.5123, 0.5)
     store.put("masks", KEY, masks)
     back = store.get("masks", KEY, PruningMasks)
     assert back.ffn.dtype == bool and back.retention == 0.5123
+    store.put("tokens", KEY, tokens())
+    assert store.has("tokens", KEY, Tokens) and not store.has("tokens", KEY, PruningMasks)
+    with pytest.raises(StoreError, match="it is no PruningMasks"):
+        store.get("tokens", KEY, PruningMasks)
 
 
 @pytest.mark.parametrize("damage", ["truncate", "manifest", "remove", "not an object"])
@@ -74,7 +83,7 @@ def test_a_manifest_that_does_not_say_all_is_a_damaged_result(store, changes):
 
 
 def test_a_writer_that_dies_leaves_nothing_under_the_final_name(store):
-    def write(folder: Path):
+    def write(folder):
         (folder / "half.npy").write_bytes(b"x")
         raise RuntimeError("killed")
 
@@ -183,13 +192,6 @@ def test_a_record_that_breaks_its_own_form_is_not_kept(store, values):
     assert not store.has("tokens", KEY) and list((store.root / "tokens").iterdir()) == []
 
 
-def test_a_result_of_another_kind_is_not_there(store):
-    store.put("tokens", KEY, tokens())
-    assert store.has("tokens", KEY, Tokens) and not store.has("tokens", KEY, PruningMasks)
-    with pytest.raises(StoreError, match="it is no PruningMasks"):
-        store.get("tokens", KEY, PruningMasks)
-
-
 def test_a_disk_that_does_not_answer_is_no_damage(store, monkeypatch):
     store.put("tokens", KEY, tokens())
 
@@ -210,3 +212,63 @@ def test_cache_folder_follows_the_environment(monkeypatch, tmp_path, project):
     assert default_cache() == tmp_path
     monkeypatch.delenv("GPRUNE_CACHE")
     assert default_cache() == project / "cache"
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A finished run made under the usual mask: its study and its cache."""
+    folder = tmp_path_factory.mktemp("closed")
+    study = from_dict(tiny_study.made(folder))
+    (folder / "study.json").write_text(study.to_json(), encoding="utf-8")
+    mask = os.umask(0o022)
+    try:
+        pipeline.run(study, Store(folder / "cache"), lambda *_: None)
+    finally:
+        os.umask(mask)
+    return study, folder / "cache"
+
+
+def open_to_others(place):
+    """What others than the owner may do anything with."""
+    everything = [place, *place.rglob("*")]
+    return [str(path) for path in everything if stat.S_IMODE(path.lstat().st_mode) & 0o077]
+
+
+@pytest.mark.slow
+def test_all_of_a_cache_is_its_owners_alone(finished, monkeypatch):
+    study, root = finished
+    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
+    mask = os.umask(0o022)
+    try:
+        submit(root, study)
+    finally:
+        os.umask(mask)
+    assert len([path for path in root.rglob("*") if path.is_file()]) > 100
+    assert open_to_others(root) == []
+
+
+@pytest.mark.slow
+def test_a_finished_run_is_done_again_from_a_cache_that_cannot_be_written(finished, capsys):
+    study, root = finished
+    before = sorted(str(path) for path in root.rglob("*"))
+    with unwritable(root) as tried:
+        told = []
+        result = pipeline.run(study, Store(root), lambda stage, *rest: told.append(rest[-1]))
+        words = ["--cache", str(root)]
+        codes = [main([*command, *words]) for command in (["runs"], ["cache", "list"], ["cache", "verify"])]
+        codes.append(main(["run", str(root.parent / "study.json"), "--json", *words]))
+        codes.append(main(["run", str(root.parent / "study.json"), "--dry-run", *words]))
+    assert set(told) == {"reused"} and result["perplexity"] and codes == [0] * 5
+    # each of the two runs has tried to become the owner of the record, and nothing else
+    assert {Path(one.split()[1]).relative_to(root).parts[0] for one in tried} == {"locks"}
+    assert [one for one in tried if one.endswith(".lock") and not one.endswith(".run.lock")] == []
+    assert sorted(str(path) for path in root.rglob("*")) == before
+
+
+@pytest.mark.slow
+def test_what_is_missing_from_a_cache_that_cannot_be_written_is_told_in_a_sentence(finished, tmp_path):
+    study, root = finished
+    shutil.copytree(root, tmp_path / "cache")
+    shutil.rmtree(tmp_path / "cache" / "drift")
+    with unwritable(tmp_path / "cache"), pytest.raises(StoreError, match=r"cannot be written \(read-only\)"):
+        pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)

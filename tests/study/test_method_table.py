@@ -25,7 +25,7 @@ class Row:
     test: str
 
 
-def rows() -> list[Row]:
+def rows():
     """Every line of both tables."""
     lines = PAGE.read_text(encoding="utf-8").split(SECTION)[1].splitlines()
     cells = [
@@ -39,7 +39,7 @@ def rows() -> list[Row]:
 ROWS = rows()
 
 
-def equations(text: str) -> list[int]:
+def equations(text):
     """Numbers of the equations that a text cites, as in `Eq. 1`, `Eqs. 2 to 5` or `Eqs. 8, 9 and 11`."""
     numbers = []
     for cited in re.findall(r"\bEqs?\. (\d+(?:(?:, | and | to )\d+)*)", text):
@@ -48,7 +48,7 @@ def equations(text: str) -> list[int]:
     return numbers
 
 
-def resolve(name: str) -> object:
+def resolve(name):
     """What a dotted name means: a module, and then attributes."""
     parts = name.split(".")
     for length in range(len(parts) - 1, 0, -1):
@@ -65,7 +65,7 @@ def resolve(name: str) -> object:
 
 
 @cache
-def names_in(file: str) -> set[str]:
+def names_in(file):
     """Names of the tests of a file."""
     tree = ast.parse((PROJECT / file).read_text(encoding="utf-8"))
     return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
@@ -90,14 +90,11 @@ def test_every_row_has_a_function_and_equations_come_in_order_once_each():
     assert numbers == list(range(1, len(numbers) + 1))
 
 
-def test_headings_of_the_page_are_its_own():
+def test_headings_of_the_page_are_its_own_and_the_table_has_every_equation_of_the_paper(shared):
     page = PAGE.read_text(encoding="utf-8")
     known = ("Eq. ", "Fig. ", "section ", "appendix, ")
     for row in ROWS:
         assert row.where.startswith(known) or f"\n## {row.where}\n" in page, row.where
-
-
-def test_the_table_has_every_equation_of_the_paper(shared):
     paper = shared / "paper" / "gprune-llm.tex"
     if not paper.is_file():
         pytest.skip(f"the paper's source is not at {paper}")

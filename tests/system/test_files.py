@@ -62,7 +62,7 @@ def test_readers_meet_whole_files_while_many_write(tmp_path):
     files.write_text(path, texts[0])
     done = threading.Event()
 
-    def write(text: str) -> None:
+    def write(text):
         while not done.is_set():
             files.write_text(path, text)
 

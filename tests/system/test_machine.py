@@ -5,6 +5,7 @@ import ctypes
 import pytest
 
 from gprune.system import machine
+from gprune.system.units import amount, duration
 
 
 class Driver:
@@ -64,3 +65,23 @@ def test_threads_are_those_that_are_set_or_leave_a_core_to_the_app(monkeypatch):
         assert machine.threads() == threads
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert machine.threads() == "3"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words", "about"),
+    [
+        (None, "–", "–"),
+        (float("nan"), "–", "–"),
+        (0.4, "0 s", "0 s"),
+        (89.4, "89 s", "89 s"),
+        (90, "1 min 30 s", "2 min"),
+        (7265, "2 h 01 min", "2.0 h"),
+        (-3, "0 s", "0 s"),
+    ],
+)
+def test_durations(seconds, words, about):
+    assert (duration(seconds), duration(seconds, 1)) == (words, about)
+
+
+def test_sizes():
+    assert [amount(size) for size in (512, 3 * 2**20, 2.5 * 2**30)] == ["0.5 KiB", "3.0 MiB", "2.5 GiB"]

@@ -13,7 +13,7 @@ PUBLIC = {
     "gprune.export.checkpoint": "gprune.models.export.checkpoint",
     "gprune.measure": "gprune.api.measure",
     "gprune.testing": "gprune.plugins.testing",
-    "gprune.testing.contract": "gprune.plugins.testing.contract",
+    "gprune.testing.contract": "gprune.plugins.testing.samples",
 }
 
 
@@ -24,11 +24,15 @@ def test_a_public_name_is_the_module_itself(public, own):
     assert module.__name__ == module.__spec__.name == own
 
 
-def test_an_error_that_is_caught_by_its_public_name_is_the_one_that_was_raised(tmp_path):
+def test_public_names_are_the_modules_and_errors_themselves(tmp_path):
     from gprune.errors import StoreError
 
     with pytest.raises(StoreError):
         gprune.open("unheard", cache=tmp_path)
+    assert gprune.errors is importlib.import_module("gprune.errors")
+    assert gprune.testing is importlib.import_module("gprune.testing")
+    with pytest.raises(ModuleNotFoundError, match=r"gprune\.erors"):
+        importlib.import_module("gprune.erors")
 
 
 @pytest.mark.process
@@ -38,13 +42,3 @@ def test_public_names_load_nothing_heavy(project):
         [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
-
-
-def test_modules_are_attributes_of_the_package_too():
-    assert gprune.errors is importlib.import_module("gprune.errors")
-    assert gprune.testing is importlib.import_module("gprune.testing")
-
-
-def test_an_unknown_name_is_still_refused():
-    with pytest.raises(ModuleNotFoundError, match=r"gprune\.erors"):
-        importlib.import_module("gprune.erors")

@@ -34,13 +34,13 @@ print(lock.acquire(0), flush=True)
 """
 
 
-def tokens(seed: int = 0) -> Tokens:
+def tokens(seed=0):
     ids = np.random.default_rng(seed).integers(0, 100, (4, 8), dtype=np.int32)
     return Tokens(text="a text", fingerprint="f", ids=ids, available=9)
 
 
 @pytest.fixture(autouse=True)
-def no_disk_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_disk_is_known(monkeypatch):
     monkeypatch.setattr(locks, "_without", set())
 
 
@@ -55,7 +55,7 @@ def test_a_file_that_stays_stale_is_an_error_after_a_while(monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr(time, "sleep", waits.append)
 
-    def gone() -> None:
+    def gone():
         raise OSError(errno.ESTALE, "stale")
 
     with pytest.raises(OSError, match="stale"):
@@ -97,7 +97,7 @@ def test_a_rename_that_another_writer_has_replaced_since_was_done(tmp_path):
     files.write_text(tmp_path / "file", "theirs")
     real = Path.replace
 
-    def lost(source: Path, target: Path) -> None:
+    def lost(source, target):
         real(source, target)
         (tmp_path / "next").write_text("theirs")
         real(tmp_path / "next", target)
@@ -159,7 +159,7 @@ def test_arrays_of_a_network_disk_are_not_mapped(tmp_path, monkeypatch):
 
 def test_the_mount_of_a_folder_is_the_innermost(monkeypatch, tmp_path):
     class Part:
-        def __init__(self, mountpoint: str, fstype: str, opts: str) -> None:
+        def __init__(self, mountpoint, fstype, opts):
             self.mountpoint, self.fstype, self.opts = mountpoint, fstype, opts
 
     parts = [
@@ -233,7 +233,7 @@ def test_a_lease_whose_holder_was_killed_is_taken(tmp_path):
 
 
 def test_a_lock_that_the_disk_does_not_free_ends_in_no_error_and_keeps_nobody_out(tmp_path, monkeypatch):
-    def refuse(number: int, how: int) -> None:
+    def refuse(number, how):
         if how == fcntl.LOCK_UN:
             refused.append(os.readlink(f"/proc/self/fd/{number}"))
             if refused[-1] != os.devnull:
@@ -255,7 +255,7 @@ def test_a_lock_that_the_disk_does_not_free_ends_in_no_error_and_keeps_nobody_ou
 def test_two_that_make_the_same_result_without_a_lock_leave_one_whole(tmp_path):
     barrier, told = threading.Barrier(4), []
 
-    def make(number: int) -> None:
+    def make(number):
         store = Store(tmp_path)
         try:
             with store.lock("tokens", KEY):

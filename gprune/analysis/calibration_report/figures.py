@@ -12,7 +12,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gprune.analysis.calibration_report.card import TextCard
-from gprune.analysis.text_colours import TEXTS
+from gprune.analysis.formatting import TEXTS
 
 _GREY = "#8C8C8C"
 _POINTS = 60

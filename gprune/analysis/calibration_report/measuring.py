@@ -15,7 +15,7 @@ from gprune.analysis import calibration as texts_apart
 from gprune.analysis import kept_units, resampling
 from gprune.analysis.calibration_report.card import Against, Origin, Size, TextCard
 from gprune.analysis.resampling import Law, Resampled
-from gprune.data.texts import is_sampled, overlap
+from gprune.data.texts import corpus_relation, is_sampled
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
@@ -23,7 +23,7 @@ from gprune.pipeline.stages.inputs import roles
 from gprune.pruning import scoring
 from gprune.pruning.allocation import uniform
 from gprune.pruning.ranking import ranks
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer
 from gprune.records import Array, PruningMasks, Tokens, UnitScores
 from gprune.study import Study
 from gprune.system.errors import SettingsError, StoreError
@@ -189,7 +189,7 @@ def _against(study: Study, own: _Measured, other: _Measured, entries: int | None
 
 def _shared(own: Tokens | None, other: Tokens | None, entries: int | None) -> dict[str, Any]:
     """How far two texts are the same tokens; NaN where one is not there."""
-    run = overlap.run_length(entries or _VOCABULARY)
+    run = corpus_relation.run_length(entries or _VOCABULARY)
     if own is None or other is None:
         unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))
         return {**unknown, "run": run}
@@ -199,7 +199,7 @@ def _shared(own: Tokens | None, other: Tokens | None, entries: int | None) -> di
     return {
         "token_distance": texts_apart.token_distance(ours, theirs),
         "distinct_shared": float(((ours > 0) & (theirs > 0)).sum() / (ours > 0).sum()),
-        "runs_shared": overlap.shared(own.ids, other.ids, run),
+        "runs_shared": corpus_relation.shared(own.ids, other.ids, run),
         "run": run,
     }
 

@@ -19,13 +19,17 @@ import numpy as np
 
 from gprune.analysis.mask_edits.edits import MOST_EDITS, Edit, from_plain
 from gprune.analysis.mask_edits.rebalance import Edited, edited
-from gprune.pipeline import stages
-from gprune.pipeline.stages import Results
-from gprune.records import PruningMasks
+from gprune.models import identity
+from gprune.pipeline import lazy_results, stages
+from gprune.pipeline.record import Listener
+from gprune.pipeline.stages import Results, Stage
+from gprune.pipeline.stages.inputs import content_of
+from gprune.records import Perplexity, PruningMasks
 from gprune.store import named as named_files
 from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
-from gprune.system.errors import MethodError, SettingsError
+from gprune.system.errors import CorpusError, MethodError, SettingsError
+from gprune.system.safe_parsing import quoted
 
 FORMAT, VERSION = "gprune-mask-set", 1
 FOLDER = "by_hand"
@@ -221,3 +225,61 @@ def _plain(chosen: MaskSet) -> dict[str, Any]:
 
 def _path(root: str, chosen: MaskSet) -> Path:
     return named_files.place(root, FOLDER, f"{chosen.masks} {chosen.name}")
+
+
+def perplexities(results: Results, chosen: MaskSet) -> dict[str, Stage[Perplexity]]:
+    """The handle of a set's perplexity on each evaluation text; nothing is computed.
+
+    Args:
+        results: of the run on whose masks the set was made.
+        chosen: the set.
+    """
+
+    def edited() -> PruningMasks:
+        return repeated(results, chosen).masks
+
+    graph = results.graph
+    return {
+        text: stages.edited_perplexity(graph, chosen.method, text, chosen.digest, edited)
+        for text in graph.study.evaluation.texts
+    }
+
+
+def measure(results: Results, chosen: MaskSet, listener: Listener) -> dict[str, Perplexity]:
+    """The perplexity of a set on each evaluation text of its run; what is there is not measured again.
+
+    Args:
+        results: of the run on whose masks the set was made.
+        chosen: the set.
+        listener: told of progress; may raise Cancelled.
+
+    Raises:
+        MethodError: the set gives other masks today than when it was saved.
+        CorpusError: a text is gone, or says something else than when the run was made.
+        ModelError: the dense model is gone, or has changed.
+        StoreError: the run lacks what a repair of its method needs.
+    """
+    wanted = perplexities(results, chosen)
+    missing = [text for text, stage in wanted.items() if not results.whole(stage)]
+    if missing:
+        # before the model is loaded
+        repeated(results, chosen)
+        identity.locate(results.graph.study.model)
+    for text in missing:
+        _require_same(results, text)
+    return dict(zip(wanted, lazy_results.every(results, list(wanted.values()), listener), strict=True))
+
+
+def _require_same(results: Results, text: str) -> None:
+    """Checks that a text is the one that the run has measured on.
+
+    Raises:
+        CorpusError: it is gone, or has changed.
+    """
+    study, known = results.graph.study, results.graph.inputs
+    memory = results.store.digests
+    found = content_of(study, known.model, known.precision, text, "evaluation", memory=memory)
+    if found != known.evaluation[text]:
+        raise CorpusError(
+            f"the text {quoted(text)} has changed since the run: put the old one back, or run the study again"
+        )

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from gprune import records
-from gprune.analysis import agreement, comparison, decisions, diagnostics, drift, thresholds
+from gprune.analysis import ablation_effect, agreement, comparison, decisions, drift, thresholds
 from gprune.analysis.ablation_effect import AblationEffect
 from gprune.analysis.paired_test import Measurement
 from gprune.app.ui.chart_style import label
@@ -186,7 +186,7 @@ def acting(run: Run) -> AblationEffect:
         StoreError: a result is damaged.
     """
     results = run.results
-    if not diagnostics.ready(results):
+    if not ablation_effect.ready(results):
         raise MissingResultError(stages.masks(run.graph).title)
     keys = (run.key(stages.masks), run.key(stages.adapted), run.key(stages.drift))
     return _acting(run.root, keys, results)
@@ -194,7 +194,7 @@ def acting(run: Run) -> AblationEffect:
 
 @memoized(64)
 def _acting(root: str, keys: tuple[str, ...], _results: Results) -> AblationEffect:
-    return diagnostics.diagnose(_results)
+    return ablation_effect.diagnose(_results)
 
 
 def seed_sentence(record: records.Agreement) -> str:

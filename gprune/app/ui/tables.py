@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 from pandas.io.formats.style import Styler
 
-from gprune.analysis import spreadsheet
+from gprune.analysis import table
 from gprune.analysis.formatting import percent
 from gprune.analysis.table import Table
 
@@ -22,7 +22,7 @@ def show(frame: pd.DataFrame | Styler, *, shares: Mapping[str, int] | None = Non
     percent, with so many decimals; their cells stay numbers. `options` go to `st.dataframe`,
     whose answer is given back.
     """
-    safe = frame if isinstance(frame, Styler) else spreadsheet.guard(frame, shown=True)
+    safe = frame if isinstance(frame, Styler) else table.guard(frame, shown=True)
     if shares and not isinstance(safe, Styler):
         words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
         safe = safe.style.format(words, na_rep="–")

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gprune.data.demo import prose
-from gprune.data.demo.docstrings import docstrings
+from gprune.data.demo.prose import docstrings
 from gprune.system import safe_parsing
 from gprune.system.files import make_folder, write_text
 

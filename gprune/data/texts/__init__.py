@@ -12,5 +12,4 @@ from gprune.data.texts.catalogue import TextEntry, known
 from gprune.data.texts.identity import describe, fingerprint, prepare
 from gprune.data.texts.sampled import Recipe, is_sampled, recipe
 from gprune.data.texts.source import build_ahead, by_amount
-from gprune.data.texts.tokens import choose, draw, drawn_from, stream
-from gprune.data.texts.windows import cut_from, draw_windows
+from gprune.data.texts.tokens import choose, cut_from, draw, draw_windows, drawn_from, stream

@@ -2,13 +2,16 @@
 
 Every row is checked before a model is asked anything. Where the answers stand in a file of their own, they
 are put into the rows first.
+
+People take the wrong file of a download: the training rows, or the test rows, whose answers are not public.
+The sizes are those of the published data sets.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +19,7 @@ from typing import Literal
 
 from gprune.data.demo import questions
 from gprune.data.texts import rows
-from gprune.evaluation.tasks import own, splits
+from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.columns import ColumnError, Row
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
 from gprune.system.errors import CorpusError
@@ -73,7 +76,7 @@ def doubt(source: TaskSource) -> str:
     """
     if source.kind != "standard" or source.file is None:
         return ""
-    reason = splits.doubt(source.task, _examined(source).count)
+    reason = doubt_by_rows(source.task, _examined(source).count)
     return reason and f"{str(source.file)!r} may be another split: {reason}"
 
 
@@ -153,7 +156,7 @@ def _remedy(source: TaskSource, row: Row, count: int) -> str:
     if source.kind == "own":
         meant = [name for name, entry in STANDARD_TASKS.items() if _fits(entry, row)]
         return f". These are rows of {meant[0]}: give them as that task, in a task folder" if meant else ""
-    if reason := splits.doubt(source.task, count):
+    if reason := doubt_by_rows(source.task, count):
         return f"; {reason}"
     column = STANDARD_TASKS[source.task].answer
     if column and column not in row and source.labels is None and source.file is not None:
@@ -184,3 +187,52 @@ def _labelled(source: TaskSource, file: Path) -> Iterator[tuple[int, Row]]:
         )
     for (number, row), label in zip(found, labels, strict=True):
         yield number, {column: label} | row
+
+
+SIZES: Mapping[str, Mapping[str, int]] = {
+    "boolq": {"train": 9427, "validation": 3270, "test": 3245},
+    "piqa": {"train": 16113, "validation": 1838, "test": 3084},
+    "hellaswag": {"train": 39905, "validation": 10042, "test": 10003},
+    "winogrande": {
+        "train_xs": 160,
+        "train_s": 640,
+        "train_m": 2558,
+        "train_l": 10234,
+        "train_xl": 40398,
+        "validation": 1267,
+        "test": 1767,
+    },
+    "arc_easy": {"train": 2251, "validation": 570, "test": 2376},
+    "arc_challenge": {"train": 1119, "validation": 299, "test": 1172},
+    "openbookqa": {"train": 4957, "validation": 500, "test": 500},
+}
+"""rows of every split, by task"""
+_ALIKE = ("arc_easy", "arc_challenge")
+"""tasks whose files have the same columns"""
+
+
+def doubt_by_rows(task: str, rows: int) -> str:
+    """Why a file of so many rows is probably not the split that a task is measured on.
+
+    Args:
+        task: one of the seven; any other gives no reason for doubt.
+        rows: rows of the file.
+
+    Returns:
+        One sentence that names the split which the rows fit; empty where they fit the right one, or none.
+    """
+    if task not in SIZES:
+        return ""
+    split = STANDARD_TASKS[task].split
+    wanted = SIZES[task][split]
+    others = _ALIKE if task in _ALIKE else (task,)
+    # its own splits first
+    named = sorted(((name, each) for name in others for each in SIZES[name]), key=lambda one: one[0] != task)
+    fits = next((one for one in named if SIZES[one[0]][one[1]] == rows), None)
+    if fits is None or rows == wanted:
+        return ""
+    other = fits[1] if fits[0] == task else f"{fits[1]} of {fits[0]}"
+    return (
+        f"its {rows:,} rows are as many as the split {other} has: {task} is measured on the split {split} "
+        f"({wanted:,} rows)"
+    )

@@ -31,24 +31,15 @@ NOT_RUN = "not run yet"
 SUMMARY = "mean ± s.d."
 REASON = "not filled because"
 _SETTINGS = (
-    "model",
-    "primary",
-    "auxiliary",
-    "substitute",
-    "metric",
-    "seed",
-    "calibration.samples",
-    "calibration.length",
-    "modularization.kind",
-    "reliability.selection",
-    "reliability.source",
-    "reliability.drift_quantile",
-    "reliability.score_quantile",
-    "sparsity.epochs",
-    "sparsity.batch",
-    "sparsity.supervision",
-    "sparsity.alignment",
-    "evaluation.preset",
+    *("model", "primary", "auxiliary", "substitute", "metric", "seed"),
+    *("calibration.samples", "calibration.length", "modularization.kind"),
+    *(
+        "reliability.selection",
+        "reliability.source",
+        "reliability.drift_quantile",
+        "reliability.score_quantile",
+    ),
+    *("sparsity.epochs", "sparsity.batch", "sparsity.supervision", "sparsity.alignment", "evaluation.preset"),
 )
 
 
@@ -209,19 +200,17 @@ def _lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str, Any]
 
 def _both(found: Accuracy, stamp: Stamp | None) -> list[Value]:
     """Both accuracies of a task; the normalised one where the task has it."""
-    figures_ = {"acc": (found.acc, found.acc_error), "acc_norm": (found.acc_norm, found.acc_norm_error)}
+    known: dict[str, Any] = {
+        "samples": found.samples,
+        "chance": found.chance,
+        "version": found.version,
+        "stamp": stamp,
+    }
+    pairs = {"acc": (found.acc, found.acc_error), "acc_norm": (found.acc_norm, found.acc_norm_error)}
     return [
-        Value(
-            name,
-            found.task,
-            *pair,
-            samples=found.samples,
-            chance=found.chance,
-            version=found.version,
-            stamp=stamp,
-        )
-        for name, pair in figures_.items()
-        if name == "acc" or not np.isnan(pair[0])
+        Value(name, found.task, value, error, **known)
+        for name, (value, error) in pairs.items()
+        if name == "acc" or not np.isnan(value)
     ]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gprune.analysis import diagnostics
+from gprune.analysis import ablation_effect
 from gprune.analysis.ablation_effect import AblationEffect
 from gprune.analysis.claims import CLAIMS, Case, Verdict, growing, judged
 from gprune.analysis.formatting import signed
@@ -272,7 +272,7 @@ def _why(blocks: Sequence[Block]) -> list[str]:
 
 def _acting(block: Block) -> AblationEffect | None:
     try:
-        return diagnostics.diagnose(block.results) if diagnostics.ready(block.results) else None
+        return ablation_effect.diagnose(block.results) if ablation_effect.ready(block.results) else None
     except StoreError:
         return None
 

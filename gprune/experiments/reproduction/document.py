@@ -20,10 +20,9 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import studies
-from gprune.analysis.studies import Setting, StudyRow
+from gprune.analysis.studies import Setting, StudyRow, against
 from gprune.analysis.table import Table
 from gprune.analysis.tables import ACCURACY
-from gprune.analysis.vs_baselines import against
 from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction

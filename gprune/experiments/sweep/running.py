@@ -1,4 +1,8 @@
-"""Has the missing studies of a sweep run, and counts beforehand what they have in common."""
+"""Answers: where does each study of a sweep stand, and what is left to do? Has the missing ones run.
+
+The run's record says whether a study is done, the newest job of it where it stands until then. What was
+killed, jobs included, reads as interrupted: nothing says that it cannot work.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +12,16 @@ from dataclasses import dataclass
 from gprune import jobs
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
 from gprune.experiments.sweep.plan import Variation
-from gprune.experiments.sweep.status import DONE, FAILED, StudyStatus, finished, standings
-from gprune.jobs.job import measures_speed
+from gprune.jobs.job import fingerprint, measures_speed
 from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.pipeline import opened
+from gprune.pipeline import opened, runs
 from gprune.pipeline.eta import Extent, extent
+from gprune.pipeline.record import RunRecord
+from gprune.pipeline.stages import KINDS, Graph, Results, course
 from gprune.pipeline.stages.inputs import read
 from gprune.store import Store
-from gprune.study import Study
+from gprune.study import Study, run_name
+from gprune.system.errors import GpruneError
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,3 +106,82 @@ def run(
     left = [SweepJob(one.variation.study, until) for one in before if one.state not in stay]
     Schedule(store.root, watch, ended, needed, build, slurm, each=True).run(left)
     return standings(variations, store, until)
+
+
+DONE, FAILED, MISSING, INTERRUPTED = "done", "failed", "missing", "interrupted"
+STATES = (DONE, "running", "queued", "cancelling", INTERRUPTED, "cancelled", FAILED, MISSING)
+"""missing has not begun yet, or its results have gone since"""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyStatus:
+    """Where one study of a sweep stands."""
+
+    variation: Variation
+    run: str
+    """name of its run"""
+    state: str
+    """one of STATES"""
+    words: str
+    """why it failed or waits, or what it is at; empty where there is nothing to say"""
+    job: str
+    """id of its newest job; empty where it has none"""
+
+
+def arguments(until: str) -> tuple[str, ...]:
+    """What the command of a sweep's study is told besides."""
+    return "--until", until
+
+
+def finished(study: Study, store: Store, until: str) -> bool:
+    """Whether a study has left a run that is done, and everything that it was to make is there."""
+    record = runs.read(store, run_name(study))
+    if record is None or runs.standing(record) != "done":
+        return False
+    missing_tasks: dict[str, str] = {}
+    try:
+        inputs = read(study, missing_tasks, download=False, memory=store.digests)
+    except GpruneError:
+        # what it reads has gone; its run says what it was
+        return False
+    results = Results(store, Graph(study, inputs))
+    found = course(results.graph, until, results.holds)
+    wanted = [stage for stage in found if not KINDS[stage.kind].extra]
+    kept = RunRecord(results, until, {}, missing_tasks, lambda *_: None)
+    return kept.covers(wanted) and kept.whole(wanted)
+
+
+def standings(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:
+    """Where the studies of a sweep stand, in their order."""
+    newest: dict[str, jobs.Job] = {}
+    for job in jobs.jobs(store.root):
+        newest.setdefault(job.fingerprint, job)
+    return [
+        _standing(one, store, until, newest.get(fingerprint(one.study, arguments(until))))
+        for one in variations
+    ]
+
+
+def _standing(one: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
+    run, job_id = run_name(one.study), job.id if job else ""
+    if (job is None or not job.active) and finished(one.study, store, until):
+        return StudyStatus(one, run, DONE, "", job_id)
+    if job is not None and job.state != "done":
+        state = INTERRUPTED if job.killed else job.state
+        return StudyStatus(one, run, state, _words(job, store), job_id)
+    record = runs.read(store, run) or {}
+    state = runs.standing(record)
+    if state and state != "done":
+        # a run that a terminal has started
+        return StudyStatus(one, run, state, record.get("error") or "", job_id)
+    return StudyStatus(one, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
+
+
+def _words(job: jobs.Job, store: Store) -> str:
+    """What there is to say of a job that is not done."""
+    if job.state not in ("running", "cancelling"):
+        return job.error or job.note
+    progress = jobs.progress(store.root, job.id)
+    done = f" {progress.done}/{progress.total}" if progress.total else ""
+    at = progress.waits or f"{progress.stage}{done}"
+    return f"{at} on {job.device}" if job.device else at

@@ -29,6 +29,11 @@ def _is_line(value: str) -> bool:
     return len(value) <= 1000 and (value.isprintable() or not value)
 
 
+def _is_gpus(value: object) -> bool:
+    named = isinstance(value, int | str) and not isinstance(value, bool)
+    return named and _GPUS.fullmatch(str(value)) is not None
+
+
 def _word(pattern: re.Pattern[str], rule: str) -> Rule:
     return Rule(rule, lambda value: not value or pattern.fullmatch(value) is not None)
 
@@ -56,9 +61,7 @@ class SlurmSettings(Checked):
     """account that is charged"""
     time: Annotated[str, _word(_TIME, "minutes, H:MM:SS or D-HH:MM")] = ""
     """limit of one go, as minutes, H:MM:SS or D-HH:MM; a job that reaches it is put back into the queue"""
-    gpus: Annotated[
-        int | str, Rule("a number, or kind:number", lambda value: bool(_GPUS.fullmatch(str(value))))
-    ] = 0
+    gpus: Annotated[int | str, Rule("a number, or kind:number", _is_gpus, first=True)] = 0
     """GPUs of a job: a number, or kind and number as a100:1"""
     cpus: Annotated[int, between(1, 4096)] = 1
     """cores of a job"""

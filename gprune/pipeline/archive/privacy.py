@@ -10,7 +10,7 @@ import socket
 from pathlib import Path
 from typing import Any
 
-from gprune.pipeline.archive.record import FIELDS
+from gprune.pipeline.archive.contents import FIELDS
 from gprune.study import Study
 from gprune.system.safe_parsing import quoted
 

@@ -17,8 +17,7 @@ import numpy as np
 from gprune.pipeline import runs, stages
 from gprune.pipeline.archive import contents_form
 from gprune.pipeline.archive.archive import Archive
-from gprune.pipeline.archive.contents import REASONS
-from gprune.pipeline.archive.record import checked, graph_of
+from gprune.pipeline.archive.contents import REASONS, checked, graph_of
 from gprune.pipeline.stages import KINDS
 from gprune.store import Store, explain, manifests
 from gprune.system.errors import GpruneError, SettingsError, StoreError, UnreadableError

@@ -1,4 +1,4 @@
-"""The sizes of a model, read from its configuration: what memory and time follow from."""
+"""The sizes of a model, read from its configuration, and the bytes that follow from them in a study."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from typing import Any
 
 from gprune.models import identity
 from gprune.records import ModelShape
+from gprune.study import Study
+from gprune.study.methods import METHODS, repairs_of
 from gprune.system.errors import ModelError
 
 WIDTHS = {"float32": 4, "bfloat16": 2, "float16": 2}
@@ -85,3 +87,94 @@ def of_model(name: str) -> Dimensions:
         ModelError: it is not here, or its configuration does not say its sizes.
     """
     return Dimensions.of(identity.configuration(identity.locate(name)))
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a stage's memory depends on."""
+
+    model: Dimensions
+    study: Study
+    width: int
+    """bytes of a number of the model"""
+    gpu: bool
+    processes: int = 1
+    """that compute one model together, each on a GPU of its own"""
+
+    @property
+    def learned(self) -> float:
+        """Bytes of what sparsity learning has of the model on each device.
+
+        Of several processes each has a part of every layer, and whole ones while they are at work: that one
+        and the next. Embeddings and LM head are whole everywhere.
+        """
+        if self.processes == 1:
+            return self.weights
+        shape = self.model.shape
+        tables = self.model.parameters - shape.decoder_weights
+        layers = shape.decoder_weights * (1 / self.processes + 2 / shape.layers)
+        return float((tables + layers) * self.width)
+
+    @property
+    def evaluated(self) -> float:
+        """Bytes of the dense model where it is measured: over all devices where one does not hold it."""
+        if self.processes == 1 or not self.study.offload:
+            return self.weights
+        return float(self.model.parameters * self.width) / (self.processes if self.gpu else 1)
+
+    @property
+    def spread(self) -> bool:
+        """Whether models are measured over several devices."""
+        return self.processes > 1 and self.gpu and self.study.offload
+
+    @property
+    def weights(self) -> float:
+        """Bytes of the dense model; where its layers stay in their files, of what lies beside them."""
+        if not self.study.offload:
+            return float(self.model.parameters * self.width)
+        shape = self.model.shape
+        tables = self.model.parameters - shape.decoder_weights
+        # a module's weights are read and widened while the last one's are still there
+        return float((tables + 2 * shape.neurons * shape.hidden) * self.width)
+
+    def cut(self, method: str) -> float:
+        """Bytes of a method's model beside the dense one, of which embeddings and norms are shared."""
+        if METHODS[method].decision == "none":
+            return 0.0
+        size = self.study.retention * self.model.shape.decoder_weights * self.width
+        return size / self.processes if self.spread else size
+
+    def repaired(self, method: str) -> float:
+        """Bytes of the most that a repair of a method's weights takes while the model is cut."""
+        repairs = repairs_of(METHODS[method], self.study.sparsity)
+        shape, retention = self.model.shape, self.study.retention
+        return max((repair.bytes(shape, retention) for repair in repairs), default=0.0)
+
+    def forward(self, length: int) -> float:
+        """Bytes of a sequence on its way through one layer, of which none is kept for the way back."""
+        shape, width = self.model.shape, self.width
+        ffn = width * (2 * shape.hidden + 3 * shape.neurons)
+        norm = shape.hidden * (2 * width + 3 * 4)
+        attention = width * (2 * shape.hidden + 3 * self.model.channels + 3 * self.model.keys)
+        return float(length * max(ffn, norm, attention))
+
+    def kept(self, length: int, recomputed: bool = False) -> float:
+        """Bytes of a sequence that all layers keep for the way back through frozen weights.
+
+        In each layer the wide inputs of two norms; queries, keys, values, output and input of o_proj, with
+        the softmax's sums; gate, its activation, the up projection and their product. Learning computes the
+        wide inputs, the activation and the product again.
+        """
+        model, width = self.model, self.width
+        norms = 2 * (width if recomputed else 4) * model.shape.hidden
+        attention = width * (3 * model.channels + 2 * model.keys) + 4 * model.shape.heads
+        ffn = (2 if recomputed else 4) * width * model.shape.neurons
+        return float(length * model.shape.layers * (norms + attention + ffn))
+
+    def backward(self, length: int) -> float:
+        """Bytes of a sequence on its way back through one layer, beside what was kept."""
+        return float(length * self.model.shape.neurons * (3 * self.width + 4))
+
+    def logits(self, count: int, copies: int) -> float:
+        """Bytes of some logits in the model's number type, and of copies of them in float32."""
+        return float(count * (self.width + 4 * copies))

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from gprune.models.shapes import is_random
-from gprune.pipeline.estimate.dimensions import WIDTHS
+from gprune.pipeline.estimate.dimensions import WIDTHS, Case
 from gprune.pipeline.estimate.forecast import Forecast, StageNeed
-from gprune.pipeline.estimate.memory import OFFLOADED, Case, Need, need
+from gprune.pipeline.estimate.memory import OFFLOADED, Need, need
 from gprune.study import Study
 from gprune.system.errors import SettingsError
 from gprune.system.units import duration

@@ -11,10 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
 
-from gprune.pipeline.estimate.dimensions import Dimensions
+from gprune.pipeline.estimate.dimensions import Case
 from gprune.pipeline.stages import StageId
-from gprune.study import Study
-from gprune.study.methods import METHODS, of_masks, repairs_of
+from gprune.study.methods import METHODS, of_masks
 from gprune.system import machine
 
 CHOICE_TOKENS = 256
@@ -59,101 +58,16 @@ class Need:
         return self.weights + self.fixed + max(sequences * self.each, self.apart)
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
-    """What a stage's memory depends on."""
-
-    model: Dimensions
-    study: Study
-    width: int
-    """bytes of a number of the model"""
-    gpu: bool
-    processes: int = 1
-    """that compute one model together, each on a GPU of its own"""
-
-    @property
-    def learned(self) -> float:
-        """Bytes of what sparsity learning has of the model on each device.
-
-        Of several processes each has a part of every layer, and whole ones while they are at work: that one
-        and the next. Embeddings and LM head are whole everywhere.
-        """
-        if self.processes == 1:
-            return self.weights
-        shape = self.model.shape
-        tables = self.model.parameters - shape.decoder_weights
-        layers = shape.decoder_weights * (1 / self.processes + 2 / shape.layers)
-        return float((tables + layers) * self.width)
-
-    @property
-    def evaluated(self) -> float:
-        """Bytes of the dense model where it is measured: over all devices where one does not hold it."""
-        if self.processes == 1 or not self.study.offload:
-            return self.weights
-        return float(self.model.parameters * self.width) / (self.processes if self.gpu else 1)
-
-    @property
-    def spread(self) -> bool:
-        """Whether models are measured over several devices."""
-        return self.processes > 1 and self.gpu and self.study.offload
-
-    @property
-    def weights(self) -> float:
-        """Bytes of the dense model; where its layers stay in their files, of what lies beside them."""
-        if not self.study.offload:
-            return float(self.model.parameters * self.width)
-        shape = self.model.shape
-        tables = self.model.parameters - shape.decoder_weights
-        # a module's weights are read and widened while the last one's are still there
-        return float((tables + 2 * shape.neurons * shape.hidden) * self.width)
-
-    def cut(self, method: str) -> float:
-        """Bytes of a method's model beside the dense one, of which embeddings and norms are shared."""
-        if METHODS[method].decision == "none":
-            return 0.0
-        size = self.study.retention * self.model.shape.decoder_weights * self.width
-        return size / self.processes if self.spread else size
-
-    def repaired(self, method: str) -> float:
-        """Bytes of the most that a repair of a method's weights takes while the model is cut."""
-        repairs = repairs_of(METHODS[method], self.study.sparsity)
-        shape, retention = self.model.shape, self.study.retention
-        return max((repair.bytes(shape, retention) for repair in repairs), default=0.0)
-
-    def forward(self, length: int) -> float:
-        """Bytes of a sequence on its way through one layer, of which none is kept for the way back."""
-        shape, width = self.model.shape, self.width
-        ffn = width * (2 * shape.hidden + 3 * shape.neurons)
-        norm = shape.hidden * (2 * width + 3 * 4)
-        attention = width * (2 * shape.hidden + 3 * self.model.channels + 3 * self.model.keys)
-        return float(length * max(ffn, norm, attention))
-
-    def kept(self, length: int, recomputed: bool = False) -> float:
-        """Bytes of a sequence that all layers keep for the way back through frozen weights.
-
-        In each layer the wide inputs of two norms; queries, keys, values, output and input of o_proj, with
-        the softmax's sums; gate, its activation, the up projection and their product. Learning computes the
-        wide inputs, the activation and the product again.
-        """
-        model, width = self.model, self.width
-        norms = 2 * (width if recomputed else 4) * model.shape.hidden
-        attention = width * (3 * model.channels + 2 * model.keys) + 4 * model.shape.heads
-        ffn = (2 if recomputed else 4) * width * model.shape.neurons
-        return float(length * model.shape.layers * (norms + attention + ffn))
-
-    def backward(self, length: int) -> float:
-        """Bytes of a sequence on its way back through one layer, beside what was kept."""
-        return float(length * self.model.shape.neurons * (3 * self.width + 4))
-
-    def logits(self, count: int, copies: int) -> float:
-        """Bytes of some logits in the model's number type, and of copies of them in float32."""
-        return float(count * (self.width + 4 * copies))
-
-
 def need(stage: StageId, case: Case) -> Need | None:
     """What a stage takes; None for one that needs no model, and next to nothing."""
     known = _KINDS.get(stage.kind)
     return None if known is None else known(stage, case)
+
+
+def _calibrated(case: Case, each: float, host: float, fixed: float = 0.0, apart: float = 0.0) -> Need:
+    """What a pass over a calibration set takes, in the batches of the study."""
+    batch = case.study.calibration.batch
+    return Need(case.weights, fixed, each, apart, host, batch, "calibration.batch")
 
 
 def _statistics(stage: StageId, case: Case) -> Need:
@@ -164,13 +78,11 @@ def _statistics(stage: StageId, case: Case) -> Need:
     merging = 4 * model.units * _WIDE
     piece = 2 * 4 * min(_PIECE[case.gpu], calibration.batch * calibration.length * model.shape.neurons)
     strongest, peaks = _strongest(case)
-    return Need(
-        weights=case.weights,
+    return _calibrated(
+        case,
         fixed=moments + released + merging + piece + strongest,
         each=case.forward(calibration.length) + 2 * 4 * model.units + peaks,
         host=3.0 * calibration.shards * model.units * _WIDE + strongest / 2,
-        asked=calibration.batch,
-        setting="calibration.batch",
     )
 
 
@@ -187,27 +99,23 @@ def _strongest(case: Case) -> tuple[float, float]:
 def _positions(_: StageId, case: Case) -> Need:
     calibration = case.study.calibration
     fixed, each = _strongest(case)
-    return Need(
-        weights=case.weights,
+    return _calibrated(
+        case,
         fixed=fixed,
         each=case.forward(calibration.length) + each,
         host=fixed / 2,
-        asked=calibration.batch,
-        setting="calibration.batch",
     )
 
 
 def _contexts(_: StageId, case: Case) -> Need:
     calibration, contexts, shape = case.study.calibration, case.study.contexts, case.model.shape
     tokens = min(contexts.tokens + calibration.length, calibration.samples * calibration.length)
-    return Need(
-        weights=case.weights,
+    return _calibrated(
+        case,
         # a layer's inputs, widened and about their mean, and their images in the space of the components
         apart=2.0 * 4 * tokens * shape.hidden + 2.0 * 4 * tokens * KRYLOV * contexts.dimensions / 2,
         each=case.forward(calibration.length),
         host=float(shape.layers * tokens * shape.hidden * case.width),
-        asked=calibration.batch,
-        setting="calibration.batch",
     )
 
 
@@ -220,13 +128,11 @@ def _context_statistics(stage: StageId, case: Case) -> Need:
     if gradient:
         each += case.kept(length) + case.backward(length) + 2.0 * length * shape.hidden * (case.width + 4)
     # moments of every shard, the affinity, and what a batch in two shards changes
-    return Need(
-        weights=case.weights,
+    return _calibrated(
+        case,
         fixed=groups * (2.0 * calibration.shards + 6) + (case.logits(_LOGITS, 3) if gradient else 0.0),
         each=each,
         host=groups * (2.0 * calibration.shards + 1),
-        asked=calibration.batch,
-        setting="calibration.batch",
     )
 
 
@@ -272,13 +178,11 @@ def _masks(stage: StageId, case: Case) -> Need | None:
     if method.decision != "sequential":
         return None
     waiting = 2.0 * calibration.samples * calibration.length * case.model.shape.hidden * case.width
-    return Need(
-        weights=case.weights,
+    return _calibrated(
+        case,
         fixed=4.0 * 2 * _PIECE[case.gpu],
         each=case.forward(calibration.length),
         host=waiting,
-        asked=calibration.batch,
-        setting="calibration.batch",
     )
 
 

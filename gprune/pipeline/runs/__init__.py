@@ -7,5 +7,4 @@ wrong with it.
 
 from gprune.pipeline.runs.notes import RunNotes
 from gprune.pipeline.runs.reading import MOST_BYTES, every, load, names, read, required
-from gprune.pipeline.runs.writer_lock import INTERRUPTED, Ownership, elsewhere, standing
-from gprune.pipeline.runs.writing import restate, save
+from gprune.pipeline.runs.writing import INTERRUPTED, Ownership, elsewhere, restate, save, standing

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
 from gprune.system.errors import UnreadableError
-from gprune.system.safe_parsing import quoted
+from gprune.system.forms import Number, Rule, Table, between, one_of, read, shorter
 
 MOST_TEXT = 20_000
 """characters of a text; an error of a deep stack has some thousands"""
@@ -23,7 +22,7 @@ STATES = ("running", "done", "failed", "cancelled", "interrupted")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,160}")
 """of a run, of a stage and of a result's key; nothing that leads out of a folder"""
 
-Check = Callable[[Any, str], None]
+T = TypeVar("T")
 
 
 def is_name(value: object) -> bool:
@@ -42,134 +41,11 @@ def check(values: Any) -> dict[str, Any]:
     """
     if not isinstance(values, dict):
         raise UnreadableError("holds no object")
-    for name in ("study", "stages"):
-        if not isinstance(values.get(name), dict):
-            raise UnreadableError(f"lacks the field {name!r}")
-    for name, one in _FIELDS.items():
-        if name in values:
-            one(values[name], name)
+    try:
+        read(_RECORD, values, UnreadableError)
+    except UnreadableError as error:
+        raise UnreadableError(f"is no record of a run: {error}") from error
     return values | {"unavailable": _reasons(values.get("unavailable"))}
-
-
-def _refuse(value: object, where: str, rule: str) -> None:
-    raise UnreadableError(f"holds {quoted(value, 40)} as {where}, which must be {rule}")
-
-
-def _text(value: Any, where: str, most: int = MOST_TEXT) -> None:
-    if not isinstance(value, str) or len(value) > most:
-        _refuse(value, where, f"text of at most {most} characters")
-    if any("\ud800" <= letter <= "\udfff" for letter in value):
-        # half of a letter, which nothing can be sent or written with
-        _refuse(value, where, "text of whole letters")
-
-
-def _texts(value: Any, where: str) -> None:
-    if not isinstance(value, list) or len(value) > MOST_ENTRIES:
-        _refuse(value, where, "a list of texts")
-    for one in value:
-        _text(one, where)
-
-
-def _label(value: Any, where: str) -> None:
-    _text(value, where, 200)
-
-
-def _number(value: Any, where: str) -> None:
-    whole = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not whole or not 0 <= value <= MOST_SECONDS:
-        _refuse(value, where, "a number from 0")
-
-
-def _truth(value: Any, where: str) -> None:
-    if not isinstance(value, bool):
-        _refuse(value, where, "true or false")
-
-
-def _process(value: Any, where: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-        _refuse(value, where, "the number of a process")
-
-
-def _object(value: Any, where: str) -> None:
-    if not isinstance(value, dict) or len(value) > MOST_ENTRIES:
-        _refuse(value, where, "an object with named fields")
-
-
-def _state(value: Any, where: str) -> None:
-    if value not in STATES:
-        _refuse(value, where, f"one of {', '.join(STATES)}")
-
-
-def _or_none(one: Check) -> Check:
-    def checked(value: Any, where: str) -> None:
-        if value is not None:
-            one(value, where)
-
-    return checked
-
-
-def _each(one: Check) -> Check:
-    """For a table in which every value is of one form."""
-
-    def checked(value: Any, where: str) -> None:
-        _object(value, where)
-        for name, inner in value.items():
-            # a text may be named by its whole path
-            _text(name, f"a name in {where}", 4096)
-            one(inner, f"{where}.{quoted(name, 40)[1:-1]}")
-
-    return checked
-
-
-def _fields(form: dict[str, Check]) -> Check:
-    """For an object of which some fields have a known form; all may be absent."""
-
-    def checked(value: Any, where: str) -> None:
-        _object(value, where)
-        for name, one in form.items():
-            if name in value:
-                one(value[name], f"{where}.{name}")
-
-    return checked
-
-
-def _scalar(value: Any, where: str) -> None:
-    if isinstance(value, str):
-        _text(value, where)
-    elif isinstance(value, float) and not math.isfinite(value):
-        _refuse(value, where, "a finite number")
-    elif not isinstance(value, str | int | float | None):
-        _refuse(value, where, "text, a number or a truth value")
-
-
-def _plain(value: Any, where: str) -> None:
-    """For settings: objects and lists of scalars, however deep the reader lets them be."""
-    if isinstance(value, dict | list):
-        if len(value) > MOST_ENTRIES:
-            _refuse(value, where, "shorter")
-        for inner in (*value, *value.values()) if isinstance(value, dict) else value:
-            _plain(inner, where)
-    else:
-        _scalar(value, where)
-
-
-def _stages(value: Any, where: str) -> None:
-    _object(value, where)
-    for name, entry in value.items():
-        if not is_name(name):
-            _refuse(name, "the name of a stage", "a plain name")
-        if not isinstance(entry, dict) or not isinstance(entry.get("key"), str):
-            raise UnreadableError(f"lacks the key of the stage {name!r}")
-        if not is_name(entry["key"]):
-            _refuse(entry["key"], f"the key of the stage {name!r}", "a plain name")
-        _STAGE(entry, f"{where}.{name}")
-
-
-def _provenance(value: Any, where: str) -> None:
-    _object(value, where)
-    for name, inner in value.items():
-        _label(name, f"a name in {where}")
-        (_INPUTS if name == "inputs" else _scalar)(inner, f"{where}.{name}")
 
 
 def _reasons(value: Any) -> dict[str, dict[str, str]]:
@@ -185,39 +61,78 @@ def _reasons(value: Any) -> dict[str, dict[str, str]]:
     }
 
 
-_STAGE = _fields(
-    {
-        "seconds": _or_none(_number),
-        "reused": _truth,
-        "passes": _or_none(_each(_number)),
-        "notices": _or_none(_texts),
-        "with": _or_none(_label),
-    }
-)
-_INPUTS = _or_none(
-    _fields(
-        {name: _text for name in ("model", "tokenizer", "precision", "scoring", "machine")}
-        | {name: _each(_text) for name in ("calibration", "evaluation", "tasks")}
-        | {"plugins": _each(_each(_label))}
-    )
-)
-_FIELDS: dict[str, Check] = {
-    "run": _label,
-    "study": _plain,
-    "state": _state,
-    "until": _or_none(_label),
-    "error": _or_none(_text),
-    "started": _or_none(_label),
-    "updated": _or_none(_label),
-    "seconds": _or_none(_number),
-    "expected": _or_none(_each(_number)),
-    "stages": _stages,
-    "missing_tasks": _or_none(_each(_text)),
-    "doubtful_tasks": _or_none(_each(_text)),
-    "texts": _or_none(_each(_text)),
-    "provenance": _or_none(_provenance),
-    "result": _or_none(_object),
-    "packed": _or_none(_fields({"left_out": _or_none(_each(_label))})),
-    "owner": _or_none(_fields({"pid": _process, "started": _number, "host": _label, "boot": _label})),
+def _is_whole(text: str) -> bool:
+    """Whether no letter is half of one, which nothing can be sent or written with."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
+def _is_scalar(value: Any) -> bool:
+    if isinstance(value, float):
+        return math.isfinite(value)
+    text = isinstance(value, str) and len(value) <= MOST_TEXT and _is_whole(value)
+    return text or value is None or isinstance(value, int)
+
+
+def _is_plain(value: Any) -> bool:
+    """For settings: objects and lists of scalars, however deep the reader lets them be."""
+    if not isinstance(value, dict | list):
+        return _is_scalar(value)
+    inner = (*value, *value.values()) if isinstance(value, dict) else value
+    return len(value) <= MOST_ENTRIES and all(map(_is_plain, inner))
+
+
+_WHOLE = Rule("text of whole letters", _is_whole)
+_FEW = shorter(MOST_ENTRIES, "a table or a list", "entries")
+_NAMED = Rule("a plain name", is_name)
+_Text = Annotated[str, shorter(MOST_TEXT), _WHOLE]
+_Label = Annotated[str, shorter(200), _WHOLE]
+_Number = Annotated[Number, Rule("a number from 0", lambda value: 0 <= value <= MOST_SECONDS)]
+_Object = Annotated[dict, _FEW]
+# a text may be named by its whole path
+_Each = Annotated[dict[Annotated[str, shorter(4096), _WHOLE], T], _FEW]
+
+
+_STAGE = {
+    "key": Annotated[str, _NAMED],
+    "seconds": _Number | None,
+    "reused": bool,
+    "passes": _Each[_Number] | None,
+    "notices": Annotated[list[_Text], _FEW] | None,
+    "with": _Label | None,
 }
+_INPUTS = {
+    **dict.fromkeys(("model", "tokenizer", "precision", "scoring", "machine"), _Text),
+    **dict.fromkeys(("calibration", "evaluation", "tasks"), _Each[_Text]),
+    "plugins": _Each[_Each[_Label]],
+}
+_OWNER = {"pid": Annotated[int, between(1, 2**31 - 1)], "started": _Number, "host": _Label, "boot": _Label}
+_FACT = Annotated[Any, Rule("text, a number or a truth value", _is_scalar)]
+_FACTS = Table({"inputs": Annotated[_Object, Table(_INPUTS)] | None}, others=_FACT)
+_RECORD = Annotated[
+    Any,
+    Table(
+        {
+            "run": _Label,
+            "study": Annotated[dict, Rule("plain settings", _is_plain)],
+            "state": Annotated[str, one_of(STATES)],
+            "until": _Label | None,
+            "error": _Text | None,
+            "started": _Label | None,
+            "updated": _Label | None,
+            "seconds": _Number | None,
+            "expected": _Each[_Number] | None,
+            "stages": Annotated[
+                dict[Annotated[str, _NAMED], Annotated[_Object, Table(_STAGE, ("key",))]], _FEW
+            ],
+            "missing_tasks": _Each[_Text] | None,
+            "doubtful_tasks": _Each[_Text] | None,
+            "texts": _Each[_Text] | None,
+            "provenance": Annotated[dict[_Label, Any], _FEW, _FACTS] | None,
+            "result": _Object | None,
+            "packed": Annotated[_Object, Table({"left_out": _Each[_Label] | None})] | None,
+            "owner": Annotated[_Object, Table(_OWNER)] | None,
+        },
+        ("study", "stages"),
+    ),
+]
 """the form of every field that something reads, by name"""

@@ -22,8 +22,7 @@ from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
 from gprune.pruning.allocation.alignment import aligned, margin
 from gprune.pruning.modules.functional_groups import functional_groups, group_profile
-from gprune.pruning.scoring import score, twflap
-from gprune.pruning.scoring.combination import combine
+from gprune.pruning.scoring import combine, score, twflap
 from gprune.records import (
     Array,
     ContextStatistics,
@@ -163,40 +162,39 @@ def _sequential(graph: Graph, _: Method) -> Declared:
     return {"norms": norms(graph), "tokens": tokens(graph)}, decide
 
 
-def _fang(graph: Graph, method: Method) -> Declared:
-    """FANG: groups, scores within them and layer changes of the primary text, or of both texts."""
+def _grouped(
+    method: Method,
+    work: RunContext,
+    shape: ModelShape,
+    norms: WeightNorms,
+    contexts: Any,
+    groups: Partition,
+    measured: list[ContextStatistics],
+    heads: list[Any],
+) -> Decision:
     from gprune.pruning.allocation import fang
 
+    study, pooled = work.study, method.scoring == "pooled"
+    together = measured[0] if len(measured) == 1 else pool_contexts(measured[0], measured[1])
+    if pooled:
+        groups = functional_groups(together.affinity, study.baselines.fang_grouping)
+        measured, heads = [together], [_pooled(study, "flap", heads)]
+    count = contexts.centroids.shape[1]
+    profile = np.broadcast_to(group_profile(count), (len(groups.labels), count + 1, count))
+    each = [
+        twflap.score(statistics, contexts, norms, groups.labels, profile, head, study.contexts)
+        for statistics, head in zip(measured, heads, strict=True)
+    ]
+    found = each[0] if len(each) == 1 else combine(method.scoring, each[0], each[1], shape)
+    kept = fang.allocate(found, groups, together.layer_change, shape, study.retention)
+    # the shared group stays
+    stays = groups.labels == groups.labels.max()
+    return kept, np.where(stays, np.inf, margin(found.ffn, kept.ffn, groups.labels))
+
+
+def _fang(graph: Graph, method: Method) -> Declared:
+    """FANG: groups, scores within them and layer changes of the primary text, or of both texts."""
     pooled = method.scoring == "pooled"
-
-    def decide(
-        work: RunContext,
-        shape: ModelShape,
-        norms: WeightNorms,
-        contexts: Any,
-        groups: Partition,
-        measured: list[ContextStatistics],
-        heads: list[Any],
-    ) -> Decision:
-        together = measured[0] if len(measured) == 1 else pool_contexts(measured[0], measured[1])
-        if pooled:
-            groups = functional_groups(together.affinity, work.study.baselines.fang_grouping)
-        count = contexts.centroids.shape[1]
-        profile = np.broadcast_to(group_profile(count), (len(groups.labels), count + 1, count))
-
-        def scorer(statistics: ContextStatistics, head: UnitScores) -> UnitScores:
-            labels, settings = groups.labels, work.study.contexts
-            return twflap.score(statistics, contexts, norms, labels, profile, head, settings)
-
-        if pooled:
-            found = scorer(together, _pooled(work.study, "flap", heads))
-        else:
-            each = [scorer(one, head) for one, head in zip(measured, heads, strict=True)]
-            found = each[0] if len(each) == 1 else combine(method.scoring, each[0], each[1], shape)
-        kept = fang.allocate(found, groups, together.layer_change, shape, work.study.retention)
-        # the shared group stays
-        stays = groups.labels == groups.labels.max()
-        return kept, np.where(stays, np.inf, margin(found.ffn, kept.ffn, groups.labels))
 
     def heads(text: str) -> Any:
         return scoring(graph, text, "flap").needs if pooled else scores(graph, text, "flap")
@@ -210,7 +208,7 @@ def _fang(graph: Graph, method: Method) -> Declared:
         "measured": [context_statistics(graph, text, gradient=pooled or text == PAIR[0]) for text in texts],
         "heads": [heads(text) for text in texts],
     }
-    return needs, decide
+    return needs, partial(_grouped, method)
 
 
 @once

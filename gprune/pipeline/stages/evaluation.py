@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from gprune.data import texts
-from gprune.data.texts import overlap as overlaps
+from gprune.data.texts import corpus_relation
 from gprune.pipeline.stages.calibration import sampled as sampled_text
 from gprune.pipeline.stages.calibration import tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
@@ -35,8 +35,8 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
     evaluation = graph.study.evaluation
 
     def make(work: RunContext, calibration: list[Tokens], sampled: SampledText | None = None) -> TextOverlap:
-        windows = overlaps.cut(_stream(work, text, sampled), evaluation.length, evaluation.windows)
-        return overlaps.measured(text, windows, calibration, len(work.tokenizer))
+        windows = corpus_relation.cut(_stream(work, text, sampled), evaluation.length, evaluation.windows)
+        return corpus_relation.measured(text, windows, calibration, len(work.tokenizer))
 
     index = evaluation.texts.index(text)
     return graph.stage(

@@ -87,16 +87,7 @@ KINDS: dict[str, Kind] = {
 
 
 def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]) -> str:
-    """Key of one result.
-
-    Args:
-        kind: one of KINDS.
-        settings: the settings it uses, as plain values.
-        needs: keys or digests of what it is made from, by name.
-
-    Returns:
-        32 hexadecimal digits.
-    """
+    """Key of one result, 32 hexadecimal digits; its needs are told by name, as keys or digests."""
     content = {"kind": kind, "version": KINDS[kind].version, "settings": settings, "needs": needs}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]

@@ -9,8 +9,7 @@ from typing import Any
 from gprune.pipeline.stages import baselines
 from gprune.pipeline.stages.calibration import statistics, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.ranking_groups import scored_in, space
-from gprune.pipeline.stages.rasa import adapted
+from gprune.pipeline.stages.rasa import adapted, scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
     REPAIRS,
@@ -29,54 +28,46 @@ OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statis
 """what a repair can need of a calibration text, by kind"""
 
 
+def _learn(
+    work: RunContext,
+    adapted: AdaptedScores,
+    heads: UnitScores,
+    partition: Partition,
+    primary: Tokens,
+    auxiliary: Tokens,
+    attention: PruningMasks | None = None,
+) -> Learning:
+    from gprune.pruning.sparsity.learning import learn
+
+    with work.learner() as decoder:
+        masks, history = learn(
+            decoder,
+            adapted.scores,
+            heads.heads,
+            partition,
+            primary,
+            auxiliary,
+            work.study.sparsity,
+            target=work.study.retention,
+            seed=work.study.seed,
+            on_progress=work.progress,
+            attention=None if attention is None else attention.heads,
+            kept=work.resumption,
+            ranks=None if work.company is None else work.company.ranks,
+        )
+    return Learning.of(masks, history)
+
+
 @once
 def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
-    """Modular sparsity learning (MSL, section 3.3).
-
-    Args:
-        graph: the study's graph.
-        method: a method whose masks are learned.
-    """
+    """Modular sparsity learning (MSL, section 3.3), of a method whose masks are learned."""
     study, chosen = graph.study, METHODS[method]
-
-    def make(
-        work: RunContext,
-        adapted: AdaptedScores,
-        heads: UnitScores,
-        partition: Partition,
-        primary: Tokens,
-        auxiliary: Tokens,
-        attention: PruningMasks | None = None,
-    ) -> Learning:
-        from gprune.pruning.sparsity.learning import learn
-
-        fixed = None if attention is None else attention.heads
-        ranks = None if work.company is None else work.company.ranks
-        with work.learner() as decoder:
-            return Learning.of(
-                *learn(
-                    decoder,
-                    adapted.scores,
-                    heads.heads,
-                    partition,
-                    primary,
-                    auxiliary,
-                    study.sparsity,
-                    study.retention,
-                    study.seed,
-                    work.progress,
-                    fixed,
-                    work.resumption,
-                    ranks=ranks,
-                )
-            )
-
     # every alignment is a setting but the one that changes nothing; whose attention it is, is a need
     without = (*REPAIRS, "attention", *(("alignment",) if study.sparsity.alignment == 1 else ()))
     return graph.stage(
         StageId("learning") if method == "gprune" else StageId("learning", method=method),
         f"learning the sparsity ({chosen.label})",
-        make,
+        _learn,
         needs={
             "adapted": adapted(graph, method),
             "heads": scored_in(graph, PAIR[0], chosen.modules).stage(graph),

@@ -1,4 +1,9 @@
-"""The stages that follow from modules: score adaptation (RASA, section 3.2) and their agreement (Fig. 1b)."""
+"""The stages that follow from modules: score adaptation (RASA, section 3.2) and their agreement (Fig. 1b).
+
+GPrune ranks within the study's own modules. A control puts others in their place and leaves the rest as it
+is: one module a layer (no modules at all), random modules of equal size, or modules of BCM's sizes whose
+members are drawn.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +11,83 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from gprune.pipeline.stages.calibration import groups
+from gprune.pipeline.stages.calibration import groups, shape
 from gprune.pipeline.stages.comparisons import INITIALIZATION, OTHER_SEED, Comparison, Side, compared
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.ranking_groups import scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.pipeline.stages.scoring import Scorer, partition, scorers, whole_and_in_shards
+from gprune.pipeline.stages.scoring import (
+    Scorer,
+    Scoring,
+    partition,
+    scorers,
+    scoring,
+    scoring_under,
+    whole_and_in_shards,
+)
 from gprune.pruning.modules.agreement import compare
+from gprune.pruning.modules.replacement import shuffled, whole_layers
 from gprune.pruning.rasa import adapt, balanced_splits, module_statistics
-from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition, PartitionAgreement, UnitScores
+from gprune.records import (
+    AdaptedScores,
+    Array,
+    ModelShape,
+    ModuleStatistics,
+    Partition,
+    PartitionAgreement,
+    UnitScores,
+)
 from gprune.study.methods import METHODS
+
+LAYERS, SHUFFLED = "layers", "shuffled"
+
+
+@once
+def space(graph: Graph, modules: str = "") -> Stage[Partition]:
+    """The modules that neurons are ranked in.
+
+    Args:
+        graph: the study's graph.
+        modules: the study's own where empty, or layers, random or shuffled.
+    """
+    if modules == LAYERS:
+        return _whole_layers(graph)
+    return _shuffled(graph) if modules == SHUFFLED else partition(graph, kind=modules)
+
+
+def _whole_layers(graph: Graph) -> Stage[Partition]:
+    def make(_: Any, shape: ModelShape) -> Partition:
+        return whole_layers(shape.layers, shape.neurons)
+
+    identity = StageId("partition", variant=(LAYERS,))
+    return graph.stage(
+        identity, "one module a layer", make, needs={"shape": shape(graph)}, settings={"kind": LAYERS}
+    )
+
+
+def _shuffled(graph: Graph) -> Stage[Partition]:
+    seed = graph.study.seed
+
+    def make(_: Any, modules: Partition) -> Partition:
+        return shuffled(modules, seed)
+
+    return graph.stage(
+        StageId("partition", variant=(SHUFFLED,)),
+        "modules of the same sizes and other members",
+        make,
+        needs={"modules": partition(graph)},
+        settings={"kind": SHUFFLED, "seed": seed},
+    )
+
+
+def scored_in(graph: Graph, text: str, modules: str = "") -> Scoring:
+    """How a text is scored in a ranking space.
+
+    Only token-weighted FLAP scores a neuron within its module, so only then a control has scores of its own.
+    One module a layer takes the study's: a whole layer has no context that stands out.
+    """
+    if graph.study.metric != "twflap" or modules in ("", LAYERS):
+        return scoring(graph, text)
+    return scoring_under(graph, text, modules, space(graph, modules))
 
 
 @once

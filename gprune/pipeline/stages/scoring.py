@@ -28,8 +28,7 @@ from gprune.pipeline.stages.graph import PAIR, FieldSubset, Graph, Stage, StageI
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.plugins.discovery import Plugin
 from gprune.pruning.drift import rank_drift
-from gprune.pruning.scoring import score, twflap
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer, score, twflap
 from gprune.records import Array, Partition, RankDrift, UnitScores
 from gprune.study import Study
 from gprune.study.methods import METRICS

@@ -4,5 +4,4 @@ Nothing here imports a plug-in: what runs one is `gprune.plugins`, in the proces
 """
 
 from gprune.plugins.discovery.declaration import Plugin
-from gprune.plugins.discovery.entry_points import Fault, Found, Installed, found
-from gprune.plugins.discovery.table import Table
+from gprune.plugins.discovery.entry_points import Fault, Found, Installed, Table, found

@@ -8,6 +8,6 @@
 A contract is checked on made-up texts and weights of small, odd shapes, in seconds and without a network.
 """
 
-from gprune.plugins.testing.contract import ContractError
 from gprune.plugins.testing.methods import check_method
 from gprune.plugins.testing.metrics import check_metric
+from gprune.plugins.testing.samples import ContractError

@@ -11,7 +11,7 @@ from gprune.plugins import Kept, Method, Problem, checks
 from gprune.plugins.discovery import Plugin
 from gprune.plugins.loading import called
 from gprune.plugins.testing import samples
-from gprune.plugins.testing.contract import ContractError, declares, on, require
+from gprune.plugins.testing.samples import ContractError, declares, on, require
 from gprune.records import Array, ModelShape, UnitScores
 
 RETENTIONS = (0.4, 0.6, 0.85)

@@ -10,7 +10,7 @@ from gprune.plugins import Metric
 from gprune.plugins.calls import Asked, weighed
 from gprune.plugins.discovery import Plugin
 from gprune.plugins.testing import samples as made
-from gprune.plugins.testing.contract import ContractError, declares, on, require
+from gprune.plugins.testing.samples import ContractError, declares, on, require
 from gprune.records import Array, ModelShape, UnitScores
 
 _CLOSE = 1e-9

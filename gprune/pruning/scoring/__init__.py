@@ -3,12 +3,23 @@
 The metrics are the base scores of section 4 ("GPrune-LLM with FLAP, Wanda-sp, ..."). None of them needs the
 model or another forward pass: a text, any half of it or any other subset of its shards is scored in
 milliseconds. To add a metric, add a file with a function of the form ``Metric`` and a line in ``METRICS``.
+
+A baseline scores its units from two texts at once by `combine` (appendix, multi-dataset calibration): scores,
+or ranks within the layer, are averaged unit by unit. Pooling averages nothing: it scores the statistics of
+both texts as one, and is no concern of this module.
+
+`neuron_scorer` is for what RASA and the re-sampling control ask for hundreds of times: attention, whose
+merging takes time, is left out, and nothing is merged but what the metric reads. A layer at a time, so that
+all it takes stays in a core's own cache. The numbers are those of `score` bit for bit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
+from gprune.pruning.ranking import ranks
 from gprune.pruning.scoring import flap, wanda_sp
 from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms
 from gprune.study import CalibrationSettings
@@ -78,3 +89,90 @@ def _require_fit(statistics: ActivationStatistics, norms: WeightNorms, shape: Mo
             raise ModelError(
                 f"the weight norms' {name} is {actual}, but the model has {size}: compute them again"
             )
+
+
+SUMMED = ("wanda_sp",)
+"""metrics whose key/value group sums its channels' scores; that of the others is their mean"""
+
+
+def combine(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
+    """Averages the scores of two texts.
+
+    Args:
+        scoring: score_average, the mean of both scores; or rank_average, the mean of both ranks within the
+            layer, from 0 for the least important.
+        primary: scores on A.
+        auxiliary: scores on B by the same metric.
+        shape: the dense model.
+
+    Returns:
+        Scores of neurons and o_proj channels; a key/value group follows from the averaged channels by the
+        metric's own rule.
+
+    Raises:
+        ValueError: another way of scoring, or scores that differ in metric or shape.
+    """
+    if scoring not in ("score_average", "rank_average"):
+        raise ValueError(f"scores are combined by score_average or rank_average (got {scoring!r})")
+    _require_alike(primary, auxiliary)
+    ffn, channels = (
+        _average(scoring, getattr(primary, part), getattr(auxiliary, part)) for part in ("ffn", "channels")
+    )
+    grouped = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels)
+    heads = grouped.sum(axis=-1) if primary.metric in SUMMED else grouped.mean(axis=-1)
+    return UnitScores(primary.metric, f"{primary.text} + {auxiliary.text}", ffn, heads, channels)
+
+
+def _average(scoring: str, first: Array, second: Array) -> Array:
+    """(layers, units) mean of two score arrays or of their ranks."""
+    if scoring == "rank_average":
+        first, second = ranks(first), ranks(second)
+    # halved before adding, so that no sum of large scores overflows
+    return 0.5 * first + 0.5 * second
+
+
+def _require_alike(primary: UnitScores, auxiliary: UnitScores) -> None:
+    if primary.metric != auxiliary.metric:
+        raise ValueError(
+            f"scores by {primary.metric!r} and by {auxiliary.metric!r} do not average: use one metric"
+        )
+    for part in ("ffn", "channels"):
+        sizes = np.shape(getattr(primary, part)), np.shape(getattr(auxiliary, part))
+        if sizes[0] != sizes[1]:
+            raise ValueError(
+                f"{part} scores of shapes {sizes[0]} and {sizes[1]} do not average: score both texts "
+                "with one model"
+            )
+
+
+Parts = Callable[[Sequence[int]], Array]
+"""(layers, neurons) scores of the shards of given indices."""
+
+_LAYERS = {"flap": flap.layer_neurons, "wanda_sp": wanda_sp.layer_neurons}
+
+
+def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms) -> Parts:
+    """What scores the neurons of chosen shards.
+
+    The released form of FLAP has no value on a part of a text: parts are scored by the plain token variance.
+
+    Args:
+        metric: name in `gprune.pruning.scoring.METRICS`.
+        statistics: of the whole calibration set, per shard.
+        norms: column norms of down_proj of the same model.
+    """
+    score = _LAYERS[metric]
+
+    def scored(shards: Sequence[int]) -> Array:
+        index, found = np.asarray(shards), np.empty(statistics.ffn_mean.shape[1:])
+        for layer in range(len(found)):
+            found[layer] = score(statistics, norms, index, layer)
+        return found
+
+    return scored
+
+
+def layer_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms, layer: int) -> Parts:
+    """The same of one layer: (neurons,) scores of the shards of given indices; see `neuron_scorer`."""
+    score = _LAYERS[metric]
+    return lambda shards: score(statistics, norms, np.asarray(shards), layer)

@@ -8,14 +8,18 @@ import tiny_study
 
 from gprune import pipeline
 from gprune.__main__ import main
-from gprune.analysis import calibration_report
+from gprune.analysis import calibration_report, resampling
+from gprune.data import texts
 from gprune.models import vocabulary
+from gprune.models.loading import load
 from gprune.pipeline import stages
 from gprune.pruning import scoring
 from gprune.pruning.allocation import uniform
+from gprune.pruning.calibration import collect
 from gprune.pruning.ranking import ranks
+from gprune.pruning.scoring import neuron_scorer
 from gprune.store import Store
-from gprune.study import from_dict, run_name
+from gprune.study import CalibrationSettings, from_dict, run_name
 from gprune.system.errors import SettingsError, StoreError
 
 pytestmark = pytest.mark.slow
@@ -78,7 +82,7 @@ def test_beside_another_text_are_the_numbers_of_a_loop(finished, cards):
     assert found.jaccard_chance == pytest.approx(shared / (2 * counts.sum() - shared))
 
 
-def test_sampling_is_what_the_law_says_at_the_size_drawn(cards):
+def test_sampling_is_what_the_law_says_at_the_size_drawn_and_the_size_is_that_of_the_tokens(cards, finished):
     own, other = cards["A"], cards["B"]
     found = next(one for one in own.others if one.letter == "B")
     both = [card.changed.at(24) for card in (own, other)]
@@ -87,9 +91,6 @@ def test_sampling_is_what_the_law_says_at_the_size_drawn(cards):
     assert found.drift_sampling == pytest.approx(np.sqrt(np.mean(squares)))
     assert found.drift_beyond == pytest.approx(np.sqrt(max(found.drift**2 - np.mean(squares), 0)))
     assert own.resampled.sequences.tolist() == [3, 6, 9, 12]
-
-
-def test_the_size_is_that_of_the_tokens(finished, cards):
     study = finished[0]
     for role, letter in (("primary", "A"), ("substitute", "C")):
         tokens, size = results_of(finished).get(stages.tokens, role), cards[letter].size
@@ -145,3 +146,25 @@ def test_texts_are_found_by_letter_role_and_name(finished):
         assert calibration_report.letter_of(study, text) == letter
     with pytest.raises(SettingsError, match="no calibration text"):
         calibration_report.letter_of(study, "")
+
+
+def samples(shared, decoder, sequences):
+    settings = CalibrationSettings(samples=sequences, batch=32)
+    name = str(shared / "data" / "wikitext-2" / "valid.txt")
+    tokens = texts.draw(name, decoder.tokenizer, sequences, settings.length, 0)
+    statistics = collect(decoder, tokens, settings)
+    score = neuron_scorer("flap", statistics, decoder.weight_norms())
+    half = np.full(decoder.shape.layers, decoder.shape.neurons // 2)
+    return resampling.resampled(score, statistics.shard_samples, half)
+
+
+@pytest.mark.long
+def test_samples_of_at_most_32_sequences_tell_what_samples_of_128_do(shared):
+    decoder = load(str(shared / "models" / "textllama-6m"), "cpu", "float32")
+    few, many = (samples(shared, decoder, sequences) for sequences in (64, 256))
+    assert few.sequences.max() == 32 and many.sequences.max() == 128
+    for name in ("drift", "changed"):
+        law = resampling.law(few.sequences, getattr(few, name))
+        measured = getattr(many, name).mean(axis=1)
+        foretold = [law.at(size) for size in many.sequences]
+        np.testing.assert_allclose(foretold, measured, rtol=0.15, err_msg=name)

@@ -18,18 +18,18 @@ NAME = "python-reference"
 
 
 @pytest.fixture(autouse=True)
-def started(monkeypatch: pytest.MonkeyPatch) -> dict[Path, subprocess.Popen]:
+def started(monkeypatch):
     """The processes of one test."""
     processes: dict[Path, subprocess.Popen] = {}
     monkeypatch.setattr(prefetch, "_started", processes)
     return processes
 
 
-def refuse(name: str) -> dict[str, list[str]]:
+def refuse(name):
     raise AssertionError(f"built {name} in this process")
 
 
-def read(cache: Path) -> list[str]:
+def read(cache):
     return list(documents(resolve(NAME, "calibration"), cache))
 
 

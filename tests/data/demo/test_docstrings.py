@@ -6,7 +6,7 @@ import random
 import pytest
 
 from gprune.data.demo import prose
-from gprune.data.demo.docstrings import docstrings
+from gprune.data.demo.prose import docstrings
 
 STATEMENTS = [
     '"""Of the module."""',
@@ -60,7 +60,7 @@ HEADERS = [
 ]
 
 
-def block(draw: random.Random, depth: int = 0) -> str:
+def block(draw, depth=0):
     """Source of a few statements, the headers among them with blocks of their own."""
     margin, text = "    " * depth, ""
     for _ in range(draw.randint(1, 3)):
@@ -77,17 +77,17 @@ def block(draw: random.Random, depth: int = 0) -> str:
 
 
 @pytest.fixture
-def parsed(monkeypatch: pytest.MonkeyPatch) -> list[ast.Module]:
+def parsed(monkeypatch):
     """The syntax trees that docstrings were looked for in after all."""
-    trees, from_tree = [], prose.docstrings
-    monkeypatch.setattr(prose, "docstrings", lambda tree: trees.append(tree) or from_tree(tree))
+    trees, from_tree = [], prose.tree_docstrings
+    monkeypatch.setattr(prose, "tree_docstrings", lambda tree: trees.append(tree) or from_tree(tree))
     return trees
 
 
-def in_the_tree(source: str) -> list[str]:
+def in_the_tree(source):
     """Docstrings by Python's own function, from everything that has a body of statements."""
 
-    def walk(node: ast.AST) -> list[str]:
+    def walk(node):
         found = []
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             own = ast.get_docstring(node, clean=False)

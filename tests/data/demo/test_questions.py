@@ -1,11 +1,14 @@
 """Are the demo's questions held out, the same every time, well formed, and can the demo model answer them?"""
 
 import ast
-from pathlib import Path
+import json
+import math
 
 import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from gprune.data.demo import questions, texts
+from gprune.data.demo import MODEL_FOLDER, questions, texts
 from gprune.evaluation.accuracy import accuracy
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
@@ -15,7 +18,7 @@ ASKED = 60
 
 
 @pytest.fixture(scope="module")
-def asked(text_cache: Path) -> dict[str, list[questions.Question]]:
+def asked(text_cache):
     return {name: questions.questions(name, text_cache) for name in questions.NAMES}
 
 
@@ -42,7 +45,7 @@ def test_continuations_are_held_out_and_follow_their_passage(asked, text_cache):
         assert not any(line.startswith(tuple(lines_of)) for line in held_out | trained)
 
 
-def lines(name: str, split: str, cache: Path) -> list[str]:
+def lines(name, split, cache):
     return [line for document in texts.documents(name, split, cache) for line in document.split("\n\n")]
 
 
@@ -60,7 +63,7 @@ def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked, 
         assert wrong not in held_out
 
 
-def test_clozes_stand_in_held_out_code_after_their_name(asked, text_cache):
+def test_clozes_stand_in_held_out_code_and_the_version_follows_the_texts(asked, text_cache, monkeypatch):
     documents = texts.documents("python-code", "test", text_cache)
     trained = texts.documents("python-code", "train", text_cache)
     assert all(ast.parse(document) for document in documents)
@@ -70,9 +73,6 @@ def test_clozes_stand_in_held_out_code_after_their_name(asked, text_cache):
         assert right in question.question
         assert not any(choice in question.question for choice in question.choices if choice != right)
         assert not any(question.question + right in document for document in trained)
-
-
-def test_version_follows_the_texts(monkeypatch):
     before = {name: questions.version(name) for name in questions.NAMES}
     assert len(set(before.values())) == len(questions.NAMES)
     monkeypatch.setattr(texts, "version", lambda name: "other" if name == "science-docs" else name)
@@ -96,3 +96,52 @@ def test_the_bundled_model_answers_above_chance(text_cache):
     assert found["demo_order"].acc > 0.8
     assert found["demo_cloze"].acc > 0.3
     assert found["demo_continuation"].acc_norm > 0.25
+
+
+MEGABYTE = 1_000_000
+WINDOW = 128
+WINDOWS = 24
+# Measured over fewer and shorter windows than training.json's, in another arithmetic.
+LARGEST_RATIO = 1.5
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.set_num_threads(1)
+    return AutoModelForCausalLM.from_pretrained(MODEL_FOLDER, dtype=torch.float32).eval()
+
+
+@pytest.fixture(scope="module")
+def training():
+    return json.loads((MODEL_FOLDER / "training.json").read_text(encoding="utf-8"))
+
+
+def held_out_windows(name, cache):
+    tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
+    text = (tokenizer.eos_token + tokenizer.bos_token).join(texts.documents(name, "test", cache))
+    stream = torch.tensor(tokenizer.encode(text, add_special_tokens=False))
+    rows = stream[: len(stream) // WINDOW * WINDOW].view(-1, WINDOW)
+    return rows[:: len(rows) // WINDOWS][:WINDOWS]
+
+
+@torch.no_grad()
+def perplexity(model, rows):
+    return math.exp(model(input_ids=rows, labels=rows).loss.item())
+
+
+def test_folder_is_small_enough_to_be_bundled_and_tokenizer_keeps_the_text_and_adds_no_token():
+    assert sum(file.stat().st_size for file in MODEL_FOLDER.rglob("*")) <= 20 * MEGABYTE
+    tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
+    text = "def mean(values):\n    return sum(values) / len(values)  # für alle\n"
+    assert tokenizer.decode(tokenizer(text).input_ids) == text
+    assert len(tokenizer) == 4096
+    assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
+
+
+@pytest.mark.parametrize("name", texts.NAMES)
+def test_held_out_perplexity_is_what_the_training_states(name, model, training, text_cache):
+    found = perplexity(model, held_out_windows(name, text_cache))
+    assert found < model.config.vocab_size / 20
+    # Other versions of Python and the packages carry other texts.
+    if training["text_versions"][name] == texts.version(name):
+        assert found < LARGEST_RATIO * training["perplexity"][name]

@@ -18,24 +18,20 @@ PROSE = ("python-reference", "science-docs")
 
 
 @pytest.fixture
-def no_building(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_building(monkeypatch):
     """Makes building a text an error, so that only the cache can answer."""
 
-    def refuse(name: str) -> dict[str, list[str]]:
+    def refuse(name):
         raise AssertionError(f"built {name} although the cache holds it")
 
     monkeypatch.setattr(texts, "_build", refuse)
 
 
 @pytest.mark.parametrize("name", texts.NAMES)
-def test_splits_share_no_document(name, text_cache):
+def test_splits_share_no_document_and_the_test_split_is_about_8_percent(name, text_cache):
     train, test = (texts.documents(name, split, text_cache) for split in texts.SPLITS)
     assert not set(train) & set(test)
     assert len(set(train)) == len(train)
-
-
-@pytest.mark.parametrize("name", texts.NAMES)
-def test_test_split_is_about_8_percent_of_the_documents(name, text_cache):
     train, test = (len(texts.documents(name, split, text_cache)) for split in texts.SPLITS)
     assert 0.04 < test / (train + test) < 0.14
 
@@ -101,7 +97,7 @@ def test_unknown_name_is_named_beside_the_known(call):
         call("novels")
 
 
-def rule_by_rule(docstring: str, shortest: int, least_letters: float) -> list[str]:
+def rule_by_rule(docstring, shortest, least_letters):
     """The paragraphs of a docstring with every rule tried on every line."""
     blocks, block, indentation, in_directive = [], [], 0, False
     for line in inspect.cleandoc(docstring).split("\n"):

@@ -4,7 +4,6 @@ import gzip
 import json
 import shutil
 import socket
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -21,11 +20,11 @@ WIKITEXT_TRAIN = "wikitext-2-raw-v1/train-00000-of-00001.parquet"
 CARD = b"---\nconfigs:\n- config_name: en\n  data_files:\n  - split: train\n    path: en/train-*\n---\n"
 
 
-def read(text: str, role: str = "calibration", download: bool = True) -> list[str]:
+def read(text, role="calibration", download=True):
     return list(documents(resolve(text, role, download)))  # type: ignore[arg-type]
 
 
-def c4_rows(count: int) -> bytes:
+def c4_rows(count):
     rows = ({"text": f"document {i} " + "word " * 20, "url": "u"} for i in range(count))
     return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
 
@@ -40,7 +39,7 @@ def test_offline_variable_fails_at_once(text):
 def test_no_network_is_said_without_the_clients_retries(monkeypatch):
     attempts = []
 
-    def unreachable(address: tuple[str, int], timeout: float) -> None:
+    def unreachable(address, timeout):
         attempts.append((address, timeout))
         raise OSError("Name or service not known")
 
@@ -93,7 +92,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_download(small_hub, parquet
     assert not list(hub_cache.rglob("*.parquet"))
 
 
-def shards(parquet: Callable[..., bytes], count: int, folder: str = "en") -> dict[str, bytes]:
+def shards(parquet, count, folder="en"):
     """Files of one split with 40 documents of 50 characters each."""
     names = (f"{folder}/train-{number:05}-of-{count:05}.parquet" for number in range(count))
     return {name: parquet(text=[f"{name} {row:02} ".ljust(50, "x") for row in range(40)]) for name in names}
@@ -169,16 +168,13 @@ def test_tokens_come_from_as_many_files_as_they_take(small_hub, parquet, tokeniz
     assert windows.ids.shape == (60, 8)
 
 
-def test_loading_scripts_are_not_run(small_hub, parquet):
+def test_loading_scripts_are_not_run_and_refusals_of_the_hub_are_one_sentence(small_hub, parquet):
     small_hub.repositories["a/script"] = {"script.py": b"raise SystemExit", "README.md": b"# hi"}
     with pytest.raises(
         CorpusError, match="loading script .*not run.*hub:a/script#revision=refs/convert/parquet"
     ):
         read("hub:a/script")
     assert not any("script.py" in request for request in small_hub.requests)
-
-
-def test_refusals_of_the_hub_are_one_sentence(small_hub):
     with pytest.raises(CorpusError, match="the hub has no dataset 'no/one', or it is private"):
         read("hub:no/one")
     small_hub.repositories["allenai/c4"] = {}

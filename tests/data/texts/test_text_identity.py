@@ -2,7 +2,6 @@
 
 import json
 import os
-from pathlib import Path
 
 import pytest
 
@@ -10,12 +9,12 @@ from gprune.data import texts
 from gprune.system.errors import CorpusError
 
 
-def same_content(first: str, second: str) -> bool:
+def same_content(first, second):
     return texts.fingerprint(first, "calibration") == texts.fingerprint(second, "calibration")
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> str:
+def rows(tmp_path):
     records = ({"prefix": f"p{i}", "gold": f"g{i}"} for i in range(1200))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return str(tmp_path / "rows.jsonl")
@@ -32,7 +31,7 @@ def test_copy_under_another_name_is_the_same_content(tmp_path):
     )
 
 
-def test_options_that_change_the_tokens_change_the_fingerprint(rows):
+def test_options_and_files_that_change_the_tokens_change_the_fingerprint(rows, tmp_path, monkeypatch):
     prints = [
         texts.fingerprint(rows + options, "calibration")
         for options in (
@@ -47,9 +46,6 @@ def test_options_that_change_the_tokens_change_the_fingerprint(rows):
     assert len(set(prints)) == len(prints)
     assert same_content(rows, f"{rows}#fields=prefix+gold")
     assert same_content(f"{rows}#documents=:5", f"{rows}#documents=0:5")
-
-
-def test_file_that_changes_is_a_new_text(tmp_path, monkeypatch):
     file = tmp_path / "a.txt"
     file.write_text("words")
     before = texts.fingerprint(str(file), "calibration")
@@ -62,7 +58,7 @@ def test_file_that_changes_is_a_new_text(tmp_path, monkeypatch):
 
 
 def test_embedded_text_without_its_package(monkeypatch):
-    def version(name: str) -> str:
+    def version(name):
         raise ModuleNotFoundError("missing", name="sklearn")
 
     monkeypatch.setattr("gprune.data.demo.texts.version", version)

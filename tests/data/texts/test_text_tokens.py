@@ -19,18 +19,18 @@ WORDS = "the quick brown fox jumps over the lazy dog and 世界 too\n"
 class Counter:
     """A tokenizer whose ids are the positions of the characters: every position is its own token."""
 
-    def __call__(self, batch: list[str], **_: object) -> dict[str, list[list[int]]]:
+    def __call__(self, batch, **_):
         return {"input_ids": [list(range(len(string))) for string in batch]}
 
 
 @pytest.fixture
-def plain(tmp_path: Path) -> str:
+def plain(tmp_path):
     (tmp_path / "plain.txt").write_text(WORDS * 200)
     return str(tmp_path / "plain.txt")
 
 
 @pytest.fixture
-def rows(tmp_path: Path) -> str:
+def rows(tmp_path):
     records = [{"text": WORDS * (1 + i % 3)} for i in range(3000)]
     records.insert(5, {"text": ""})
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
@@ -59,22 +59,16 @@ def test_every_position_is_used_at_most_once(tmp_path, characters, length, sampl
     assert (drawn.ids[:, 0] % length == 0).all()
 
 
-def test_same_seed_same_bytes_other_seed_other_bytes(plain, tokenizer):
+def test_same_seed_same_bytes_and_join_makes_one_string_of_all_documents(plain, tokenizer, rows):
     first, again, other = (corpora.draw(plain, tokenizer, 20, 16, seed) for seed in (3, 3, 4))
     assert first.ids.tobytes() == again.ids.tobytes() and first.fingerprint == again.fingerprint
     assert first.fingerprint != other.fingerprint and first.text == plain
     flow = corpora.stream(plain, tokenizer)
     blocks = {row.tobytes() for row in flow[: len(flow) // 16 * 16].reshape(-1, 16)}
     assert {row.tobytes() for row in other.ids} <= blocks
-
-
-def test_fingerprint_is_of_shape_and_little_endian_tokens(plain, tokenizer):
     drawn = corpora.draw(plain, tokenizer, 3, 5, 0)
     expected = hashlib.sha256(b"(3, 5)" + drawn.ids.astype("<i4").tobytes()).hexdigest()
     assert drawn.fingerprint == expected
-
-
-def test_join_makes_one_string_of_all_documents(rows, tokenizer):
     flow = corpora.stream(f"{rows}#documents=0:10&join=blank-line", tokenizer)
     texts = [json.loads(line)["text"] for line in Path(rows).read_text().splitlines()[:10]]
     np.testing.assert_array_equal(flow, tokenizer("\n\n".join(texts), verbose=False)["input_ids"])
@@ -86,11 +80,11 @@ def test_stream_with_a_limit_is_the_same_prefix(rows, tokenizer, limit):
     np.testing.assert_array_equal(corpora.stream(rows, tokenizer, limit=limit), whole[:limit])
 
 
-def test_limit_stops_reading(rows):
+def test_limit_stops_reading_and_tokenizer_written_in_python(rows):
     class Watched(Counter):
         batches = 0
 
-        def __call__(self, batch: list[str], **options: object) -> dict[str, list[list[int]]]:
+        def __call__(self, batch, **options):
             self.batches += 1
             return super().__call__(batch, **options)
 
@@ -98,9 +92,6 @@ def test_limit_stops_reading(rows):
         watched = Watched()
         corpora.stream(rows, watched, limit=limit)
         assert watched.batches == expected
-
-
-def test_tokenizer_written_in_python(rows):
     slow = ByT5Tokenizer()
     flow = corpora.stream(f"{rows}#documents=0:2", slow)
     texts = [json.loads(line)["text"] for line in Path(rows).read_text().splitlines()[:2]]
@@ -118,7 +109,14 @@ def test_empty_text(tmp_path, tokenizer, content):
             corpora.stream(text, tokenizer)
 
 
-def test_text_of_ten_words_says_what_it_gives(tmp_path, tokenizer):
+def test_settings_tokenizers_and_texts_that_cannot_be_are_refused(plain, tokenizer, tmp_path, monkeypatch):
+    with pytest.raises(CorpusError, match="the model's folder has no tokenizer"):
+        corpora.stream(plain, None)
+    for samples, length, seed, name in ((0, 8, 0, "samples"), (2, 0, 0, "length"), (2, 8, -1, "seed")):
+        with pytest.raises(SettingsError, match=f"{name} must be at least"):
+            corpora.draw(plain, tokenizer, samples, length, seed)
+    with pytest.raises(SettingsError, match="limit must be at least 1"):
+        corpora.stream(plain, tokenizer, limit=0)
     (tmp_path / "short.txt").write_text("one two three four five six seven eight nine ten")
     with pytest.raises(
         CorpusError,
@@ -127,22 +125,7 @@ def test_text_of_ten_words_says_what_it_gives(tmp_path, tokenizer):
         corpora.draw(f"{tmp_path}/short.txt", tokenizer, 2048, 128, 0)
     assert len(corpora.stream(f"{tmp_path}/short.txt", tokenizer)) > 10
 
-
-def test_model_without_a_tokenizer(plain):
-    with pytest.raises(CorpusError, match="the model's folder has no tokenizer"):
-        corpora.stream(plain, None)
-
-
-def test_settings_out_of_range(plain, tokenizer):
-    for samples, length, seed, name in ((0, 8, 0, "samples"), (2, 0, 0, "length"), (2, 8, -1, "seed")):
-        with pytest.raises(SettingsError, match=f"{name} must be at least"):
-            corpora.draw(plain, tokenizer, samples, length, seed)
-    with pytest.raises(SettingsError, match="limit must be at least 1"):
-        corpora.stream(plain, tokenizer, limit=0)
-
-
-def test_embedded_text_that_cannot_be_built(tokenizer, monkeypatch):
-    def documents(*_: object) -> list[str]:
+    def documents(*_):
         raise ModuleNotFoundError("the text science-docs needs the package 'sklearn'")
 
     monkeypatch.setattr("gprune.data.demo.texts.documents", documents)
@@ -159,7 +142,7 @@ def test_half_a_surrogate_pair_does_not_stop_the_run(tmp_path, tokenizer):
 def test_embedded_text(tmp_path, tokenizer, monkeypatch):
     asked = []
 
-    def documents(name: str, split: str, cache: Path | None) -> list[str]:
+    def documents(name, split, cache):
         asked.append((name, split, cache))
         return [WORDS] * 40
 

@@ -14,7 +14,7 @@ from gprune.experiments.reproduction.scale import choose
 from gprune.system.errors import SettingsError
 
 
-def accepted(name: str) -> Acceptance:
+def accepted(name):
     """The package's own list for one of the three models."""
     model = presets.PRESETS[name].hub
     chosen = [claim for claim in claims() if claim.model == name and claim.figure != "accuracy"]

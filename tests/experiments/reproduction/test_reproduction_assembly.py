@@ -2,36 +2,32 @@
 
 import shutil
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from reproduction.fake_runs import CORRELATIONS, a_series, finish, opened, perplexity_of
 
 from gprune.experiments.reproduction import tables, work
-from gprune.experiments.reproduction.assembly import REASON, Assembled, assemble
-from gprune.experiments.reproduction.grid import Series
+from gprune.experiments.reproduction.assembly import REASON, assemble
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.pipeline import runs, stages
 from gprune.pipeline.stages import KINDS, inputs
 from gprune.store import Store
-from gprune.study import Study
 
 TEXTS = ("python-reference", "science-docs", "python-code")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return Store(tmp_path / "cache")
 
 
-def run_all(store: Store, *names: str, series: Series | None = None, **how: Any) -> None:
+def run_all(store, *names, series=None, **how):
     for entry in work.needed(tables.choose(names), series or a_series()):
         finish(store, entry, **how)
 
 
-def made(store: Store, name: str, **changes: Any) -> Assembled:
+def made(store, name, **changes):
     return assemble(tables.TABLES[name], a_series(**changes), Finished(store))
 
 
@@ -140,7 +136,7 @@ def test_mean_and_population_deviation_over_seeds(store):
     # the paper's own numbers: 36.31, 36.85 and 37.55 are 36.90 ± 0.51
     values = {("fang", 0): 36.31, ("fang", 1): 36.85, ("fang", 2): 37.55}
 
-    def value(study: Study, method: str, text: str) -> float:
+    def value(study, method, text):
         return values.get((method, study.seed), 40.0)
 
     run_all(store, "seeds", value=value)
@@ -211,7 +207,7 @@ def test_the_control_of_fangs_groups_is_made_anew_where_it_is_not_there(store):
 
 
 def test_derived_tables_take_measured_rows_only(store):
-    def value(study: Study, method: str, text: str) -> float:
+    def value(study, method, text):
         return {"wanda_sp": 60.0, "flap": 40.0}.get(
             method, {"wanda_sp": 35.0, "flap": 30.0, "twflap": 29.0}[study.metric]
         )

@@ -2,7 +2,6 @@
 
 import json
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -10,7 +9,6 @@ from reproduction.fake_runs import a_scale, a_series, finish, perplexity_of
 
 from gprune.experiments.reproduction import catalogue, tables, work, writing
 from gprune.experiments.reproduction.assembly import NOT_RUN
-from gprune.experiments.reproduction.grid import Series
 from gprune.pipeline import runs
 from gprune.store import Store
 from gprune.system.errors import StoreError
@@ -19,16 +17,16 @@ TEXTS = ("python-reference", "science-docs", "python-code")
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Store:
+def store(tmp_path):
     return Store(tmp_path / "cache")
 
 
-def run_all(store: Store, *names: str) -> None:
+def run_all(store, *names):
     for entry in work.needed(tables.choose(names), a_series()):
         finish(store, entry)
 
 
-def a_work(store: Store, *names: str, series: Series | None = None) -> work.TableWork:
+def a_work(store, *names, series=None):
     series = series or a_series()
     folder = writing.default_folder(store.root, series.model, series.scale)
     return work.TableWork(store, series, tables.choose(names), folder, command="python -m gprune reproduce")

@@ -1,13 +1,10 @@
 """Missing studies become jobs, a few at a time; what has finished or still runs is never started again."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 from reproduction.fake_runs import a_series, command, finish
@@ -15,46 +12,25 @@ from waiting import wait_for
 
 from gprune import jobs
 from gprune.experiments.reproduction import tables, work, writing
-from gprune.experiments.reproduction.grid import TableStudy
 from gprune.experiments.scheduler import Schedule, Status
-from gprune.jobs import device_slots, local
-from gprune.jobs import folder as files
-from gprune.jobs.state import read_state
+from gprune.jobs import device_slots
 from gprune.pipeline import runs
 from gprune.store import Store
 from gprune.system import machine
 
 pytestmark = pytest.mark.process
 
-TESTS = Path(__file__).resolve().parents[2]
 
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder; whatever still runs in it is killed afterwards."""
-    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (TESTS / "experiments", TESTS, TESTS.parent))))
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    yield folder
-    for job in files.all_folders(files.root(folder)):
-        state = read_state(job)
-        pairs = ((state.supervisor, state.supervisor_started), (state.pid, state.process_started))
-        for pid, started in pairs:
-            if pid is not None and pid != os.getpid():
-                local.send(pid, started, signal.SIGKILL)
-
-
-def a_work(cache: Path, *names: str) -> work.TableWork:
+def a_work(cache, *names):
     series = a_series(samples=16)
     return work.TableWork(Store(cache), series, tables.choose(names), cache / "out")
 
 
-def some_entries(name: str = "ablation") -> list[TableStudy]:
+def some_entries(name="ablation"):
     return work.needed(tables.choose([name]), a_series(samples=16))
 
 
-def behave(cache: Path, **behaviours: str) -> None:
+def behave(cache, **behaviours):
     (cache / "behaviour.json").write_text(json.dumps(behaviours))
 
 
@@ -92,7 +68,7 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache):
     behave(cache, **{entry.study.name: "hold" for entry in entries})
     most = 0
 
-    def watch(status: Status) -> None:
+    def watch(status):
         nonlocal most
         most = max(most, sum(job.active for job in jobs.jobs(cache)))
         if status.done == 0 and most == 3:
@@ -109,7 +85,7 @@ def test_what_measures_speed_comes_last_and_runs_alone(cache):
     assert [entry.timed for entry in entries] == [True, True, False, False, False]
     started: list[str] = []
 
-    def watch(_: Status) -> None:
+    def watch(_):
         active = [job.label for job in jobs.jobs(cache) if job.active]
         if timed & set(active):
             assert len(active) == 1
@@ -128,7 +104,7 @@ def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache):
     wait_for(lambda: jobs.progress(cache, job.id).message == "holding")
     seen: list[Status] = []
 
-    def watch(status: Status) -> None:
+    def watch(status):
         seen.append(status)
         (cache / "go").touch()
 
@@ -145,7 +121,7 @@ def test_devices_have_one_study_each(cache, monkeypatch):
     behave(cache, **{entry.study.name: "hold" for entry in entries})
     seen = []
 
-    def watch(_: Status) -> None:
+    def watch(_):
         found = jobs.jobs(cache)
         seen.append(sorted(job.device for job in found if job.state == "running"))
         if seen[-1] == ["cuda:0", "cuda:1"] and not (cache / "go").exists():
@@ -170,7 +146,7 @@ def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache):
     )
     wait_for(lambda: jobs.progress(cache, other.id).message == "holding")
 
-    def interrupt(_: Status) -> None:
+    def interrupt(_):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

@@ -9,11 +9,10 @@ from gprune.data import published
 from gprune.data.demo import questions
 from gprune.evaluation.tasks import STANDARD_TASKS
 from gprune.experiments.reproduction import scale, tables, work
-from gprune.experiments.reproduction.grid import Row, Series, TableStudy, shared
+from gprune.experiments.reproduction.grid import Series, shared
 from gprune.experiments.reproduction.scale import Scale
 from gprune.pipeline import stages
 from gprune.store import Store
-from gprune.study import Study
 from gprune.system.errors import SettingsError
 
 PERPLEXITY_TABLES = (
@@ -30,19 +29,19 @@ BASES = ("dense", "llm_pruner", "wanda_sp", "flap", "fang")
 HUB = ("meta-llama/Llama-2-7b-hf", "lmsys/vicuna-7b-v1.5", "/models/Llama-2-13b-hf/")
 
 
-def rows(name: str, series: Series | None = None) -> list[Row]:
+def rows(name, series=None):
     return tables.TABLES[name].rows(series or a_series())
 
 
-def paper_rows(name: str, series: Series | None = None) -> list[Row]:
+def paper_rows(name, series=None):
     return [row for row in rows(name, series) if not row.extra]
 
 
-def target(row: Row) -> float:
+def target(row):
     return 1.0 if row.method == "dense" else row.study.retention
 
 
-def base_of(row: Row) -> str:
+def base_of(row):
     """The paper's method of a row: the scorings of a baseline are methods here and variants there."""
     return next((base for base in BASES if row.method_id.startswith(base)), row.method_id)
 
@@ -97,7 +96,7 @@ def test_the_full_method_is_one_study_in_eight_tables():
     ]
 
 
-def untimed() -> list[TableStudy]:
+def untimed():
     """The studies behind all tables that measure no speed."""
     found = work.needed(tables.choose(["all"]), a_series())
     return [entry for entry in found if not entry.timed]
@@ -118,12 +117,12 @@ def test_what_changes_no_number_does_not_tell_studies_apart():
         assert shared(study.with_settings(change)) != shared(study)
 
 
-def number(study: Study) -> str:
+def number(study):
     """The key of GPrune's perplexity on a text that every study here is measured on."""
     return stages.perplexity(opened(Store(), study).graph, "gprune", "science-docs").key
 
 
-def masks_of(study: Study) -> str:
+def masks_of(study):
     """The key of GPrune's masks."""
     return stages.masks(opened(Store(), study).graph).key
 
@@ -157,7 +156,7 @@ def test_only_the_papers_own_models_have_published_figures(name, model):
 
 
 def test_fewer_samples_take_the_papers_epochs_and_never_fewer_than_shards():
-    def sizes(samples: int, epochs: int) -> list[tuple[int, int]]:
+    def sizes(samples, epochs):
         found = rows("calibration-samples", a_series(samples=samples, epochs=epochs))
         for row in found:
             calibration = row.study.calibration

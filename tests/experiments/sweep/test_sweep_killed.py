@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import psutil
 import pytest
@@ -14,8 +13,8 @@ from sweep.computed import begun, in_the_middle
 from waiting import limit, wait_for
 
 from gprune import jobs
-from gprune.experiments.sweep.plan import Sweep, from_file
-from gprune.experiments.sweep.status import standings
+from gprune.experiments.sweep.plan import from_file
+from gprune.experiments.sweep.running import standings
 from gprune.store import Store
 from gprune.system.processes import process_start
 
@@ -29,14 +28,14 @@ BEFORE = 6
 """studies that are done when the kill comes"""
 
 
-def start(file: Path, cache: Path) -> subprocess.Popen[bytes]:
+def start(file, cache):
     environment = {**os.environ, "GPRUNE_JOB_SLOTS": "2", "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "gprune", "sweep", str(file), "--cache", str(cache)]
     log = open(cache.with_name("sweep.log"), "ab")
     return subprocess.Popen(command, env=environment, stdout=log, stderr=log)
 
 
-def of_the_sweep(cache: Path) -> list[psutil.Process]:
+def of_the_sweep(cache):
     """Every process that has the cache in its command line: the command, its jobs, and who watches them."""
     found = []
     for process in psutil.process_iter():
@@ -46,7 +45,7 @@ def of_the_sweep(cache: Path) -> list[psutil.Process]:
     return found
 
 
-def kill(cache: Path) -> int:
+def kill(cache):
     """Kills all of them outright, those as well that they start meanwhile; gives their number."""
     killed = set[int]()
     while found := of_the_sweep(cache):
@@ -59,7 +58,7 @@ def kill(cache: Path) -> int:
     return len(killed)
 
 
-def states(sweep: Sweep, cache: Path) -> list[str]:
+def states(sweep, cache):
     return [one.state for one in standings(sweep.variations(), Store(cache), sweep.until)]
 
 
@@ -76,7 +75,7 @@ def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
     assert sweep.count == 24
     process = start(file, cache)
 
-    def in_its_middle() -> bool:
+    def in_its_middle():
         assert process.poll() is None, cache.with_name("sweep.log").read_text()
         # looking must not take the time of what is looked at
         if len(list(cache.glob("runs/*"))) <= BEFORE:

@@ -1,12 +1,10 @@
 """A sweep file makes studies; what is wrong with it is said in the sentences of study files."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from gprune.experiments.sweep.plan import Sweep, from_file
+from gprune.experiments.sweep.plan import from_file
 from gprune.study import from_dict
 from gprune.study.demo import demo_study
 from gprune.system.errors import SettingsError
@@ -17,13 +15,13 @@ PAIRS = [
 ]
 
 
-def written(folder: Path, **values: Any) -> Path:
+def written(folder, **values):
     file = folder / "lines.json"
     file.write_text(json.dumps({"study": "demo", **values}))
     return file
 
 
-def read(folder: Path, **values: Any) -> Sweep:
+def read(folder, **values):
     return from_file(written(folder, **values))
 
 
@@ -106,14 +104,11 @@ def test_what_is_wrong_is_said_with_the_file(tmp_path, values, said):
         from_file(file)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
+def test_a_file_that_is_none_is_refused_and_the_example_is_a_sweep(tmp_path, project):
     with pytest.raises(SettingsError, match="cannot be read: there is no such file"):
         from_file(tmp_path / "absent.json")
     (tmp_path / "torn.json").write_text('{"study": "demo"')
     with pytest.raises(SettingsError, match="is not JSON"):
         from_file(tmp_path / "torn.json")
-
-
-def test_the_example_is_a_sweep(project):
     sweep = from_file(project / "examples" / "sweep.json")
     assert sweep.count == 12 == len(sweep.variations())

@@ -3,9 +3,6 @@
 import contextlib
 import json
 import os
-import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import tiny_study
@@ -16,51 +13,29 @@ from waiting import wait_for
 
 from gprune import jobs
 from gprune.__main__ import main
-from gprune.experiments.scheduler import CANCELLED, Status
+from gprune.experiments.scheduler import CANCELLED
 from gprune.experiments.sweep import running
 from gprune.experiments.sweep.plan import Sweep, from_file
-from gprune.experiments.sweep.status import standings
-from gprune.jobs import folder as files
+from gprune.experiments.sweep.running import standings
 from gprune.jobs import local
 from gprune.jobs.slurm import watching
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.slurm.submission import StudyJob
-from gprune.jobs.state import JobState, read_state, write_state
+from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs
 from gprune.pipeline.stages import statistics
 from gprune.store import Store
 
-TESTS = Path(__file__).resolve().parents[2]
 
-
-@pytest.fixture
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A cache folder; whatever still runs in it is killed afterwards."""
-    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
-    monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join((str(TESTS), str(TESTS.parent))))
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    yield folder
-    for job in files.all_folders(files.root(folder)):
-        state = read_state(job)
-        for pid, started in (
-            (state.supervisor, state.supervisor_started),
-            (state.pid, state.process_started),
-        ):
-            if pid is not None and pid != os.getpid():
-                local.send(pid, started, signal.SIGKILL)
-
-
-def behave(cache: Path, **behaviours: str) -> None:
+def behave(cache, **behaviours):
     (cache / "behaviour.json").write_text(json.dumps({k.strip("_"): v for k, v in behaviours.items()}))
 
 
-def states(cache: Path, sweep: Sweep) -> list[str]:
+def states(cache, sweep):
     return [one.state for one in standings(sweep.variations(), Store(cache), UNTIL)]
 
 
-def run(cache: Path, sweep: Sweep, **how: object) -> list[tuple[str, str]]:
+def run(cache, sweep, **how):
     found = running.run(sweep.variations(), Store(cache), UNTIL, build=command, **how)  # type: ignore[arg-type]
     return [(one.state, one.words) for one in found]
 
@@ -110,7 +85,7 @@ def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
     sweep = Sweep("lines", base, (("reliability.drift_quantile", (0.8, 0.85)),), until=UNTIL)
     behave(cache, _0="hold")
 
-    def watch(_: Status) -> None:
+    def watch(_):
         if sum(job.state == "running" for job in jobs.jobs(cache)) == 2:
             (cache / "go").touch()
 
@@ -123,7 +98,7 @@ def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache):
     sweep = a_sweep(0, 1, 2)
     behave(cache, _0="hold", _1="hold", _2="hold")
 
-    def interrupt(_: Status) -> None:
+    def interrupt(_):
         if any(jobs.progress(cache, job.id).message == "holding" for job in jobs.jobs(cache)):
             raise KeyboardInterrupt
 
@@ -137,7 +112,7 @@ def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache):
 
 
 @pytest.fixture
-def sbatch(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def sbatch(cache, tmp_path, monkeypatch):
     """A client of Slurm that takes every array as number 41; what it was asked, a line each."""
     book, client = tmp_path / "asked", tmp_path / "sbatch"
     client.write_text(f'#!/bin/sh\ncat > /dev/null\necho "$@" >> {book}\necho 41\n')
@@ -152,7 +127,7 @@ def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache
     first = sweep.variations()[0].study
     (theirs,) = jobs.submit_slurm(cache, [StudyJob(first, "theirs", ("--until", UNTIL))], SlurmSettings())
 
-    def interrupt(_: Status) -> None:
+    def interrupt(_):
         raise KeyboardInterrupt
 
     with contextlib.suppress(KeyboardInterrupt):
@@ -164,7 +139,7 @@ def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache
 
 
 def test_slurm_gets_the_studies_as_one_array(cache, sbatch):
-    def watch(_: Status) -> None:
+    def watch(_):
         # what its nodes would do
         for job in jobs.jobs(cache):
             if job.state == "queued" and job.note.startswith("Slurm's 41_"):
@@ -179,7 +154,7 @@ def test_slurm_gets_the_studies_as_one_array(cache, sbatch):
 
 
 @pytest.fixture
-def tiny(tmp_path: Path) -> Path:
+def tiny(tmp_path):
     """A sweep file over the model of the tests: three thresholds of one study."""
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
@@ -210,7 +185,7 @@ def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(cache, tiny, cap
     with contextlib.ExitStack() as held:
         held.enter_context(store.lock(shared.kind, shared.key))
 
-        def watch(status: Status) -> None:
+        def watch(status):
             found = standings(sweep.variations(), store, sweep.until)
             if not waited and sum("waiting for another run" in one.words for one in found) == 2:
                 waited.append(status.stage)

@@ -2,8 +2,6 @@
 
 import argparse
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -18,7 +16,7 @@ from gprune.pruning.surgery import cut
 from gprune.system.errors import CheckpointError
 
 
-def dense(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float32, **sizes: Any) -> Any:
+def dense(folder, family="llama", dtype=torch.float32, **sizes):
     """A dense model as a folder, and read back as a run would."""
     from gprune.models.loading import load
 
@@ -27,14 +25,14 @@ def dense(folder: Path, family: str = "llama", dtype: torch.dtype = torch.float3
     return load(str(folder), device="cpu", dtype=str(dtype).removeprefix("torch."))
 
 
-def first(decoder: Any, tmp_path: Path, compensated: bool = False) -> Path:
+def first(decoder, tmp_path, compensated=False):
     fingerprint = identity.fingerprint(str(tmp_path / "dense"))
     arguments = {"compensated": compensated, "tokenizer": decoder.tokenizer, "fingerprint": fingerprint}
     save(decoder, tmp_path / "first", **arguments)
     return tmp_path / "first"
 
 
-def change(path: Path, **values: Any) -> None:
+def change(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
@@ -96,7 +94,7 @@ def test_changed_units_and_biases_are_seen(tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "first"]
 
 
-def run(*words: str) -> int:
+def run(*words):
     parser = argparse.ArgumentParser()
     export.add(parser.add_subparsers())
     options = parser.parse_args(words)

@@ -15,13 +15,13 @@ from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
 
 
-def padded_batch() -> tuple[torch.Tensor, torch.Tensor]:
+def padded_batch():
     ids = torch.randint(3, 64, (2, 7), generator=torch.Generator().manual_seed(5))
     ids[1, :3] = 0
     return ids, (ids != 0).long()
 
 
-def assert_equal_logits(actual: torch.Tensor, expected: torch.Tensor) -> None:
+def assert_equal_logits(actual, expected):
     """Up to rounding: kernels differ with the alignment of a tensor in memory."""
     relative = 1e-5 if actual.dtype == torch.float32 else 1e-2
     torch.testing.assert_close(actual, expected, rtol=0, atol=relative * float(expected.abs().max()))

@@ -3,10 +3,7 @@
 import json
 import resource
 import shutil
-from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-from typing import Any
 
 import pytest
 from safetensors.torch import load_file, save_file
@@ -14,7 +11,6 @@ from torch import nn
 
 from gprune.models.export import checkpoint, plan_file
 from gprune.pruning.surgery import cut
-from gprune.records import PruningMasks
 from gprune.system.errors import CheckpointError
 
 
@@ -35,7 +31,7 @@ def test_a_taken_folder_is_refused_and_left_alone(tmp_path, masks, saved, decode
 
 
 @contextmanager
-def largest_file(size: int) -> Iterator[None]:
+def largest_file(size):
     """Writes beyond the size fail, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
@@ -78,7 +74,7 @@ def test_what_does_not_read_back_is_not_kept(
 ):
     original = checkpoint._write
 
-    def damaged(model: Any, tokenizer: Any, folder: Path, *others: Any) -> None:
+    def damaged(model, tokenizer, folder, *others):
         original(model, tokenizer, folder, *others)
         tensors = load_file(folder / "model.safetensors")
         # Row 1 of the embedding is no token of the probe: only the comparison of tensors can see it.
@@ -117,11 +113,11 @@ def test_masks_and_model_must_belong_together(tmp_path, masks, saved, decoder_of
 
 
 @pytest.fixture
-def folder(tmp_path: Path, masks: PruningMasks, saved: Any, decoder_of: Any) -> Path:
+def folder(tmp_path, masks, saved, decoder_of):
     return saved(cut(decoder_of("llama"), masks), None, tmp_path / "out")
 
 
-def change(path: Path, **values: Any) -> None:
+def change(path, **values):
     path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 

@@ -4,9 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -65,14 +63,14 @@ KINDS = {
 
 
 @pytest.fixture(scope="module")
-def elsewhere(built_once: Callable[..., Path]) -> dict[str, Any]:
+def elsewhere(built_once):
     """What one process without this project reports on all the models."""
     place = built_once("elsewhere", ask)
     report = json.loads((place / "report.json").read_text())
     return {Path(folder).name: values for folder, values in report.items()}
 
 
-def ask(place: Path) -> None:
+def ask(place):
     """Saves the models in a folder, and there the report on them."""
     ids = torch.randint(3, 300, (2, 8), generator=torch.Generator().manual_seed(2))
     for name, (family, sizes, groups, compensated) in KINDS.items():

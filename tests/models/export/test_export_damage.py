@@ -20,7 +20,7 @@ from gprune.system.errors import CheckpointError
 Export = Callable[[Path, Path], Any]
 
 
-def applied(folder: Path, out: Path) -> Any:
+def applied(folder, out):
     return apply.save(folder, str(folder.parent / "dense"), out, cut)
 
 
@@ -33,7 +33,7 @@ ALL = [*READING, pytest.param("apply")]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
+def folder(tmp_path):
     """A checkpoint beside its dense model."""
     decoder = small_decoder()
     decoder.model.save_pretrained(tmp_path / "dense")
@@ -43,19 +43,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "in"
 
 
-def remove_a_shard(folder: Path) -> None:
+def remove_a_shard(folder):
     tensors = load_file(folder / "model.safetensors")
     index = {"metadata": {}, "weight_map": dict.fromkeys(tensors, "model-00002-of-00002.safetensors")}
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
 
 
-def truncate(folder: Path) -> None:
+def truncate(folder):
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-8])
 
 
-def change_widths(folder: Path) -> None:
+def change_widths(folder):
     """Configuration and plan agree, the weights are others."""
     for name, values in (
         ("config.json", {"ffn_widths": [4, 11, 7]}),
@@ -65,13 +65,13 @@ def change_widths(folder: Path) -> None:
         path.write_text(json.dumps(json.loads(path.read_text()) | values))
 
 
-def change_a_weight(folder: Path) -> None:
+def change_a_weight(folder):
     tensors = load_file(folder / "model.safetensors")
     tensors["model.layers.2.mlp.gate_proj.weight"] *= 2
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def remove_the_plan(folder: Path) -> None:
+def remove_the_plan(folder):
     (folder / "plan.json").unlink()
 
 
@@ -113,7 +113,7 @@ def test_too_little_room_is_told_before(export, folder, tmp_path, monkeypatch):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
 
 
-def full(*arguments: Any, **others: Any) -> None:
+def full(*arguments, **others):
     raise OSError(28, "No space left on device")
 
 
@@ -122,7 +122,7 @@ def test_a_disk_that_fills_leaves_nothing_behind(export, folder, tmp_path, monke
     module = {"pad": padded, "gguf": gguf, "apply": checkpoints}[export]
     write = module._write
 
-    def half(*arguments: Any) -> None:
+    def half(*arguments):
         write(*arguments)
         full()
 
@@ -134,7 +134,7 @@ def test_a_disk_that_fills_leaves_nothing_behind(export, folder, tmp_path, monke
 
 @pytest.mark.parametrize("export", ALL)
 def test_an_interrupted_export_leaves_nothing_behind(export, folder, tmp_path):
-    def stop(done: int, total: int, message: str) -> None:
+    def stop(done, total, message):
         if done == 3:
             raise KeyboardInterrupt
 
@@ -148,7 +148,7 @@ def test_an_interrupted_export_leaves_nothing_behind(export, folder, tmp_path):
 def test_padding_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatch):
     write = padded._write
 
-    def damaged(*arguments: Any) -> None:
+    def damaged(*arguments):
         write(*arguments)
         change_a_weight(arguments[-1])
 
@@ -163,7 +163,7 @@ def test_padding_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypat
 def test_a_file_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatch):
     write = gguf._write
 
-    def damaged(file: Path, *arguments: Any) -> None:
+    def damaged(file, *arguments):
         write(file, *arguments)
         content = bytearray(file.read_bytes())
         content[-1000] ^= 1

@@ -1,8 +1,6 @@
 """A GGUF file holds every layer's own width, and llama.cpp reads text and computes as the checkpoint does."""
 
 import importlib.util
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +9,6 @@ from pruned_folder import byte_tokenizer, masks_of, save, small_decoder
 from safetensors.torch import load_file
 
 from gprune.models.export import gguf
-from gprune.records import Array
 from gprune.system.errors import CheckpointError
 
 needs_gguf = pytest.mark.skipif(
@@ -22,19 +19,19 @@ needs_llama = pytest.mark.skipif(
 )
 
 
-def fields(file: Path) -> dict[str, Any]:
+def fields(file):
     from gguf import GGUFReader
 
     return {name: field.contents() for name, field in GGUFReader(file).fields.items()}
 
 
-def tensors(file: Path) -> dict[str, Array]:
+def tensors(file):
     from gguf import GGUFReader
 
     return {tensor.name: np.array(tensor.data) for tensor in GGUFReader(file).tensors}
 
 
-def llama(file: Path, length: int = 256) -> Any:
+def llama(file, length=256):
     """llama.cpp with a float32 cache, so that only the order of its sums differs from ours."""
     from llama_cpp import GGML_TYPE_F32, Llama
 
@@ -51,14 +48,14 @@ def llama(file: Path, length: int = 256) -> Any:
     )
 
 
-def their_logits(model: Any, ids: list[int]) -> torch.Tensor:
+def their_logits(model, ids):
     model.reset()
     model.eval(ids)
     return torch.tensor(model.scores[: len(ids)])
 
 
 @torch.inference_mode()
-def our_logits(model: Any, ids: list[int]) -> torch.Tensor:
+def our_logits(model, ids):
     logits: torch.Tensor = model(torch.tensor([ids])).logits[0].float()
     return logits
 

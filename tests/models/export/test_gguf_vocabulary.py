@@ -2,7 +2,6 @@
 
 import json
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -26,20 +25,20 @@ LLAMA3 = (
 class Tokenizer:
     """As much of a tokenizer as is asked: its JSON, its special numbers, and how a text begins."""
 
-    def __init__(self, values: dict[str, Any], begins: bool = True) -> None:
+    def __init__(self, values, begins=True):
         self.backend_tokenizer = SimpleNamespace(to_str=lambda: json.dumps(values))
         self.bos_token_id, self.eos_token_id, self.unk_token_id, self.pad_token_id = 1, 2, 0, None
         self.begins = begins
 
-    def __call__(self, text: str) -> SimpleNamespace:
+    def __call__(self, text):
         return SimpleNamespace(input_ids=[1, 5] if self.begins else [5])
 
 
-def added(number: int, content: str, special: bool = True) -> dict[str, Any]:
+def added(number, content, special=True):
     return {"id": number, "content": content, "special": special}
 
 
-def sentence_piece(**changes: Any) -> dict[str, Any]:
+def sentence_piece(**changes):
     words = ["<unk>", "<s>", "</s>", "<0x0A>", "a", "b", "▁", "ab", "▁a", "▁ab"]
     merges = [["▁", "a"], ["a", "b"], ["▁", "ab"], ["▁a", "b"]]
     model = {
@@ -59,13 +58,13 @@ def sentence_piece(**changes: Any) -> dict[str, Any]:
     return values | changes
 
 
-def byte_level(steps: list[dict[str, Any]], ignore_merges: bool = False) -> dict[str, Any]:
+def byte_level(steps, ignore_merges=False):
     model = {"type": "BPE", "vocab": {"a": 0, "b": 1}, "merges": ["a b"], "ignore_merges": ignore_merges}
     before = steps[0] if len(steps) == 1 else {"type": "Sequence", "pretokenizers": steps}
     return {"model": model, "added_tokens": [], "normalizer": None, "pre_tokenizer": before}
 
 
-def split(pattern: str) -> list[dict[str, Any]]:
+def split(pattern):
     own = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False}
     return [own, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
 

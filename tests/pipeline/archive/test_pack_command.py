@@ -2,8 +2,6 @@
 
 import json
 import zipfile
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,24 +11,24 @@ from gprune.__main__ import main
 from gprune.pipeline import archive as packs
 from gprune.pipeline import stages
 from gprune.pipeline.archive import contents_form
-from gprune.pipeline.archive.record import graph_of
+from gprune.pipeline.archive.contents import graph_of
 from gprune.pipeline.stages import KINDS, Results
 from gprune.store import Store
 from gprune.system.errors import SettingsError, StoreError
 
 
-def arrays(root: Path) -> dict[str, bytes]:
+def arrays(root):
     """Every array of a cache, by its place."""
     return {str(path.relative_to(root)): path.read_bytes() for path in root.glob("*/*/*.npy")}
 
 
-def change(root: Path, name: str, **fields: Any) -> None:
+def change(root, name, **fields):
     path = root / "runs" / name / "run.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | fields))
 
 
 @pytest.fixture
-def here(tmp_path: Path) -> tuple[Path, str]:
+def here(tmp_path):
     """A cache with a run, and the run's name."""
     root = tmp_path / "here"
     return root, write_run(root)
@@ -119,11 +117,11 @@ def test_an_interrupted_unpacking_leaves_nothing_half(tmp_path, here, monkeypatc
     packs.write(Store(root), name, tmp_path / "a.zip")
     there = Store(tmp_path / "there")
 
-    def stop(done: int, *_: object) -> None:
+    def stop(done, *_):
         if done == moment:
             raise KeyboardInterrupt
 
-    def kept(*_: object) -> None:
+    def kept(*_):
         raise KeyboardInterrupt
 
     if moment == -1:

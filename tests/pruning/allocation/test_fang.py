@@ -160,14 +160,11 @@ def test_key_value_groups_give_too_where_neurons_do_not_make_up_for_the_floors()
     assert abs(masks.retention - 0.3) * shape.decoder_weights <= 0.5001 * shape.neuron_weights
 
 
-def test_a_target_below_the_floors_keeps_one_of_each():
+def test_a_target_below_the_floors_keeps_one_of_each_and_groups_of_another_model_are_refused():
     shape = SHAPES[4]
     masks = fang.allocate(unit_scores(shape), grouped(shape), changes(shape), shape, 0.01)
     np.testing.assert_array_equal(masks.ffn.sum(1), 1)
     np.testing.assert_array_equal(masks.heads.sum(1), 1)
-
-
-def test_groups_of_another_model_are_refused():
     shape, other = SHAPES[0], SHAPES[1]
     with pytest.raises(ModelError, match=r"functional groups have shape \(3, 61\)"):
         fang.allocate(unit_scores(shape), grouped(other), changes(shape), shape, 0.5)

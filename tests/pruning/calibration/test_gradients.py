@@ -140,15 +140,12 @@ def test_gradients_that_are_not_finite_name_the_layer_they_come_from():
     assert is_frozen(decoder)
 
 
-def test_a_quantized_weight_is_refused():
+def test_a_quantized_weight_is_refused_and_a_part_without_a_graph_is_refused():
     decoder = tiny_decoder()
     weight = torch.nn.Parameter(torch.ones(12, 8, dtype=torch.int8), requires_grad=False)
     decoder.up_proj(1).weight = weight
     with pytest.raises(MethodError, match=r"LLM-Pruner.*layers\.1\.mlp\.up_proj.*torch\.int8"):
         taylor_scores(decoder, tokens(6, 8), SETTINGS)
-
-
-def test_a_part_without_a_graph_is_refused():
     decoder = tiny_decoder()
     gate = decoder.gate_proj(1)
     gate.forward = torch.no_grad()(gate.forward)

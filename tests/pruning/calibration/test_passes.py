@@ -63,7 +63,7 @@ def named(request):
     return PASSES[request.param]
 
 
-def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was(named):
+def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was_and_it_can_be_stopped(named):
     run, steps, _ = named
     decoder, seen, ids = tiny_decoder(layers=3), [], torch.arange(12).reshape(2, 6)
     dense, before = decoder.hidden_states(ids), [weight.clone() for weight in decoder.model.parameters()]
@@ -72,9 +72,6 @@ def test_it_tells_how_far_it_is_and_leaves_the_model_as_it_was(named):
     assert left_alone(decoder) and torch.is_grad_enabled()
     assert all(map(torch.equal, decoder.model.parameters(), before))
     assert torch.equal(decoder.hidden_states(ids), dense)
-
-
-def test_it_can_be_stopped(named):
     decoder = tiny_decoder(layers=3)
 
     def stop(done, total, message):

@@ -118,14 +118,11 @@ def test_what_cannot_be_written_is_said(folders):
         sample(decoder, asked(), "self:")
 
 
-def test_scores_that_are_not_finite_end_the_text(folders):
+def test_scores_that_are_not_finite_end_the_text_and_a_recipe_draws_enough_and_a_share_more(folders):
     decoder = load(folders[2], "cpu", "float32")
     decoder.down_proj(1).weight.data.fill_(float("nan"))
     with pytest.raises(NumericsError, match="scores are not finite while it writes 'self:'"):
         sample(decoder, asked(), "self:")
-
-
-def test_a_recipe_draws_enough_and_a_share_more():
     plain = recipe("self:", "calibration", 128, 64)
     assert (plain.documents, plain.length, plain.drawn) == (128, 64, 160)
     longer = recipe("self:#length=100&keep=1", "evaluation", None, 128)

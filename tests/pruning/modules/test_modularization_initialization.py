@@ -91,14 +91,11 @@ def test_cluster_reports_the_silhouette_of_its_labels():
     assert sorted(set(result.labels.tolist())) == list(range(result.count))
 
 
-def test_cluster_depends_on_the_seed_alone():
+def test_cluster_depends_on_the_seed_alone_and_k_means_ends_in_a_fixed_point():
     rows = unit_rows(150, 16)
     first, same, other = (cluster(rows, (12,), 1, np.random.default_rng(seed)) for seed in (5, 5, 6))
     np.testing.assert_array_equal(first.labels, same.labels)
     assert (first.labels != other.labels).any()
-
-
-def test_k_means_ends_in_a_fixed_point():
     rows = unit_rows(160, 12)
     labels, projection = searched(rows, rows[:6])
     sums = module_sums(rows, labels, 6)

@@ -137,7 +137,7 @@ def test_odd_and_tiny_widths(neurons, kind):
     assert np.isnan(partition.silhouette[:, 1:]).all()
 
 
-def test_progress_counts_up_to_the_total_and_a_stop_gets_through():
+def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_wrong_parameters_are_refused():
     seen = []
     modularize(*inputs(), QUICK, 0, lambda done, total, message: seen.append((done, total, message)))
     assert [done for done, _, _ in seen] == list(range(1, 10))
@@ -150,9 +150,6 @@ def test_progress_counts_up_to_the_total_and_a_stop_gets_through():
 
     with pytest.raises(Cancelled):
         modularize(*inputs(), QUICK, 0, stop)
-
-
-def test_wrong_parameters_are_refused():
     parameters, drift, first, second = inputs()
     with pytest.raises(ValueError, match="do not hold one row for each of 128 neurons"):
         modularize(lambda layer: parameters(layer)[:5], drift, first, second, QUICK, 0)
@@ -170,3 +167,43 @@ def test_a_gpu_gives_a_repeatable_partition_of_like_quality():
     )
     np.testing.assert_array_equal(first.labels, again.labels)
     np.testing.assert_allclose(first.silhouette, on_cpu.silhouette, rtol=0, atol=0.02)
+
+
+def chunks(sizes):
+    """(layers, neurons) modules of consecutive neurons."""
+    return np.stack([np.arange(NEURONS) * size // NEURONS for size in sizes])
+
+
+@pytest.mark.parametrize("direction", ["auto", "preset", "magnitude"])
+def test_the_own_initialization_gives_the_same_refinement(direction):
+    arguments = inputs(metric="twflap")
+    whole = modularize(*arguments, quick(direction=direction), seed=0)
+    initial = modularize(*arguments, quick(kind="initialization"), seed=0).labels
+    # the seed serves clustering only, which does not take place
+    coupled = modularize(*arguments, quick(direction=direction), seed=9, initial=initial)
+    np.testing.assert_array_equal(coupled.labels, whole.labels)
+    np.testing.assert_array_equal(coupled.history, whole.history)
+    np.testing.assert_array_equal(coupled.mixing, whole.mixing)
+    np.testing.assert_array_equal(coupled.variation, whole.variation)
+    assert coupled.profile == whole.profile
+
+
+@pytest.mark.parametrize("kind", ["initialization", "random"])
+def test_what_is_not_refined_stays_as_given(kind):
+    def unused(layer):
+        raise RuntimeError("no weights are needed")
+
+    initial = chunks((3, 8, 5))
+    partition = modularize(unused, *inputs(metric="twflap")[1:], quick(kind=kind), seed=0, initial=initial)
+    np.testing.assert_array_equal(partition.labels, initial)
+    np.testing.assert_array_equal(partition.counts, [3, 8, 5])
+    assert partition.kind == kind and partition.history.shape == (LAYERS, 0, 5)
+
+
+def test_modules_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match=r"initial modules of shape \(1, 128\)"):
+        modularize(*inputs(metric="twflap"), QUICK, seed=0, initial=chunks((4,)))
+    gaps = chunks((4, 4, 4))
+    gaps[1][gaps[1] == 2] = 3
+    with pytest.raises(ValueError, match=r"layer 1: initial labels \[0 1 3\]"):
+        modularize(*inputs(metric="twflap"), QUICK, seed=0, initial=gaps)

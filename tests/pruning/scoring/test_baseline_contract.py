@@ -8,8 +8,7 @@ from made_records import the_moments
 
 from gprune.pruning.allocation import fang, flap, llm_pruner, uniform
 from gprune.pruning.modules.functional_groups import functional_groups, group_profile
-from gprune.pruning.scoring import score, twflap
-from gprune.pruning.scoring.combination import combine
+from gprune.pruning.scoring import combine, score, twflap
 from gprune.records import (
     Contexts,
     ContextStatistics,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gprune.pruning.scoring.combination import combine
+from gprune.pruning.scoring import combine
 from gprune.records import ModelShape, UnitScores
 
 SHAPE = ModelShape(layers=3, neurons=13, heads=6, kv_heads=2, head_width=2, hidden=5)
@@ -45,7 +45,7 @@ def test_averages_are_those_of_a_loop(scoring, metric):
             assert combined.heads[layer, group] == pytest.approx(expected, rel=1e-12)
 
 
-def test_ranks_ignore_the_scale_of_a_text_and_scores_do_not():
+def test_ranks_ignore_the_scale_of_a_text_and_scores_do_not_and_large_scores_do_not_overflow():
     first, second = scored("flap", "a", 0), scored("flap", "b", 1)
     larger = UnitScores("flap", "b", second.ffn * 1e6, second.heads, second.channels * 1e6)
     ranked = [combine("rank_average", first, other, SHAPE) for other in (second, larger)]
@@ -53,9 +53,6 @@ def test_ranks_ignore_the_scale_of_a_text_and_scores_do_not():
     np.testing.assert_array_equal(ranked[0].heads, ranked[1].heads)
     averaged = combine("score_average", first, larger, SHAPE)
     assert (averaged.ffn.argmax(1) == second.ffn.argmax(1)).all()
-
-
-def test_large_scores_do_not_overflow():
     huge = np.full((3, 13), 1.7e308)
     one = UnitScores("flap", "a", huge, np.ones((3, 2)), np.ones((3, 12)))
     np.testing.assert_array_equal(combine("score_average", one, one, SHAPE).ffn, huge)

@@ -13,11 +13,12 @@ from sparsity.reference_sparsity import (
     random_tokens,
 )
 
+from gprune.models.loading import load
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.batches import SubsetSampler
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.masks import MaskFamily
-from gprune.records import budget
+from gprune.records import Tokens, budget
 from gprune.study import SparsitySettings
 from gprune.system.errors import Cancelled, NumericsError
 from gprune.system.progress import silent
@@ -118,7 +119,7 @@ def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervisi
     assert "retention" in seen[0][2]
 
 
-def test_the_decoder_is_left_as_it_was_after_cancelling():
+def test_the_decoder_is_left_as_it_was_after_cancelling_and_a_loss_that_is_not_finite_names_the_step():
     case = _case()
     decoder = case[0]
     ids = torch.arange(20).view(2, 10)
@@ -132,9 +133,6 @@ def test_the_decoder_is_left_as_it_was_after_cancelling():
     assert torch.equal(decoder.logits(decoder.hidden_states(ids)), dense)
     assert all(not module._forward_pre_hooks for module in decoder.model.modules())
     assert all(parameter.grad is None for parameter in decoder.model.parameters())
-
-
-def test_a_loss_that_is_not_finite_names_the_step():
     case = _case()
     case[0].down_proj(1).weight[0, 0] = float("nan")
     with pytest.raises(NumericsError, match="step 1 of sparsity learning"):
@@ -147,3 +145,44 @@ def test_half_precision_models(dtype):
     exact, exact_history = _learn(_case(), batch=8)
     assert abs(masks.retention - exact.retention) < 1e-12
     np.testing.assert_allclose(history.steps[0, 2:5], exact_history.steps[0, 2:5], rtol=5e-2, atol=5e-3)
+
+
+LENGTH, SAMPLES, RETENTION = 48, 64, 0.6
+
+
+@pytest.fixture(scope="module")
+def trained(shared):
+    decoder = load(str(shared / "models" / "stories260K"), device="cpu", dtype="float32")
+    sources = ("data/webtext/tiny.utf8", "data/wikitext-2/valid.txt")
+    texts = [(shared / source).read_text(encoding="utf-8")[:60_000] for source in sources]
+    ids = [np.array(decoder.tokenizer(text, verbose=False)["input_ids"], dtype=np.int32) for text in texts]
+    blocks = [text[: len(text) // LENGTH * LENGTH].reshape(-1, LENGTH) for text in ids]
+    sets = [Tokens("text", "", part[:SAMPLES], len(part)) for part in blocks]
+    # The squared norm of a unit's outgoing weights: a plain importance score.
+    scores = np.stack(
+        [decoder.down_proj(i).weight.square().sum(0).numpy() for i in range(decoder.shape.layers)]
+    )
+    columns = [decoder.o_proj(i).weight.square().sum(0) for i in range(decoder.shape.layers)]
+    groups = torch.stack(columns).unflatten(1, (decoder.shape.kv_heads, -1)).sum(-1).numpy()
+    partition = random_partition(decoder.shape, 8, np.random.default_rng(0))
+    held_out = [torch.tensor(part[SAMPLES : 2 * SAMPLES].astype(np.int64)) for part in blocks]
+    return (decoder, scores, groups, partition, *sets), held_out
+
+
+def _loss(decoder, masks, texts):
+    naive = NaiveMasks(decoder, masks.ffn, masks.heads)
+    with torch.no_grad():
+        losses = [float(cross_entropy(decoder.logits(decoder.hidden_states(ids)), ids)) for ids in texts]
+    naive.remove()
+    return np.array(losses)
+
+
+@pytest.mark.long
+def test_learned_masks_predict_both_held_out_texts_better_than_one_ratio_for_all(trained):
+    arguments, held_out = trained
+    uniform, _ = learn(*arguments, SparsitySettings(epochs=0), RETENTION, 0, silent)
+    learned, history = learn(*arguments, SparsitySettings(epochs=3, batch=16), RETENTION, 0, silent)
+    difference = _loss(arguments[0], learned, held_out) - _loss(arguments[0], uniform, held_out)
+    assert (difference < -0.1).all(), difference
+    assert abs(learned.retention - RETENTION) <= 0.001
+    assert abs(history.steps[-1, history.columns.index("retention")] - RETENTION) < 0.1

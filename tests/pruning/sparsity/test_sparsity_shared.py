@@ -120,7 +120,9 @@ def test_any_number_of_processes_goes_on_where_another_has_stopped(tmp_path, mon
     assert any(words in one for one in learning.notices) == (before != after)
 
 
-def test_what_rank_0_finds_wrong_lets_the_others_go():
+def test_what_rank_0_finds_wrong_and_memory_that_runs_out_let_the_others_go(
+    monkeypatch,
+):
     learning = Learning(learning_rate=0.5)
     true = learning.decoder
 
@@ -134,10 +136,7 @@ def test_what_rank_0_finds_wrong_lets_the_others_go():
     first, second = learning.run(2)
     assert isinstance(first, NumericsError) and second is None
 
-
-def test_memory_that_runs_out_is_told_with_what_helps(monkeypatch):
-    """Where the others wait in the middle of a layer, fewer sequences at a time cannot be tried."""
-
+    # Where the others wait in the middle of a layer, fewer sequences at a time cannot be tried.
     def full(*_):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
 

@@ -10,7 +10,6 @@ import streamlit as st
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, writing
-from gprune.analysis.calibration_report import tables as card_tables
 from gprune.app.pages.calibration_data import own_drift, own_text, panels
 from gprune.app.pages.calibration_data.panels import MEASURES, RANKS, names_of, tokens_of
 from gprune.app.ui import frame, tables, url_state
@@ -211,7 +210,7 @@ def _said(found: TextCard, share: float) -> None:
 
 def _size(found: TextCard) -> None:
     with st.container(horizontal=True):
-        for name, value in card_tables.size(found):
+        for name, value in writing.size(found):
             st.metric(name, value, border=True, width="content")
 
 
@@ -230,7 +229,7 @@ def _written(form: str, found: TextCard, share: float) -> bytes:
 
 def _beside(found: TextCard, share: float) -> None:
     """Every measure against every other text; all rows are in sight."""
-    table = card_tables.against(found, share)
+    table = writing.against(found, share)
     heading = st.column_config.TextColumn(width=360)
     tables.show(
         table,

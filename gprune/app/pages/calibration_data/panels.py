@@ -12,7 +12,7 @@ import pandas as pd
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
-from gprune.analysis.calibration_report import TextCard, figures, tables, writing
+from gprune.analysis.calibration_report import TextCard, figures, writing
 from gprune.analysis.calibration_report.measuring import scored_by
 from gprune.analysis.formatting import percent
 from gprune.app.pages.calibration_data import charts
@@ -23,7 +23,7 @@ from gprune.app.ui.text import in_figure, plain, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
 from gprune.pipeline.stages.inputs import roles as roles_of
-from gprune.pruning.scoring.neurons import neuron_scorer
+from gprune.pruning.scoring import neuron_scorer
 from gprune.records import Array
 from gprune.store import Store
 from gprune.study.settings import require_choice
@@ -113,7 +113,7 @@ def text_noise(run: Run, *, text: str = "A", share: float = calibration_report.D
         figures.noise(found, share),
         "Where the dotted line falls below a dashed one, sampling is a small part of that drift.",
         title=_noise_title(found, share),
-        table=lambda: tables.numbers(found, share),
+        table=lambda: writing.numbers(found, share),
         how=f"{writing.HOW} Points: mean and range over all draws. {scored}",
     )
 

@@ -6,9 +6,9 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import paired_test
-from gprune.analysis.mask_edits import MaskSet, mask_sets, measuring
+from gprune.analysis.mask_edits import MaskSet, mask_sets
 from gprune.analysis.paired_test import Measurement
-from gprune.analysis.spreadsheet import guarded
+from gprune.analysis.table import guarded
 from gprune.app.pages.by_hand import listed
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import derived_cache, offered_job, packed, tables
@@ -74,7 +74,7 @@ def _columns() -> dict[str, Any]:
 
 def _measured(run: Run, chosen: MaskSet) -> list[Measurement]:
     """The perplexities of a set that are there."""
-    stages = measuring.perplexities(run.results, chosen)
+    stages = mask_sets.perplexities(run.results, chosen)
     there = {text: stage for text, stage in stages.items() if run.there(stage)}
     if not there:
         return []

@@ -6,7 +6,7 @@ import streamlit as st
 from gprune.analysis import comparison as analysis
 from gprune.analysis.headline import OURS, against_control, comparable
 from gprune.analysis.paired_test import Measurement
-from gprune.analysis.spreadsheet import guarded
+from gprune.analysis.table import guarded
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import tables
 from gprune.app.ui.card import Card

@@ -12,7 +12,7 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis.comparison import Line
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import BETTER, CLOSE, NOISE, WORSE, Difference
-from gprune.analysis.spreadsheet import guarded
+from gprune.analysis.table import guarded
 from gprune.app.pages.comparison import inputs_card, marked_table
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import protocol_line, tables

@@ -20,7 +20,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
 from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.pruning import scoring
-from gprune.pruning.scoring.neurons import layer_scorer
+from gprune.pruning.scoring import layer_scorer
 from gprune.records import Array
 from gprune.study.settings import require
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gprune.analysis import whatif
-from gprune.analysis.text_colours import MODULES
+from gprune.analysis.formatting import MODULES
 from gprune.app.ui import masks_cache
 from gprune.app.ui.chart_style import METHOD_COLORS, PALE, TEXT_A, TEXT_B, label
 from gprune.pipeline import stages
