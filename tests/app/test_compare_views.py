@@ -9,7 +9,7 @@ from app_driver import charts, linked, words
 from synthetic_run import a_study, grouped_runs, the_run, write_run
 from synthetic_tables import filled, write_tables
 
-from gprune.analysis.mask_edits import Edit, mask_sets, measuring
+from gprune.analysis.mask_edits import Edit, mask_sets
 from gprune.app.pages.comparison import recorded, studies
 from gprune.experiments.reproduction import catalogue, tables
 from gprune.experiments.reproduction.lookup import Answer
@@ -249,7 +249,7 @@ def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
     identity = ("--identity", chosen.identity)
     assert arguments == ("measure", run.name, "<b>mine</b>", *identity, "--cache", run.root)
     assert any("gprune measure" in block.value for block in app.code)
-    for text, stage in measuring.perplexities(run.results, chosen).items():
+    for text, stage in mask_sets.perplexities(run.results, chosen).items():
         own = run.load(stages.perplexity, "flap", text)
         losses = own.losses - 0.05
         run.results.store.put(stage.kind, stage.key, replace(own, losses=losses), {})
