@@ -46,15 +46,9 @@ def require_possible(count: int, study: Study, seeds: list[int] | None, here: bo
 
 
 def run(options: argparse.Namespace, study: Study, first: Callable[[Ranks], int]) -> int:
-    """Runs a command by several processes: starts them, or is one of them.
+    """Runs a command by several processes: starts them, or is one of them; the exit code.
 
-    Args:
-        options: of the command.
-        study: what runs.
-        first: what rank 0 does, given the processes.
-
-    Returns:
-        The exit code.
+    `first` is what rank 0 does, given the processes.
 
     Raises:
         GpruneError: on rank 0, why the run has failed; and that they cannot be started.

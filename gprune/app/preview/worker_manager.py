@@ -89,13 +89,7 @@ class WorkerManager:
         start: Callable[[dict[str, Any], Callable[[], None]], WorkerProcess] = WorkerProcess,
         waits_for: Callable[[Path, str], str] = hindrance,
     ) -> None:
-        """Starts nothing.
-
-        Args:
-            idle: seconds without work after which the worker ends.
-            start: starts a worker; replaced in tests.
-            waits_for: says why the preview has to wait; replaced in tests.
-        """
+        """Starts nothing; a worker ends after `idle` seconds without work. The rest is replaced in tests."""
         self.idle = idle
         self._start, self._job_gate = start, JobGate(waits_for)
         turns = itertools.count(1)

@@ -272,11 +272,7 @@ def panel_card(
 ) -> None:
     """Draws a card that is its figure alone; what is selected is marked where the figure can mark it.
 
-    Args:
-        panel: makes the figure.
-        run: the run that is shown.
-        on_point: told of the mark that a person clicks, as Plotly describes it.
-        options: of the figure.
+    `on_point` is told of the mark that a person clicks, as Plotly describes it.
     """
     with card_of(panel, run) as drawn:
         if "selected" in panel.options:

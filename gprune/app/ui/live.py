@@ -99,15 +99,9 @@ def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patien
 
 
 def due(seen: Look, whose: str | None, drawn: work.Marks, ago: float, sessions: int, patience: float) -> bool:
-    """Whether a page is to be drawn anew.
+    """Whether a page of one run, or of all where it is None, is to be drawn anew, so many seconds after.
 
-    Args:
-        seen: what is going on now.
-        whose: the run that is shown; None where all are.
-        drawn: what the page was drawn in.
-        ago: seconds since then.
-        sessions: how many follow.
-        patience: seconds by which this session comes later than others to what does not concern its run.
+    By `patience`, in seconds, a session comes later than others to what does not concern its run.
     """
     now = seen.situation.marks(whose)
     if now.states != drawn.states:

@@ -22,7 +22,8 @@ def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
         SettingsError: the retention is below what the floors of the layers cost.
     """
     if choice.method != "gprune":
-        return _of_baseline(run, _identity(run), choice)
+        # what the decisions of a run's baselines follow from
+        return _of_baseline(run, f"{run.root} {run.study.to_json()} {run.graph.inputs!r}", choice)
     keys = [run.key(stages.scores, text) for text in stages.PAIR]
     keys += [run.key(stages.partition), run.key(stages.modules), run.key(stages.learning)]
     return _of_gprune(run, run.root, tuple(keys), run.study.sparsity.alignment, run.study.seed, choice)
@@ -61,8 +62,3 @@ def _of_baseline(_run: Run, identity: str, choice: whatif.LabChoice) -> PruningM
     if choice.scoring == whatif.ADAPTED:
         adapted = derived_cache.preview(_run, choice.settings)[1].scores
     return whatif.decide(_run.results, choice.method, choice.retention, choice.scoring, adapted)
-
-
-def _identity(run: Run) -> str:
-    """What the decisions of a run's baselines follow from."""
-    return f"{run.root} {run.study.to_json()} {run.graph.inputs!r}"

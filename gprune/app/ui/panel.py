@@ -96,17 +96,12 @@ def panel(
     reads: Mapping[str, str] | Asked | None = None,
     group: Mapping[str, Any] | None = None,
 ) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
-    """Declares a figure: a function of a run, and of options that have defaults and are named.
+    """Declares a figure by a unique name: a function of a run, and of named options that have defaults.
 
-    An option is a plain value, or `selected`, which is a selection. What begins with `_` is none.
-
-    Args:
-        name: what the figure is called; unique.
-        card: key of the card that shows it.
-        heading: of the card, until the finding is known.
-        clicked: whether its marks can be clicked, as those of every figure that marks a selection can.
-        reads: where the address of the page holds an option: its key, by option; or what finds them.
-        group: the options of `**`, with what they are by themselves.
+    An option is a plain value, or `selected`, which is a selection; what begins with `_` is none, and `group`
+    has those of `**`. `heading` is the card's until the finding is known. `clicked` are figures whose marks
+    can be, as all that mark a selection. `reads` says where an address holds options: its key, by option; or
+    what finds them.
     """
 
     def declared(make: Callable[P, Panel]) -> PanelFunction[P]:

@@ -153,13 +153,9 @@ def rival(run: Run) -> str | None:
     masked = (name for name in run.masked if name != analysis.OURS)
     others = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own = METHODS[analysis.own_method(run.study.metric)].masks
-    wanted = own if own in others or own in _coming(run) else next(iter(others), None)
-    return wanted
-
-
-def _coming(run: Run) -> set[str]:
-    """Masks that a run at work is still to make."""
-    return set() if ended(run) else {METHODS[name].masks for name in run.study.methods}
+    # a run at work may still be to make them
+    coming = set() if ended(run) else {METHODS[name].masks for name in run.study.methods}
+    return own if own in others or own in coming else next(iter(others), None)
 
 
 def bins(run: Run, other: str) -> Bins:

@@ -18,13 +18,9 @@ _HEAD_PIXELS, ROW_PIXELS = 38, 35
 def show(frame: pd.DataFrame | Styler, *, shares: Mapping[str, int] | None = None, **options: Any) -> Any:
     """Draws a table without row names; Streamlit's own download writes the cells as they are in the frame.
 
-    Args:
-        frame: the rows; of a styled table whoever styles it has guarded the cells, whose places have styles.
-        shares: columns of shares that read as percent, with their decimals; the cells stay numbers.
-        options: further arguments of `st.dataframe`.
-
-    Returns:
-        What `st.dataframe` returns.
+    Whoever styles a table has guarded its cells, whose places have styles. Columns of `shares` read as
+    percent, with so many decimals; their cells stay numbers. `options` go to `st.dataframe`,
+    whose answer is given back.
     """
     safe = frame if isinstance(frame, Styler) else table.guard(frame, shown=True)
     if shares and not isinstance(safe, Styler):

@@ -196,17 +196,15 @@ def _job(run: Run, raw: bytes, name: str, usable: int) -> None:
         f"drift between A ({plain(run.study.primary)}) and it, with {samples:,} sequences of each.{fewer} It "
         "prunes nothing; its run appears in the list of runs. The other one does the same for B."
     )
-    st.code(_command(studies[PAIR[0]]), language="bash", wrap_lines=True)
+    # the same as a command, which stops at the drift too
+    st.code(f"{command(studies[PAIR[0]])} {' '.join(UNTIL_DRIFT)}", language="bash", wrap_lines=True)
     with st.container(horizontal=True):
         for role, words, key in zip(PAIR, _BUTTONS, ("cd_own_start", "cd_own_start_b"), strict=True):
             if sticky_button.pressed(words, key=key, icon=":material/play_arrow:"):
                 user_files.save(path, raw)
-                _start(run, studies[role])
-
-
-def _command(study: Study) -> str:
-    """The same as a command, which stops at the drift too."""
-    return f"{command(study)} {' '.join(UNTIL_DRIFT)}"
+                called = work.job_label(studies[role])
+                if work.begin(run.root, studies[role], called, UNTIL_DRIFT) is not None:
+                    st.rerun()
 
 
 def drift_study(study: Study, auxiliary: Path, usable: int, role: str = PAIR[0]) -> Study:
@@ -226,8 +224,3 @@ def drift_study(study: Study, auxiliary: Path, usable: int, role: str = PAIR[0])
         "name": f"Drift {auxiliary.stem.rsplit('-', 1)[0]}{'' if role == PAIR[0] else ' from B'}",
     }
     return study.with_settings(changes)
-
-
-def _start(run: Run, study: Study) -> None:
-    if work.begin(run.root, study, work.job_label(study), UNTIL_DRIFT) is not None:
-        st.rerun()

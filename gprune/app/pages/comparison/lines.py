@@ -63,13 +63,9 @@ def composed(
 ) -> Shown:
     """What the cards draw, from plain choices.
 
-    Args:
-        chosen: the runs.
-        rows: every method of them; see `measured_rows`.
-        methods: those that are shown; all where none is named.
-        together: whether runs that differ in their seed alone are one line.
-        pinned: the pinned line as an address names it; the metric's own method where left out.
-        differences: see `Shown`.
+    `rows` are those of `measured_rows`; no methods are all of them; `pinned` is a line as an address names
+    it, the metric's own method where it is empty; `together` makes runs that differ in their seed alone one
+    line.
 
     Raises:
         SettingsError: there is no such line.

@@ -10,15 +10,9 @@ from gprune.app.ui.card import Card
 
 
 def reference(rows: Mapping[str, str], keys: tuple[str, str], width: int) -> tuple[str, bool]:
-    """Asks for the row that the others are compared with.
+    """Asks for the row that the others are compared with, and whether the changes against it are shown.
 
-    Args:
-        rows: what to call those that can be chosen, by name; at least one.
-        keys: keys of the choice and of the switch in the address.
-        width: of the choice, in pixels.
-
-    Returns:
-        The row's name, and whether the changes against it are shown.
+    `keys` are those of the choice and of the switch in the address, `width` is in pixels.
     """
     with st.container(horizontal=True, vertical_alignment="bottom"):
         chosen = url_state.selectbox("Pinned baseline", rows, keys[0], next(iter(rows)), width=width)

@@ -31,7 +31,9 @@ def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str
     """
     first = cut(chosen)
     of = f", of its first {first[0]:,} questions" if first else ""
-    drawn.title(f"{plain(_finding(chosen, method, rule))} ({plain(chosen.name)}{of})")
+    counted = between(chosen, method, rule)
+    finding = changed_answers.headline(counted, label(method), "the dense model")
+    drawn.title(f"{plain(finding)} ({plain(chosen.name)}{of})")
     table = table_of(found, rule)
     p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the questions that flip")
     tables.show(table, column_config={"p": p}, alt="flipped questions of every task and method")
@@ -119,10 +121,6 @@ def _other_passes(about: tuple[Identity, ...], _found: list[TaskAnswers]) -> str
 def between(found: TaskAnswers, method: str, rule: str) -> Counts:
     """How a method answers a task against the dense model."""
     return changed_answers.counts(found.choices(DENSE, rule), found.choices(method, rule))
-
-
-def _finding(chosen: TaskAnswers, method: str, rule: str) -> str:
-    return changed_answers.headline(between(chosen, method, rule), label(method), "the dense model")
 
 
 LABELS = {ACC: "Plain (acc)", ACC_NORM: "For its length (acc_norm)"}

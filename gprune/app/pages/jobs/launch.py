@@ -263,7 +263,9 @@ def _start(
         st.error(said(problem), icon=":material/error:")
         if complaint is not None:
             complaint.error(said(problem), icon=":material/error:")
-            wrong = [field for field, value in _named(study).items() if value and repr(value) in problem]
+            inputs = ("model", "primary", "auxiliary", "substitute")
+            named = {name: str(getattr(study, name)) for name in inputs}
+            wrong = [field for field, value in named.items() if value and repr(value) in problem]
             for field in wrong or {complaints.field(problem)} & set(comparison_form.KEYS):
                 complaints.mark(complaint, comparison_form.KEYS[field], problem)
         return
@@ -274,11 +276,6 @@ def _start(
     if started:
         st.session_state["jobs_wanted"] = started[0].id
         st.rerun()
-
-
-def _named(study: Study) -> dict[str, str]:
-    """What of a study names a model or a text, by field."""
-    return {name: str(getattr(study, name)) for name in ("model", "primary", "auxiliary", "substitute")}
 
 
 def evaluate_run(root: str) -> None:

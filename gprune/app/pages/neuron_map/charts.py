@@ -29,13 +29,8 @@ def scatter(
 ) -> go.Figure:
     """Neurons as points of a plane.
 
-    Args:
-        places: (neurons, 2) of the whole layer.
-        axes: titles of the axes.
-        colouring: of the whole layer.
-        numbers: (shown,) the neurons that are drawn.
-        labels: (neurons,) module of each, where there are modules.
-        chosen: marked; of this layer.
+    `places` (neurons, 2), `colouring` and `labels` (neurons,) are of the whole layer, of which `numbers`
+    (shown,) are drawn.
     """
     figure = go.Figure()
     size = 4 if len(numbers) > LARGE else 6

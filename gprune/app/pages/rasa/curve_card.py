@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import itemgetter
 
 import numpy as np
 import pandas as pd
@@ -55,7 +57,7 @@ def series(points: Sequence[Known]) -> list[Series]:
     return [
         Series(method, tuple(_point(level, answer, dense) for level, answer in own))
         for method in dict.fromkeys(name for name, _, _ in points)
-        if (own := sorted(((at, answer) for name, at, answer in points if name == method), key=_by_level))
+        if (own := sorted(((at, answer) for name, at, answer in points if name == method), key=itemgetter(0)))
     ]
 
 
@@ -80,10 +82,6 @@ def table(points: Sequence[Known]) -> pd.DataFrame:
         for method, level, answer in points
     ]
     return pd.DataFrame(rows)
-
-
-def _by_level(one: tuple[float, Answer]) -> float:
-    return one[0]
 
 
 def _point(level: float, answer: Answer, dense: float) -> Point:
@@ -136,16 +134,12 @@ def show(
         (LEAST, MOST),
         f"perplexity of {len({name for name, _, _ in points})} methods against retention",
         key="rasa_curve",
-        on_retention=_keep,
+        on_retention=partial(url_state.put, KEEP),
     )
     drawn.tools(lambda: table(points), caption=_CAPTION, how=_HOW)
     refused = dict(refused) | _kept(run, choice, methods)
     for method, reason in refused.items():
         st.caption(f"Points of {plain(label(method))} are missing: {said(reason)}.")
-
-
-def _keep(retention: float) -> None:
-    url_state.put(KEEP, retention)
 
 
 def _kept(run: Run, choice: whatif.LabChoice, methods: Sequence[str]) -> dict[str, str]:

@@ -162,9 +162,9 @@ def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: b
     if wants_to_follow(run):
         # the line of this chart was let go: slider and questions are outside
         st.rerun(scope="app")
-    answers = _answers(asked)
+    answers, against = _answers(asked), _AGAINST[url_state.choice(AGAINST, _AGAINST, "gprune")]
     for place, (text, identity) in enumerate(asked.texts.items()):
-        paired_value.show(text, answers[identity], _against(), None if place else VALUE)
+        paired_value.show(text, answers[identity], against, None if place else VALUE)
     state = preview.pool().state(Source(run.root, run.graph))
     words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
     told = plain(state.reason or words.get(state.phase, "")) if refining else ""
@@ -182,11 +182,6 @@ def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: b
         # all is there: the timer goes with the next drawing; not while the page itself is drawn, of which
         # fields would then show the browser their defaults
         st.rerun(scope="app")
-
-
-def _against() -> str:
-    """What the values are held against, in words."""
-    return _AGAINST[url_state.choice(AGAINST, _AGAINST, "gprune")]
 
 
 def _full_run(run: Run, choice: whatif.LabChoice) -> None:

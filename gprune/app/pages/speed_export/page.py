@@ -75,7 +75,8 @@ def _speed(drawn: Card, run: Run) -> None:
     with left:
         drawn.show(panels.speed(run, phase=phase))
         tables.show(_shown(table), alt="tokens a second, ratio and memory of every model")
-        st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {plain(_memory(table))}.")
+        memory = plain(", ".join(dict.fromkeys(table["memory"])))
+        st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {memory}.")
         if max(table["parameters"]) < SMALL:
             st.caption(
                 "This model is small: the fixed cost of every step weighs more than its weights do, so that "
@@ -99,10 +100,6 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
             "memory": [amount(value * 2**20) for value in table["MiB"]],
         }
     )
-
-
-def _memory(table: pd.DataFrame) -> str:
-    return ", ".join(dict.fromkeys(table["memory"]))
 
 
 def _published() -> None:

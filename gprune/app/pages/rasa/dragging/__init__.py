@@ -13,12 +13,10 @@ _HERE = Path(__file__).parent
 
 
 def component(name: str, folder: Path, *scripts: str) -> Any:
-    """A component whose lines are dragged by the shared hands.
+    """A component, named in the whole app, whose lines are dragged by the shared hands.
 
-    Args:
-        name: of the component, in the whole app.
-        folder: holds its `NAME.html` and `NAME.css`, NAME being the folder's own, and its scripts.
-        scripts: its scripts; one module with the shared one: what each part declares the others use.
+    `folder` holds NAME.html and NAME.css, NAME being its own, and the scripts: one module with the shared
+    one.
     """
     page, looks = (folder / f"{folder.name}.{kind}" for kind in ("html", "css"))
     return st.components.v2.component(

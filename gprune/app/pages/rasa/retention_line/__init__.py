@@ -69,16 +69,9 @@ def draw(
     key: str,
     on_retention: Callable[[float], None],
 ) -> None:
-    """Draws the chart.
+    """Draws the chart and its line, which stays within `reach`; `on_retention` is told where it is let go.
 
-    Args:
-        series: what is known of the methods.
-        dense: the dense model's perplexity; None while it is not known.
-        retention: where the line stands.
-        reach: least and greatest retention that the line can be put to.
-        alt: the finding in words.
-        key: of the component.
-        on_retention: told of the retention when the line is let go.
+    `dense` is None while it is not known; `alt` is the finding in words.
     """
 
     def released() -> None:

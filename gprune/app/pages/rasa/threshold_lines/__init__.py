@@ -55,15 +55,9 @@ def draw(
 ) -> None:
     """Draws the scatter.
 
-    Args:
-        statistics: position and size of every module.
-        from_auxiliary: (modules,) bool, scored from B if it is adapted.
-        lines: where the lines stand.
-        selected: index of the selected module over all layers; -1 for none.
-        alt: the finding in words.
-        key: of the component.
-        on_lines: told of both quantiles when a line is let go.
-        on_module: told of the index of a module that is clicked.
+    `from_auxiliary` is (modules,) bool, scored from B if adapted; `selected` is an index over all layers, -1
+    for none; `on_lines` is told of both quantiles when a line is let go, `on_module` of the index that is
+    clicked.
     """
 
     def released() -> None:

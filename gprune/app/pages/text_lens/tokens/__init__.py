@@ -24,15 +24,10 @@ _COMPONENT = st.components.v2.component(
 
 
 def draw(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str, *, key: str) -> None:
-    """Draws a passage.
+    """Draws a passage, its tokens ready to be shown.
 
-    Args:
-        tokens: the tokens, ready to be shown.
-        dense: (tokens,) losses of the dense model in nats, NaN where there is none.
-        pruned: the same of the pruned model.
-        limit: nats at which the colours end.
-        label: what the pruned model is called.
-        key: of the component.
+    `dense` and `pruned` are (tokens,) losses in nats, NaN where there is none; the colours end at `limit`
+    nats.
     """
     _COMPONENT(key=key, data=sent(tokens, dense, pruned, limit, label), height="content")
 
