@@ -47,19 +47,6 @@ def served(cache: Path, *options: str) -> Iterator[served_app.Server]:
         yield server
 
 
-def known(chromium: Any, server: served_app.Server, **options: Any) -> Any:
-    """A context of its own whose person the server lets in, as after its address with the token.
-
-    Args:
-        chromium: the browser.
-        server: the app.
-        options: of the context, as `viewport`.
-    """
-    context = chromium.new_context(**options)
-    server.let_in(context)
-    return context
-
-
 @contextmanager
 def _or_skip(started: AbstractContextManager[Any]) -> Iterator[Any]:
     with ExitStack() as stack:
@@ -118,17 +105,18 @@ class Visit:
         """The run that is shown where none is asked for."""
         return the_run(self.cache)
 
-    def page(self, where: str = "", **options: Any) -> Any:
-        """A page in a context of its own, as another person would open it.
+    def person(self, inside: bool = True, **options: Any) -> Any:
+        """A context of its own; `inside` for whom the server lets in, as after its address with the token."""
+        self.contexts.append(self.browser.new_context(**options))
+        self.contexts[-1].set_default_timeout(PATIENCE)
+        if inside:
+            self.server.let_in(self.contexts[-1])
+        return self.contexts[-1]
 
-        Args:
-            where: page and query, as `drift?layer=1`.
-            options: of the context, as `viewport`.
-        """
+    def page(self, where: str = "", **options: Any) -> Any:
+        """A page as another person would open it, at `where`, as `drift?layer=1`."""
         options.setdefault("viewport", {"width": 1280, "height": 1200})
-        self.contexts.append(known(self.browser, self.server, **options))
-        page = self.contexts[-1].new_page()
-        page.set_default_timeout(PATIENCE)
+        page = self.person(**options).new_page()
         self.noted += [outside(page), complaints(page)]
         page.goto(f"{self.address}/{where}")
         page.get_by_role("heading", level=1).first.wait_for()

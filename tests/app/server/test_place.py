@@ -24,7 +24,7 @@ def place(address, *public):
     return Endpoint(address, 8501, names(address, 8501, public), KEYS)
 
 
-def test_addresses_and_tunnels_are_told_and_the_session_never():
+def test_addresses_tunnels_and_ports_are_told_and_the_session_never():
     told = place("127.0.0.1").told()
     assert "\n    http://127.0.0.1:8501/?token=the-right-token\n" in told
     assert "\n    ssh -L 8501:localhost:8501 " in told and KEYS.session not in told
@@ -37,9 +37,6 @@ def test_addresses_and_tunnels_are_told_and_the_session_never():
     assert re.findall(r"ssh -L \S+", told) == ["ssh -L 9000:localhost:8501"]
     assert "ssh -L 8501:10.1.2.3:8501 " in place("10.1.2.3").told()
     assert "ssh -L 8501:localhost:8501 " in place("0.0.0.0").told()
-
-
-def test_a_free_port_is_taken_and_one_in_use_is_a_sentence():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SettingsError, match=rf"port {port} is in use: .*--port \(0 takes a free one\)"):
