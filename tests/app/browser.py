@@ -17,6 +17,7 @@ from scripts import served_app
 
 PATIENCE = 1000 * limit(60)
 PLOT = ".js-plotly-plot .main-svg"
+AT_REST = "!document.querySelector('[data-test-script-state=running], .stSkeleton')"
 _PROBES = ("/_stcore/health", "/_stcore/host-config")
 """what Streamlit's own page asks for below every address before it knows where its server is"""
 _LOCAL = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
@@ -120,6 +121,8 @@ class Visit:
         self.noted += [outside(page), complaints(page)]
         page.goto(f"{self.address}/{where}")
         page.get_by_role("heading", level=1).first.wait_for()
+        # what is typed or clicked while a page is still drawn may be lost
+        page.wait_for_function(AT_REST)
         return page
 
 

@@ -219,7 +219,6 @@ def faults(page):
 )
 def test_no_page_has_a_serious_fault(visit, where):
     page = visit.page(where)
-    page.wait_for_function("!document.querySelector('[data-test-script-state=running], .stSkeleton')")
     for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 22, 29)")):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(

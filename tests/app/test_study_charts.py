@@ -144,7 +144,6 @@ def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called
         items.append(Measurement("run", method, "wiki", value, 1.0, 96, 128, kept, 1, "model", "text", own))
     lines = lines_of(rows_of(items))
     figure = comparison.changes(lines, lines[0], ["wiki"], {line.name: line.method for line in lines})
-    assert figure is not None
     assert_drawable(figure)
     assert [trace.y[0] for trace in figure.data] == ["gprune", "fang", "wanda_sp"]
     assert [trace.marker.opacity for trace in figure.data] == [(1.0,), (0.45,), (0.45,)]

@@ -41,13 +41,8 @@ def source(tiny_run, tmp_path):
 @pytest.fixture
 def worker():
     """A worker that is spoken to by hand."""
-    process = subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=installation.CHILD_FOLDER,
-        env=environment(),
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(COMMAND, cwd=installation.CHILD_FOLDER, env=environment(), **pipes)
     yield process
     process.kill()
     process.wait()
