@@ -25,6 +25,9 @@ No GpruneError is Interrupted: it comes with a signal, as KeyboardInterrupt does
 class GpruneError(Exception):
     """Base of every error this project raises on purpose."""
 
+    faults: tuple[str, ...] = ()
+    """its sentences one by one, where several things are wrong at once"""
+
 
 class SettingsError(GpruneError, ValueError):
     """A setting is out of range, unknown or contradicts another."""

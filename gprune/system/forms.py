@@ -256,18 +256,20 @@ def read(form: Any, values: Any, kind: type[GpruneError] = SettingsError, where:
     try:
         return reader.validate_python(values)
     except ValidationError as error:
-        raise kind(_told(error, form, where)) from error
+        found = _told(error, form, where)
+        more = [f"{len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
+        refused = kind("; also: ".join(found[:MOST_TOLD] + more))
+        refused.faults = tuple(found)
+        raise refused from error
 
 
-def _told(error: ValidationError, form: Any, where: str) -> str:
+def _told(error: ValidationError, form: Any, where: str) -> list[str]:
     """What pydantic refuses, in our words: the parameter, the value and what it must be, fault by fault."""
     what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("it", ())
     listed = error.errors(include_url=False)
     lacking = [_place(one["loc"], where) for one in listed if one["type"] == "missing"]
     found = [f"{what} lacks {', '.join(lacking)}"] if lacking else []
-    found += [_fault(one, what, where, names) for one in listed if one["type"] != "missing"]
-    more = [f"{len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
-    return "; also: ".join(found[:MOST_TOLD] + more)
+    return found + [_fault(one, what, where, names) for one in listed if one["type"] != "missing"]
 
 
 def _fault(one: Any, what: str, where: str, names: tuple[str, ...]) -> str:

@@ -265,7 +265,7 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     for question in (
         "Is B large enough?",
         "Would another text than B give another model?",
-        "Is B a text of its",
+        "Is B distinct from the other texts?",
     ):
         assert question in told.replace("\\", "")
     noise, overlap = charts(app)

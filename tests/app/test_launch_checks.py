@@ -45,7 +45,7 @@ def test_without_a_client_or_settings_the_choice_is_closed_and_says_why(cache, c
     assert app.radio(key="launch_engine").disabled
     assert "slurm-settings.json' do not exist" in words(app).replace("\\", "")
     settings.default_file(cache).write_text('{"nodes": 2}')
-    assert "have no 'nodes'" in words(app.run()).replace("\\", "")
+    assert "has no field 'nodes'" in words(app.run()).replace("\\", "")
     monkeypatch.setenv("PATH", str(cache))
     assert "this machine has no Slurm client" in words(app.run()) and app.radio(key="launch_engine").disabled
     assert not app.button(key="launch_start").disabled

@@ -51,9 +51,9 @@ def test_the_latest_started_run_comes_first(tmp_path):
     [
         ("{", "not readable JSON"),
         ("[]", "holds no object"),
-        ('{"study": {}}', "lacks the field 'stages'"),
-        ('{"study": {}, "stages": {"drift": 3}}', "lacks the key of the stage 'drift'"),
-        ('{"study": {"speed": 3}, "stages": {}}', "study of another version: a study has no field 'speed'"),
+        ('{"study": {}}', "lacks stages"),
+        ('{"study": {}, "stages": {"drift": 3}}', "stages.drift must be an object"),
+        ('{"study": {"speed": 3}, "stages": {}}', "a study has no field 'speed'"),
         (f'{{"study": {{{TEXTS}, "methods": ["unheard"]}}, "stages": {{}}}}', "(got 'unheard')"),
         (
             f'{{"study": {{{TEXTS}}}, "stages": {{}}, "provenance": {{"inputs": {{"model": "1", '

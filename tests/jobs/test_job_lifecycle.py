@@ -48,7 +48,7 @@ def other_process(cache, script):
 @pytest.mark.process
 def test_job_runs_to_its_end_while_the_app_is_closed(cache):
     path = os.path.dirname(os.path.abspath(__file__))
-    script = f"import sys; sys.path.insert(0, {path!r})\n" + (
+    script = f"import sys; sys.path[:0] = [{path!r}, {os.path.dirname(path)!r}]\n" + (
         "from conftest import fake_command, make_study\n"
         "print(submit(cache, make_study(), arguments=['finish'], build=fake_command).id)\n"
         "print(submit(cache, make_study(1), arguments=['finish'], build=fake_command).id)"
@@ -160,7 +160,7 @@ def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path
     path = os.path.dirname(os.path.abspath(__file__))
     book = tmp_path / "book"
     code = (
-        f"import sys; sys.path.insert(0, {path!r})\n"
+        f"import sys; sys.path[:0] = [{path!r}, {os.path.dirname(path)!r}]\n"
         "from pathlib import Path\nfrom gprune.jobs import submit\n"
         "from conftest import fake_command, make_study\n"
         "for seed in (0, int(sys.argv[1])):\n"

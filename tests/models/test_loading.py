@@ -257,7 +257,7 @@ def test_names_without_a_model(name, words):
 def test_what_is_no_model_folder_is_told(named_folder):
     with pytest.raises(ModelError, match="hub cannot be reached.*a local model folder"):
         identity.locate("no-such-owner/no-such-model", download=True)
-    with pytest.raises(ModelError, match="is a file: give the named_folder"):
+    with pytest.raises(ModelError, match="is a file: give the folder"):
         identity.fingerprint(str(named_folder / "config.json"))
     (named_folder / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match="has no tokenizer: it needs one of tokenizer.json"):

@@ -95,7 +95,7 @@ def test_the_study_is_the_demo_or_a_file_beside_the_sweep_or_stands_in_it(tmp_pa
         ({"space": {"seed": [1]}, "until": "tomorrow"}, "until must be one of positions"),
         ({"space": {"seed": [1]}, "title": "two\nlines"}, "title must be text in one line"),
         ({"space": {"seed": [1]}, "study": "absent.json"}, "cannot be read: there is no such file"),
-        ({"space": {"seed": [1]}, "study": {"model": "demo"}}, "the study lacks primary, auxiliary"),
+        ({"space": {"seed": [1]}, "study": {"model": "demo"}}, "a study lacks primary, auxiliary"),
     ],
 )
 def test_what_is_wrong_is_said_with_the_file(tmp_path, values, said):

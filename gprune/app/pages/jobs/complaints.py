@@ -34,9 +34,10 @@ def every(
         try:
             check(values, changes)
         except GpruneError as error:
-            name = field(str(error))
-            known = name not in found and _put_right(name, values, changes, sound)
-            found.setdefault(name if known else OTHER, str(error))
+            told = {field(words): words for words in error.faults or (str(error),)}
+            known = [name for name in told if name not in found and _put_right(name, values, changes, sound)]
+            for name, words in told.items():
+                found.setdefault(name if name in known else OTHER, words)
             if known:
                 continue
         break
