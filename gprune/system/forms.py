@@ -56,6 +56,20 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """Makes something of a value whose type and rules are checked; may raise SettingsError."""
+
+    convert: Callable[[Any], Any]
+    """from the value"""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Runs after whatever stands before it in the annotation."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.convert, handler(source))
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """What a value of the right type must be besides."""
 
@@ -261,7 +275,7 @@ def read(form: Any, values: Any, kind: type[GpruneError] = SettingsError, where:
 
 def _told(error: ValidationError, form: Any, where: str) -> str:
     """What pydantic refuses, in our words: the parameter, the value and what it must be, fault by fault."""
-    what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("it", ())
+    what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("the file", ())
     listed = error.errors(include_url=False)
     lacking = [_place(one["loc"], where) for one in listed if one["type"] == "missing"]
     found = [f"{what} lacks {', '.join(lacking)}"] if lacking else []
@@ -275,9 +289,10 @@ def _fault(one: Any, what: str, where: str, names: tuple[str, ...]) -> str:
     if kind == "extra_forbidden":
         section = place.removeprefix(where).rpartition(".")[0]
         known = [where + name for name in names if name.rpartition(".")[0] == section]
-        return f"{what} has no field {quoted(place)}; {suggestion(place, known)}"
+        return f"{what} has no field {quoted(place)}" + (f"; {suggestion(place, known)}" if known else "")
     if kind == "value_error":
-        return str(context["error"])
+        # a form names its own fields, but not which of several it is
+        return f"{place}: {context['error']}" if "[" in place else str(context["error"])
     rule = context.get("words") or _WORDS.get(kind)
     if kind == "literal_error":
         rule = f"one of {context['expected'].replace(' or ', ', ').replace(chr(39), '')}"

@@ -88,7 +88,7 @@ def test_what_is_set_on_a_page_is_what_the_report_shows(run: Run) -> None:
 
 def test_threshold_sets_are_a_figure_with_their_table(run: Run) -> None:
     before = gathering.gather(run, ("threshold_sets",))[0]
-    sets.save(run.root, sets.ThresholdSet("<b>strict</b>", ReliabilitySettings(drift_quantile=0.5)))
+    sets.SETS.save(run.root, sets.ThresholdSet("<b>strict</b>", ReliabilitySettings(drift_quantile=0.5)))
     found = gathering.gather(run, ("threshold_sets",))[0]
     assert before.figure is not None and found.figure is not None and found.table is not None
     assert list(found.table["set"]) == ["this run", "present lines", "<b>strict</b>"]

@@ -169,9 +169,9 @@ def test_uploaded_questions(fuzz):
 
 def test_threshold_sets(fuzz, tmp_path):
     def read(raw: bytes) -> None:
-        found = sets.read(raw)
-        assert sets.read(sets.export(found)) == found
-        sets.save(str(tmp_path), found[0])
+        found = sets.SETS.read(raw)
+        assert sets.SETS.read(sets.SETS.export(found)) == found
+        sets.SETS.save(str(tmp_path), found[0])
 
     fuzz(odd.files(SETS), read)
 
