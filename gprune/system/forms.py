@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+import types
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -107,6 +108,17 @@ class _AsGiven:
         return core_schema.no_info_wrap_validator_function(check, handler(source))
 
 
+class _Pairs:
+    """Reads an object of JSON where the type beside it holds pairs of name and value."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        (_, value), *_ = (typing.get_args(pair) for pair in typing.get_args(source))
+        named = handler.generate_schema(types.GenericAlias(dict, (str, value)))
+        return core_schema.no_info_after_validator_function(lambda found: tuple(found.items()), named)
+
+
 def at_least(least: float, unit: str = "") -> Rule:
     """The rule of a number that is not too small, of a unit."""
     return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
@@ -139,6 +151,8 @@ Number = Annotated[float, _AsGiven()]
 """a number that is kept as it was written, whole or not"""
 Listed = Annotated[tuple[T, ...], Before(lambda value: tuple(value) if isinstance(value, list) else value)]
 """a list of JSON, kept as a tuple"""
+Items = Annotated[tuple[tuple[str, T], ...], _Pairs()]
+"""an object of JSON, kept as pairs of name and value"""
 
 
 class Form:
