@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import add_cache, place, registered
@@ -99,5 +99,5 @@ def _write(
 
 def _told(chosen: MaskSet) -> dict[str, Any]:
     """What the plan says of the edits behind its masks."""
-    edits = [one.to_dict() for one in chosen.edits]
+    edits = [asdict(one) for one in chosen.edits]
     return {"name": chosen.name, "method": chosen.method, "masks": chosen.masks, "edits": edits}

@@ -8,16 +8,22 @@ A name is what people read and never a part of a path.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+import json
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 from gprune.store import explain
-from gprune.system import safe_parsing
+from gprune.system import forms, safe_parsing
 from gprune.system.errors import SettingsError, UnreadableError
 from gprune.system.files import make_folder, write_json
 
 T = TypeVar("T")
+VERSION = 1
 LONGEST_NAME, MOST = 60, 200
 """letters of a name, and files of a kind"""
 
@@ -43,100 +49,124 @@ def cleaned(name: Any, what: str, *, hyphen: bool = True) -> str:
     return found
 
 
-def place(root: str, folder: str, identity: str) -> Path:
-    """Where something is kept.
-
-    Args:
-        root: the cache.
-        folder: the part of the cache.
-        identity: its name, with whatever else tells it from others of that name.
-    """
-    digest = hashlib.sha256(identity.encode("utf-8", "surrogatepass")).hexdigest()[:24]
-    return Path(root) / folder / f"{digest}.json"
+def name_of(what: str, *, hyphen: bool = True) -> forms.After:
+    """For the field of a form that holds a name: see `cleaned`."""
+    return forms.After(lambda name: cleaned(name, what, hyphen=hyphen))
 
 
-def save(path: Path, values: dict[str, Any], what: str) -> None:
-    """Writes a file; one that is there is replaced.
+@dataclass(frozen=True, slots=True)
+class Collection(Generic[T]):
+    """What is kept of one kind: saved, read back, removed, and taken elsewhere as a file."""
 
-    Args:
-        path: see `place`.
-        values: its content.
-        what: what is kept, in the plural.
+    folder: str
+    """part of the cache"""
+    form: str
+    """`format` of its files"""
+    what: str
+    """what is kept, in the plural"""
+    one: Any
+    """form of one of them, or the type with its rules"""
+    plain: Callable[[T], dict[str, Any]]
+    """one of them as JSON holds it"""
+    entries: str = ""
+    """field of a file that lists several; empty where a file holds one"""
+    identity: Callable[[T], str] = attrgetter("name")
+    """the name, with whatever else tells one from others of that name"""
+    indent: int | None = 1
+    """of an exported file"""
+    finite: bool = True
+    """whether every number has to be one; else the form names the field of one that is not"""
 
-    Raises:
-        SettingsError: there are too many of its kind.
-        StoreError: the cache cannot be written.
-    """
-    if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST:
-        raise SettingsError(f"{MOST} {what} are kept already: delete one first")
-    try:
-        make_folder(path.parent)
-        write_json(path, values)
-    except OSError as error:
-        raise explain(error, path.parent) from error
+    def path(self, root: str | Path, chosen: T) -> Path:
+        """Where one is kept, below the cache."""
+        name = self.identity(chosen).encode("utf-8", "surrogatepass")
+        return Path(root) / self.folder / f"{hashlib.sha256(name).hexdigest()[:24]}.json"
 
+    def save(self, root: str | Path, chosen: T) -> None:
+        """Keeps one; another of the same name is replaced.
 
-def delete(path: Path) -> None:
-    """Removes a file, if it is there.
-
-    Raises:
-        StoreError: the cache cannot be written.
-    """
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise explain(error, path.parent) from error
-
-
-def kept(root: str | Path, folder: str, read: Callable[[bytes], T]) -> tuple[list[tuple[str, T]], list[str]]:
-    """What every file of a kind holds, with the file's name, and a sentence on each that cannot be read.
-
-    Args:
-        root: the cache.
-        folder: the part of the cache.
-        read: makes sense of a file's content; raises SettingsError where there is none.
-    """
-    found, faults = list[tuple[str, T]](), list[str]()
-    for path in sorted((Path(root) / folder).glob("*.json")):
+        Raises:
+            SettingsError: there are too many of its kind.
+            StoreError: the cache cannot be written.
+        """
+        path = self.path(root, chosen)
+        if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST:
+            raise SettingsError(f"{MOST} {self.what} are kept already: delete one first")
         try:
-            found.append((path.name, read(safe_parsing.contents(path, "the file"))))
-        except (OSError, SettingsError, UnreadableError) as error:
-            faults.append(f"{path.name}: {error}")
-    return found, faults
+            make_folder(path.parent)
+            write_json(path, self._values([chosen]))
+        except OSError as error:
+            raise explain(error, path.parent) from error
+
+    def delete(self, root: str | Path, chosen: T) -> None:
+        """Removes one, if it is there.
+
+        Raises:
+            StoreError: the cache cannot be written.
+        """
+        path = self.path(root, chosen)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise explain(error, path.parent) from error
+
+    def kept(self, root: str | Path) -> tuple[list[T], list[str]]:
+        """Every one that is kept, by name, and a sentence on each file that cannot be read."""
+        files, faults = self.files(root)
+        found: list[Any] = [one for _, several in files for one in several]
+        return sorted(found, key=lambda one: one.name.casefold()), faults
+
+    def files(self, root: str | Path) -> tuple[list[tuple[str, list[T]]], list[str]]:
+        """What every file holds, with the file's name, and a sentence on each that cannot be read."""
+        found, faults = list[tuple[str, list[T]]](), list[str]()
+        for path in sorted((Path(root) / self.folder).glob("*.json")):
+            try:
+                found.append((path.name, self.read(safe_parsing.contents(path, "the file"))))
+            except (OSError, SettingsError, UnreadableError) as error:
+                faults.append(f"{path.name}: {error}")
+        return found, faults
+
+    def export(self, chosen: Sequence[T]) -> bytes:
+        """Some of them as a file to take elsewhere."""
+        return (json.dumps(self._values(chosen), indent=self.indent, ensure_ascii=False) + "\n").encode()
+
+    def read(self, raw: bytes) -> list[T]:
+        """What a file holds.
+
+        Raises:
+            SettingsError: it is not a file of this kind, or something in it is not valid.
+        """
+        values = self._opened(raw)
+        return forms.read(_several(self), values)[self.entries] if self.entries else [self.one.of(values)]
+
+    def _values(self, chosen: Sequence[T]) -> dict[str, Any]:
+        listed = [self.plain(one) for one in chosen]
+        return {"format": self.form, "version": VERSION} | (
+            {self.entries: listed} if self.entries else listed[0]
+        )
+
+    def _opened(self, raw: bytes) -> dict[str, Any]:
+        """The value of a file that was exported, in this form and version."""
+        try:
+            values = safe_parsing.json_value(raw, "it", finite=self.finite)
+        except UnreadableError as error:
+            raise SettingsError(
+                f"the file is not JSON ({error}): choose a file that was exported here"
+            ) from error
+        if not isinstance(values, dict) or values.get("format") != self.form:
+            shown = safe_parsing.quoted(values.get("format") if isinstance(values, dict) else values)
+            raise SettingsError(
+                f"the file is not one of {self.what}: its `format` is not {self.form!r} (got {shown})"
+            )
+        if values.get("version") != VERSION:
+            shown = safe_parsing.quoted(values.get("version"))
+            raise SettingsError(f"the file has version {shown} and {VERSION} is read here: export it again")
+        return values
 
 
-def values_of(raw: bytes, *, finite: bool = True) -> Any:
-    """The JSON value of a file that was exported.
-
-    Args:
-        raw: its content.
-        finite: whether every number has to be one; else its reader names the field of one that is not.
-
-    Raises:
-        SettingsError: it is no JSON.
-    """
-    try:
-        return safe_parsing.json_value(raw, "it", finite=finite)
-    except UnreadableError as error:
-        raise SettingsError(
-            f"the file is not JSON ({error}): choose a file that was exported here"
-        ) from error
-
-
-def require_form(values: Any, form: str, version: int, what: str) -> None:
-    """Checks that a file of several things is of a form, and of its version.
-
-    Args:
-        values: its value.
-        form: what its `format` is to be.
-        version: what its `version` is to be.
-        what: what it holds, in the plural.
-
-    Raises:
-        SettingsError: it is not.
-    """
-    if not isinstance(values, dict) or values.get("format") != form:
-        raise SettingsError(f"the file is not one of {what}: its `format` is not {form!r}")
-    if values.get("version") != version:
-        shown = safe_parsing.quoted(values.get("version"))
-        raise SettingsError(f"the file has version {shown} and {version} is read here: export it again")
+@cache
+def _several(kept: Collection[Any]) -> Any:
+    """The type of a file that lists what a collection keeps."""
+    few = forms.Rule(f"1 to {MOST} {kept.what}", lambda listed: 1 <= len(listed) <= MOST)
+    listed: Any = Annotated[types.GenericAlias(list, kept.one), few]
+    return Annotated[dict, forms.Table({kept.entries: listed}, (kept.entries,))]

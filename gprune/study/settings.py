@@ -46,21 +46,6 @@ def read(place: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool =
         raise SettingsError(f"{what.removeprefix('the ')}: {error}") from error
 
 
-def require_object(values: Any, name: str) -> dict[str, Any]:
-    """Values that must be an object of JSON.
-
-    Args:
-        values: as they were read.
-        name: what they are, as `a sweep`.
-
-    Raises:
-        SettingsError: they are something else.
-    """
-    if not isinstance(values, dict):
-        raise SettingsError(f"{name} must be an object with named fields (got {quoted(values)})")
-    return values
-
-
 def require(condition: bool, name: str, value: object, rule: str) -> None:
     """Checks one rule.
 
@@ -125,13 +110,10 @@ def _is_length(preset: str) -> bool:
 _BITS = Rule("a finite number of 64 bits", _of_64_bits, first=True)
 Whole = Annotated[int, forms.Before(_whole), _BITS]
 Real = Annotated[float, _BITS]
-Text = Annotated[
-    str,
-    forms.Before(_text),
-    _BITS,
-    forms.shorter(limits.LONGEST_TEXT),
-    Rule("text without NUL or half a character", _sound),
+Words = Annotated[
+    str, forms.shorter(limits.LONGEST_TEXT), Rule("text without NUL or half a character", _sound)
 ]
+Text = Annotated[Words, forms.Before(_text), _BITS]
 Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list", "entries")]
 _DIFFERENT = Rule("texts that differ from each other", lambda value: len(set(value)) == len(value))
 _COUNTS = Rule(

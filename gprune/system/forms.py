@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import sys
+import types
 import typing
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -56,6 +57,20 @@ class Before:
 
 
 @dataclass(frozen=True, slots=True)
+class After:
+    """Makes something of a value whose type and rules are checked; may raise SettingsError."""
+
+    convert: Callable[[Any], Any]
+    """from the value"""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Runs after whatever stands before it in the annotation."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_after_validator_function(self.convert, handler(source))
+
+
+@dataclass(frozen=True, slots=True)
 class Rule:
     """What a value of the right type must be besides."""
 
@@ -93,6 +108,17 @@ class _AsGiven:
         return core_schema.no_info_wrap_validator_function(check, handler(source))
 
 
+class _Pairs:
+    """Reads an object of JSON where the type beside it holds pairs of name and value."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        from pydantic_core import core_schema
+
+        (_, value), *_ = (typing.get_args(pair) for pair in typing.get_args(source))
+        named = handler.generate_schema(types.GenericAlias(dict, (str, value)))
+        return core_schema.no_info_after_validator_function(lambda found: tuple(found.items()), named)
+
+
 def at_least(least: float, unit: str = "") -> Rule:
     """The rule of a number that is not too small, of a unit."""
     return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
@@ -125,6 +151,8 @@ Number = Annotated[float, _AsGiven()]
 """a number that is kept as it was written, whole or not"""
 Listed = Annotated[tuple[T, ...], Before(lambda value: tuple(value) if isinstance(value, list) else value)]
 """a list of JSON, kept as a tuple"""
+Items = Annotated[tuple[tuple[str, T], ...], _Pairs()]
+"""an object of JSON, kept as pairs of name and value"""
 
 
 class Form:
@@ -153,7 +181,9 @@ class Form:
         try:
             return cls(**read(cls, values, kind))
         except SettingsError as error:
-            raise kind(str(error)) from error
+            refused = kind(str(error))
+            refused.faults = error.faults
+            raise refused from error
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -265,7 +295,7 @@ def read(form: Any, values: Any, kind: type[GpruneError] = SettingsError, where:
 
 def _told(error: ValidationError, form: Any, where: str) -> list[str]:
     """What pydantic refuses, in our words: the parameter, the value and what it must be, fault by fault."""
-    what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("it", ())
+    what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("the file", ())
     listed = error.errors(include_url=False)
     lacking = [_place(one["loc"], where) for one in listed if one["type"] == "missing"]
     found = [f"{what} lacks {', '.join(lacking)}"] if lacking else []
@@ -277,9 +307,10 @@ def _fault(one: Any, what: str, where: str, names: tuple[str, ...]) -> str:
     if kind == "extra_forbidden":
         section = place.removeprefix(where).rpartition(".")[0]
         known = [where + name for name in names if name.rpartition(".")[0] == section]
-        return f"{what} has no field {quoted(place)}; {suggestion(place, known)}"
+        return f"{what} has no field {quoted(place)}" + (f"; {suggestion(place, known)}" if known else "")
     if kind == "value_error":
-        return str(context["error"])
+        # a form names its own fields, but not which of several it is
+        return f"{place}: {context['error']}" if "[" in place else str(context["error"])
     rule = context.get("words") or _WORDS.get(kind)
     if kind == "literal_error":
         rule = f"one of {context['expected'].replace(' or ', ', ').replace(chr(39), '')}"

@@ -10,7 +10,6 @@ import shutil
 from pathlib import Path
 
 from gprune.system.errors import GpruneError, SettingsError
-from gprune.system.safe_parsing import quoted
 from gprune.system.units import amount
 
 MOST_LENGTH = 2**20
@@ -100,33 +99,6 @@ def require_affordable(most: int, cost: str, factors: dict[str, int]) -> None:
     asked = " × ".join(f"{name} {_large(value)}" for name, value in factors.items())
     amount = f"would be {_large(product)} {cost}" if len(factors) > 1 else f"is too many {cost}"
     raise SettingsError(f"{asked} {amount}: at most {_large(most)} are taken, ask for fewer")
-
-
-def require_length(name: str, tokens: int) -> None:
-    """Checks the tokens of one sequence.
-
-    Raises:
-        SettingsError: no model reads as many at once.
-    """
-    if tokens > MOST_LENGTH:
-        rule = f"at most {MOST_LENGTH} tokens, since no model reads more at once"
-        raise SettingsError(f"{name} must be {rule} (got {quoted(tokens)})")
-
-
-def require_text(name: str, value: str) -> None:
-    """Checks a text of a study.
-
-    Raises:
-        SettingsError: it is too long, or holds what no file name, record or page can carry.
-    """
-    longest = LONGEST_NAME if name in ("name", "group") else LONGEST_TEXT
-    if len(value) > longest:
-        raise SettingsError(
-            f"{name} must have at most {longest} characters (got {len(value)}: {quoted(value)})"
-        )
-    odd = next((letter for letter in value if letter == "\0" or "\ud800" <= letter <= "\udfff"), "")
-    if odd:
-        raise SettingsError(f"{name} must be text without NUL or half a character (got {quoted(value)})")
 
 
 def _large(number: int) -> str:

@@ -174,7 +174,7 @@ def test_a_set_is_kept_by_its_edits_and_repeats(run, tmp_path):
         mask_sets.repeated(run.results, replace(chosen, masks="other"))
     (file.parent / "broken.json").write_text("[")
     assert "broken.json" in mask_sets.kept(run.results)[1][0]
-    mask_sets.delete(run.root, chosen)
+    mask_sets.SETS.delete(run.root, chosen)
     with pytest.raises(SettingsError, match="has no mask set"):
         mask_sets.named(run.results, name)
 
@@ -189,7 +189,7 @@ def test_a_name_stands_for_one_set_of_a_run(tmp_path):
     mask_sets.save(results, first)
     # the second has the same masks and another model
     assert same.masks == first.masks and same.digest == first.digest and same.identity != first.identity
-    for refused in (same, other, mask_sets.read(mask_sets.export(other))):
+    for refused in (same, other, *mask_sets.SETS.read(mask_sets.SETS.export([other]))):
         with pytest.raises(SettingsError, match="is that of a set of FLAP: delete that one"):
             mask_sets.save(results, refused)
     assert mask_sets.kept(results) == ([first], [])
@@ -199,7 +199,7 @@ def test_a_name_stands_for_one_set_of_a_run(tmp_path):
     with pytest.raises(SettingsError, match="another than when it was asked for"):
         mask_sets.named(results, "mine", first.identity)
     # two files of one name, as runs that share masks can leave them
-    (tmp_path / "by_hand" / "0.json").write_bytes(mask_sets.export(other))
+    (tmp_path / "by_hand" / "0.json").write_bytes(mask_sets.SETS.export([other]))
     sets, (fault,) = mask_sets.kept(results)
     assert sets == [other] and "another set is called 'mine'" in fault
 
@@ -207,19 +207,19 @@ def test_a_name_stands_for_one_set_of_a_run(tmp_path):
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
-        ({"version": 2}, "no mask set of version 1"),
+        ({"version": 2}, "version 2 and 1 is read here"),
         ({"name": ""}, "needs a name"),
-        ({"masks": 5}, "has no masks"),
-        ({"edits": 3}, "no list `edits`"),
-        ({"edits": [{"keep": 1, "kind": "neuron", "layer": 0, "number": 0}]}, "must keep or not"),
-        ({"edits": [{"keep": True, "kind": "neuron", "layer": 0, "number": -1}]}, "whole numbers from 0"),
-        ({"edits": [{}]}, "is no edit"),
+        ({"masks": 5}, "masks must be text"),
+        ({"edits": 3}, "edits must be a list"),
+        ({"edits": [{"keep": 1, "kind": "neuron", "layer": 0, "number": 0}]}, "keep must be true or false"),
+        ({"edits": [{"keep": True, "kind": "neuron", "layer": 0, "number": -1}]}, "number must be 0 or more"),
+        ({"edits": [{}]}, r"lacks edits\[0\].keep"),
     ],
 )
 def test_a_file_that_is_no_set_is_refused(run, changed, told):
     whole = json.loads(
-        mask_sets.export(mask_sets.made(run.results, "mine", "flap", (Edit(True, "group", 0, 1),)))
+        mask_sets.SETS.export([mask_sets.made(run.results, "mine", "flap", (Edit(True, "group", 0, 1),))])
     )
-    assert mask_sets.read(json.dumps(whole).encode()).name == "mine"
+    assert mask_sets.SETS.read(json.dumps(whole).encode())[0].name == "mine"
     with pytest.raises(SettingsError, match=told):
-        mask_sets.read(json.dumps(whole | changed).encode())
+        mask_sets.SETS.read(json.dumps(whole | changed).encode())

@@ -219,19 +219,19 @@ def test_sets_are_kept_compared_used_and_sent_to_launch(cache):
 
 def test_sets_survive_the_way_through_a_file(tmp_path):
     chosen = [ThresholdSet("mine", RULE), ThresholdSet("Grüße", ReliabilitySettings(selection="drift"))]
-    assert sets.read(sets.export(chosen)) == chosen
+    assert sets.SETS.read(sets.SETS.export(chosen)) == chosen
     for one in chosen:
-        sets.save(str(tmp_path), one)
-    sets.save(str(tmp_path), ThresholdSet("mine", ReliabilitySettings()))
-    kept, faults = sets.kept(str(tmp_path))
+        sets.SETS.save(str(tmp_path), one)
+    sets.SETS.save(str(tmp_path), ThresholdSet("mine", ReliabilitySettings()))
+    kept, faults = sets.SETS.kept(str(tmp_path))
     assert [one.name for one in kept] == ["Grüße", "mine"] and faults == []
     assert kept[1].settings == ReliabilitySettings()
     (tmp_path / "thresholds" / "other.json").write_text("{}", encoding="utf-8")
-    assert len(sets.kept(str(tmp_path))[0]) == 2 and "other.json" in sets.kept(str(tmp_path))[1][0]
+    assert len(sets.SETS.kept(str(tmp_path))[0]) == 2 and "other.json" in sets.SETS.kept(str(tmp_path))[1][0]
 
 
 def _with(**changes):
-    whole = json.loads(sets.export([ThresholdSet("mine", RULE)]))
+    whole = json.loads(sets.SETS.export([ThresholdSet("mine", RULE)]))
     whole["sets"][0] |= changes
     return json.dumps(whole).encode()
 
@@ -243,21 +243,24 @@ def _with(**changes):
         (b"[" * 100_000, "is not JSON"),
         (b"[]", "its `format` is not 'gprune-thresholds'"),
         (b'{"format": "gprune-thresholds", "version": 2}', "has version 2"),
-        (b'{"format": "gprune-thresholds", "version": 1, "sets": []}', "no list `sets`"),
-        (b'{"format": "gprune-thresholds", "version": 1, "sets": [3]}', "set 1 of the file is no object"),
+        (
+            b'{"format": "gprune-thresholds", "version": 1, "sets": []}',
+            "sets must be 1 to 200",
+        ),
+        (b'{"format": "gprune-thresholds", "version": 1, "sets": [3]}', "sets[0] must be an object"),
         (_with(drift_quantile=1.5), "reliability.drift_quantile"),
-        (_with(drift_quantile=True), "must be a number from 0 to 1"),
-        (_with(drift_quantile="0.5"), "must be a number from 0 to 1"),
+        (_with(drift_quantile=True), "drift_quantile must be a number"),
+        (_with(drift_quantile="0.5"), "drift_quantile must be a number"),
         (_with(score_quantile=float("nan")), "reliability.score_quantile"),
         (_with(selection="all"), "selection"),
         (_with(selection=["drift"]), "selection"),
         (_with(name=""), "needs a name"),
         (_with(name="a\u0000b"), "needs a name"),
         (_with(name="x" * 61), "needs a name"),
-        (_with(extra=1), "has unknown extra"),
+        (_with(extra=1), "has no field 'sets[0].extra'"),
     ],
 )
 def test_a_bad_file_of_sets_is_refused_in_a_sentence(raw, told):
     with pytest.raises(SettingsError) as caught:
-        sets.read(raw)
+        sets.SETS.read(raw)
     assert told in str(caught.value)

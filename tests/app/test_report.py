@@ -72,7 +72,7 @@ def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
     assert plainly.figure.data[0].type == "scatter" and asked.figure.data[0].type == "bar"
     assert len(asked.figure.data[0].x) == 30 and asked.figure.layout.height == plainly.figure.layout.height
     assert gathering.gather(run, ("threshold_sets",))[0].figure is not None
-    sets.save(run.root, sets.ThresholdSet("<b>strict</b>", ReliabilitySettings(drift_quantile=0.5)))
+    sets.SETS.save(run.root, sets.ThresholdSet("<b>strict</b>", ReliabilitySettings(drift_quantile=0.5)))
     found = gathering.gather(run, ("threshold_sets",))[0]
     assert list(found.table["set"]) == ["this run", "present lines", "<b>strict</b>"]
     assert found.title == "1 threshold set beside the present lines"

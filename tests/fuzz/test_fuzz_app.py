@@ -169,9 +169,9 @@ def test_uploaded_questions_and_threshold_sets(fuzz, tmp_path):
     fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: task_form.check(*case))
 
     def read(raw):
-        found = sets.read(raw)
-        assert sets.read(sets.export(found)) == found
-        sets.save(str(tmp_path), found[0])
+        found = sets.SETS.read(raw)
+        assert sets.SETS.read(sets.SETS.export(found)) == found
+        sets.SETS.save(str(tmp_path), found[0])
 
     fuzz(odd.files(SETS), read)
 

@@ -107,9 +107,9 @@ READERS: dict[str, tuple[Any, Reader]] = {
     "run": (RUN, _files("run.json", lambda folder: runs.load(folder / "run.json"))),
     "notes": ({"name": "n", "note": "a\nb", "hidden": True}, _files("about.json", notes.read)),
     "pack": (PACK, lambda folder, data: contents_form.read_index(data)),
-    "masks": (MASKS, lambda folder, data: mask_sets.read(data)),
-    "neurons": (NEURONS, lambda folder, data: lists.read(data)),
-    "rules": (RULES, lambda folder, data: sets.read(data)),
+    "masks": (MASKS, lambda folder, data: mask_sets.SETS.read(data)[0]),
+    "neurons": (NEURONS, lambda folder, data: lists.LISTS.read(data)),
+    "rules": (RULES, lambda folder, data: sets.SETS.read(data)),
     "search": (SEARCH, _files("p.json", lambda folder: search.from_file(folder / "p.json"))),
     "sweep": (SWEEP, _files("w.json", lambda folder: sweep.from_file(folder / "w.json"))),
 }  # fmt: skip

@@ -22,7 +22,7 @@ def differs(place: str, before: str, now: str) -> bool:
         return now != before
     field = next((part for part in reversed(place.split(" ")[0].split(".")) if not part.isdecimal()), "")
     named = [word for word in (field, "<got>") if word and word in words]
-    if f"{place}." in now:
+    if re.sub(r"\.(\d+)", r"[\1]", place) + "." in now:
         # it names what lies below by its place
         named = [field]
     return not now.startswith(f"{kind}: ") or any(word not in now for word in named)

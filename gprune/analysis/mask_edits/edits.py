@@ -4,60 +4,36 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 
 from gprune.records import Array, ModelShape, Partition
-from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
+from gprune.system.forms import NOT_NEGATIVE, Form, one_of
 
 KINDS = {"neuron": "neuron", "module": "module", "group": "key/value group"}
 """what an edit can be about, as people call it; a key/value group goes with all its query heads"""
 MOST_EDITS = 20_000
-_FIELDS = ("keep", "kind", "layer", "number")
 
 
 @dataclass(frozen=True, slots=True)
-class Edit:
+class Edit(Form):
     """Units of one layer that are to stay, or to go."""
 
     keep: bool
     """whether they stay"""
-    kind: str
+    kind: Annotated[str, one_of(tuple(KINDS))]
     """one of KINDS"""
-    layer: int
+    layer: Annotated[int, NOT_NEGATIVE]
     """from 0"""
-    number: int
+    number: Annotated[int, NOT_NEGATIVE]
     """of the neuron, module or group within its layer, from 0"""
 
     @property
     def unit(self) -> str:
         """For people: `layer 1 · module 3`."""
         return f"layer {self.layer} · {KINDS[self.kind]} {self.number}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain JSON values."""
-        return {field: getattr(self, field) for field in _FIELDS}
-
-
-def from_plain(value: Any, where: str) -> Edit:
-    """An edit that a file holds.
-
-    Raises:
-        SettingsError: it is no edit.
-    """
-    if not isinstance(value, dict) or set(value) != set(_FIELDS):
-        raise SettingsError(
-            f"{where} is no edit with {', '.join(_FIELDS)} (got {safe_parsing.quoted(value)})"
-        )
-    if not isinstance(value["keep"], bool) or value["kind"] not in KINDS:
-        shown = safe_parsing.quoted([value["keep"], value["kind"]])
-        raise SettingsError(f"{where} must keep or not, and name one of {', '.join(KINDS)} (got {shown})")
-    numbers = value["layer"], value["number"]
-    if any(isinstance(one, bool) or not isinstance(one, int) or one < 0 for one in numbers):
-        raise SettingsError(f"{where} needs whole numbers from 0 (got {safe_parsing.quoted(numbers)})")
-    return Edit(value["keep"], value["kind"], *numbers)
 
 
 def fixed(edits: Iterable[Edit], shape: ModelShape, partition: Partition) -> tuple[Array, Array]:

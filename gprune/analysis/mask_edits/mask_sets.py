@@ -10,14 +10,12 @@ the masks that came out says whether repeating it gives them again.
 from __future__ import annotations
 
 import hashlib
-import json
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
-from gprune.analysis.mask_edits.edits import MOST_EDITS, Edit, from_plain
+from gprune.analysis.mask_edits.edits import MOST_EDITS, Edit
 from gprune.analysis.mask_edits.rebalance import Edited, edited
 from gprune.models import identity
 from gprune.pipeline import lazy_results, stages
@@ -29,35 +27,45 @@ from gprune.store import named as named_files
 from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, MethodError, SettingsError
+from gprune.system.forms import Form, Listed, shorter
 from gprune.system.safe_parsing import quoted
 
-FORMAT, VERSION = "gprune-mask-set", 1
-FOLDER = "by_hand"
 _WORDS = ("name", "method", "masks", "modules", "digest")
-_LONGEST_KEY = 128
+_Key = Annotated[str, shorter(128)]
 
 
 @dataclass(frozen=True, slots=True)
-class MaskSet:
+class MaskSet(Form):
     """Edits of a method's masks under a name."""
 
-    name: str
+    LOOSE: ClassVar = True
+    name: Annotated[_Key, named_files.name_of("a mask set", hyphen=False)]
     """what people call it"""
-    method: str
+    method: _Key
     """whose masks were edited, one of METHODS"""
-    edits: tuple[Edit, ...]
+    edits: Annotated[Listed[Edit], shorter(MOST_EDITS, "a list", "edits")]
     """the list; a later line counts more than an earlier one"""
-    masks: str
+    masks: _Key
     """key of the masks that were edited"""
-    modules: str
+    modules: _Key
     """key of the modules that numbers of modules mean"""
-    digest: str
+    digest: _Key
     """of the masks that came out, see `digest_of`"""
 
     @property
     def identity(self) -> str:
         """Which model comes out: methods that share masks may differ in their biases."""
         return hashlib.sha256(f"{self.method} {self.digest}".encode()).hexdigest()[:16]
+
+
+def _plain(chosen: MaskSet) -> dict[str, Any]:
+    edits = [asdict(one) for one in chosen.edits]
+    return {field: getattr(chosen, field) for field in _WORDS} | {"edits": edits}
+
+
+SETS: named_files.Collection[MaskSet] = named_files.Collection(
+    "by_hand", "gprune-mask-set", "mask sets", MaskSet, _plain, identity=lambda one: f"{one.masks} {one.name}"
+)
 
 
 def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> MaskSet:
@@ -129,16 +137,7 @@ def save(results: Results, chosen: MaskSet) -> None:
             f"the name {safe_parsing.quoted(chosen.name)} is that of a set of {METHODS[taken.method].label}: "
             "delete that one, or choose another name"
         )
-    named_files.save(_path(str(results.store.root), chosen), _plain(chosen), "mask sets")
-
-
-def delete(root: str, chosen: MaskSet) -> None:
-    """Forgets a set, if it is there.
-
-    Raises:
-        StoreError: the cache cannot be written.
-    """
-    named_files.delete(_path(root, chosen))
+    SETS.save(results.store.root, chosen)
 
 
 def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
@@ -146,9 +145,9 @@ def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
 
     A name stands for one set. Runs that share masks can have given it to two: the first file counts.
     """
-    files, faults = named_files.kept(results.store.root, FOLDER, read)
+    files, faults = SETS.files(results.store.root)
     found = dict[str, MaskSet]()
-    for file, one in files:
+    for file, (one,) in files:
         if fits(results, one) and found.setdefault(one.name, one) is not one:
             faults.append(f"{file}: another set is called {safe_parsing.quoted(one.name)}; delete that first")
     return sorted(found.values(), key=lambda one: one.name.casefold()), faults
@@ -180,33 +179,6 @@ def named(results: Results, name: str, identity: str = "") -> MaskSet:
     return found
 
 
-def export(chosen: MaskSet) -> bytes:
-    """A set as a file to take elsewhere."""
-    return (json.dumps(_plain(chosen), indent=1, ensure_ascii=False) + "\n").encode()
-
-
-def read(raw: bytes) -> MaskSet:
-    """The set of a file.
-
-    Raises:
-        SettingsError: it is no file of a mask set.
-    """
-    values = named_files.values_of(raw)
-    if not isinstance(values, dict) or values.get("format") != FORMAT or values.get("version") != VERSION:
-        raise SettingsError(
-            f"the file is no mask set of version {VERSION}: choose one that was exported here"
-        )
-    for field in _WORDS:
-        if not isinstance(values.get(field), str) or len(values[field]) > _LONGEST_KEY:
-            raise SettingsError(f"the file has no {field} (got {safe_parsing.quoted(values.get(field))})")
-    edits = values.get("edits")
-    if not isinstance(edits, list) or len(edits) > MOST_EDITS:
-        raise SettingsError(f"the file has no list `edits` of at most {MOST_EDITS:,} edits")
-    lines = tuple(from_plain(one, f"edit {place} of the file") for place, one in enumerate(edits, start=1))
-    method, masks, modules, digest = (values[field] for field in _WORDS[1:])
-    return MaskSet(_checked(values["name"]), method, lines, masks, modules, digest)
-
-
 def _keys(results: Results, method: str) -> tuple[str, str]:
     graph = results.graph
     return stages.masks(graph, METHODS[method].masks).key, stages.partition(graph).key
@@ -215,16 +187,6 @@ def _keys(results: Results, method: str) -> tuple[str, str]:
 def _checked(name: str) -> str:
     # the command `cut` is told the name
     return named_files.cleaned(name, "a mask set", hyphen=False)
-
-
-def _plain(chosen: MaskSet) -> dict[str, Any]:
-    words = {field: getattr(chosen, field) for field in _WORDS}
-    edits = [one.to_dict() for one in chosen.edits]
-    return {"format": FORMAT, "version": VERSION, **words, "edits": edits}
-
-
-def _path(root: str, chosen: MaskSet) -> Path:
-    return named_files.place(root, FOLDER, f"{chosen.masks} {chosen.name}")
 
 
 def perplexities(results: Results, chosen: MaskSet) -> dict[str, Stage[Perplexity]]:

@@ -8,21 +8,34 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
-from gprune.study import Study, field_names, from_dict, short
-from gprune.study.settings import read, require, require_object
+from gprune.study import Study, field_names, short
+from gprune.study.settings import Words, read, require
 from gprune.system import limits, safe_parsing
-from gprune.system.errors import SettingsError
+from gprune.system.forms import Before, Form, Items, Listed, Rule, between
 
 FIXED = ("model", "primary", "auxiliary", "retention", "seed", "methods", "name", "group", "device", "dtype")
 """fields of a study that a search does not vary: they say what is pruned, or change no result"""
 
 PARTS = {"modularization": "BCM", "reliability": "RASA", "sparsity": "MSL"}
 """sections of a study that are parts of the method, with their names in the paper"""
+
+
+def _is_value(value: Any) -> bool:
+    inner = value if isinstance(value, tuple) else (value,)
+    return not any(isinstance(one, dict | list) for one in inner)
+
+
+_Count = Annotated[int, between(0, limits.MOST_COUNT)]
+_Value = Annotated[
+    Any,
+    Rule("a number, a text, a switch or a list of these", _is_value, first=True),
+    Before(lambda value: tuple(value) if isinstance(value, list) else value),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +49,32 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
-class Rung:
+class Rung(Form):
     """One round: how many configurations it has, and on how much data each is measured."""
 
-    configurations: int
+    WHAT: ClassVar = "a round"
+    configurations: _Count
     """drawn ones that take part; the study as it stands is measured in every round besides"""
-    settings: tuple[tuple[str, Any], ...] = ()
+    settings: Items[Any] = ()
     """dotted fields of the study that say how much data: samples, windows"""
-    seeds: tuple[int, ...] = (0,)
+    seeds: Listed[_Count] = (0,)
     """seeds under which every configuration is run"""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class Plan(Form):
     """A search."""
 
-    title: str
+    WHAT: ClassVar = "a search"
+    title: Words
     """what it is called on pages and in the report"""
     study: Study
     """what every trial differs from"""
-    space: tuple[tuple[str, tuple[Any, ...]], ...]
+    space: Items[Listed[_Value]]
     """dotted fields of the study, and the values that each may take"""
-    rungs: tuple[Rung, ...]
+    rungs: Listed[Rung]
     """the rounds, in order"""
-    seed: int = 0
+    seed: _Count = 0
     """seed of the drawing"""
 
     def __post_init__(self) -> None:
@@ -75,7 +90,9 @@ class Plan:
         most = min(math.prod(len(values) for _, values in self.space), limits.MOST_COUNT) - 1
         require(counts[0] <= most, "rungs", counts[0], f"at most {most} configurations, which the space has")
         require(bool(self.study.evaluation.texts), "study.evaluation.texts", (), "at least one text")
+        known = field_names()
         for name, values in self.space:
+            require(name in known, "space", name, "fields of a study")
             require(name not in FIXED and not name.startswith("evaluation."), "space", name, "free to vary")
             require(len(set(values)) == len(values) > 1, f"space[{name}]", values, "several different values")
             for value in values:
@@ -120,53 +137,9 @@ def from_file(path: Path, within: Path | None = None) -> Plan:
 
 
 def _plan(values: Any, within: Path | None) -> Plan:
-    names = {field.name for field in fields(Plan)}
-    unknown = set(require_object(values, "a search")) - names
-    if unknown:
-        raise SettingsError(
-            f"a search has no field {safe_parsing.quoted(min(unknown))}; it has {', '.join(sorted(names))}"
-        )
-    lacking = {"title", "study", "space", "rungs"} - set(values)
-    require(not lacking, "a search", sorted(lacking), "a title, a study, a space and rungs; it lacks these")
-    require(isinstance(values["title"], str), "title", values["title"], "text")
-    limits.require_text("title", values["title"])
-    space = require_object(values["space"], "space")
-    known = set(field_names())
-    for name, choices in space.items():
-        require(name in known, "space", name, "fields of a study")
-        require(isinstance(choices, list), f"space[{name}]", choices, "a list of values")
-    rungs = values["rungs"]
-    require(isinstance(rungs, list), "rungs", rungs, "a list of rounds")
-    return Plan(
-        values["title"],
-        from_dict(_placed(require_object(values["study"], "study"), within)),
-        tuple((name, tuple(map(_fixed, choices))) for name, choices in space.items()),
-        tuple(_rung(rung) for rung in rungs),
-        _count("seed", values.get("seed", 0)),
-    )
-
-
-def _rung(values: Any) -> Rung:
-    unknown = set(require_object(values, "a round")) - {field.name for field in fields(Rung)}
-    require(not unknown, "a round", sorted(unknown), "made of configurations, settings and seeds")
-    seeds = values.get("seeds", [0])
-    require(isinstance(seeds, list), "rungs.seeds", seeds, "a list of whole numbers")
-    return Rung(
-        _count("rungs.configurations", values.get("configurations")),
-        tuple(require_object(values.get("settings", {}), "rungs.settings").items()),
-        tuple(_count("rungs.seeds", seed) for seed in seeds),
-    )
-
-
-def _count(name: str, value: Any) -> int:
-    whole = type(value) is int and 0 <= value <= limits.MOST_COUNT
-    require(whole, name, value, f"a whole number, 0 to {limits.MOST_COUNT}")
-    return int(value)
-
-
-def _fixed(value: Any) -> Any:
-    """A value of the space as settings hold it: lists are tuples there."""
-    return tuple(value) if isinstance(value, list) else value
+    if isinstance(values, dict) and isinstance(values.get("study"), dict):
+        values = values | {"study": _placed(values["study"], within)}
+    return Plan.of(values)
 
 
 def _placed(values: dict[str, Any], within: Path | None) -> dict[str, Any]:

@@ -8,18 +8,24 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, ClassVar
 
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short, study
 from gprune.study.demo import demo_study
-from gprune.study.settings import read, require, require_object
+from gprune.study.settings import read, require
 from gprune.system import limits, safe_parsing
 from gprune.system.errors import SettingsError
+from gprune.system.forms import Form, Items, Listed, Rule, one_of
 
-FIELDS = ("title", "study", "space", "cases", "until")
 NOT_VARIED = ("name", "group")
 """fields that tell no study from another: a sweep names its studies itself"""
+
+
+_TITLE = Rule(
+    f"text in one line, of at most {limits.LONGEST_NAME} characters",
+    lambda title: title.isprintable() and len(title) <= limits.LONGEST_NAME and bool(title.strip()),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +41,19 @@ class Variation:
 
 
 @dataclass(frozen=True, slots=True)
-class Sweep:
+class Sweep(Form):
     """A study, and the values that some of its fields take."""
 
-    title: str
+    WHAT: ClassVar = "a sweep"
+    title: Annotated[str, _TITLE]
     """what it is called; the group of its studies, and the beginning of their names"""
     study: Study
     """what all its studies differ from"""
-    space: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    space: Items[Listed[Any]] = ()
     """dotted fields of the study, and the values that each takes, every one with every other"""
-    cases: tuple[tuple[tuple[str, Any], ...], ...] = ()
+    cases: Listed[Items[Any]] = ()
     """sets of fields that are changed together, as two texts; each with every point of the space"""
-    until: str = "perplexity"
+    until: Annotated[str, one_of(UNTIL)] = "perplexity"
     """how far the studies go, one of gprune.pipeline.stages.UNTIL"""
 
     def __post_init__(self) -> None:
@@ -160,35 +167,17 @@ def from_file(path: Path) -> Sweep:
 
 
 def _sweep(values: Any, path: Path) -> Sweep:
-    unknown = set(require_object(values, "a sweep")) - set(FIELDS)
-    if unknown:
-        raise SettingsError(
-            f"a sweep has no field {safe_parsing.quoted(min(unknown))}; it has {', '.join(FIELDS)}"
-        )
-    require("study" in values, "study", None, "`demo`, the path of a study file, or a study")
-    title, cases = values.get("title", path.stem), values.get("cases", [])
-    fits = isinstance(title, str) and title.isprintable() and 0 < len(title) <= limits.LONGEST_NAME
-    fits = fits and bool(title.strip())
-    require(fits, "title", title, f"text in one line, of at most {limits.LONGEST_NAME} characters")
-    space = require_object(values.get("space", {}), "space")
-    for name, choices in space.items():
-        require(isinstance(choices, list), f"space[{name}]", choices, "a list of values")
-    require(isinstance(cases, list), "cases", cases, "a list of objects with named fields")
-    made = Sweep(
-        title,
-        _study(values["study"], path.parent),
-        tuple((name, tuple(choices)) for name, choices in space.items()),
-        tuple(tuple(require_object(case, "a case").items()) for case in cases),
-        values.get("until", "perplexity"),
-    )
+    if isinstance(values, dict):
+        values = {"title": path.stem} | values
+        if isinstance(values.get("study"), str):
+            values |= {"study": _study(values["study"], path.parent)}
+    made = Sweep.of(values)
     made.variations()
     return made
 
 
-def _study(value: Any, folder: Path) -> Study:
-    """The study that a sweep starts from."""
-    if not isinstance(value, str):
-        return study.from_dict(require_object(value, "study"))
+def _study(value: str, folder: Path) -> Study:
+    """The study that a sweep names."""
     if value == "demo":
         return demo_study()
     with safe_parsing.refused_as(SettingsError):

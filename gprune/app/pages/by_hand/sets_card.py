@@ -10,25 +10,23 @@ from gprune.analysis.mask_edits import Edited, MaskSet, mask_sets
 from gprune.app import preview
 from gprune.app.pages.by_hand import cost, listed
 from gprune.app.preview import Answer, Question, Source
-from gprune.app.ui import packed, sticky_button, tables, url_state
+from gprune.app.ui import named_files, packed, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
-from gprune.system.errors import GpruneError
+from gprune.system.errors import GpruneError, SettingsError
 
-_SET, _ERROR = "hand_set", "hand_sets_error"
+_SET, _KEY = "hand_set", "hand_sets"
 _MEASURED = ["perplexity", "nats", "± nats", "windows", "verdict"]
 
 
 def show(run: Run) -> None:
     """Draws the card."""
     with card("hand_sets", "Mask sets", run) as drawn:
-        if problem := st.session_state.pop(_ERROR, ""):
-            st.error(said(problem), icon=":material/error:")
+        named_files.complain(_KEY)
         kept, faults = mask_sets.kept(run.results)
-        for fault in faults:
-            st.warning(f"A mask set cannot be read: {said(fault)}.", icon=":material/warning:")
+        named_files.warn("A mask set", faults)
         there = _there(run, kept)
         if there:
             drawn.title(f"{len(there)} mask set{'s' if len(there) > 1 else ''} made by hand")
@@ -39,7 +37,7 @@ def show(run: Run) -> None:
             )
         if kept:
             _use(run, kept)
-        _file(run, kept)
+        _file(run)
 
 
 def _there(run: Run, kept: list[MaskSet]) -> list[tuple[MaskSet, Edited]]:
@@ -119,10 +117,9 @@ def _use(run: Run, kept: list[MaskSet]) -> None:
         chosen = named[url_state.selectbox("Set", list(named), _SET, kept[0].name)]
     with right, st.container(horizontal=True):
         st.button("Edit it", key="hand_sets_use", icon=":material/edit:", on_click=_take, args=(run, chosen))
-        made, file = functools.partial(mask_sets.export, chosen), "gprune-mask-set.json"
+        made, file = functools.partial(mask_sets.SETS.export, [chosen]), "gprune-mask-set.json"
         tables.download("Export the list", made, file, "application/json", "hand_sets_export")
-        st.button("Delete", key="hand_sets_delete", type="tertiary", icon=":material/delete:",
-                  on_click=_forget, args=(run.root, chosen))  # fmt: skip
+        named_files.delete_button(_KEY, mask_sets.SETS, run.root, chosen)
     st.caption(
         "On every text: the page Compare has a set measured as the methods are, and so does the command "
         "measure. As a model: the page Speed & export makes one of a set, and so does the command cut."
@@ -134,28 +131,17 @@ def _take(run: Run, chosen: MaskSet) -> None:
     url_state.put(listed.METHOD, chosen.method)
 
 
-def _forget(root: str, chosen: MaskSet) -> None:
-    try:
-        mask_sets.delete(root, chosen)
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
-
-
-def _file(run: Run, kept: list[MaskSet]) -> None:
+def _file(run: Run) -> None:
     """Reads a set back from a file."""
+
+    def keep(raw: bytes) -> str:
+        (found,) = mask_sets.SETS.read(raw)
+        if not mask_sets.fits(run.results, found):
+            raise SettingsError(
+                "The set was made on other masks than this run’s: choose the run it was made on."
+            )
+        mask_sets.save(run.results, found)
+        return f"Kept: {plain(found.name)}"
+
     with st.popover("Read a file", icon=":material/upload:", type="tertiary"):
-        given = st.file_uploader("A mask set", type=["json"], key="hand_sets_file", max_upload_size=2)
-        if given is not None and sticky_button.pressed("Keep its set", key="hand_sets_read"):
-            try:
-                found = mask_sets.read(given.getvalue())
-                if not mask_sets.fits(run.results, found):
-                    st.error(
-                        "The set was made on other masks than this run’s: choose the run it was made on."
-                    )
-                    return
-                mask_sets.save(run.results, found)
-            except GpruneError as error:
-                st.error(said(error), icon=":material/error:")
-                return
-            st.toast(f"Kept: {plain(found.name)}")
-            st.rerun()
+        named_files.read_back(_KEY, "A mask set", "Keep its set", 2, keep)

@@ -7,18 +7,16 @@ import streamlit as st
 
 from gprune.analysis.mask_edits import Edit
 from gprune.app.pages.by_hand import listed
-from gprune.app.pages.inspector import lists
-from gprune.app.pages.inspector.lists import NeuronList
-from gprune.app.ui import selection, sticky_button, url_state
+from gprune.app.pages.inspector.lists import LISTS, NeuronList
+from gprune.app.ui import named_files, selection, url_state
 from gprune.app.ui.card import Card
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import plain
 from gprune.app.ui.unit import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.store import named as named_files
-from gprune.system.errors import GpruneError
+from gprune.store.named import LONGEST_NAME
 
-_ERROR, _NAME = "ins_lists_error", "ins_lists_name"
+_KEY, _NAME = "ins_lists", "ins_lists_name"
 
 
 def draw(run: Run, drawn: Card, shown: Selection) -> None:
@@ -29,18 +27,16 @@ def draw(run: Run, drawn: Card, shown: Selection) -> None:
         drawn: its card.
         shown: what is selected, which can be added.
     """
-    kept, faults = lists.kept(run.root)
-    for fault in faults:
-        st.warning(f"A list of neurons cannot be read: {said(fault)}.", icon=":material/warning:")
+    kept, faults = LISTS.kept(run.root)
+    named_files.warn("A list of neurons", faults)
     chosen = _chosen(kept)
     _adding(run, shown, chosen)
-    if problem := st.session_state.pop(_ERROR, ""):
-        st.error(said(problem), icon=":material/error:")
+    named_files.complain(_KEY)
     if chosen is None:
         st.caption("A list keeps neurons under a name, in every run of this cache.")
     else:
         _listed(run, drawn, chosen)
-    _files(run, kept)
+    named_files.take_along(_KEY, LISTS, run.root, kept, 5)
 
 
 def _chosen(kept: list[NeuronList]) -> NeuronList | None:
@@ -59,7 +55,7 @@ def _adding(run: Run, shown: Selection, chosen: NeuronList | None) -> None:
             "Name of a new list",
             key=_NAME,
             placeholder=plain(chosen.name) if chosen else "my neurons",
-            max_chars=named_files.LONGEST_NAME,
+            max_chars=LONGEST_NAME,
             width=320,
         )
         st.button(
@@ -88,11 +84,13 @@ def _selected(run: Run, shown: Selection) -> list[tuple[int, int]]:
 def _add(run: Run, shown: Selection, chosen: NeuronList | None) -> None:
     typed = str(st.session_state.get(_NAME) or "").strip()
     name = typed or (chosen.name if chosen else "my neurons")
-    try:
-        before = next((one.neurons for one in lists.kept(run.root)[0] if one.name == name), ())
-        lists.save(run.root, NeuronList(name, (*before, *_selected(run, shown))))
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
+    selected = _selected(run, shown)
+
+    def keep() -> None:
+        before = next((one.neurons for one in LISTS.kept(run.root)[0] if one.name == name), ())
+        LISTS.save(run.root, NeuronList(name, tuple(dict.fromkeys((*before, *selected)))))
+
+    if not named_files.attempt(_KEY, keep):
         return
     st.session_state[_NAME] = ""
     url_state.put("ins_list", name)
@@ -130,53 +128,11 @@ def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
                 args=(run, there, keep),
                 help="Puts every neuron shown onto the list of the page By hand",
             )
-        st.button(
-            "Delete",
-            key="ins_lists_delete",
-            type="tertiary",
-            icon=":material/delete:",
-            on_click=_forget,
-            args=(run.root, chosen.name),
-        )
+        named_files.delete_button(_KEY, LISTS, run.root, chosen)
 
 
 def _by_hand(run: Run, there: list[tuple[int, int]], keep: bool) -> None:
     """Has the neurons of a list kept or removed by hand."""
-    try:
-        listed.add(run, [Edit(keep, "neuron", layer, neuron) for layer, neuron in there])
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
-        return
-    st.toast(f"{len(there):,} neurons are on the list of the page By hand")
-
-
-def _forget(root: str, name: str) -> None:
-    try:
-        lists.delete(root, name)
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
-
-
-def _files(run: Run, kept: list[NeuronList]) -> None:
-    """Takes the lists along, and reads them back."""
-    with st.popover("As a file", icon=":material/swap_horiz:", type="tertiary"):
-        st.download_button(
-            "Export all lists",
-            data=lambda: lists.export(kept),
-            file_name="gprune-neurons.json",
-            mime="application/json",
-            key="ins_lists_export",
-            disabled=not kept,
-            on_click="ignore",
-        )
-        given = st.file_uploader("Read a file", type=["json"], key="ins_lists_file", max_upload_size=5)
-        if given is not None and sticky_button.pressed("Keep its lists", key="ins_lists_read"):
-            try:
-                found = lists.read(given.getvalue())
-                for one in found:
-                    lists.save(run.root, one)
-            except GpruneError as error:
-                st.error(said(error), icon=":material/error:")
-                return
-            st.toast(f"{len(found)} list{'s' if len(found) > 1 else ''} kept")
-            st.rerun()
+    lines = [Edit(keep, "neuron", layer, neuron) for layer, neuron in there]
+    if named_files.attempt(_KEY, listed.add, run, lines):
+        st.toast(f"{len(there):,} neurons are on the list of the page By hand")

@@ -6,7 +6,8 @@ import numpy as np
 
 from gprune.analysis import decisions, mask_diff, thresholds, whatif
 from gprune.analysis.formatting import percent
-from gprune.app.pages.rasa import charts, lab, sets, sets_table, whatif_charts
+from gprune.app.pages.rasa import charts, lab, sets_table, whatif_charts
+from gprune.app.pages.rasa.sets import SETS
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel, panel
@@ -202,7 +203,7 @@ def kept(
 @panel("threshold_sets", "rasa_sets", "Threshold sets", reads=_READS, group=RULE)
 def threshold_sets(run: Run, **given: Any) -> Panel:
     """Modules that each named threshold set adapts, beside the run's own and the present lines."""
-    there = sets.kept(run.root)[0]
+    there = SETS.kept(run.root)[0]
     table = sets_table.table(run, rule_of(run, **given), there)
     count = f"{len(there)} threshold set{'s' if len(there) > 1 else ''}"
     return Panel(

@@ -5,17 +5,15 @@ from __future__ import annotations
 import streamlit as st
 
 from gprune.analysis import thresholds
-from gprune.app.pages.rasa import controls, panels, sets, sets_table
-from gprune.app.pages.rasa.sets import ThresholdSet
-from gprune.app.ui import sticky_button, tables, url_state
+from gprune.app.pages.rasa import controls, panels, sets_table
+from gprune.app.pages.rasa.sets import SETS, ThresholdSet
+from gprune.app.ui import named_files, sticky_button, tables, url_state
 from gprune.app.ui.card import Card, card_of
-from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import Run
-from gprune.store import named as named_files
+from gprune.store.named import LONGEST_NAME
 from gprune.study import ReliabilitySettings
-from gprune.system.errors import GpruneError
 
-_ERROR = "rasa_sets_error"
+_KEY = "rasa_sets"
 _FLIPS = "Flips: neurons decided otherwise than in this run, its thresholds not learned anew."
 
 
@@ -28,15 +26,13 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
     """
     with card_of(panels.threshold_sets, run) as drawn:
         _saving(run, settings)
-        if problem := st.session_state.pop(_ERROR, ""):
-            st.error(said(problem), icon=":material/error:")
-        kept, faults = sets.kept(run.root)
-        for fault in faults:
-            st.warning(f"A threshold set cannot be read: {said(fault)}.", icon=":material/warning:")
+        named_files.complain(_KEY)
+        kept, faults = SETS.kept(run.root)
+        named_files.warn("A threshold set", faults)
         _compared(run, drawn, settings, kept)
         if kept:
             _use(run, kept)
-        _files(run, kept)
+        named_files.take_along(_KEY, SETS, run.root, kept, 1)
 
 
 def _saving(run: Run, settings: ReliabilitySettings) -> None:
@@ -45,7 +41,7 @@ def _saving(run: Run, settings: ReliabilitySettings) -> None:
     with left:
         st.text_input(
             "Keep the present lines as", key="rasa_sets_name", placeholder=thresholds.described(settings),
-            max_chars=named_files.LONGEST_NAME,
+            max_chars=LONGEST_NAME,
         )  # fmt: skip
     with right:
         st.button("Keep", key="rasa_sets_keep", icon=":material/bookmark_add:", on_click=_keep,
@@ -53,12 +49,9 @@ def _saving(run: Run, settings: ReliabilitySettings) -> None:
 
 
 def _keep(root: str, settings: ReliabilitySettings) -> None:
-    typed = str(st.session_state.get("rasa_sets_name") or "")
-    try:
-        sets.save(root, ThresholdSet(typed or thresholds.described(settings), settings))
+    name = str(st.session_state.get("rasa_sets_name") or "") or thresholds.described(settings)
+    if named_files.attempt(_KEY, lambda: SETS.save(root, ThresholdSet(name, settings))):
         st.session_state["rasa_sets_name"] = ""
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
 
 
 def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[ThresholdSet]) -> None:
@@ -85,19 +78,11 @@ def _use(run: Run, kept: list[ThresholdSet]) -> None:
         st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))
         if sticky_button.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
             _send(run, rule)
-        st.button("Delete", key="rasa_sets_delete", type="tertiary", icon=":material/delete:",
-                  on_click=_forget, args=(run.root, chosen.name))  # fmt: skip
+        named_files.delete_button(_KEY, SETS, run.root, chosen)
 
 
 def _lines(rule: ReliabilitySettings) -> None:
     controls.put(rule.drift_quantile, rule.score_quantile, rule.selection, rule.score_scale)
-
-
-def _forget(root: str, name: str) -> None:
-    try:
-        sets.delete(root, name)
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
 
 
 def _send(run: Run, rule: ReliabilitySettings) -> None:
@@ -108,23 +93,3 @@ def _send(run: Run, rule: ReliabilitySettings) -> None:
     for field in ("model", "primary", "auxiliary", "substitute", "metric", "retention"):
         st.session_state[f"launch_{field}"] = getattr(run.study, field) or None
     st.switch_page("pages/jobs.py")
-
-
-def _files(run: Run, kept: list[ThresholdSet]) -> None:
-    """Takes the sets along, and reads them back."""
-    with st.popover("As a file", icon=":material/swap_horiz:", type="tertiary"):
-        st.download_button(
-            "Export all sets", data=lambda: sets.export(kept), file_name="gprune-thresholds.json",
-            mime="application/json", key="rasa_sets_export", disabled=not kept, on_click="ignore",
-        )  # fmt: skip
-        given = st.file_uploader("Read a file", type=["json"], key="rasa_sets_file", max_upload_size=1)
-        if given is not None and sticky_button.pressed("Keep its sets", key="rasa_sets_read"):
-            try:
-                found = sets.read(given.getvalue())
-                for one in found:
-                    sets.save(run.root, one)
-            except GpruneError as error:
-                st.error(said(error), icon=":material/error:")
-                return
-            st.toast(f"{len(found)} threshold set{'s' if len(found) > 1 else ''} kept")
-            st.rerun()

@@ -1,0 +1,103 @@
+"""The controls of what is kept under names: what cannot be read, deleting one, and files to take along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import streamlit as st
+
+from gprune.app.ui import sticky_button
+from gprune.app.ui.text import said
+from gprune.store.named import Collection
+from gprune.system.errors import GpruneError
+
+
+def warn(what: str, faults: Sequence[str]) -> None:
+    """Names the files that are passed over, and why."""
+    for fault in faults:
+        st.warning(f"{what} cannot be read: {said(fault)}.", icon=":material/warning:")
+
+
+def complain(key: str) -> None:
+    """Shows what a button could not do when it was pressed last; see `attempt`."""
+    if problem := st.session_state.pop(f"{key}_error", ""):
+        st.error(said(problem), icon=":material/error:")
+
+
+def attempt(key: str, do: Callable[..., object], *given: object) -> bool:
+    """Does what a button is for, and says whether it could; why not is kept for `complain`."""
+    try:
+        do(*given)
+    except GpruneError as error:
+        st.session_state[f"{key}_error"] = str(error)
+        return False
+    return True
+
+
+def delete_button(key: str, kept: Collection[Any], root: str, chosen: object) -> None:
+    """The button that forgets one."""
+    st.button(
+        "Delete",
+        key=f"{key}_delete",
+        type="tertiary",
+        icon=":material/delete:",
+        on_click=_delete,
+        args=(key, kept, root, chosen),
+    )
+
+
+def _delete(key: str, kept: Collection[Any], root: str, chosen: object) -> None:
+    attempt(key, kept.delete, root, chosen)
+
+
+def take_along(key: str, kept: Collection[Any], root: str, there: Sequence[Any], megabytes: int) -> None:
+    """Takes all of them along as a file, and reads them back.
+
+    Args:
+        key: what the keys of the controls begin with.
+        kept: the collection.
+        root: the cache.
+        there: what is kept in it.
+        megabytes: of a file that is read, at most.
+    """
+
+    def keep(raw: bytes) -> str:
+        found = kept.read(raw)
+        for one in found:
+            kept.save(root, one)
+        return f"{len(found)} {kept.what if len(found) > 1 else kept.what.removesuffix('s')} kept"
+
+    with st.popover("As a file", icon=":material/swap_horiz:", type="tertiary"):
+        st.download_button(
+            f"Export all {kept.entries}",
+            data=lambda: kept.export(there),
+            file_name=f"{kept.form}.json",
+            mime="application/json",
+            key=f"{key}_export",
+            disabled=not there,
+            on_click="ignore",
+        )
+        read_back(key, "Read a file", f"Keep its {kept.entries}", megabytes, keep)
+
+
+def read_back(key: str, label: str, button: str, megabytes: int, keep: Callable[[bytes], str]) -> None:
+    """A file that is handed in, and the button that keeps what it holds.
+
+    Args:
+        key: what the keys of the controls begin with.
+        label: of the field for the file.
+        button: its words.
+        megabytes: of the file at most.
+        keep: keeps what the bytes hold and says what that was; may raise GpruneError.
+    """
+    given = st.file_uploader(label, type=["json"], key=f"{key}_file", max_upload_size=megabytes)
+    if given is None or not sticky_button.pressed(button, key=f"{key}_read"):
+        return
+    try:
+        told = keep(given.getvalue())
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return
+    st.toast(told)
+    st.rerun()
