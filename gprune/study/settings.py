@@ -110,9 +110,8 @@ def _is_length(preset: str) -> bool:
 _BITS = Rule("a finite number of 64 bits", _of_64_bits, first=True)
 Whole = Annotated[int, forms.Before(_whole), _BITS]
 Real = Annotated[float, _BITS]
-Words = Annotated[
-    str, forms.shorter(limits.LONGEST_TEXT), Rule("text without NUL or half a character", _sound)
-]
+SOUND = Rule("text without NUL or half a character", _sound)
+Words = Annotated[str, forms.shorter(limits.LONGEST_TEXT), SOUND]
 Text = Annotated[Words, forms.Before(_text), _BITS]
 Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list", "entries")]
 _DIFFERENT = Rule("texts that differ from each other", lambda value: len(set(value)) == len(value))

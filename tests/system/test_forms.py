@@ -17,7 +17,7 @@ def differs(place: str, before: str, now: str) -> bool:
     kind, told, words = before.partition(": ")
     if before.startswith("crash"):
         # it was never meant to: a refusal takes its place
-        return now != before and not re.match(r"[A-Z]\w+Error: ", now)
+        return not re.match(r"[A-Z]\w+Error: ", now)
     if not told:
         return now != before
     field = next((part for part in reversed(place.split(" ")[0].split(".")) if not part.isdecimal()), "")

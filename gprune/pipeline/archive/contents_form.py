@@ -6,10 +6,11 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Annotated, ClassVar
 
 from gprune.pipeline.stages import KINDS
 from gprune.system.errors import UnreadableError
+from gprune.system.forms import NOT_NEGATIVE, Form, Rule, read
 from gprune.system.safe_parsing import json_object, quoted
 
 FORMAT, VERSION = "gprune-pack", 1
@@ -25,12 +26,13 @@ _PLACE = re.compile(r"results/([a-z_]+)/([a-z0-9][a-z0-9_.-]{0,120})/([a-z_]+\.n
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Form):
     """What the index says of a file."""
 
-    size: int
+    LOOSE: ClassVar = True
+    size: Annotated[int, NOT_NEGATIVE]
     """bytes"""
-    sha256: str
+    sha256: Annotated[str, Rule("64 hexadecimal digits", lambda total: bool(_SUM.fullmatch(total)))]
     """of its content"""
 
 
@@ -98,7 +100,9 @@ def read_index(data: bytes) -> Index:
         raise UnreadableError(f"the index of the pack names the run {quoted(run)}, which is no plain name")
     if not isinstance(listed, dict) or RECORD not in listed:
         raise UnreadableError(f"the index of the pack lists no {RECORD}: ask for the pack again")
-    return Index(run, {require_place(name): _entry(name, one) for name, one in listed.items()})
+    for name in listed:
+        require_place(name)
+    return Index(run, read(dict[str, Entry], listed, UnreadableError, "files."))
 
 
 def require_place(name: str) -> str:
@@ -123,12 +127,3 @@ def _parts(name: str) -> tuple[str, str, str]:
             "use it"
         )
     return found[1], found[2], found[3]
-
-
-def _entry(name: str, values: Any) -> Entry:
-    size = values.get("size") if isinstance(values, dict) else None
-    total = values.get("sha256") if isinstance(values, dict) else None
-    sound = isinstance(size, int) and not isinstance(size, bool) and size >= 0
-    if not sound or not isinstance(total, str) or not _SUM.fullmatch(total):
-        raise UnreadableError(f"the index of the pack gives {quoted(name)} no size and SHA-256 that can be")
-    return Entry(size, total)  # type: ignore[arg-type]

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, ClassVar
 
 from gprune.pipeline.runs.reading import RECORD
 from gprune.store import Store, explain
+from gprune.study.settings import SOUND
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import write_json
+from gprune.system.forms import Checked, Rule, shorter
 
 FILE = "about.json"
 MOST_NAME, MOST_NOTE = 80, 2000
@@ -23,32 +25,17 @@ MOST_NAME, MOST_NOTE = 80, 2000
 
 
 @dataclass(frozen=True, slots=True)
-class RunNotes:
+class RunNotes(Checked):
     """What a person says of a run."""
 
-    name: str = ""
+    WHERE: ClassVar = "a run's "
+    LOOSE: ClassVar = True
+    name: Annotated[str, shorter(MOST_NAME), SOUND, Rule("one line", lambda name: "\n" not in name)] = ""
     """what to call it; empty for the name of its study"""
-    note: str = ""
+    note: Annotated[str, shorter(MOST_NOTE), SOUND] = ""
     """plain text"""
     hidden: bool = False
     """whether lists of runs pass it over"""
-
-    def __post_init__(self) -> None:
-        """Checks every field.
-
-        Raises:
-            SettingsError: one is of another type or too long.
-        """
-        for what, text, most in (("name", self.name, MOST_NAME), ("note", self.note, MOST_NOTE)):
-            if not isinstance(text, str) or len(text) > most:
-                raise SettingsError(
-                    f"the {what} of a run must be text of at most {most} characters "
-                    f"(got {safe_parsing.quoted(text, 40)}): make it shorter"
-                )
-            if any("\ud800" <= letter <= "\udfff" or letter == "\0" for letter in text):
-                raise SettingsError(f"the {what} of a run must be text of whole letters: type it anew")
-        if "\n" in self.name or not isinstance(self.hidden, bool):
-            raise SettingsError("the name of a run must be one line, and hidden must be true or false")
 
 
 def read(folder: Path) -> RunNotes:
@@ -62,18 +49,12 @@ def read(folder: Path) -> RunNotes:
         if not path.is_file():
             return RunNotes()
         values = safe_parsing.json_file(path, f"the file {path}")
-        if not isinstance(values, dict):
-            raise UnreadableError(f"the file {path} holds no object")
-        return RunNotes(**_known(values))
+        return RunNotes.of(values)
     except FileNotFoundError:
         return RunNotes()
     except (SettingsError, UnreadableError) as error:
         reason = safe_parsing.sentence(error, 200)
         raise UnreadableError(f"name and note cannot be read, saving writes them anew ({reason})") from error
-
-
-def _known(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: values[name] for name in ("name", "note", "hidden") if name in values}
 
 
 def save(store: Store, run: str, about: RunNotes) -> None:

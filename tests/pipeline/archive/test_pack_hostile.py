@@ -217,11 +217,11 @@ INDEXES: list[tuple[object, str]] = [
     ({"run": ".x"}, "no plain name"),
     ({"files": []}, "lists no run.json"),
     ({"files": {}}, "lists no run.json"),
-    ({"files": {"run.json": 5}}, "no size and SHA-256"),
-    ({"files": {"run.json": {"size": -1, "sha256": "0" * 64}}}, "no size and SHA-256"),
-    ({"files": {"run.json": {"size": True, "sha256": "0" * 64}}}, "no size and SHA-256"),
-    ({"files": {"run.json": {"size": 1.5, "sha256": "0" * 64}}}, "no size and SHA-256"),
-    ({"files": {"run.json": {"size": 1, "sha256": "zz"}}}, "no size and SHA-256"),
+    ({"files": {"run.json": 5}}, "files.run.json"),
+    ({"files": {"run.json": {"size": -1, "sha256": "0" * 64}}}, "files.run.json"),
+    ({"files": {"run.json": {"size": True, "sha256": "0" * 64}}}, "files.run.json"),
+    ({"files": {"run.json": {"size": 1.5, "sha256": "0" * 64}}}, "files.run.json"),
+    ({"files": {"run.json": {"size": 1, "sha256": "zz"}}}, "files.run.json"),
     ({"files": {"run.json": {"size": 1, "sha256": "0" * 64}, "../x": {}}}, "the pack holds '../x'"),
 ]
 
