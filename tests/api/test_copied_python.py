@@ -95,7 +95,14 @@ def given(code):
     return values
 
 
-@pytest.mark.parametrize(("page", "asked"), VIEWS, ids=lambda part: part if isinstance(part, str) else "")
+ONE_A_PAGE = {page: index for index, (page, _) in reversed([*enumerate(VIEWS)])}
+MARKED = [
+    pytest.param(*view, marks=[] if ONE_A_PAGE[view[0]] == index else pytest.mark.long)
+    for index, view in enumerate(VIEWS)
+]
+
+
+@pytest.mark.parametrize(("page", "asked"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
 def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked):
     app = linked(page, **asked)
     found = [value for code in copied(app) for value in given(code)]

@@ -37,7 +37,9 @@ def test_every_form_gives_the_documents_of_the_hub(task, form, tmp_path):
     )
 
 
-@pytest.mark.parametrize("forms", SETS, ids=["authors", "others", "hub"])
+@pytest.mark.parametrize(
+    "forms", [*SETS[:2], pytest.param(SETS[2], marks=pytest.mark.long)], ids=["authors", "others", "hub"]
+)
 def test_accuracies_are_those_of_lm_eval_alone_on_the_same_rows(forms, tmp_path):
     texts = tiny_study.write_texts(tmp_path / "texts")
     decoder = load(tiny_study.write_model(tmp_path / "model", texts))

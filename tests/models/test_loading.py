@@ -240,7 +240,7 @@ def test_tokenizer_fingerprint_follows_the_tokenizer_alone(named_folder):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("/no/such/named_folder", "there is no model folder '/no/such/named_folder'"),
+        ("/no/such/folder", "there is no model folder '/no/such/folder'"),
         ("./no-such-folder", "there is no model folder"),
         ("~/no-such-folder", "there is no model folder"),
         ("typo", "there is no model folder 'typo'"),

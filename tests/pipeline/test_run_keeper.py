@@ -20,6 +20,7 @@ from gprune.store import Store
 from gprune.study import from_dict, run_name
 from gprune.system import files, processes
 from gprune.system.errors import Cancelled, StoreError
+from gprune.system.progress import Waiting
 
 Listener = Callable[[str, int, int, str], None]
 
@@ -201,6 +202,26 @@ def test_an_owner_shows_that_it_lives_and_a_dead_one_is_told_at_once(study, done
     assert runs.standing(far | {"updated": now}) == "running"
     for old in ("2026-01-01T00:00:00+00:00", "2999-01-01T00:00:00+00:00", "yesterday", None):
         assert runs.standing(far | {"updated": old}) == "interrupted"
+
+
+@pytest.mark.slow
+def test_a_starter_waits_for_an_owner_that_was_asked_for_as_much_and_for_no_other(study, done):
+    def told(stage, _done, _total, words):
+        if isinstance(words, Waiting):
+            raise Cancelled("waits")
+
+    owner, name = runs.Ownership(done, run_name(study)), run_name(study)
+    assert owner.take()
+    running = of(done, study) | {"state": "running", "owner": processes.this_one()}
+    runs.save(done, name, running | {"updated": datetime.now(UTC).isoformat()})
+    before = of(done, study)
+    pipeline.run(study, done, told, "drift")
+    with pytest.raises(Cancelled, match="waits"):
+        pipeline.run(study, done, told, "masks")
+    assert of(done, study) == before
+    owner.give_up()
+    pipeline.run(study, done, told, "masks")
+    assert of(done, study)["state"] == "done"
 
 
 def _counted(save, seen):
