@@ -1,7 +1,5 @@
 """Reproduced tables made of hand-made answers in their true form, for tests of the pages; nothing is run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

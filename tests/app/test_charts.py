@@ -1,7 +1,5 @@
 """Every figure: its function, its traces, its axis titles, its colours, and what it costs to send."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
