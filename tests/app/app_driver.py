@@ -1,7 +1,5 @@
 """Drives the app without a browser: opens it, goes to a page, reads what a reader would see."""
 
-from __future__ import annotations
-
 import json
 from functools import cache
 from pathlib import Path

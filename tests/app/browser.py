@@ -1,7 +1,5 @@
 """Servers and a browser, for the tests that only a browser can make."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field

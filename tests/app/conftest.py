@@ -1,7 +1,5 @@
 """Caches with synthetic runs, shared by the tests of the pages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

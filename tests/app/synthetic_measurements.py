@@ -1,7 +1,5 @@
 """What is measured of models, made up: perplexities, accuracies and speeds in their true form."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A run made of random numbers in the true form, for tests of the pages; no model is needed."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable, Collection, Mapping

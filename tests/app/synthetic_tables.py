@@ -1,7 +1,5 @@
 """Reproduced tables made of hand-made answers in their true form, for tests of the pages; nothing is run."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,16 +12,8 @@ from gprune.experiments.reproduction.lookup import Answer, Value
 from gprune.experiments.reproduction.scale import choose
 from gprune.records import RankDrift
 
-LEVELS = {
-    "dense": 20.0,
-    "gprune:flap": 40.0,
-    "gprune:wanda_sp": 60.0,
-    "gprune:twflap": 38.0,
-    "flap": 50.0,
-    "wanda_sp": 100.0,
-    "fang": 45.0,
-    "llm_pruner": 90.0,
-}
+LEVELS = {"dense": 20.0, "gprune:flap": 40.0, "gprune:wanda_sp": 60.0, "gprune:twflap": 38.0}
+LEVELS |= {"flap": 50.0, "wanda_sp": 100.0, "fang": 45.0, "llm_pruner": 90.0}
 Fill = Callable[[Row], Answer]
 
 

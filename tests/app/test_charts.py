@@ -1,7 +1,5 @@
 """Every figure: its function, its traces, its axis titles, its colours, and what it costs to send."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 
@@ -135,11 +133,17 @@ def test_extreme_shapes_are_drawn(shape, modules, tmp_path_factory):
     assert all(len(drawn.data) > 0 for _, drawn in gathered(run))
 
 
-def test_layer_ticks_never_exceed_the_limit():
+def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
     for layers in (1, 6, 16, 17, 32, 80, 126):
         figure = go.Figure()
         style.layer_axis(figure, layers)
         assert layers / figure.layout.xaxis.dtick <= style.MOST_LAYER_TICKS
+    found = [cost.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
+    found.append(cost.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
+    figure = overview.costs(found)
+    texts = [note.text for note in figure.layout.annotations]
+    assert len(texts) == overview.MOST_ROWS and texts[-1] == "GPrune: <b>not finite</b>"
+    assert len(figure.data) == overview.MOST_ROWS - 1
 
 
 def test_the_synthetic_run_has_every_stage(small_run):
@@ -199,15 +203,6 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
         assert trace.x[0] + trace.error_x.array[0] == pytest.approx(np.exp(each.mean() + half))
         assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(np.exp(each.mean() - half))
         assert trace.marker.color == style.METHOD_COLORS[cell.method]
-
-
-def test_more_methods_than_fit_leave_gprune_in():
-    found = [cost.Cost(f"m{number}", 10.0 + number, 1.5, 1.4, 1.6, True) for number in range(12)]
-    found.append(cost.Cost("gprune", 30.0, float("inf"), float("inf"), float("inf"), False))
-    figure = overview.costs(found)
-    texts = [note.text for note in figure.layout.annotations]
-    assert len(texts) == overview.MOST_ROWS and texts[-1] == "GPrune: <b>not finite</b>"
-    assert len(figure.data) == overview.MOST_ROWS - 1
 
 
 def test_a_text_without_a_difference_has_no_panel(small_run):

@@ -23,16 +23,12 @@ TEXT = "python-reference · other split of A"
 
 
 def cells(app, index=0):
-    frame = app.dataframe[index].value
-    return frame
+    return app.dataframe[index].value
 
 
 def leave_out(cache, **reasons):
     """A run of methods that could not run besides the usual ones."""
     return write_run(cache, study=a_study(methods=(*DEFAULT, *reasons)), unavailable=reasons)
-
-
-# ---- the methods of runs -----------------------------------------------------------------------------------
 
 
 def test_a_method_that_could_not_run_stands_in_the_table_with_its_reason(cache):
@@ -213,9 +209,6 @@ def test_runs_of_several_seeds_are_one_line_with_their_spread(cache):
     assert len(numbers(app)) == 1 + 3 * 4 and "seeds" not in numbers(app).columns
 
 
-# ---- the runs of studies do not drown the others -----------------------------------------------------------
-
-
 def offered(cache):
     """What lists call the runs."""
     runs = all_runs(str(cache))[0]
@@ -262,9 +255,6 @@ def test_compare_follows_the_frame_while_it_shows_one_run_only(cache):
     assert app.multiselect(key="cp_runs_multiselect").value == [made[0], own] and not app.exception
 
 
-# ---- what the paper reports --------------------------------------------------------------------------------
-
-
 def test_the_paper_is_shown_without_any_run_and_what_cannot_be_right_carries_a_sign(cache):
     app = open_page("comparison")
     assert "What the paper reports" in words(app) and "published, not run here" in words(app)
@@ -284,9 +274,6 @@ def test_every_published_table_is_text_and_throughput_keeps_its_unit():
         assert len(table) and all(isinstance(value, str) for value in table.to_numpy().ravel()), name
     table = paper.shown("LLaMA2-7B", "speed", "max")
     assert "tokens per second" in table.columns and table["parameters"].str.contains(",").all()
-
-
-# ---- damaged records --------------------------------------------------------------------------------------
 
 
 def test_reasons_of_the_wrong_form_are_passed_over(cache, name):

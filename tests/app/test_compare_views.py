@@ -27,8 +27,7 @@ def on_studies(table, **query):
 
 
 def cells(app, index=0):
-    frame = app.dataframe[index].value
-    return frame
+    return app.dataframe[index].value
 
 
 def unescaped(app):

@@ -149,14 +149,15 @@ def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     assert app.dataframe[2].value["text"].tolist() == ["–"] * 4
 
 
-def own_questions(task):
-    return Questions.of(task.asked, [(f"سؤال {n} 🤖", ["نعم", "لا", "a", "b"]) for n in range(100)])
-
-
 @pytest.mark.browser
 @pytest.mark.long
 def test_a_flipped_question_opens(chromium, cache):
-    makers = {**MAKERS, "questions": own_questions}
+    makers = {
+        **MAKERS,
+        "questions": lambda task: Questions.of(
+            task.asked, [(f"سؤال {n} 🤖", ["نعم", "لا", "a", "b"]) for n in range(100)]
+        ),
+    }
     write_run(cache, study=a_study_with_tasks(("/data/mine.jsonl",)), makers=makers)
     with visiting(chromium, cache) as visit:
         page = visit.page("compare")

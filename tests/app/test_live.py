@@ -70,7 +70,7 @@ def test_what_redraws_the_page_of_its_run_and_of_others(two):
     assert not drawn_anew(before, now, shown, ago=3600.0)
 
 
-def test_one_look_serves_every_session_for_a_second(tmp_path, monkeypatch):
+def test_one_look_serves_every_session_and_more_sessions_look_less_often(tmp_path, monkeypatch):
     looks = []
     empty = work.Situation(str(tmp_path), [], [], [], "")
     monkeypatch.setattr(work, "look", lambda root: looks.append(root) or empty)
@@ -78,9 +78,6 @@ def test_one_look_serves_every_session_for_a_second(tmp_path, monkeypatch):
     monkeypatch.setattr(live.time, "monotonic", lambda: next(moments))
     found = [live.shared_look("here") for _ in range(5)]
     assert len(looks) == 2 and found[0] is found[1] is found[2] and found[3] is found[4] is not found[0]
-
-
-def test_more_sessions_look_less_often_and_rest_longer(monkeypatch):
     assert live.poll(1) == live.POLL_SECONDS and live.poll(20) == 20 * live.POLL_EACH
     assert live.rest([]) == live.SOONEST and live.rest([], 20) == 20 * live.REST_EACH
 

@@ -17,8 +17,7 @@ from gprune.app.report import gathering, making, origin
 from gprune.app.report.gathering import Entry
 from gprune.app.ui import paper_figure
 from gprune.app.ui.text import plain, unmarked
-from gprune.study import EvaluationSettings
-from gprune.study.settings import ReliabilitySettings
+from gprune.study import EvaluationSettings, ReliabilitySettings
 from gprune.system.errors import SettingsError
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' \u2028"

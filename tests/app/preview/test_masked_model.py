@@ -51,17 +51,6 @@ def test_at_the_runs_own_masks_every_method_loses_what_is_stored(tiny_run, kv_he
             np.testing.assert_allclose(found, stored, rtol=tolerance, err_msg=f"{method} on {text}")
 
 
-def test_bias_compensation_is_measured_where_the_method_has_it(tiny_run):
-    run = tiny_run()
-    masked = MaskedModel(run.source.model)
-    masks = run.source.results.get(stages.masks, "flap")
-    with_bias, without = (
-        measured(masked, run.source, Question(run.texts[0], method, masks))
-        for method in ("flap", "flap_no_bias")
-    )
-    assert np.abs(with_bias - without).max() > 1e-3
-
-
 @pytest.mark.parametrize("kv_heads", [2, 4])
 @pytest.mark.parametrize("method", ["gprune", "flap", "flap_pooled"])
 def test_at_other_masks_it_loses_what_the_cut_model_loses(tiny_run, kv_heads, method):

@@ -1,7 +1,5 @@
 """Asks an ASGI app as a server would hand on what a browser sends."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass
 from typing import Any

@@ -1,19 +1,28 @@
-"""`python -m gprune app` as a process: what it prints, that it needs no torch, and how it ends."""
+"""Where a server stands, which names it answers under, how a browser gets to it, and the command for it."""
 
+import os
+import re
 import signal
 import socket
+import stat
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from gprune.app.server.preload import Hint
+from server.asking import COOKIE, KEYS, PAGE, ask
 from waiting import limit, wait_for
 
+from gprune.app.server import browser
+from gprune.app.server.allowed_hosts import names
+from gprune.app.server.auth import Guard
+from gprune.app.server.endpoint import Endpoint, found
+from gprune.system.errors import SettingsError
 from scripts.served_app import ENTRY, served
-
-pytestmark = pytest.mark.process
 
 
 def start(project, log, cache, *options):
@@ -32,6 +41,7 @@ def socket_refused(origin):
         return line.recv(4096)
 
 
+@pytest.mark.process
 def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project, tmp_path):
     log = tmp_path / "log"
     server = start(project, log, tmp_path / "cache", "--port", "0", "--address", "0.0.0.0")
@@ -55,6 +65,7 @@ def test_it_says_where_it_is_warns_of_the_network_and_ends_cleanly(project, tmp_
     assert said.count("http://") == 1
 
 
+@pytest.mark.process
 def test_a_port_in_use_is_one_sentence(project, tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         server = start(project, tmp_path / "log", tmp_path, "--port", str(other.getsockname()[1]))
@@ -63,6 +74,7 @@ def test_a_port_in_use_is_one_sentence(project, tmp_path):
     assert len(lines) == 1 and lines[0].startswith("error: port ") and "--port" in lines[0]
 
 
+@pytest.mark.process
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="only Linux tells what a process has loaded")
 def test_the_process_of_the_app_loads_no_torch(tmp_path):
     with served(tmp_path) as server:
@@ -76,3 +88,155 @@ def test_the_process_of_the_app_loads_no_torch(tmp_path):
         assert "libtorch" not in Path(f"/proc/{server.pid}/maps").read_text()
         # what it was started with is no secret on this machine, so the token is not in it
         assert server.token not in Path(f"/proc/{server.pid}/cmdline").read_text()
+
+
+def place(address, *public):
+    return Endpoint(address, 8501, names(address, 8501, public), KEYS)
+
+
+def test_addresses_tunnels_and_ports_are_told_and_the_session_never():
+    told = place("127.0.0.1").told()
+    assert "\n    http://127.0.0.1:8501/?token=the-right-token\n" in told
+    assert "\n    ssh -L 8501:localhost:8501 " in told and KEYS.session not in told
+    assert place("127.0.0.1").private and place("::1").private and not place("0.0.0.0").private
+    told = place("127.0.0.1", "localhost:9000", "https://gpu.example").told()
+    for origin in ("http://localhost:9000", "https://gpu.example"):
+        assert f"{origin}/?token=the-right-token" in told
+    assert re.findall(r"ssh -L \S+", told) == ["ssh -L 9000:localhost:8501"]
+    assert "ssh -L 8501:10.1.2.3:8501 " in place("10.1.2.3").told()
+    assert "ssh -L 8501:localhost:8501 " in place("0.0.0.0").told()
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(SettingsError, match=rf"port {port} is in use: .*--port \(0 takes a free one\)"):
+            found("127.0.0.1", port)
+        free = found("127.0.0.1", 0)
+    assert 0 < free.port != port and free.entry.startswith(f"http://127.0.0.1:{free.port}/?token=")
+
+
+@pytest.mark.parametrize(
+    ("address", "port", "message"),
+    [
+        ("203.0.113.7", 0, "'203.0.113.7' is no address of this machine"),
+        ("no such name", 0, "is no address of this machine"),
+        ("x" * 300, 0, "is no address of this machine"),
+        ("unix://socket", 0, "is no address of this machine"),
+        ("127.0.0.1", 65536, "port must be from 0 to 65535"),
+        ("127.0.0.1", -1, "port must be from 0 to 65535"),
+    ],
+)
+def test_where_nobody_can_listen_is_a_sentence(address, port, message):
+    with pytest.raises(SettingsError, match=message) as refused:
+        found(address, port)
+    assert len(str(refused.value)) < 300
+
+
+def test_a_browser_gets_a_file_of_its_user_alone_and_no_trace_stays(tmp_path):
+    given = []
+    address = f"http://127.0.0.1:8501/?token={KEYS.token}"
+    with browser.opened(address, tmp_path, given.append):
+        wait_for(lambda: given)
+        (file,) = tmp_path.iterdir()
+        assert given == [file.as_uri()] and KEYS.token not in given[0]
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert f'content="0; url={address}"' in file.read_text()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_browser_that_stays_does_not_keep_the_server(tmp_path):
+    closed = threading.Event()
+    with browser.opened("http://127.0.0.1/", tmp_path / "absent", lambda _: closed.wait()):
+        pass
+    closed.set()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="where a screen is there is told by variables elsewhere")
+def test_no_browser_is_opened_without_a_screen_or_over_ssh(monkeypatch):
+    for name in ("SSH_CONNECTION", "SSH_TTY", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("sys.platform", "linux")
+    assert not browser.has_screen()
+    monkeypatch.setenv("DISPLAY", ":0")
+    assert browser.has_screen()
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 1 10.0.0.2 22")
+    assert not browser.has_screen()
+
+
+def test_a_server_answers_under_its_own_names_alone():
+    found = names("127.0.0.1", 8501)
+    assert found.origins == {host: f"http://{host}" for host in ("127.0.0.1:8501", "localhost:8501")}
+    assert found.opened == "http://127.0.0.1:8501" and found.hosts == ["127.0.0.1", "localhost"]
+    assert names("10.1.2.3", 80).origins == dict.fromkeys(("10.1.2.3:80", "10.1.2.3"), "http://10.1.2.3")
+    assert list(names("fe80::1", 8501).origins) == ["[fe80::1]:8501"]
+    for address in ("0.0.0.0", "::"):
+        found = names(address, 7000).origins
+        assert {"127.0.0.1:7000", "localhost:7000", f"{socket.gethostname().lower()}:7000"} <= set(found)
+        assert ("[::1]:7000" in found) == (address == "::") and not any("0.0.0.0" in host for host in found)
+    assert names("::1", 7000).opened == "http://[::1]:7000"
+
+
+@pytest.mark.parametrize(
+    ("public", "hosts", "origin"),
+    [
+        ("localhost:9000", ["localhost:9000"], "http://localhost:9000"),
+        (" GPU-Box ", ["gpu-box:8501"], "http://gpu-box:8501"),
+        ("http://gpu-box/", ["gpu-box:8501"], "http://gpu-box:8501"),
+        ("https://gpu.example", ["gpu.example:443", "gpu.example"], "https://gpu.example"),
+        ("https://gpu.example:8443", ["gpu.example:8443"], "https://gpu.example:8443"),
+        ("gpu-box:80", ["gpu-box:80", "gpu-box"], "http://gpu-box"),
+        ("[2001:db8::1]:99", ["[2001:db8::1]:99"], "http://[2001:db8::1]:99"),
+    ],
+)
+def test_a_public_address_is_answered_as_browsers_write_it(public, hosts, origin):
+    found = names("127.0.0.1", 8501, [public])
+    assert {host: found.origins[host] for host in hosts} == dict.fromkeys(hosts, origin)
+    assert found.public == (origin,) and len(found.origins) == 2 + len(hosts)
+
+
+@pytest.mark.parametrize(
+    "public",
+    ["", "ftp://a", "a/b", "a?b", "u@a", "a:b", "a:99999", "*", "*.example", "a b", "[::1", "http://", "a,b"],
+)
+def test_what_is_no_address_is_refused_in_a_sentence(public):
+    with pytest.raises(SettingsError, match="is no address: give NAME, NAME:PORT or https://NAME"):
+        names("127.0.0.1", 8501, [public])
+
+
+def page(kind, status=200):
+    """An app with one answer."""
+
+    async def app(scope, receive, send):
+        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
+        await send({"type": "http.response.body", "body": b"<html>"})
+
+    return app
+
+
+def links(app, scripts, **headers):
+    guard = Guard(Hint(app, scripts), names("127.0.0.1", 8501), KEYS)
+    return [value for name, value in ask("/", guarded=guard, **headers).headers if name == "link"]
+
+
+def test_only_pages_for_whoever_is_let_in_name_the_script(tmp_path):
+    assert links(page(b"text/html"), tmp_path, **COOKIE) == [], "another version of Streamlit"
+    (tmp_path / "PlotlyChart.D9Z0_fxz.js").touch()
+    hint = ["</static/js/PlotlyChart.D9Z0_fxz.js>; rel=modulepreload"]
+    assert links(page(b"text/html; charset=utf-8"), tmp_path, **COOKIE) == hint
+    assert links(page(b"text/javascript"), tmp_path, **COOKIE) == []
+    assert links(page(b"text/html", 404), tmp_path, **COOKIE) == []
+    asked = {name.replace("-", "_"): value for name, value in PAGE.items()}
+    assert links(page(b"text/html"), tmp_path, **asked) == [], "the form for the token"
+
+
+@pytest.mark.process
+def test_every_page_is_imported_and_no_torch(project):
+    code = (
+        "import sys; from gprune.app.server.preload import import_views; import_views(); "
+        "print(sorted(n for n in sys.modules if n.startswith('gprune.app.') and n.endswith('.page')), "
+        "'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True)
+    folders = sorted(file.parent.name for file in (project / "gprune/app/pages").glob("*/page.py"))
+    pages = [*(f"gprune.app.pages.{name}.page" for name in folders), "gprune.app.report.page"]
+    # outside of a server Streamlit says that it finds none
+    assert done.returncode == 0 and "cannot be imported" not in done.stderr
+    assert done.stdout.strip() == f"{pages} False"
