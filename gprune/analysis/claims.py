@@ -169,10 +169,8 @@ def judged(claim: Claim, cases: Sequence[Case]) -> Verdict:
     return Verdict(claim, tuple(found))
 
 
-def growing(
-    cases: Sequence[Case], first: str = "gprune", other: str = "flap"
-) -> list[tuple[Case, Difference]]:
-    """How a gain at the lowest retention differs from that at the highest, text by text.
+def growing(cases: Sequence[Case]) -> list[tuple[Case, Difference]]:
+    """How the gain of GPrune over FLAP differs at the lowest retention from that at the highest, by text.
 
     Returns:
         The case at the lowest retention and the difference of both: negative where the gain grows.
@@ -183,7 +181,7 @@ def growing(
         if case.retention != min(one.retention for one in own) or len({one.retention for one in own}) < 2:
             continue
         mild = max(own, key=lambda one: one.retention)
-        low, high = case.difference(first, other), mild.difference(first, other)
+        low, high = (one.difference("gprune", "flap") for one in (case, mild))
         if low is not None and high is not None:
             error = math.hypot(low.nats_error, high.nats_error)
             found.append((case, Difference(low.nats - high.nats, error, True)))

@@ -80,7 +80,11 @@ def advance(home: Path) -> None:
     A run that has reported its end keeps its place until its process has left and freed its memory.
     """
     found = [job for job in jobs(home.parent) if job.engine == LOCAL]
-    busy = [job for job in found if job.state in ("running", "cancelling") or _leaves(job)]
+    busy = [
+        job
+        for job in found
+        if job.state in ("running", "cancelling") or local.worker_alive(read_state(job.folder))
+    ]
     waiting = [job for job in reversed(found) if job.state == "queued"]
     for job, device in starts(waiting, busy) if waiting else []:
         _start(job.folder, device)
@@ -142,11 +146,6 @@ def _count(job: Job, named: tuple[str, ...]) -> int:
 def _places(job: Job, named: tuple[str, ...]) -> list[str]:
     """The devices of a job that is at work, whoever has started it; one where slots are counted."""
     return (job.device.split() if named else []) or list(_choices(job, named)[: _count(job, named)])
-
-
-def _leaves(job: Job) -> bool:
-    """Whether the process of a job is still there."""
-    return local.worker_alive(read_state(job.folder))
 
 
 def _start(folder: Path, device: str) -> None:

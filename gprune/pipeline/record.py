@@ -15,7 +15,6 @@ from typing import Any
 
 from gprune.data import texts
 from gprune.pipeline import provenance, runs
-from gprune.pipeline.eta import Outlook
 from gprune.pipeline.stages import Results, Stage, accuracy, named, needed
 from gprune.pipeline.stages.inputs import roles
 from gprune.study import from_dict, run_name
@@ -133,10 +132,8 @@ class RunRecord:
 
     def _standing(self) -> str:
         """Where the run stands, for whoever reads its log."""
-        elapsed = time.monotonic() - self._began
         ended = {*self.stages, *(stage.name for stage in self.unavailable)}
-        outlook = Outlook.of(self.expected, ended, elapsed)
-        return f" (step {outlook.done} of {outlook.steps})"
+        return f" (step {len(ended & self.expected.keys())} of {len(self.expected)})"
 
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
         """Writes the record.

@@ -19,13 +19,15 @@ from gprune.system.errors import SettingsError
 Split = tuple[tuple[int, ...], tuple[int, ...]]
 
 
-def balanced_splits(shards: int, limit: int = 126) -> list[Split]:
+_MOST_SPLITS = 126
+"""of 10 shards; of more shards' splits an evenly spaced choice estimates the same expectation"""
+
+
+def balanced_splits(shards: int) -> list[Split]:
     """Every way to part the shards into two halves of equal size, the order of the halves ignored.
 
     Args:
         shards: number of shards, even.
-        limit: splits returned at most. Up to 10 shards have no more than 126; of more shards' splits an
-            evenly spaced choice is taken, which estimates the same expectation.
 
     Returns:
         Pairs of shard indices; shard 0 is always in the first half. 8 shards give 35.
@@ -38,7 +40,7 @@ def balanced_splits(shards: int, limit: int = 126) -> list[Split]:
             f"calibration.shards must be even and at least 2 to part into halves (got {shards})"
         )
     firsts = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
-    chosen = np.unique(np.linspace(0, len(firsts) - 1, min(limit, len(firsts))).round().astype(int))
+    chosen = np.unique(np.linspace(0, len(firsts) - 1, min(_MOST_SPLITS, len(firsts))).round().astype(int))
     halves = [firsts[index] for index in chosen]
     return [(first, tuple(sorted(set(range(shards)) - set(first)))) for first in halves]
 

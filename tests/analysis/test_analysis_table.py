@@ -20,13 +20,13 @@ def test_latex_is_escaped_and_aligned():
         r"a\_b \& 50\% of \$x\$ \#1 \{y\} \textasciitilde{}z \textasciicircum{}2 \textbackslash{}n $\pm$ 1 "
         r"\textless{}\textbar{}\textgreater{} 0--20"
     )
-    table = pd.DataFrame({"method": ["A & B_1"], "PPL ↓": ["1.0 ± 0.1 (+5%) ★"], "n": [3], "kept": [np.nan]})
-    made = Table(table).latex("100 % of it")
+    frame = pd.DataFrame({"method": ["A & B_1"], "PPL ↓": ["1.0 ± 0.1 (+5%) ★"], "n": [3], "kept": [np.nan]})
+    made = Table(frame).latex("100 % of it")
     assert r"A \& B\_1 & 1.0 $\pm$ 0.1 (+5\%) $\star$ & 3 & -- \\" in made
     assert r"\begin{tabular}{lrrr}" in made and r"\caption{100 \% of it}" in made
     assert r"PPL $\downarrow$" in made
-    table = pd.DataFrame([["a", "1"], ["b", "2"]], columns=["x", "x"], index=[0, 0])
-    made = Table(table).latex("")
+    frame = pd.DataFrame([["a", "1"], ["b", "2"]], columns=["x", "x"], index=[0, 0])
+    made = Table(frame).latex("")
     assert r"x & x \\" in made and "a & 1 \\\\\nb & 2 \\\\" in made
 
 

@@ -17,6 +17,7 @@ from scripts import served_app
 
 PATIENCE = 1000 * limit(60)
 PLOT = ".js-plotly-plot .main-svg"
+AT_REST = "!document.querySelector('[data-test-script-state=running], .stSkeleton')"
 _PROBES = ("/_stcore/health", "/_stcore/host-config")
 """what Streamlit's own page asks for below every address before it knows where its server is"""
 _LOCAL = ("http://127.0.0.1", "ws://127.0.0.1", "data:", "blob:")
@@ -45,19 +46,6 @@ def served(cache: Path, *options: str) -> Iterator[served_app.Server]:
     """A fresh server over a cache."""
     with served_app.served(cache, *options) as server:
         yield server
-
-
-def known(chromium: Any, server: served_app.Server, **options: Any) -> Any:
-    """A context of its own whose person the server lets in, as after its address with the token.
-
-    Args:
-        chromium: the browser.
-        server: the app.
-        options: of the context, as `viewport`.
-    """
-    context = chromium.new_context(**options)
-    server.let_in(context)
-    return context
 
 
 @contextmanager
@@ -118,20 +106,23 @@ class Visit:
         """The run that is shown where none is asked for."""
         return the_run(self.cache)
 
-    def page(self, where: str = "", **options: Any) -> Any:
-        """A page in a context of its own, as another person would open it.
+    def person(self, inside: bool = True, **options: Any) -> Any:
+        """A context of its own; `inside` for whom the server lets in, as after its address with the token."""
+        self.contexts.append(self.browser.new_context(**options))
+        self.contexts[-1].set_default_timeout(PATIENCE)
+        if inside:
+            self.server.let_in(self.contexts[-1])
+        return self.contexts[-1]
 
-        Args:
-            where: page and query, as `drift?layer=1`.
-            options: of the context, as `viewport`.
-        """
+    def page(self, where: str = "", **options: Any) -> Any:
+        """A page as another person would open it, at `where`, as `drift?layer=1`."""
         options.setdefault("viewport", {"width": 1280, "height": 1200})
-        self.contexts.append(known(self.browser, self.server, **options))
-        page = self.contexts[-1].new_page()
-        page.set_default_timeout(PATIENCE)
+        page = self.person(**options).new_page()
         self.noted += [outside(page), complaints(page)]
         page.goto(f"{self.address}/{where}")
         page.get_by_role("heading", level=1).first.wait_for()
+        # what is typed or clicked while a page is still drawn may be lost
+        page.wait_for_function(AT_REST)
         return page
 
 

@@ -67,17 +67,8 @@ def write_run(
 ) -> str:
     """Writes the results of a run and its run.json anew; the run was on an afternoon that is past.
 
-    Args:
-        root: cache folder.
-        shape: sizes of the model.
-        modules: modules of each layer.
-        study: the study; `a_study()` by default.
-        seed: runs of different seeds, shapes or modules share no result.
-        missing_tasks: why tasks of the study have no data here.
-        stages: what is there, `present` of `leave`.
-        state: how the run ended.
-        makers: what its results hold.
-        how: see `leave`.
+    Runs of different seeds, shapes or modules share no result. `stages` says what is there, `makers` what it
+    holds and `missing_tasks` why tasks have no data here; for both and the rest see `leave`.
     """
     study, store, missing = study or a_study(), Store(root), dict(missing_tasks or {})
     graph = Graph(study, _inputs(study, missing, (shape, modules, seed)))

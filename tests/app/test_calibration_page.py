@@ -124,7 +124,6 @@ def test_a_run_that_has_only_begun_says_what_is_missing(cache):
 
 @pytest.mark.parametrize("metric", ["flap", "wanda_sp"])
 def test_parts_are_scored_as_the_whole_model_is(metric, run):
-    assert run.shape is not None
     moments, norms = run.load(stages.statistics, "primary"), run.load(stages.norms)
     keys = run.key(stages.statistics, "primary"), run.key(stages.norms)
     score, sizes = _scorer(run.root, metric, *keys)
@@ -158,7 +157,7 @@ def a_curve(name, level):
     return analysis.Curve(name, np.array([24.0, 48.0]), mean, mean - 0.02, mean + 0.01)
 
 
-def test_texts_differ_in_colour_and_marker_and_the_chosen_number_is_marked():
+def test_texts_differ_in_colour_and_marker_and_the_matrix_prints_its_numbers():
     figure = figures.stability([a_curve("A", 0.9), a_curve("B", 0.8), a_curve("A | B", 0.5)], 96)
     drawn = [trace for trace in figure.data if trace.showlegend is not False]
     looks = [(trace.line.color, trace.line.dash, trace.marker.symbol) for trace in drawn]
@@ -171,9 +170,6 @@ def test_texts_differ_in_colour_and_marker_and_the_chosen_number_is_marked():
     ends = [trace for trace in figure.data if trace.showlegend is False]
     assert [trace.y[-1] for trace in ends] == pytest.approx([1.8 / 1.9, 1.6 / 1.8])
     assert "sequences" in figure.layout.xaxis.title.text and figure.layout.yaxis.title.text
-
-
-def test_the_matrix_prints_its_numbers_and_leaves_gaps_empty():
     table = analysis.square({("A", "B"): 0.125, ("A", "A"): 0.875, ("A", "C"): 0.5})
     figure = figures.matrix(table, {"A": "one", "B": "two", "C": "three"}, 1.0)
     (heat,) = figure.data

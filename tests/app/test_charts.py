@@ -89,20 +89,17 @@ def test_colours_and_lines_of_methods_floors_and_controls(small_run):
     assert all(trace.error_x.array[0] > 0 for trace in figure.data)
 
 
-def test_the_drift_axis_ends_where_the_last_curve_ends():
+def test_the_drift_axis_ends_where_its_curve_ends_and_wide_layers_become_cells():
     shares = np.array([60.0, 40, 0, 0, 0, 0, 0, 0, 0, 0])
     curves = [drift_analysis.Distribution(name, shares, 0.1, 0.5) for name in ("A | B", "half A | half B")]
     assert drift.histogram(curves, False).layout.xaxis.range == (0, pytest.approx(0.3))
-
-
-def test_wide_layers_become_cells_and_narrow_ones_points():
     random = np.random.default_rng(0)
     wide, narrow = random.random(drift.MOST_POINTS + 1), random.random(drift.MOST_POINTS)
     assert drift.joint(wide, wide, 0).data[0].type == "heatmap"
     assert drift.joint(narrow, narrow, 0).data[0].type == "scatter"
 
 
-def test_module_groups_and_threshold_lines_stand_where_they_are_counted(small_run):
+def test_module_groups_and_methods_stand_where_they_are_counted_and_wait_for_a_click(small_run):
     statistics, adapted = _statistics(small_run)
     figure = reliability.scatter(statistics, adapted, False)
     assert sum(len(trace.x) for trace in figure.data) == len(statistics.drift)
@@ -112,9 +109,6 @@ def test_module_groups_and_threshold_lines_stand_where_they_are_counted(small_ru
     assert drift_line.x0 == adapted.drift_threshold and score_line.y0 == adapted.score_threshold
     note = reliability.scatter(statistics, adapted, True).layout.annotations[1]
     assert note.y == pytest.approx(np.log10(adapted.score_threshold))
-
-
-def test_of_many_methods_forms_and_controls_wait_for_a_click(small_run):
     masks = small_run.masks()
     assert all(trace.visible is True for trace in decisions.by_layer(masks, "neurons").data)
     one = next(iter(masks.values()))
@@ -180,7 +174,7 @@ def test_log_ticks_are_plain_numbers(lowest, highest, names):
     assert all(lowest <= value <= highest * 1.0001 for value in axis["tickvals"])
 
 
-def test_slopes_have_the_hue_of_the_text_that_ranks_a_neuron_higher(small_run):
+def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
     found = story.movers_of(small_run, 1, None)
     figure = slope.slopes(found, 280, int(found.neurons[0]))
     lines = {trace.line.color: trace for trace in figure.data}
@@ -191,9 +185,6 @@ def test_slopes_have_the_hue_of_the_text_that_ranks_a_neuron_higher(small_run):
         assert set(marked[:, 0]) == {1} and set(marked[:, 2]) <= set(found.neurons)
     assert sum(len(lines[color].y) for color in (style.TEXT_A, style.TEXT_B)) == 3 * len(found.neurons)
     assert lines[marks.RING].y == (pytest.approx(found.first[0]), pytest.approx(found.second[0]))
-
-
-def test_costs_stand_at_their_ratio_with_two_paired_standard_errors(small_run):
     _, cells = story.on_unseen(small_run)
     figure = overview.costs(cost.costs(cells))
     dense = next(cell for cell in cells if cell.method == "dense")
@@ -228,7 +219,6 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
     line = next(one for one in found if one.method == pinned)
     names = {one.name: one.method for one in found}
     figure = comparison.changes(found, line, [second, first], names)
-    assert figure is not None
     assert [note.text for note in figure.layout.annotations] == [first]
     assert {trace.xaxis for trace in figure.data} == {"x"}
     # every line but the pinned one has its dot, those of one hue in one trace
@@ -267,11 +257,8 @@ def test_a_panel_knows_what_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.code is not None and found.code.options == {"bins": 7, "text": "A"}
     assert (found.title, made.about) == ("heading", "What it shows")
     assert found.figure.data[0].unselected.marker.opacity == 0.5, "a click fades no other mark"
-    assert [list(made.asked("run", values)) for values in ({"key": 3}, {"key": ""}, {})] == [
-        [{"bins": 3}],
-        [{}],
-        [{}],
-    ]
+    assert list(made.asked("run", {"key": 3})) == [{"bins": 3}]
+    assert list(made.asked("run", {"key": ""})) == list(made.asked("run", {})) == [{}]
 
 
 def test_a_result_is_computed_once_for_its_key() -> None:

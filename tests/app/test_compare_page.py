@@ -82,7 +82,6 @@ def test_every_method_gets_its_own_masks_and_biases(cache):
         exchange(cache, name, run.load(stages.masks, "flap"), stages.masks, method)
     found = {item.method: item for item in derived_cache.measurements(run)}
     assert found["flap_pooled"].retention == found["wanda_sp_pooled"].retention == found["flap"].retention
-    assert run.size is not None
     assert found["flap_pooled"].parameters == found["flap"].parameters
     assert found["flap"].parameters - found["wanda_sp_pooled"].parameters == run.size.missing_biases
 

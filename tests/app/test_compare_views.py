@@ -55,7 +55,7 @@ def test_the_time_it_takes_is_that_of_the_runs_of_studies(cache):
     assert "pace" not in studies.effort("quantile-sweep", "/models/other", "demo", runs)
 
 
-def test_main_shows_rows_differences_gains_and_the_gap(cache, name):
+def test_main_shows_rows_and_gains_and_seeds_are_one_row_or_a_row_each(cache, name):
     write_tables(cache, "main")
     app = on_studies("main")
     table = cells(app)
@@ -73,6 +73,14 @@ def test_main_shows_rows_differences_gains_and_the_gap(cache, name):
     assert gap["reduction"].tolist() == pytest.approx([0.6] * 9)
     slopes, gains = charts(app)
     assert len(slopes["data"]) == 9 and len(gains["data"]) == 3
+    write_tables(cache, "seeds")
+    app = on_studies("seeds")
+    # 45, 45.45 and 45.9: mean 45.45, deviation 0.45 * sqrt(2 / 3)
+    assert cells(app)["n"].tolist() == [3, 3]
+    assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
+    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6 %) ★"
+    app.toggle(key="cp_study_each_toggle").set_value(True).run()
+    assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
 
 
 def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
@@ -112,17 +120,6 @@ def test_a_table_that_is_not_whole_says_why_and_calls_no_best(cache, name):
     assert "42.81" in beside.to_numpy().ravel() and "42.81" not in measured.to_numpy().ravel()
     assert not set(measured.columns) & {"wikitext2 PPL", "protocol"}
     assert "published, not run here" in words(app)
-
-
-def test_seeds_are_one_row_with_their_spread_or_a_row_each(cache, name):
-    write_tables(cache, "seeds")
-    app = on_studies("seeds")
-    # 45, 45.45 and 45.9: mean 45.45, deviation 0.45 * sqrt(2 / 3)
-    assert cells(app)["n"].tolist() == [3, 3]
-    assert cells(app).iloc[0, 3] == "45.45 ± 0.37 ☆"
-    assert cells(app).iloc[1, 3] == "38.38 ± 0.31 (−15.6 %) ★"
-    app.toggle(key="cp_study_each_toggle").set_value(True).run()
-    assert cells(app)["seed"].tolist() == ["0", "1", "2"] * 2 and "n" not in cells(app).columns
 
 
 def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache):
@@ -169,7 +166,7 @@ def test_accuracies_follow_the_rule_and_their_mean_comes_first(cache):
     assert values["max"]["accuracy:piqa"] == pytest.approx(70.0)
 
 
-def test_a_damaged_table_costs_itself_only(cache, name):
+def test_a_damaged_table_costs_itself_only_and_names_are_text(cache, name):
     folder = write_tables(cache, "ablation", "seeds")
     index = json.loads((folder / "index.json").read_text(encoding="utf-8"))
     index["tables"]["ablation"]["rows"]["max"][0].pop("values")
@@ -183,9 +180,6 @@ def test_a_damaged_table_costs_itself_only(cache, name):
     assert not on_studies("seeds").error
     (folder / "index.json").write_text("{", encoding="utf-8")
     assert "has not been made here yet" in words(on_studies("seeds"))
-
-
-def test_names_in_reproduced_tables_are_text_and_nothing_else(cache, name):
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
     write_tables(cache, "ablation", fill=lambda row: replace(filled(row), run=evil), model=evil)
     app = on_studies("ablation")

@@ -1,13 +1,15 @@
 """The door in a browser: who has the token comes in, and pages of other origins get nothing."""
 
+import http.server
 import os
 import socket
 import subprocess
 import sys
+import threading
+from contextlib import contextmanager, suppress
 
 import pytest
-from browser import PATIENCE, PLOT, expect, known, served
-from elsewhere import Tunnel, another_origin
+from browser import PATIENCE, PLOT, expect, served
 from synthetic_run import write_run
 from waiting import wait_for
 
@@ -25,22 +27,65 @@ _UPLOADS = """([address, mode]) => fetch(address, {
 }).then(answer => answer.type === "opaque" ? "sent" : answer.status, () => "refused")"""
 
 
-@pytest.fixture
-def app(visit):
-    """A server over a run, and the name of the run."""
-    return visit.server, visit.first.name
+@contextmanager
+def another_origin(page="<!doctype html><title>Elsewhere</title>"):
+    """A server of one page, whatever is asked of it: its port on this machine."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):  # noqa: N802
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html; charset=utf-8")
+            self.end_headers()
+            self.wfile.write(page.encode())
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
 
 
-def page_of(context):
+class Tunnel:
+    """Carries bytes from a port of this machine to another one, as `ssh -L` does."""
+
+    def __init__(self):
+        self._near = socket.create_server(("127.0.0.1", 0))
+        self.port = self._near.getsockname()[1]
+
+    def to(self, port):
+        """Opens the tunnel to a port."""
+        threading.Thread(target=self._take, args=(port,), daemon=True).start()
+
+    def close(self):
+        """Takes no more connections."""
+        self._near.close()
+
+    def _take(self, port):
+        with suppress(OSError):
+            while True:
+                near, _ = self._near.accept()
+                far = socket.create_connection(("127.0.0.1", port))
+                for source, sink in ((near, far), (far, near)):
+                    threading.Thread(target=_carry, args=(source, sink), daemon=True).start()
+
+
+def _carry(source, sink):
+    with suppress(OSError):
+        while data := source.recv(65536):
+            sink.sendall(data)
+    for end in (source, sink):
+        with suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def test_a_deep_link_survives_the_token_and_the_address_is_clean(visit):
+    server, name = visit.server, visit.first.name
+    context = visit.person(inside=False)
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    return page
-
-
-def test_a_deep_link_survives_the_token_and_the_address_is_clean(chromium, app):
-    server, name = app
-    context = chromium.new_context()
-    page = page_of(context)
     loaded = []
     page.on("response", lambda one: loaded.append(one.url) if one.status == 200 else None)
     wanted = f"{server.address}/rasa?run={name}&rasa_qd=0.8"
@@ -59,34 +104,31 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(chromium, app):
     assert "rasa_qd=0.8" in page.url and server.token not in page.url
     # nor can a script of the page read what opens the door
     assert page.evaluate("[document.referrer, document.cookie.includes('gprune')]") == ["", False]
-    context.close()
 
 
 @pytest.mark.long
-def test_without_the_token_nothing_of_the_app_is_served(chromium, app):
-    server, name = app
-    inside = known(chromium, server)
-    page = page_of(inside)
+def test_without_the_token_nothing_of_the_app_is_served(visit):
+    server, name = visit.server, visit.first.name
+    inside = visit.person()
+    page = inside.new_page()
     asked = set()
     page.on("response", lambda one: asked.add(one.url) if one.url.startswith(server.address) else None)
     page.goto(f"{server.address}/?run={name}")
     page.locator(PLOT).first.wait_for()
     assert len(asked) > 20 and inside.request.get(f"{server.address}/_stcore/health").text() == "ok"
-    outside = chromium.new_context()
+    outside = visit.person(inside=False)
     for address in sorted(asked):
         assert outside.request.get(address).status == 401, address
-    inside.close()
-    outside.close()
 
 
 @pytest.mark.long
-def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium, app):
+def test_another_origin_can_neither_frame_nor_open_nor_upload(visit):
     """The hardest case: a person whom the server knows, and another port of the same host."""
-    server, _ = app
-    context = known(chromium, server)
+    server = visit.server
+    context = visit.person()
     stream = server.address.replace("http", "ws") + "/_stcore/stream"
     upload = f"{server.address}/_stcore/upload_file/session/file"
-    own = page_of(context)
+    own = context.new_page()
     own.goto(server.address)
     own.get_by_role("heading", level=1).first.wait_for()
     assert own.evaluate(_OPENS, stream) == "open" and isinstance(
@@ -94,7 +136,7 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium, app):
     )
     with another_origin() as port:
         for host in ("127.0.0.1", "localhost"):
-            page = page_of(context)
+            page = context.new_page()
             answers = []
             page.on("response", lambda one, to=answers: to.append((one.url, one.status)))
             page.goto(f"http://{host}:{port}/")
@@ -112,41 +154,38 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(chromium, app):
             of_app = [status for url, status in answers if url.startswith(server.address)]
             assert of_app and set(of_app) == {403}, answers
             page.close()
-    context.close()
 
 
 @pytest.mark.long
-def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(chromium, app):
-    server, name = app
-    context = known(chromium, server)
+def test_a_link_on_another_site_opens_the_page_of_whoever_is_known(visit):
+    server, name = visit.server, visit.first.name
+    context = visit.person()
     link = f'<a href="{server.address}/drift?run={name}">this run</a>'
     with another_origin(link) as port:
-        page = page_of(context)
+        page = context.new_page()
         # to a browser, localhost and 127.0.0.1 are two sites
         page.goto(f"http://localhost:{port}/")
         page.get_by_role("link").click()
         page.get_by_role("heading", name="Rank drift", level=1).wait_for()
         assert page.evaluate("[window.opener, document.referrer]") == [None, ""]
-    context.close()
 
 
 @pytest.mark.long
-def test_the_file_that_a_browser_is_opened_with_leads_in(chromium, app, tmp_path):
+def test_the_file_that_a_browser_is_opened_with_leads_in(visit, tmp_path):
     """To a browser a file is another site, from which it sends no strict cookie at first."""
-    server, _ = app
+    server = visit.server
     given = []
-    context = chromium.new_context()
-    page = page_of(context)
+    context = visit.person(inside=False)
+    page = context.new_page()
     with door_browser.opened(server.entry, tmp_path, given.append):
         wait_for(lambda: given)
         page.goto(given[0])
         page.locator(PLOT).first.wait_for()
     assert page.url.startswith(f"{server.address}/?") and server.token not in page.url
-    context.close()
 
 
 @pytest.mark.long
-def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(chromium, tmp_path):
+def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(visit, tmp_path):
     name = write_run(tmp_path)
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
@@ -154,7 +193,7 @@ def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(chromium, 
     environment = os.environ | {"GPRUNE_CACHE": str(tmp_path), "GPRUNE_AUTOSTART": "0"}
     log = (tmp_path / "log").open("wb")
     server = subprocess.Popen(command, cwd=served_app.ROOT, env=environment, stdout=log, stderr=log)
-    page = page_of(chromium.new_context())
+    page = visit.person(inside=False).new_page()
     try:
         wait_for(lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
         # `jobs` is a file of the folder of pages, which Streamlit would run without the frame
@@ -168,17 +207,16 @@ def test_streamlit_alone_shows_how_to_start_the_app_and_nothing_of_it(chromium, 
         server.kill()
         server.wait()
         log.close()
-        page.context.close()
 
 
 @pytest.mark.long
-def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(chromium, app, tmp_path):
-    first, name = app
+def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(visit, tmp_path):
+    first, name = visit.server, visit.first.name
     write_run(tmp_path)
-    context = known(chromium, first)
+    context = visit.person()
     with served(tmp_path) as second:
         second.let_in(context)
-        page, other = page_of(context), page_of(context)
+        page, other = context.new_page(), context.new_page()
         page.goto(f"{first.address}/drift?run={name}")
         other.goto(second.address)
         for one in (page, other):
@@ -190,15 +228,14 @@ def test_two_servers_know_their_visitors_apart_and_a_new_start_says_so(chromium,
         expect(other.get_by_role("alert")).to_contain_text("not that of this server")
         page.reload()
         page.locator(PLOT).first.wait_for()
-    context.close()
 
 
 @pytest.mark.long
-def test_the_far_end_of_a_tunnel_opens_where_it_was_named(chromium, app, tmp_path):
+def test_the_far_end_of_a_tunnel_opens_where_it_was_named(visit, tmp_path):
     write_run(tmp_path)
     tunnel = Tunnel()
-    context = chromium.new_context()
-    page = page_of(context)
+    context = visit.person(inside=False)
+    page = context.new_page()
     with served(tmp_path, "--public-address", f"localhost:{tunnel.port}") as server:
         tunnel.to(int(server.address.rpartition(":")[2]))
         page.goto(f"http://localhost:{tunnel.port}/drift?token={server.token}")
@@ -207,4 +244,3 @@ def test_the_far_end_of_a_tunnel_opens_where_it_was_named(chromium, app, tmp_pat
         assert [one["name"] for one in context.cookies()].count(f"gprune-{tunnel.port}") == 1
         assert context.request.get(f"http://127.0.0.1:{tunnel.port}/").status == 403
     tunnel.close()
-    context.close()

@@ -52,11 +52,8 @@ def test_answers_of_another_pass_than_the_accuracy_are_told(cache, moved):
     for method in run.study.methods:
         known, key = run.load(stages.answers, method, "piqa"), run.key(stages.accuracy, method, "piqa")
         acc, norm = (float(changed_answers.choices(known, rule).hit.mean()) for rule in ("acc", "acc_norm"))
-        measured = replace(
-            store.get("accuracy", key, Accuracy),
-            acc=acc,
-            acc_norm=norm + (moved if method == "flap" else 0.0),
-        )
+        norm += moved if method == "flap" else 0.0
+        measured = replace(store.get("accuracy", key, Accuracy), acc=acc, acc_norm=norm)
         store.discard("accuracy", key)
         store.put("accuracy", key, measured)
     told = words(page()).replace("\\", "")
@@ -70,9 +67,8 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     app = page(fq_method="flap", fq_kind="lost")
     listed = app.dataframe[1].value
     assert np.all(np.diff(listed["moved"].abs()) <= 0) and (listed["moved"] < 0).all()
-    assert (listed["dense chose"] == listed["right"]).all() and (
-        listed["FLAP chose"] != listed["right"]
-    ).all()
+    assert (listed["dense chose"] == listed["right"]).all()
+    assert (listed["FLAP chose"] != listed["right"]).all()
     first, second = listed["no."][:2]
     assert f"Question {first}: the dense model is right, FLAP wrong" in words(app)
     assert app.button(key="fq_previous").disabled
@@ -80,10 +76,8 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert f"Question {second}: the dense model is right" in words(app)
     assert app.query_params["fq_question"] == str(second)
     options = app.dataframe[2].value
-    assert (
-        options["right"].tolist().count("✓") == 1
-        and "Dense" in options["chosen by"][options["right"] == "✓"].item()
-    )
+    assert options["right"].tolist().count("✓") == 1
+    assert "Dense" in options["chosen by"][options["right"] == "✓"].item()
     (figure,) = charts(app)
     assert [trace["name"] for trace in figure["data"]] == ["Dense", "GPrune", "FLAP"]
     drawn = {trace["name"]: trace["y"][int(np.argmax(trace["x"]))] for trace in figure["data"]}
@@ -99,9 +93,8 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     row = table.iloc[1]
     assert row["right → wrong"] == (base.hit & ~other.hit).sum() > 0
     assert row["wrong → right"] == (~base.hit & other.hit).sum()
-    assert (
-        row[["right → wrong", "wrong → right", "both right", "both wrong"]].sum() == row["questions"] == 100
-    )
+    kinds = ["right → wrong", "wrong → right", "both right", "both wrong"]
+    assert row[kinds].sum() == row["questions"] == 100
     assert 0 < row["p"] <= 1 and not app.error
     # the task without a normalised figure stands with its plain one
     assert page(fq_rule="acc_norm").dataframe[0].value["figure"].tolist() == ["acc_norm"] * 2 + ["acc"] * 2

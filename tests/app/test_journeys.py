@@ -1,7 +1,10 @@
-"""Journeys through the app in a real browser: a selection, an address, a card that fills the window."""
+"""Journeys through the app in a real browser, and what axe finds on its pages: people see and reach all."""
+
+import ast
 
 import pytest
-from browser import PATIENCE, PLOT, click_mark, complaints, expect, known, served
+from app_driver import PROJECT
+from browser import PATIENCE, PLOT, click_mark, complaints, expect, looking, served
 from synthetic_run import write_run
 
 pytestmark = pytest.mark.browser
@@ -158,9 +161,8 @@ def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visi
 def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path, name):
     """A page's file name is no address, and the address of a page is one from the first request on."""
     write_run(tmp_path)
-    with served(tmp_path) as server:
-        page = known(chromium, server).new_page()
-        page.set_default_timeout(PATIENCE)
+    with served(tmp_path) as server, looking(chromium, server, tmp_path) as visit:
+        page = visit.person().new_page()
         noted = complaints(page)
         page.goto(f"{server.address}/{name}")
         title = "Module agreement" if name == "agreement" else "Overview"
@@ -173,3 +175,59 @@ def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path, name
             assert noted == [] and page.get_by_role("dialog").count() == 0
         else:
             assert "Page not found" in page.get_by_role("dialog").inner_text()
+
+
+SERIOUS = ("serious", "critical")
+EXCEPTIONS = {
+    ("color-contrast", ".stCode .token"): "colours of st.code for words of a language: Streamlit's own theme",
+    ("color-contrast", "button kbd"): "st.button draws the key of its shortcut paler than its words",
+}
+"""why a fault is not ours, by rule and by what it stands in"""
+
+
+def addresses():
+    """The addresses of all pages but one, as app.py lists them."""
+    tree = ast.parse((PROJECT / "app.py").read_text(encoding="utf-8"))
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    pages = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_page"]
+    found = [ast.literal_eval(call.args[3]) for call in pages]
+    assert len(found) == len(list((PROJECT / "pages").glob("*.py"))) and "report" in found
+    return [where for where in found if where != "drift"]
+
+
+def faults(page):
+    """What axe finds serious on a page, but for the exceptions."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = []
+    for rule in Axe().run(page).response["violations"]:
+        if rule["impact"] not in SERIOUS:
+            continue
+        allowed = [place for (name, place) in EXCEPTIONS if name == rule["id"]]
+        for node in rule["nodes"]:
+            if not any(page.locator(node["target"][0]).and_(page.locator(one)).count() for one in allowed):
+                found.append(f"{rule['id']} at {node['target']}: {node['html'][:200]}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "drift",
+        *(pytest.param(one, marks=pytest.mark.long) for one in [*addresses(), "drift?tour=2&present=1"]),
+    ],
+)
+def test_no_page_has_a_serious_fault(visit, where):
+    page = visit.page(where)
+    for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 22, 29)")):
+        page.emulate_media(color_scheme=scheme)
+        page.wait_for_function(
+            "ground => getComputedStyle(document.querySelector('.stApp')).backgroundColor === ground",
+            arg=ground,
+        )
+        # colours fade over, on a busy machine for longer: a fault is what stays
+        for _ in range(4):
+            page.wait_for_timeout(500)
+            if not (wrong := faults(page)):
+                break
+        assert not wrong, f"{scheme}: " + "\n".join(wrong)

@@ -144,7 +144,6 @@ def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(ca
     pool = FakePool(more=0.05)
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_keep": "0.4"})
     found = pool.latest("python-reference 1").difference
-    assert found is not None
     assert f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows" in words(app)
     assert "40 of 40 windows" in words(app) and "not learned anew" in words(app)
     asked = pool.asked[0][0]

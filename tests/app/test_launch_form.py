@@ -82,11 +82,12 @@ def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
     app = form()
     app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
     assert r"Not on this machine: boolq\. " in words(app).replace(": boolq. ", r": boolq\. ")
-    assert [task_form.task_label(task) for task in ("demo_order", "boolq", "/far/away/mine.jsonl")] == [
-        "demo_order (built in)",
-        "boolq (needs data)",
-        "mine.jsonl",
-    ]
+    told = {
+        "demo_order": "demo_order (built in)",
+        "boolq": "boolq (needs data)",
+        "/far/mine.jsonl": "mine.jsonl",
+    }
+    assert {task: task_form.task_label(task) for task in told} == told
     assert {task_form.task_label(task).rpartition("(")[2] for task in known()} == {"built in)", "needs data)"}
 
 
@@ -206,10 +207,8 @@ def test_seeds_that_are_none_are_refused_at_the_top(cache, typed):
 
 def test_a_profile_is_in_the_command_and_in_the_study(cache, started, monkeypatch):
     won = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1), ("modularization.temperature", 0.3))
-    known = {
-        "paper": Profile("paper", (), "As stated."),
-        "recommended": Profile("recommended", won, "It won."),
-    }
+    known = {"paper": Profile("paper", (), "As stated.")}
+    known |= {"recommended": Profile("recommended", won, "It won.")}
     monkeypatch.setattr(profiles, "profile", known.__getitem__)
     app = form()
     assert app.radio(key="launch_profile").value == profiles.PROPOSED == "paper"

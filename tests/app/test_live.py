@@ -49,7 +49,6 @@ def drawn_anew(before, now, whose, **given):
 def test_what_redraws_the_page_of_its_run_and_of_others(two):
     before, shown, other = two
     run = before.run_named(other)
-    assert run is not None
     now = further(before, other, stages=run.stages | {"one more": {"key": "0" * 32}})
     assert not drawn_anew(before, now, other, ago=live.SOONEST - 0.1), "it rests between two stages"
     assert drawn_anew(before, now, other, ago=live.SOONEST)

@@ -151,9 +151,8 @@ def test_a_run_that_leaves_gprune_out_shows_no_masks_of_it(tmp_path):
 def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path):
     rule = ReliabilitySettings(drift_quantile=0.8, score_quantile=0.855)
     done = write_run(tmp_path)
-    failed = write_run(
-        tmp_path, study=a_study(name="", seed=3, retention=0.7, reliability=rule), state="failed"
-    )
+    other = a_study(name="", seed=3, retention=0.7, reliability=rule)
+    failed = write_run(tmp_path, study=other, state="failed")
     labels = run_choice.labels(all_runs(str(tmp_path))[0])
     assert labels[done] == "Synthetic"
     assert labels[failed] == "demo · failed · γ 0.80/0.855 · seed 3"

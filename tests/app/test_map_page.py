@@ -217,7 +217,7 @@ def test_a_mark_names_its_neuron_however_the_browser_sends_it():
     assert region.neuron_of({}) is region.neuron_of({"customdata": []}) is None
 
 
-def test_a_cell_is_the_change_of_its_modules_retention(small_run):
+def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(small_run):
     figure = atlas.atlas(small_run, order="number").figure
     cells, hidden = figure.data
     ours, base = (small_run.load(stages.masks, name).ffn for name in ("gprune", "flap"))
@@ -244,9 +244,6 @@ def test_a_cell_is_the_change_of_its_modules_retention(small_run):
         # thousands of marks that are drawn would take the browser seconds
         unseen = [trace for trace in figure.data if trace.type != "heatmap"]
         assert unseen and all(trace.marker.maxdisplayed == 1 for trace in unseen)
-
-
-def test_the_text_decides_what_exchanging_scores_changes_and_the_rest_is_said(small_run):
     found = atlas.between_texts(small_run, "flap")
     results, kept = small_run.results, small_run.study.retention
     one, other = (whatif.decide(results, "flap", kept, text) for text in (whatif.AUXILIARY, whatif.PRIMARY))

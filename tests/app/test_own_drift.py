@@ -87,15 +87,22 @@ def test_the_drift_is_drawn_beside_that_of_the_runs_texts(cache, fake):
     assert text.source.graph.study.calibration.samples == 32 and text.source.root == str(cache)
 
 
-def test_every_curve_is_of_halves_like_the_control_beside_it():
+def test_every_curve_is_of_halves_like_the_control_and_the_finding_in_words():
     found = {"A | own": a_drift(0.2, 0.04, half=0.31), "A | B": a_drift(0.1, 0.04, half=0.12)}
     curves = {curve.name: curve for curve in analysis.curves(found, 50)}
-    assert {name: curve.median for name, curve in curves.items()} == pytest.approx(
-        {"A | own": 0.31, "A | B": 0.12, "own re-sampled": 0.04}
-    )
+    medians = {"A | own": 0.31, "A | B": 0.12, "own re-sampled": 0.04}
+    assert {name: curve.median for name, curve in curves.items()} == pytest.approx(medians)
     table = analysis.layer_table(found)
     assert table["A | own"].tolist() == pytest.approx((np.linspace(0.9, 0.3, 4) * 0.95).tolist())
     assert table["own re-sampled"].tolist() == [0.98] * 4
+    for first, second, said in (
+        (0.2, 0.1, "Mine is nearer to B than to A"),
+        (0.1, 0.102, "Mine is equally far from A and B"),
+        (0.04, 0.3, "Mine cannot be told from A: two halves of it are 0.040 apart"),
+        (0.04, 0.04, "Mine cannot be told from A or B"),
+    ):
+        found = {"A | own": a_drift(first, 0.04), "B | own": a_drift(second, 0.04)}
+        assert analysis.headline(found, "Mine").startswith(said)
 
 
 def test_fewer_sequences_are_drawn_of_all_three_texts(cache, fake):
@@ -110,19 +117,16 @@ def test_fewer_sequences_are_drawn_of_all_three_texts(cache, fake):
     assert not app.error
 
 
-@pytest.mark.parametrize(
-    ("held", "said"),
-    [
+def test_what_keeps_it_is_told(cache, fake):
+    write_run(cache, study=SHORT)
+    for held, said in (
         (Held("failed", "the memory is too small: close what else uses it"), "the memory is too small"),
         (Held("waiting", "the preview waits while a job is at work: Demo"), "waits while a job is at work"),
         (Held("loading"), "reads the model"),
-    ],
-)
-def test_what_keeps_it_is_told(cache, fake, held, said):
-    write_run(cache, study=SHORT)
-    fake.known = held
-    app = brought(PROSE * 40)
-    assert said in words(app) and len(charts(app)) == 2
+    ):
+        fake.known = held
+        app = brought(PROSE * 40)
+        assert said in words(app) and len(charts(app)) == 2
 
 
 def test_a_large_model_says_so_and_shows_what_its_jobs_have_measured(cache, fake, monkeypatch):
@@ -178,20 +182,6 @@ def test_a_text_that_the_model_writes_is_known_as_a_study_of_so_many_sequences_k
     for pair in OWN_PAIRS.values():
         assert stages.drift(found, *pair).key == stages.drift(expected, *pair).key
     assert (stages.tokens(found).key == stages.tokens(run.graph).key) == (usable == 64)
-
-
-@pytest.mark.parametrize(
-    ("levels", "said"),
-    [
-        ((0.2, 0.1), "Mine is nearer to B than to A"),
-        ((0.1, 0.102), "Mine is equally far from A and B"),
-        ((0.04, 0.3), "Mine cannot be told from A: two halves of it are 0.040 apart"),
-        ((0.04, 0.04), "Mine cannot be told from A or B"),
-    ],
-)
-def test_the_finding_in_words(levels, said):
-    found = {"A | own": a_drift(levels[0], 0.04), "B | own": a_drift(levels[1], 0.04)}
-    assert analysis.headline(found, "Mine").startswith(said)
 
 
 def test_a_page_knows_what_a_text_would_take(cache):

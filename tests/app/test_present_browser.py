@@ -4,7 +4,7 @@ import os
 import sys
 
 import pytest
-from browser import PATIENCE, PLOT, expect, looking
+from browser import PLOT, expect, looking
 from synthetic_run import write_run
 
 from gprune.app.ui.tour import STEPS
@@ -72,8 +72,7 @@ def test_the_link_of_a_step_leads_there_through_the_door(visit):
     links = [code.inner_text().strip() for code in offered.all()]
     assert links[0].startswith(f"{visit.address}/rasa?tour=4&run=") and links[1] == f"{links[0]}&present=1"
     for link, audience in zip(links, (False, True), strict=True):
-        stranger = visit.browser.new_context().new_page()
-        stranger.set_default_timeout(PATIENCE)
+        stranger = visit.person(inside=False).new_page()
         stranger.goto(link)
         stranger.get_by_label("Token").fill(visit.server.token)
         stranger.get_by_role("button", name="Open").click()
@@ -81,7 +80,6 @@ def test_the_link_of_a_step_leads_there_through_the_door(visit):
         expect(stranger.get_by_role("heading", level=1)).to_have_text("RASA thresholds")
         expect(stranger.get_by_role("button", name="End presenting")).to_be_visible(visible=audience)
         assert "token" not in stranger.url
-        stranger.context.close()
 
 
 def test_the_tour_is_walked_left_and_taken_up_again(visit):

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from browser import PATIENCE, complaints, looking, outside
+from browser import complaints, looking, outside
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 CARDS = ("layers", "drift", "ranks", "module_counts", "perplexity")
@@ -27,16 +27,14 @@ def taken(chromium, shared_server, tmp_path_factory):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_offline_with_every_figure_and_reads_on_a_phone(chromium, taken, scheme):
-    context = chromium.new_context(viewport={"width": 390, "height": 800}, color_scheme=scheme)
+def test_it_opens_offline_with_every_figure_reads_on_a_phone_and_runs_nothing_else(visit, taken, scheme):
+    context = visit.person(False, viewport={"width": 390, "height": 800}, color_scheme=scheme)
     context.set_offline(True)
     page = context.new_page()
-    page.set_default_timeout(PATIENCE)
     asked, errors = outside(page), complaints(page)
     page.goto(taken.as_uri())
     page.wait_for_function("document.documentElement.dataset.drawn")
     drawn = page.locator(".js-plotly-plot:has(.main-svg)")
-    assert drawn.count() == len(FIGURES)
     assert drawn.evaluate_all("plots => plots.map(plot => plot.dataset.name)") == FIGURES
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert all(box["width"] <= 390 for box in map(lambda one: one.bounding_box(), drawn.all()))
@@ -45,17 +43,8 @@ def test_it_opens_offline_with_every_figure_and_reads_on_a_phone(chromium, taken
     assert page.locator("section table").first.is_visible()
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 20, 26)")
-    context.close()
     assert [one for one in asked if not one.startswith("file:")] == [] and errors == []
-
-
-def test_no_text_of_its_own_runs_and_nothing_can_be_fetched(chromium, taken):
-    """The policy of the file holds: a script that somebody adds does not run."""
-    context = chromium.new_context()
-    page = context.new_page()
-    page.set_default_timeout(PATIENCE)
-    page.goto(taken.as_uri())
-    page.wait_for_function("document.documentElement.dataset.drawn")
+    # the policy of the file holds: a script that somebody adds does not run
     page.evaluate(
         """() => {
             const script = document.createElement("script");
@@ -64,8 +53,8 @@ def test_no_text_of_its_own_runs_and_nothing_can_be_fetched(chromium, taken):
         }"""
     )
     assert page.title().startswith("Report of")
+    context.set_offline(False)
     assert page.evaluate("fetch('https://example.org/').then(() => 'fetched', () => 'refused')") == "refused"
-    context.close()
 
 
 def test_a_card_gives_its_figure_as_text_and_shapes_at_the_width_of_a_column(visit):

@@ -107,9 +107,7 @@ def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache
     assert figure.layout.yaxis.dtick is None and groups["layout"]["yaxis"]["dtick"] == 1
     assert list(figure.data[0].y) == [60] * 4
     run = the_run(cache)
-    assert run.shape is not None and run.size is not None
     made = analysis.padding(run.shape, run.size, PrunedModel(run.masks()["gprune"]), "llama")
-    assert made is not None
     shown = words(page())
     for count in (made.dense, made.pruned, made.padded):
         assert f"{count:,} parameters" in shown

@@ -74,7 +74,7 @@ def test_a_log_axis_has_round_ticks_within_its_range(values, inside):
     assert comparison.logarithmic([float("inf")]) == {"type": "log"}
 
 
-def test_rows_are_dots_in_their_order_and_controls_are_open():
+def test_rows_are_dots_in_their_order_as_high_as_they_are_many():
     table = settings(rows({"flap": 50.0, "gprune:flap": 40.0}) + rows({"wanda_sp_dense": 45.0}, control=True))
     figure = study_figures.row_dots(table, "ppl:wiki")
     assert [trace.y[0] for trace in figure.data] == ["flap", "gprune:flap", "wanda_sp_dense"]
@@ -83,9 +83,6 @@ def test_rows_are_dots_in_their_order_and_controls_are_open():
     assert figure.layout.yaxis.categoryarray == ("wanda_sp_dense", "gprune:flap", "flap")
     assert figure.layout.xaxis.type == "log" and "log scale, lower" in figure.layout.xaxis.title.text
     assert_drawable(figure)
-
-
-def test_the_height_grows_with_the_rows_and_equal_names_stay_apart():
     one, many = (settings(rows({f"m{i}": 10.0 + i for i in range(count)})) for count in (1, 20))
     grown = (
         study_figures.row_dots(many, "ppl:wiki").layout.height
@@ -110,16 +107,13 @@ def test_slopes_have_a_panel_a_retention_and_leave_out_what_overflowed():
     assert_drawable(figure)
 
 
-def test_gains_are_percent_of_perplexity_and_points_of_accuracy():
+def test_gains_bins_and_drift_curves_have_their_colours_and_units():
     figure = study_figures.gain_lines(GAINS[GAINS["base"] == "wanda_sp"], "ppl:wiki")
     assert figure.data[0].x == ("80 %", "50 %") and figure.data[0].y == pytest.approx((-10.0, -70.0))
     assert "(%)" in figure.layout.yaxis.title.text and len(figure.layout.shapes) == 1
     points = GAINS.iloc[[0]].assign(gain=3.5, metric="accuracy")
     figure = study_figures.gain_lines(points, "accuracy")
     assert figure.data[0].y == (3.5,) and "points" in figure.layout.yaxis.title.text
-
-
-def test_bins_draw_methods_in_colour_and_chance_as_a_grey_dash():
     values = {"Jaccard": 0.5, "Jaccard by chance": 0.2}
     table = settings(
         [StudyRow({"drift bin": f"bin {i}"}, "gprune:flap", 0.5, 0, "", values) for i in range(5)]
@@ -129,9 +123,6 @@ def test_bins_draw_methods_in_colour_and_chance_as_a_grey_dash():
     assert (ours.line.color, ours.line.dash) == (style.BLUE, "solid")
     assert (chance.line.color, chance.line.dash, chance.mode) == (style.GREY, "dash", "lines")
     assert ours.x == tuple(f"bin {i}" for i in range(5)) and figure.layout.yaxis.range == (0, 1.02)
-
-
-def test_drift_curves_are_blue_across_texts_and_grey_within_one():
     edges = np.linspace(0, 1, 11)
     names = ("A | B", "half A | half B", "A re-sampled", "B re-sampled")
     shares = {f"{name}, % of neurons": [50.0, 30.0, 20.0, *[0.0] * 7] for name in names}
@@ -158,7 +149,6 @@ def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called
         items.append(Measurement("run", method, "wiki", value, 1.0, 96, 128, kept, 1, "model", "text", own))
     lines = lines_of(rows_of(items))
     figure = comparison.changes(lines, lines[0], ["wiki"], {line.name: line.method for line in lines})
-    assert figure is not None
     assert_drawable(figure)
     assert [trace.y[0] for trace in figure.data] == ["gprune", "fang", "wanda_sp"]
     assert [trace.marker.opacity for trace in figure.data] == [(1.0,), (0.45,), (0.45,)]

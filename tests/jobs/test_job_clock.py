@@ -69,12 +69,8 @@ def test_a_quiet_run_is_stopped_although_the_clock_was_set_back(cache):
     if not state.finished:
         # asked an hour from now, as it seems once the clock has been set back
         asked = (state.cancel_requested or 0.0) + 3600.0
-        write_state(job.folder, JobState(**{**_values(state), "cancel_requested": asked}))
+        write_state(job.folder, replace(state, cancel_requested=asked))
     wait_for(lambda: get(cache, job.id).state == "cancelled")
-
-
-def _values(state):
-    return {name: getattr(state, name) for name in JobState.__dataclass_fields__}
 
 
 def test_every_odd_field_of_a_job_is_told_and_the_others_stay(cache, waiting):

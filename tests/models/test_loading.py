@@ -240,13 +240,13 @@ def test_tokenizer_fingerprint_follows_the_tokenizer_alone(named_folder):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("/no/such/named_folder", "there is no model named_folder '/no/such/named_folder'"),
-        ("./no-such-named_folder", "there is no model named_folder"),
-        ("~/no-such-named_folder", "there is no model named_folder"),
-        ("typo", "there is no model named_folder 'typo'"),
-        ("a/b/c", "there is no model named_folder 'a/b/c'"),
-        ("own er/na me", "neither a named_folder on this machine nor a hub name"),
-        ("no-such-owner/no-such-model", "has not been downloaded yet.*a local model named_folder"),
+        ("/no/such/named_folder", "there is no model folder '/no/such/named_folder'"),
+        ("./no-such-folder", "there is no model folder"),
+        ("~/no-such-folder", "there is no model folder"),
+        ("typo", "there is no model folder 'typo'"),
+        ("a/b/c", "there is no model folder 'a/b/c'"),
+        ("own er/na me", "neither a folder on this machine nor a hub name"),
+        ("no-such-owner/no-such-model", "has not been downloaded yet.*a local model folder"),
     ],
 )
 def test_names_without_a_model(name, words):
@@ -255,7 +255,7 @@ def test_names_without_a_model(name, words):
 
 
 def test_what_is_no_model_folder_is_told(named_folder):
-    with pytest.raises(ModelError, match="hub cannot be reached.*a local model named_folder"):
+    with pytest.raises(ModelError, match="hub cannot be reached.*a local model folder"):
         identity.locate("no-such-owner/no-such-model", download=True)
     with pytest.raises(ModelError, match="is a file: give the named_folder"):
         identity.fingerprint(str(named_folder / "config.json"))

@@ -159,7 +159,7 @@ def test_a_cache_that_cannot_be_written_serves_a_run_that_is_done(study, done, m
     def refuse(*_):
         raise PermissionError(30, "Read-only file system")
 
-    monkeypatch.setattr(runs.writer_lock, "make_folder", refuse)
+    monkeypatch.setattr("gprune.pipeline.runs.writer_lock.make_folder", refuse)
     assert set(pipeline.run(study, done, silent, "masks")["reused"]) <= set(before["stages"])
     assert of(done, study)["state"] == "cancelled"
 

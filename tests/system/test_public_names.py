@@ -13,7 +13,7 @@ PUBLIC = {
     "gprune.export.checkpoint": "gprune.models.export.checkpoint",
     "gprune.measure": "gprune.api.measure",
     "gprune.testing": "gprune.plugins.testing",
-    "gprune.testing.contract": "gprune.plugins.testing.samples",
+    "gprune.testing.samples": "gprune.plugins.testing.samples",
 }
 
 

@@ -52,7 +52,7 @@ def _enough(card: TextCard, share: float) -> Verdict:
     sampling = f"with {count:,} sequences sampling alone moves the rank of a neuron by {moved:.3f} (median)"
     near = card.nearest
     if near is None:
-        answer = f"{_first(sampling)}. The run has no other text to hold that against."
+        answer = f"{sampling[:1].upper() + sampling[1:]}. The run has no other text to hold that against."
         return Verdict(question, answer, None)
     needed = card.recommended(share)
     if needed is None:
@@ -134,7 +134,3 @@ def _share(value: float) -> str:
     if not value:
         return "none"
     return "less than 0.01%" if value < 1e-4 else f"{value:.2%}"
-
-
-def _first(sentence: str) -> str:
-    return sentence[:1].upper() + sentence[1:]

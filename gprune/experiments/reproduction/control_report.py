@@ -47,6 +47,11 @@ class Block:
     standings: Mapping[str, HoldoutStatus]
     """what every text is to A and B, in the draws of the first seed"""
 
+    @property
+    def name(self) -> str:
+        """As in `demo at 50 %`."""
+        return f"{short(self.series.model)} at {100 * self.retention:.0f} %"
+
 
 def markdown(store: Store, every: Sequence[Series], command: str) -> str:
     """The report.
@@ -59,10 +64,9 @@ def markdown(store: Store, every: Sequence[Series], command: str) -> str:
     finished = Finished(store)
     blocks = [block for series in every for block in _blocks(finished, series)]
     cases = [case for block in blocks for case in block.cases]
-    lines = [*_head(every, blocks, command), *_claims(cases)]
-    for block in blocks:
-        lines += _table(block)
-    return "\n".join([*lines, *_why(blocks)]) + "\n"
+    tables = [paragraph for block in blocks for paragraph in _table(block)]
+    parts = [*_head(every, blocks, command), *_claims(cases), *tables, *_why(blocks)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _blocks(finished: Finished, series: Series) -> list[Block]:
@@ -102,21 +106,16 @@ def _head(every: Sequence[Series], blocks: Sequence[Block], command: str) -> lis
     texts = [f"- {short(known.text)}{known.sentence.removeprefix(known.text)}." for known in _texts(blocks)]
     return [
         "# A fair comparison",
-        "",
         "What each method reaches beside what people would otherwise use, and beside controls that say where "
         "a gain comes from: the same learning on one module a layer, on random modules, on shuffled ones, "
         "without RASA, and the base metrics at one ratio with nothing learned. All numbers were measured "
         "here; none is published by anyone else.",
-        "",
         f"Command: `{command}`{state}.",
-        "",
         f"{MEASURED}{', '.join(short(series.model) for series in every)}. Calibration: {scale.samples} "
         f"sequences of A ({short(scale.primary)}) and of B ({short(scale.auxiliary)}), "
         f"{scale.epochs} epochs, seeds {seeds}; each seed draws its own sequences. Perplexity over "
         f"{scale.windows or 'all'} windows of {lengths_read} tokens of each text:",
-        "",
-        *texts,
-        "",
+        "\n".join(texts),
         "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
         "their standard error over windows and seeds; better and worse mean beyond two of these. *Given* are "
         "the texts of a method, whether anything was learned, and its forward and backward passes of the "
@@ -137,11 +136,8 @@ def _texts(blocks: Sequence[Block]) -> list[HoldoutStatus]:
 def _claims(cases: Sequence[Case]) -> list[str]:
     verdicts = [judged(claim, cases) for claim in CLAIMS]
     lines = [
-        "",
         f"## {VERDICTS}",
-        "",
         "A case is a model, a retention and a text. Lower perplexity is better.",
-        "",
         Table.of(
             ("claim", "from", "outcome", "cases", "mean change of perplexity"), map(_claim, verdicts)
         ).markdown(),
@@ -151,11 +147,10 @@ def _claims(cases: Sequence[Case]) -> list[str]:
         words = ", ".join(
             f"{case.model} on {short(case.text).partition('#')[0]} {in_percent(one)}" for case, one in grown
         )
-        lines += [
-            "",
+        lines.append(
             "The gain over FLAP at the lowest retention less that at the highest (the paper: it grows as "
-            f"less is kept; negative says so): {words}.",
-        ]
+            f"less is kept; negative says so): {words}."
+        )
     return lines
 
 
@@ -181,8 +176,7 @@ def _table(block: Block) -> list[str]:
         lines.append([label, given, *values, *against])
         lines += [["", reason, *[""] * (2 * len(names))] for reason in sorted(reasons)]
     heads = ("method", "given", *names, *(f"against GPrune, {name}" for name in names))
-    title = f"## {short(block.series.model)} at {100 * block.retention:.0f} %"
-    return ["", title, "", Table.of(heads, lines).markdown()]
+    return [f"## {block.name}", Table.of(heads, lines).markdown()]
 
 
 def _called(text: str, block: Block) -> str:
@@ -248,13 +242,10 @@ _DIAGNOSED = (
 
 def _why(blocks: Sequence[Block]) -> list[str]:
     lines = [
-        "",
         "## Why, as far as the data say",
-        "",
         "Of the first seed: the share of the rank drift's variance that lies between the modules, beside "
         "that of their initialization and of random modules; and the share of the decisions on neurons that "
         "would change without each part, all else as learned.",
-        "",
     ]
     diagnoses = list[list[str]]()
     warnings: dict[str, list[str]] = {}
@@ -262,12 +253,11 @@ def _why(blocks: Sequence[Block]) -> list[str]:
         acting = _acting(block)
         if acting is None:
             continue
-        where = f"{short(block.series.model)} at {100 * block.retention:.0f} %"
         for warning in acting.warnings:
-            warnings.setdefault(warning, []).append(where)
+            warnings.setdefault(warning, []).append(block.name)
         diagnoses.append(_diagnosis(block, acting))
-    lines.append(Table.of(_DIAGNOSED, diagnoses).markdown())
-    return [*lines, "", *(f"- {', '.join(where)}: {warning}." for warning, where in warnings.items())]
+    told = [f"- {', '.join(where)}: {warning}." for warning, where in warnings.items()]
+    return [*lines, "\n".join([Table.of(_DIAGNOSED, diagnoses).markdown(), "", *told])]
 
 
 def _acting(block: Block) -> AblationEffect | None:

@@ -99,7 +99,10 @@ def table(answers: tuple[Answer, ...], names: tuple[str, ...]) -> pd.DataFrame:
 def notes(answers: tuple[Answer, ...], names: tuple[str, ...]) -> list[str]:
     """What a reader must know of the accuracies of a table."""
     rows = [answer for answer in answers if answer.accuracies]
-    found = [f"not measured: {task}: {reason}" for task, reason in _missing(answers).items()]
+    found = [
+        f"not measured: {task}: {reason}"
+        for task, reason in dict(one for answer in answers for one in answer.missing_tasks).items()
+    ]
     if not rows:
         return found
     measured = dict.fromkeys(task.task for answer in rows for task in answer.accuracies)
@@ -129,10 +132,6 @@ def _about(rows: list[Answer], names: tuple[str, ...]) -> list[str]:
         f"accuracy in points, the mean over {many} ({', '.join(names)}; {size}){guessing}",
         "max: the higher of acc and acc_norm of each task; fixed: acc_norm where the task has it, else acc",
     ]
-
-
-def _missing(answers: tuple[Answer, ...]) -> dict[str, str]:
-    return {task: reason for answer in answers for task, reason in answer.missing_tasks}
 
 
 def _chosen(answer: Answer, names: tuple[str, ...]) -> list[Accuracy]:

@@ -108,7 +108,13 @@ class TableWork:
                 self.failures[entry.shared] = reason
             if self._needed(entry) and not reason:
                 self.failures[entry.shared] = INCOMPLETE
-            self.write([table for table in self.tables if self._has(table, entry)])
+            self.write(
+                [
+                    table
+                    for table in self.tables
+                    if any(shared(row.study) == entry.shared for row in table.rows(self.series))
+                ]
+            )
             told(entry, self.failures.get(entry.shared, ""))
 
         self.write(self.tables)
@@ -139,6 +145,3 @@ class TableWork:
     def _needed(self, entry: TableStudy) -> bool:
         self.finished.refresh()
         return any(self.finished.answer(row) is None for row in entry.rows)
-
-    def _has(self, table: PaperTable, entry: TableStudy) -> bool:
-        return any(shared(row.study) == entry.shared for row in table.rows(self.series))

@@ -6,7 +6,7 @@ logarithm of the geometric mean of its perplexities.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -93,7 +93,10 @@ def search(plan: Plan, measure: Measure, ended: Callable[[Round], None] = lambda
     for rung in plan.rungs:
         taking_part = taking_part[: rung.configurations + 1]
         scores = [Score(one, tuple(measure(one, rung, seed) for seed in rung.seeds)) for one in taking_part]
-        own, drawn = scores[0], _ranked(scores[1:])
+        own, drawn = (
+            scores[0],
+            sorted(scores[1:], key=lambda score: (score.objective, score.configuration.number)),
+        )
         rounds.append(Round(rung, (own, *drawn)))
         ended(rounds[-1])
         taking_part = [own.configuration, *(score.configuration for score in drawn)]
@@ -106,10 +109,6 @@ def winner(last: Round) -> Score:
     if not np.isfinite(own.objective):
         return min(own, best, key=lambda score: score.objective)
     return best if gain(best, own).verdict == BETTER else own
-
-
-def _ranked(scores: Sequence[Score]) -> list[Score]:
-    return sorted(scores, key=lambda score: (score.objective, score.configuration.number))
 
 
 @dataclass(frozen=True, slots=True)

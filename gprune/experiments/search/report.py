@@ -104,23 +104,17 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
     texts = ", ".join(short(text) for text in study.evaluation.texts)
     lines = [
         f"# {plan.title}",
-        "",
         f"Model {short(study.model)}, calibrated on {short(study.primary)} (A) and "
         f"{short(study.auxiliary)} (B), retention {study.retention:.0%}, base metric {study.metric}. "
         f"Objective: mean loss of GPrune's model on {texts}, shown as change of perplexity against the "
         "study's own settings on the same windows (negative is better). ± is its standard error over windows "
         "and seeds.",
-        "",
         "Configuration 0 is the study as it stands and takes part in every round. Whoever wins among many "
         "wins partly by luck: the last round, on most data and under several seeds, is what counts, and "
         "nothing here is a result about other models.",
-        "",
         f"Command: `{made.command}`",
-        "",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in sorted(made.versions.items())),
-        "",
         "## What is searched",
-        "",
         Table.of(
             ("setting", "values", "the study's own"),
             [
@@ -130,10 +124,10 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
         ).markdown(),
     ]
     for number, done in enumerate(rounds, start=1):
-        lines += ["", *_round(plan, number, done)]
+        lines += _round(plan, number, done)
     if len(rounds) == len(plan.rungs):
-        lines += ["", "## What follows", "", _verdict(rounds)]
-    return "\n".join(lines) + "\n"
+        lines += ["## What follows", _verdict(rounds)]
+    return "\n\n".join(lines) + "\n"
 
 
 def _round(plan: Plan, number: int, done: Round) -> list[str]:
@@ -143,9 +137,7 @@ def _round(plan: Plan, number: int, done: Round) -> list[str]:
     heads = ("configuration", "change of perplexity", *names, "settings")
     return [
         f"## Round {number}: {rung.configurations} configurations, seeds {', '.join(map(str, rung.seeds))}",
-        "",
         f"{sizes}.",
-        "",
         Table.of(heads, [_row(score, done.scores[0]) for score in done.scores]).markdown(),
     ]
 

@@ -275,14 +275,14 @@ def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch
         CheckpointError: a tensor is missing, left over or different.
     """
     for name in sorted(before.keys() | after.keys()):
-        if name not in before or name not in after or not _equal(before[name], after[name]):
+        if (
+            name not in before
+            or name not in after
+            or not torch.equal(before[name].to(after[name].device), after[name])
+        ):
             raise CheckpointError(
                 f"the saved model differs from the live one in {name}: check the disk and save again"
             )
-
-
-def _equal(before: torch.Tensor, after: torch.Tensor) -> bool:
-    return torch.equal(before.to(after.device), after)
 
 
 def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, every_need, order
+from gprune.pipeline.stages.graph import LETTERS, Graph, every_need, order
 from gprune.pipeline.stages.pruning import fixed_attention, pruned, repairs
 from gprune.pipeline.stages.results import Results
 from gprune.records import REPAIRS, Repair, TextOverlap
@@ -82,7 +82,7 @@ def given(results: Results, method: str) -> MethodInputs | None:
         texts=tuple(letter for role, letter in LETTERS.items() if role in read),
         forward=_sum(passes, "forward"),
         backward=_sum(passes, "backward"),
-        steps=sum(_steps(results, stage) for stage in behind if stage.kind == "learning"),
+        steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind == "learning"),
         attention=bool(fixed_attention(graph, known)),
         repairs=repairs(graph, method),
     )
@@ -90,10 +90,6 @@ def given(results: Results, method: str) -> MethodInputs | None:
 
 def _sum(passes: list[Any], way: str) -> float:
     return float(sum(found.get(way, 0.0) for found in passes)) if passes else NAN
-
-
-def _steps(results: Results, stage: Stage[Any]) -> int:
-    return len(results.record(stage).steps)
 
 
 def unequal(compared: Iterable[MethodInputs]) -> str:

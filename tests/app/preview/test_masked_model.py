@@ -34,7 +34,6 @@ def measured(masked, source, question, numbers=None):
     numbers = list(range(windows) if numbers is None else numbers)
     sent = {"text": asked.text, "numbers": numbers, "pruned": asked.pruned}
     read = messages.read(messages.line(sent))
-    assert read is not None
     return np.array(masked.losses(read))
 
 

@@ -43,9 +43,8 @@ def asked(handler, source, what, question, **more):
 def plain_losses(model, ids):
     with torch.no_grad():
         logits = model(torch.as_tensor(np.asarray(ids)[None], dtype=torch.long)).logits[0].float()
-    return functional.cross_entropy(
-        logits[:-1], torch.as_tensor(np.asarray(ids)[1:]).long(), reduction="none"
-    )
+    wanted = torch.as_tensor(np.asarray(ids)[1:]).long()
+    return functional.cross_entropy(logits[:-1], wanted, reduction="none")
 
 
 @pytest.mark.parametrize("method", ["gprune", "flap"])
@@ -64,9 +63,8 @@ def test_losses_are_those_of_plain_transformers_for_dense_and_cut_models(source,
     ):
         for question, expected in ((Question("", DENSE), plain), (Question("", method, masks), pruned)):
             reply = asked(handler, source, what, question)
-            np.testing.assert_allclose(
-                reply["losses"], plain_losses(expected, ids[:64]), rtol=2e-4, atol=1e-5
-            )
+            wanted = plain_losses(expected, ids[:64])
+            np.testing.assert_allclose(reply["losses"], wanted, rtol=2e-4, atol=1e-5)
             assert reply["total"] == len(ids) and len(reply["pieces"]) == len(reply["losses"]) + 1
 
 
@@ -113,21 +111,16 @@ def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(sour
     assert reply["read"] == most - 10 < reply["total"] and len(reply["ids"]) <= 10
 
 
-@pytest.mark.parametrize(
-    ("what", "told"),
-    [
+def test_nothing_to_read_a_window_that_is_none_and_one_token_get_a_sentence(source, handler, monkeypatch):
+    for what, told in (
         (Passage(typed=""), "the text is empty"),
         (Passage(typed=" \n\t"), "the text is empty"),
         (Prompt(""), "the prompt is empty"),
-    ],
-)
-def test_nothing_to_read_gets_a_sentence_and_the_model_stays(source, handler, what, told):
-    more = {"ids": [], "tokens": 1} if isinstance(what, Prompt) else {}
-    reply = asked(handler, source, what, Question("", DENSE), **more)
-    assert told in reply["problem"] and reply["ready"]
-
-
-def test_a_window_that_is_none_and_one_token_get_a_sentence(source, handler, monkeypatch):
+    ):
+        more = {"ids": [], "tokens": 1} if isinstance(what, Prompt) else {}
+        reply = asked(handler, source, what, Question("", DENSE), **more)
+        # the model stays
+        assert told in reply["problem"] and reply["ready"]
     text = source.graph.study.evaluation.texts[0]
     assert "0 to 39 and not 40" in asked(handler, source, Passage(text, 40), Question("", DENSE))["problem"]
     monkeypatch.setattr(passages, "encode", lambda batch, tokenizer: np.array([5], dtype=np.int32))

@@ -30,8 +30,12 @@ def serve(scheduler, value=3.0, seconds=0.01):
     return item
 
 
-def test_a_question_refines_until_it_is_complete():
-    scheduler = WindowScheduler()
+@pytest.fixture
+def scheduler():
+    return WindowScheduler()
+
+
+def test_a_question_refines_until_it_is_complete(scheduler):
     (identity,) = scheduler.put([(asked("a"), DENSE)], "me", PREVIEW, 0.0)
     done = []
     while serve(scheduler):
@@ -44,11 +48,12 @@ def test_a_question_refines_until_it_is_complete():
     )
 
 
-def test_the_first_windows_are_the_same_for_all_and_lie_all_over_the_text():
+def test_stored_losses_need_no_worker_and_the_first_windows_are_the_same_for_all(scheduler):
+    (identity,) = scheduler.put([(asked("own", np.full(WINDOWS, 2.0)), DENSE)], "me", PREVIEW, 0.0)
+    assert scheduler.look(identity, 0.0).progress == "complete" and not scheduler.open()
     order = visiting_order(80)
     assert sorted(order) == list(range(80)) and np.array_equal(order, visiting_order(80))
     assert order[:8].min() < 20 and order[:8].max() >= 60
-    scheduler = WindowScheduler()
     (identity,) = scheduler.put([(asked("a"), DENSE)], "me", PREVIEW, 0.0)
     serve(scheduler)
     assert set(np.flatnonzero(np.isfinite(scheduler.look(identity, 0.0).losses))) == set(
@@ -56,14 +61,7 @@ def test_the_first_windows_are_the_same_for_all_and_lie_all_over_the_text():
     )
 
 
-def test_stored_losses_need_no_worker():
-    scheduler = WindowScheduler()
-    (identity,) = scheduler.put([(asked("own", np.full(WINDOWS, 2.0)), DENSE)], "me", PREVIEW, 0.0)
-    assert scheduler.look(identity, 0.0).progress == "complete" and not scheduler.open()
-
-
-def test_a_base_that_is_not_stored_is_measured_on_the_same_windows_and_once():
-    scheduler = WindowScheduler()
+def test_a_base_that_is_not_stored_is_measured_on_the_same_windows_and_once(scheduler):
     pairs = [(asked(name), asked("base")) for name in "ab"]
     first, second = scheduler.put(pairs, "me", CURVE, 0.0)
     items = []
@@ -80,8 +78,7 @@ def test_a_base_that_is_not_stored_is_measured_on_the_same_windows_and_once():
     assert scheduler.look(first, 0.0).difference.nats == 0.0
 
 
-def test_a_newer_preview_drops_the_older_of_its_owner_only():
-    scheduler = WindowScheduler()
+def test_a_newer_preview_drops_the_older_of_its_owner_only(scheduler):
     old, other = (scheduler.put([(asked(n), DENSE)], n, PREVIEW, 0.0)[0] for n in ("me", "you"))
     serve(scheduler)
     (new,) = scheduler.put([(asked("newer"), DENSE)], "me", PREVIEW, 1.0)
@@ -96,15 +93,13 @@ def test_a_newer_preview_drops_the_older_of_its_owner_only():
     assert len(item.numbers) == 8 and scheduler.look(old, 2.0).done == 10
 
 
-def test_what_two_owners_ask_goes_on_when_one_leaves():
-    scheduler = WindowScheduler()
+def test_what_two_owners_ask_goes_on_when_one_leaves(scheduler):
     ids = {scheduler.put([(asked("same"), DENSE)], owner, PREVIEW, 0.0)[0] for owner in ("me", "you")}
     scheduler.put([(asked("newer"), DENSE)], "me", PREVIEW, 0.0)
     assert len(ids) == 1 and scheduler.look(ids.pop(), 0.0).progress == "open"
 
 
-def test_points_of_a_curve_take_turns_behind_every_preview():
-    scheduler = WindowScheduler()
+def test_points_of_a_curve_take_turns_behind_every_preview(scheduler):
     points = scheduler.put([(asked(f"p{i}"), DENSE) for i in range(3)], "me", CURVE, 0.0)
     turns = [serve(scheduler).asked.identity for _ in range(6)]
     assert turns[:3] == turns[3:] == ["p0", "p1", "p2"]
@@ -116,16 +111,14 @@ def test_points_of_a_curve_take_turns_behind_every_preview():
     assert [scheduler.look(point, 0.0).progress for point in points] == ["dropped", "open", "dropped"]
 
 
-def test_a_batch_takes_half_a_second_whatever_the_model():
-    scheduler = WindowScheduler()
+def test_a_batch_takes_half_a_second_whatever_the_model(scheduler):
     scheduler.put([(asked("a"), DENSE)], "me", PREVIEW, 0.0)
     sizes = [len(serve(scheduler, seconds=0.25 * 2).numbers)]
     sizes += [len(serve(scheduler, seconds=2.0 * sizes[-1]).numbers) for _ in range(3)]
     assert sizes == [2, 2, 1, 1]
 
 
-def test_nobody_looks_nothing_is_done_and_looking_again_takes_it_up():
-    scheduler = WindowScheduler()
+def test_nobody_looks_nothing_is_done_and_looking_again_takes_it_up(scheduler):
     (identity,) = scheduler.put([(asked("a"), DENSE)], "me", PREVIEW, 0.0)
     scheduler.expire(LOOK_SECONDS)
     assert len(scheduler.open()) == 1
@@ -134,8 +127,7 @@ def test_nobody_looks_nothing_is_done_and_looking_again_takes_it_up():
     assert scheduler.look(identity, LOOK_SECONDS + 2).progress == "open" and serve(scheduler) is not None
 
 
-def test_a_question_that_fails_takes_no_other_with_it_and_is_tried_again_later():
-    scheduler = WindowScheduler()
+def test_a_question_that_fails_takes_no_other_with_it_and_is_tried_again_later(scheduler):
     bad, good = scheduler.put([(asked(n), DENSE) for n in ("bad", "good")], "me", CURVE, 0.0)
     item = scheduler.next(asked("any").model_key)
     scheduler.fail(item, "layer 1 would lose all", 10.0)
@@ -148,8 +140,7 @@ def test_a_question_that_fails_takes_no_other_with_it_and_is_tried_again_later()
     assert (scheduler.look(bad, 11.0).progress, scheduler.look(bad, 11.0).problem) == ("open", "")
 
 
-def test_a_model_that_fails_fails_every_new_question_for_a_while_and_no_other_model():
-    scheduler = WindowScheduler()
+def test_a_model_that_fails_fails_every_new_question_for_a_while_and_no_other_model(scheduler):
     (other,) = scheduler.put([(asked("o", model="other"), DENSE)], "you", PREVIEW, 0.0)
     scheduler.put([(asked("a"), DENSE)], "me", PREVIEW, 0.0)
     scheduler.fail_model(asked("a").model_key, "it is gone", 10.0)

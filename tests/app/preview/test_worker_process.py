@@ -41,13 +41,8 @@ def source(tiny_run, tmp_path):
 @pytest.fixture
 def worker():
     """A worker that is spoken to by hand."""
-    process = subprocess.Popen(
-        COMMAND,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        cwd=installation.CHILD_FOLDER,
-        env=environment(),
-    )
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    process = subprocess.Popen(COMMAND, cwd=installation.CHILD_FOLDER, env=environment(), **pipes)
     yield process
     process.kill()
     process.wait()
@@ -91,18 +86,6 @@ def test_at_the_runs_own_masks_no_process_is_started(pool, tiny_run):
     assert answer.progress == "complete" and pool.state(source).phase == "cold"
     stored = source.results.get(stages.perplexity, "gprune", text)
     assert answer.perplexity == pytest.approx(stored.perplexity)
-
-
-@pytest.mark.long
-def test_a_newer_question_supersedes_and_a_curve_refines_beside(pool, source):
-    text = source.graph.study.evaluation.texts[0]
-    curve = pool.ask_many(source, [Question(text, "gprune", masks_of(source, i)) for i in (5, 6)], "me")
-    asked = [pool.ask(source, Question(text, "gprune", masks_of(source, i)), owner="me") for i in range(4)]
-    assert finished(pool, asked[-1]).progress == "complete"
-    assert [pool.latest(one).progress for one in asked[:-1]] == ["dropped"] * 3
-    for point in curve:
-        assert finished(pool, point).progress == "complete"
-    assert pool.state(source).phase == "warm"
 
 
 def test_a_killed_worker_is_noticed_and_the_next_question_starts_another(pool, source):

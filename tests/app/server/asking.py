@@ -61,16 +61,11 @@ def ask(
     guarded: Any = None,
     **headers: str,
 ) -> Said:
-    """Asks the guard of a server on loopback.
+    """Asks the guard of a server on loopback, or another one.
 
-    Args:
-        target: path and query as sent.
-        pairs: headers that stand beside `headers`, for those that are sent twice.
-        method: of HTTP.
-        kind: http or websocket.
-        denial: whether the server can answer to the request for a WebSocket.
-        guarded: another guard, over an app that notes what it saw.
-        headers: names with `_` for `-`; `host` is the server's own unless given, and left out where empty.
+    `pairs` are headers beside `headers`, for those that are sent twice; `headers` have `_` for `-`,
+    and `host` is the server's own unless given, and left out where empty. `denial` says whether the server
+    can answer to the request for a WebSocket.
     """
     behind = Behind()
     guard = guarded or Guard(

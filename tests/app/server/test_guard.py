@@ -103,7 +103,7 @@ def test_what_is_no_request_passes_and_a_socket_that_cannot_be_answered_is_close
     assert all(len(secret) * 6 >= 256 for secret in (first.token, first.session))
 
 
-def test_the_token_becomes_a_cookie_and_leaves_the_address():
+def test_the_token_becomes_a_cookie_that_is_secure_behind_tls():
     said = ask(f"/drift?run=a%20b&token={TOKEN}&layer=1&x=%E2%82%AC+1", **headers(PAGE))
     assert said.status == 303 and not said.reached
     assert said.header("location") == f"{ORIGIN}/drift?run=a%20b&layer=1&x=%E2%82%AC+1"
@@ -111,9 +111,6 @@ def test_the_token_becomes_a_cookie_and_leaves_the_address():
     assert cookie == [f"gprune-8501={KEYS.session}", "Path=/", "HttpOnly", "SameSite=Strict"]
     assert said.header("cache-control") == "no-store" and TOKEN not in str(said)
     assert ask("/drift?run=a", cookie=cookie[0]).body == "inside"
-
-
-def test_behind_a_proxy_with_tls_the_cookie_is_secure():
     said = ask(f"/?token={TOKEN}", host="gpu.example")
     assert said.header("location") == "https://gpu.example/"
     assert "; Secure" in said.header("set-cookie")
@@ -176,7 +173,7 @@ def test_who_comes_by_a_link_or_says_little_gets_the_form_for_pages_alone():
     assert ask("/", method="HEAD", accept="text/html").body == ""
 
 
-def test_every_response_has_every_header_once():
+def test_every_response_has_every_header_once_a_failure_too():
     responses = [
         ask("/", host="evil"), ask("/", origin="null"), ask("/", **headers(PAGE)), ask("/_stcore/health"),
         ask(f"/?token={TOKEN}"), ask("/", **COOKIE), ask("/", kind="websocket", origin="null"),
@@ -189,9 +186,6 @@ def test_every_response_has_every_header_once():
             assert (found[-1] == value) if name == "content-security-policy" else found == [value], said
     inside = [value for name, value in ask("/", **COOKIE).headers if name == "content-security-policy"]
     assert inside == ["object-src 'none'", "frame-ancestors 'none'"]
-
-
-def test_a_failure_of_the_app_has_the_headers_too_and_is_not_hidden():
     sent = []
     guard = Guard(Behind(), names("127.0.0.1", 8501), KEYS)
 

@@ -24,22 +24,17 @@ def place(address, *public):
     return Endpoint(address, 8501, names(address, 8501, public), KEYS)
 
 
-def test_addresses_and_tunnels_are_told_and_the_session_never():
+def test_addresses_tunnels_and_ports_are_told_and_the_session_never():
     told = place("127.0.0.1").told()
     assert "\n    http://127.0.0.1:8501/?token=the-right-token\n" in told
     assert "\n    ssh -L 8501:localhost:8501 " in told and KEYS.session not in told
     assert place("127.0.0.1").private and place("::1").private and not place("0.0.0.0").private
     told = place("127.0.0.1", "localhost:9000", "https://gpu.example").told()
-    assert (
-        "http://localhost:9000/?token=the-right-token" in told
-        and "https://gpu.example/?token=the-right-token" in told
-    )
+    for origin in ("http://localhost:9000", "https://gpu.example"):
+        assert f"{origin}/?token=the-right-token" in told
     assert re.findall(r"ssh -L \S+", told) == ["ssh -L 9000:localhost:8501"]
     assert "ssh -L 8501:10.1.2.3:8501 " in place("10.1.2.3").told()
     assert "ssh -L 8501:localhost:8501 " in place("0.0.0.0").told()
-
-
-def test_a_free_port_is_taken_and_one_in_use_is_a_sentence():
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         with pytest.raises(SettingsError, match=rf"port {port} is in use: .*--port \(0 takes a free one\)"):
@@ -98,15 +93,9 @@ def test_no_browser_is_opened_without_a_screen_or_over_ssh(monkeypatch):
 
 def test_a_server_answers_under_its_own_names_alone():
     found = names("127.0.0.1", 8501)
-    assert found.origins == {
-        "127.0.0.1:8501": "http://127.0.0.1:8501",
-        "localhost:8501": "http://localhost:8501",
-    }
+    assert found.origins == {host: f"http://{host}" for host in ("127.0.0.1:8501", "localhost:8501")}
     assert found.opened == "http://127.0.0.1:8501" and found.hosts == ["127.0.0.1", "localhost"]
-    assert list(names("10.1.2.3", 80).origins.items()) == [
-        ("10.1.2.3:80", "http://10.1.2.3"),
-        ("10.1.2.3", "http://10.1.2.3"),
-    ]
+    assert names("10.1.2.3", 80).origins == dict.fromkeys(("10.1.2.3:80", "10.1.2.3"), "http://10.1.2.3")
     assert list(names("fe80::1", 8501).origins) == ["[fe80::1]:8501"]
     for address in ("0.0.0.0", "::"):
         found = names(address, 7000).origins
@@ -176,9 +165,7 @@ def test_every_page_is_imported_and_no_torch(project):
         "'torch' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True)
-    folders = sorted(
-        folder.parent.name for folder in (project / "gprune" / "app" / "pages").glob("*/page.py")
-    )
+    folders = sorted(file.parent.name for file in (project / "gprune/app/pages").glob("*/page.py"))
     pages = [*(f"gprune.app.pages.{name}.page" for name in folders), "gprune.app.report.page"]
     # outside of a server Streamlit says that it finds none
     assert done.returncode == 0 and "cannot be imported" not in done.stderr

@@ -165,17 +165,17 @@ def test_contexts_of_all_seeds_share_inputs_and_components(tmp_path):
         assert not np.array_equal(one.centroids, other.centroids)
 
 
-METHODS = ("dense", "gprune", "flap", "flap_pooled", "flap_uniform", "msl_layers")
+COMPARED = ("dense", "gprune", "flap", "flap_pooled", "flap_uniform", "msl_layers")
 
 
 def run_of(root, **changes):
-    write_run(root, study=a_study(methods=METHODS, **changes))
+    write_run(root, study=a_study(methods=COMPARED, **changes))
     return all_runs(str(root))[0][0]
 
 
 def test_texts_and_steps_follow_from_what_the_masks_rest_on(tmp_path):
     run = run_of(tmp_path)
-    found = {name: given(run.results, name) for name in METHODS}
+    found = {name: given(run.results, name) for name in COMPARED}
     assert found.pop("dense") is None
     known = {name: one for name, one in found.items() if one is not None}
     texts = {name: "".join(one.texts) for name, one in known.items()}

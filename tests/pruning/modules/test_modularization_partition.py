@@ -1,5 +1,7 @@
 """The whole BCM stage on small layers."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -17,8 +19,7 @@ QUICK = ModularizationSettings(candidates=(4, 6, 8), restarts=2, steps=12)
 
 
 def quick(**changes):
-    values = {name: getattr(QUICK, name) for name in QUICK.__dataclass_fields__}
-    return ModularizationSettings(**(values | changes))
+    return replace(QUICK, **changes)
 
 
 def inputs(layers=LAYERS, neurons=NEURONS, seed=0, metric="flap"):
