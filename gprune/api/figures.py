@@ -17,7 +17,6 @@ from gprune.system.safe_parsing import quoted
 
 LOOK = "plotly_white"
 """the template of figures where a person has chosen none; in the app it is that of the page, light or dark"""
-_NOT_CHOSEN = ("plotly", "streamlit")
 _ALIKE: dict[type, tuple[type, ...]] = {
     bool: (bool,),
     int: (int,),
@@ -49,7 +48,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     if "selected" in options:
         options = options | {"selected": unit.given(run, options["selected"])}
     found = go.Figure(KNOWN[name](run, **options).figure)
-    if pio.templates.default in _NOT_CHOSEN:
+    if pio.templates.default in ("plotly", "streamlit"):
         found.layout.template = LOOK
     return found
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pandas as pd
 
 from gprune.api import frames
-from gprune.api.masks import Masks
 from gprune.api.preview import Preview, preview
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run as Loaded
@@ -154,7 +153,7 @@ class Run:
             >>> bool(kept.groupby(["unit", "layer"])["kept"].any().all())
             True
         """
-        return Masks(self._loaded)
+        return frames.Masks(self._loaded)
 
     @property
     def perplexity(self) -> pd.DataFrame:

@@ -23,9 +23,7 @@ from gprune.system.files import write_bytes
 
 MOST_ROWS = 400
 """rows of a table; of a longer one the first are shown, and how many there are is said"""
-_HERE = Path(__file__).parent
 _LOOKS = {"light": "plotly_white", "dark": "plotly_dark"}
-ENDINGS = (".html", ".htm")
 
 
 def as_html(origin: Origin, entries: Sequence[Entry]) -> bytes:
@@ -177,7 +175,7 @@ def _safe(words: object) -> str:
 
 
 def _read(name: str) -> str:
-    return (_HERE / name).read_text(encoding="utf-8")
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +211,7 @@ def require_place(path: Path) -> None:
     Raises:
         SettingsError: it does not end as an HTML file does.
     """
-    if path.suffix.lower() not in ENDINGS:
+    if path.suffix.lower() not in (".html", ".htm"):
         raise SettingsError(
             f"a report is written as HTML: give a name that ends in .html (got {path.name!r})"
         )

@@ -63,7 +63,6 @@ _STRANGE_NAME = (
     "This server does not answer under this name: open the address that it printed, or start it with "
     "--public-address and the name and port that you use."
 )
-_STRANGE_PAGE = "A page of another origin has asked for this; only the app's own pages may."
 
 
 def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = "") -> str:
@@ -144,7 +143,7 @@ class Guard:
         if origin is None:
             return _refused(_STRANGE_NAME)
         if not _from_own_page(request, origin):
-            return _refused(_STRANGE_PAGE)
+            return _refused("A page of another origin has asked for this; only the app's own pages may.")
         carried = request.cookies(cookie_name(host))
         known = any(_same(value, self._keys.session) for value in carried)
         if request.token is not None:

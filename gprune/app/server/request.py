@@ -8,7 +8,6 @@ from urllib.parse import parse_qsl, quote, unquote_plus
 
 TOKEN = "token"
 """name of the token in an address"""
-_READING = ("GET", "HEAD")
 _ENDS = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -90,7 +89,7 @@ def read(scope: Mapping[str, Any]) -> Request:
         path=sent if sent.startswith("/") else "/",
         query=_line(scope.get("query_string", b"")),
         socket=scope["type"] == "websocket",
-        reading=scope.get("method", "GET") in _READING,
+        reading=scope.get("method", "GET") in ("GET", "HEAD"),
     )
 
 

@@ -9,7 +9,6 @@ from gprune.study.demo import demo_study
 from gprune.study.fields import OPTIONS
 
 _OPTIONS = {name: f"--{option}" for option, name in OPTIONS.items()}
-_LISTS = ("evaluation.texts", "evaluation.tasks", "methods")
 _ALWAYS = ("model", "primary", "auxiliary", "metric", "retention")
 
 
@@ -29,7 +28,7 @@ def words(study: Study) -> list[str]:
         value = field(study, name)
         if value == field(plain, name) and name not in _ALWAYS:
             continue
-        if name in _LISTS:
+        if name in ("evaluation.texts", "evaluation.tasks", "methods"):
             arguments += [_OPTIONS[name], *value] if value else ["--set", f"{name}=[]"]
         elif name in _OPTIONS and value is not None:
             arguments += [_OPTIONS[name], str(value)]

@@ -33,8 +33,6 @@ POLL_EACH, REST_EACH = 0.25, 1.0
 """seconds that each session which follows adds: many of them share the cores with the run"""
 EVERYTHING = ("compare",)
 """pages that show more than one run, by their address"""
-_SESSION = "frame_session"
-"""key of what tells this session from others"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +84,7 @@ def follow(situation: work.Situation, page: str, shown: str) -> None:
 
 def followers() -> int:
     """Notes that this session follows what is computed, and counts those that do."""
-    return _following(st.session_state.setdefault(_SESSION, uuid.uuid4().hex))
+    return _following(st.session_state.setdefault("frame_session", uuid.uuid4().hex))
 
 
 def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patience: float) -> None:

@@ -11,7 +11,6 @@ from gprune.app.ui.unit import Selection
 from gprune.pipeline.runs.opened import Run
 from gprune.study import Study, field_names
 
-_ALWAYS = ("model", "primary", "auxiliary")
 TABLES = {
     "ov_tiles": "run.perplexity",
     "ov_checks": "run.study",
@@ -45,7 +44,7 @@ def of_study(study: Study, *others: Study, anyway: bool = False) -> str:
     changed = {
         name: field(study, name)
         for name in field_names()
-        if name in _ALWAYS or field(study, name) != field(plain, name)
+        if name in ("model", "primary", "auxiliary") or field(study, name) != field(plain, name)
     }
     own = [f"    {name}={_literal(value)}," for name, value in changed.items() if "." not in name]
     inner = [f"    {_literal(name)}: {_literal(value)}," for name, value in changed.items() if "." in name]

@@ -13,7 +13,6 @@ _LONGEST = 80
 T = TypeVar("T")
 ALWAYS = ("run", "jobs_job")
 """in every address that has them: another person's newest run or job is another one"""
-_STATE = "address_state"
 
 
 def written(value: Any) -> list[str]:
@@ -96,5 +95,5 @@ class State:
 
 def current() -> State:
     """The state of the session that is being drawn."""
-    found: State = st.session_state.setdefault(_STATE, State())
+    found: State = st.session_state.setdefault("address_state", State())
     return found

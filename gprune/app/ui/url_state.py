@@ -160,46 +160,41 @@ def names(key: str, value: str) -> bool:
 
 def slider(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
     """A slider for a number or whole number, whichever the default is."""
-    _offer(key, "slider", _numeric(key, default, low, high))
     widget: Any = st.slider
-    return cast(T, widget(label, low, high, step=step, **_bound(key, "slider"), **options))
+    bound = _bound(key, "slider", _numeric(key, default, low, high))
+    return cast(T, widget(label, low, high, step=step, **bound, **options))
 
 
 def number_field(label: str, key: str, default: T, low: T, high: T, step: T, **options: Any) -> T:
     """A field to type a number in; an empty one keeps the value."""
     value = _numeric(key, default, low, high)
-    _offer(key, "number", value)
     widget: Any = st.number_input
     # with None for its own value an emptied field is None, and not the least value
-    typed = widget(label, low, high, None, step=step, **_bound(key, "number"), **options)
+    typed = widget(label, low, high, None, step=step, **_bound(key, "number", value), **options)
     return value if typed is None else cast(T, typed)
 
 
 def toggle(label: str, key: str, default: bool = False, **options: Any) -> bool:
     """A switch."""
-    _offer(key, "toggle", flag(key, default))
-    return bool(st.toggle(label, **_bound(key, "toggle"), **options))
+    return bool(st.toggle(label, **_bound(key, "toggle", flag(key, default)), **options))
 
 
 def segmented(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
     """A row of alternatives of which one is chosen."""
-    _offer(key, "segmented", choice(key, choices, default))
-    shown: dict[str, Any] = {"format_func": _labels(choices), "required": True}
-    return str(st.segmented_control(label, list(choices), **_bound(key, "segmented"), **(shown | options)))
+    bound = _bound(key, "segmented", choice(key, choices, default), choices)
+    return str(st.segmented_control(label, list(choices), **({"required": True} | bound | options)))
 
 
 def selectbox(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
     """A list of which one is chosen."""
-    _offer(key, "selectbox", choice(key, choices, default), choices)
-    shown: dict[str, Any] = {"format_func": _labels(choices)}
-    return str(st.selectbox(label, list(choices), **_bound(key, "selectbox"), **(shown | options)))
+    bound = _bound(key, "selectbox", choice(key, choices, default), choices)
+    return str(st.selectbox(label, list(choices), **(bound | options)))
 
 
 def radio(label: str, choices: Options, key: str, default: str, **options: Any) -> str:
     """Alternatives of which one is chosen, each with its dot."""
-    _offer(key, "radio", choice(key, choices, default))
-    shown: dict[str, Any] = {"format_func": _labels(choices)}
-    return str(st.radio(label, list(choices), **_bound(key, "radio"), **(shown | options)))
+    bound = _bound(key, "radio", choice(key, choices, default), choices)
+    return str(st.radio(label, list(choices), **(bound | options)))
 
 
 def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
@@ -213,15 +208,14 @@ def tabs(choices: Mapping[str, str], key: str, default: str) -> dict[str, Any]:
 
 def text_field(label: str, key: str, longest: int, **options: Any) -> str:
     """A field to type a line of text in; what an address has beyond its length is cut off."""
-    _offer(key, "text", text(key)[:longest])
-    return str(st.text_input(label, max_chars=longest, **_bound(key, "text"), **options))
+    bound = _bound(key, "text", text(key)[:longest])
+    return str(st.text_input(label, max_chars=longest, **bound, **options))
 
 
 def multiselect(label: str, choices: Options, key: str, default: Iterable[str], **options: Any) -> list[str]:
     """A list of which any number is chosen."""
-    _offer(key, "multiselect", several(key, choices, default), choices)
-    shown: dict[str, Any] = {"format_func": _labels(choices)}
-    return list(st.multiselect(label, list(choices), **_bound(key, "multiselect"), **(shown | options)))
+    bound = _bound(key, "multiselect", several(key, choices, default), choices)
+    return list(st.multiselect(label, list(choices), **(bound | options)))
 
 
 def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
@@ -267,11 +261,7 @@ def _numeric(key: str, default: Any, low: Any, high: Any) -> Any:
     return number(key, default, low, high)
 
 
-def _labels(choices: Options) -> Callable[[str], str]:
-    return choices.__getitem__ if isinstance(choices, Mapping) else str
-
-
-def _offer(key: str, kind: str, value: Any, choices: Options = ()) -> None:
+def _bound(key: str, kind: str, value: Any, choices: Options | None = None) -> dict[str, Any]:
     """Lets the widget show the value, whoever has changed it, under the names that its choices have now."""
     name, called = f"{key}_{kind}", dict(choices) if isinstance(choices, Mapping) else {}
     state = url_session.current()
@@ -280,11 +270,10 @@ def _offer(key: str, kind: str, value: Any, choices: Options = ()) -> None:
     renamed = any(called.get(one, words) != words for one, words in before.items())
     if renamed or st.session_state.get(name) != value or name not in st.session_state:
         st.session_state[name] = value
-
-
-def _bound(key: str, kind: str) -> dict[str, Any]:
-    name = f"{key}_{kind}"
-    return {"key": name, "on_change": _take, "args": (key, name)}
+    bound: dict[str, Any] = {"key": name, "on_change": _take, "args": (key, name)}
+    if choices is None:
+        return bound
+    return bound | {"format_func": choices.__getitem__ if isinstance(choices, Mapping) else str}
 
 
 def _take_tab(key: str, name: str, choices: Mapping[str, str]) -> None:

@@ -29,7 +29,6 @@ from gprune.system import installation
 from gprune.system.errors import MethodError
 
 METHODS_VIEW, STUDIES, RECORDED, PAPER = "methods", "studies", "fair", "paper"
-_VIEWS = {METHODS_VIEW: "Methods", STUDIES: "Studies", RECORDED: "Fair study", PAPER: "Paper"}
 _RUNS = "cp_runs"
 _LAST = "cp_last_run"
 DOCUMENT = installation.APP_FOLDER / "docs" / "study.md"
@@ -44,7 +43,7 @@ def show() -> None:
     run = frame.require_run()
     view = url_state.segmented(
         "View",
-        _VIEWS,
+        {METHODS_VIEW: "Methods", STUDIES: "Studies", RECORDED: "Fair study", PAPER: "Paper"},
         "cp_view",
         METHODS_VIEW if run else PAPER,
         label_visibility="collapsed",

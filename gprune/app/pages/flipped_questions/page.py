@@ -20,7 +20,6 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import Array, Questions
 
-AGAIN = ("--until", "answers")
 QUESTION = "fq_question"
 """key of the question that is open"""
 MOST_ROWS = 200
@@ -92,7 +91,7 @@ def _again(run: Run, why: str) -> None:
         f"{why} Asking again takes as long as measuring the accuracies did, and changes none of them.",
         icon=":material/history:",
     )
-    work.start_button("Ask the models again", "fq_again", run.root, run.study, AGAIN)
+    work.start_button("Ask the models again", "fq_again", run.root, run.study, ("--until", "answers"))
 
 
 def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:

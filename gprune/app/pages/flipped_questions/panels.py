@@ -21,7 +21,6 @@ from gprune.study.settings import require_choice
 
 MOST_OPTIONS = 12
 """options that are drawn; the table below has all"""
-_RIGHT = " ✓"
 _ROW = 44
 """pixels of one option"""
 
@@ -105,7 +104,7 @@ def _finding(found: TaskAnswers, method: str, number: int, rule: str) -> str:
 def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
     """A line an option, a mark a model; the right one is shaded. Rules are ACC and ACC_NORM."""
     drawn = _drawn(table)
-    rows = [f"{name}{_RIGHT if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]
+    rows = [f"{name}{' ✓' if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]
     figure = go.Figure()
     for name in drawn.columns[2:]:
         figure.add_scatter(

@@ -19,8 +19,6 @@ from gprune.records import Array
 
 MOST_ROWS = 2000
 """of a table on the page"""
-_ROWS = 360
-"""pixels of a table of members"""
 NEAREST = 8
 _AMONG = {"module": "Its module", "layer": "Its layer"}
 
@@ -40,7 +38,7 @@ def draw_group(run: Run, drawn: Card, unit: Selection) -> None:
     listed = table if table is not None else panels.members_table(run, unit, members)
     name = "modules" if table is not None else "members"
     selection.table(
-        listed.head(MOST_ROWS), f"{drawn.key}_{name}", height=_ROWS, alt=f"the {name} of {unit.words}"
+        listed.head(MOST_ROWS), f"{drawn.key}_{name}", height=360, alt=f"the {name} of {unit.words}"
     )
     thinned = ""
     if len(listed) > MOST_ROWS:

@@ -22,7 +22,6 @@ from gprune.system.units import duration
 WANTED = "jobs_wanted"
 """job that the next drawing shows, in the session"""
 JOB, TAB = "jobs_job", "jobs_tab"
-TABS = {"start": "Start", "jobs": "Jobs", "runs": "Runs"}
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
@@ -36,7 +35,7 @@ def show() -> None:
     situation = frame.situation()
     if WANTED in st.session_state or (situation.active and not url_state.given(TAB)):
         url_state.put(TAB, "jobs")
-    tabs = url_state.tabs(TABS, TAB, "start")
+    tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, "start")
     with tabs["start"]:
         launch.new_study(situation.root)
         launch.evaluate_run(situation.root)

@@ -16,7 +16,6 @@ MOST_POINTS = 12_000
 """neurons that a chart shows at most: more would take longer to send than to look at"""
 LARGE = 1500
 """points beyond which they are drawn smaller"""
-HEIGHT = 560
 
 
 def scatter(
@@ -49,7 +48,7 @@ def scatter(
         _points(figure, places, members, marker, "neuron %{customdata}<extra>%{fullData.name}</extra>", name)
     _mark(figure, places, labels, chosen)
     # a click selects while the pointer moves the plane, and not while it draws
-    style(figure, *axes, HEIGHT, dragmode="pan")
+    style(figure, *axes, 560, dragmode="pan")
     figure.update_layout(legend={"itemsizing": "constant"})
     return figure
 

@@ -40,9 +40,6 @@ _WAITING = {
 WHAT, TEXT, WINDOW = "lens_what", "lens_text", "lens_window"
 WHATS = {"window": "A window of an evaluation text", "typed": "My own text"}
 _MOST_WINDOWS = 10**6
-_TYPED = "lens_typed"
-_PROMPT = "lens_prompt"
-_FIRST = "The first thing to know about"
 LEFT, RIGHT = "lens_left", "lens_right"
 _BY_HAND = "by-hand:"
 
@@ -174,7 +171,7 @@ def _passage(run: Run) -> Passage | None:
     """What the reader wants to be read; None where nothing was typed."""
     what = url_state.segmented("What is read", WHATS, WHAT, "window", label_visibility="collapsed")
     if what == "typed":
-        words = _area("Text", _TYPED, height=140, placeholder="Type or paste a text, then press Read.")
+        words = _area("Text", "lens_typed", height=140, placeholder="Type or paste a text, then press Read.")
         st.button("Read", key="lens_read", icon=":material/visibility:", on_click=url_state.put,
                   args=(LIVE, True))  # fmt: skip
         if not words.strip():
@@ -259,7 +256,7 @@ def _listed(drawn: Card, shown: list[Token], dense: Array, losses: dict[str, Arr
 def _writing(run: Run, chosen: Chosen, live: bool) -> None:
     """The card that has the dense model and pruned ones go on from one prompt."""
     with card("lens_writing", "How do they continue?", run) as drawn:
-        prompt = _area("Prompt", _PROMPT, _FIRST, height=80)
+        prompt = _area("Prompt", "lens_prompt", "The first thing to know about", height=80)
         st.button("Go on", key="lens_write", icon=":material/edit:", on_click=url_state.put,
                   args=(LIVE, True))  # fmt: skip
         if not prompt.strip():

@@ -20,8 +20,7 @@ from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B
 from gprune.app.ui.marks import RING
 from gprune.records import Array, ModuleStatistics
 
-_HERE = Path(__file__).parent
-_COMPONENT = dragging.component("gprune_threshold_lines", _HERE, "counting.js", "drawing.js")
+_COMPONENT = dragging.component("gprune_threshold_lines", Path(__file__).parent, "counting.js", "drawing.js")
 STEPS = 200
 """snaps of a quantile"""
 COLORS = (GREY, TEXT_A, TEXT_B)
