@@ -9,13 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gprune.app.preview.job_gate import hindrance
 from preview.conftest import Workshop
 from waiting import wait_for
 
 from gprune.app.preview import Client, Question, Source
 from gprune.app.preview import worker_manager as module
 from gprune.app.preview.request import Resolved
+from gprune.app.preview.worker_manager import hindrance
 from gprune.app.preview.worker_process import WorkerProcess
 from gprune.jobs import folder as files
 from gprune.jobs import local, queue, reconciliation

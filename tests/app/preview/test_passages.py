@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from waiting import wait_for
 
 from gprune.__main__ import main
-from gprune.analysis.mask_edits import Edit, mask_sets, measuring
+from gprune.analysis.mask_edits import Edit, mask_sets
 from gprune.app.preview import DENSE, Client, Passage, Prompt, Question
 from gprune.app.preview.token_requests import parts
 from gprune.app.preview.worker import messages, passages
@@ -263,12 +263,12 @@ def test_a_set_has_the_perplexity_of_its_cut_model_and_is_measured_once(
 def test_a_set_of_other_masks_has_another_key(tiny_run):
     results = tiny_run().source.results
     first, second = (
-        measuring.perplexities(results, mask_sets.made(results, "one", "gprune", edits))
+        mask_sets.perplexities(results, mask_sets.made(results, "one", "gprune", edits))
         for edits in (EDITS, (Edit(False, "module", 0, 1),))
     )
     keys = [stage.key for found in (first, second) for stage in found.values()]
     assert len(set(keys)) == len(keys)
-    same = measuring.perplexities(results, mask_sets.made(results, "another name", "gprune", EDITS))
+    same = mask_sets.perplexities(results, mask_sets.made(results, "another name", "gprune", EDITS))
     assert [stage.key for stage in same.values()] == keys[: len(same)]
 
 
@@ -281,6 +281,6 @@ def test_a_text_that_has_changed_is_not_measured(tiny_run, tmp_path, monkeypatch
     changed.write_text(held + "one line more\n", encoding="utf-8")
     try:
         with pytest.raises(CorpusError, match="has changed since the run: put the old one back"):
-            measuring.measure(results, chosen, silent)
+            mask_sets.measure(results, chosen, silent)
     finally:
         changed.write_text(held, encoding="utf-8")

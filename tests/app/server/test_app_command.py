@@ -13,7 +13,6 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from gprune.app.server.preload import Hint
 from server.asking import COOKIE, KEYS, PAGE, ask
 from waiting import limit, wait_for
 
@@ -21,6 +20,7 @@ from gprune.app.server import browser
 from gprune.app.server.allowed_hosts import names
 from gprune.app.server.auth import Guard
 from gprune.app.server.endpoint import Endpoint, found
+from gprune.app.server.serving import Hint
 from gprune.system.errors import SettingsError
 from scripts.served_app import ENTRY, served
 
@@ -230,7 +230,7 @@ def test_only_pages_for_whoever_is_let_in_name_the_script(tmp_path):
 @pytest.mark.process
 def test_every_page_is_imported_and_no_torch(project):
     code = (
-        "import sys; from gprune.app.server.preload import import_views; import_views(); "
+        "import sys; from gprune.app.server.serving import import_views; import_views(); "
         "print(sorted(n for n in sys.modules if n.startswith('gprune.app.') and n.endswith('.page')), "
         "'torch' in sys.modules)"
     )
