@@ -51,7 +51,7 @@ def test_a_failed_run_gives_its_reason(cache):
     assert "It failed: the disk is full" in words(opened())
 
 
-def test_a_corrupt_run_is_named_and_a_damaged_array_costs_its_cards_only(cache, name):
+def test_a_corrupt_run_is_named_and_the_others_stay(cache, name):
     (cache / "runs" / "broken").mkdir()
     (cache / "runs" / "broken" / "run.json").write_text("{", encoding="utf-8")
     app = opened()
@@ -59,6 +59,10 @@ def test_a_corrupt_run_is_named_and_a_damaged_array_costs_its_cards_only(cache, 
         on(app, page)
         assert len(charts(app)) == CHARTS[page]
         assert "**broken**" in words(app) and "not readable JSON" in words(app)
+
+
+def test_a_damaged_array_costs_its_cards_only(cache):
+    name = write_run(cache)
     (folder_of(cache, name, stages.scores, "auxiliary") / "ffn.npy").unlink()
     app = open_page("rank_drift")
     assert len(charts(app)) == CHARTS["rank_drift"] - 1

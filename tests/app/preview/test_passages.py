@@ -1,6 +1,7 @@
 """Passages and prompts as plain transformers has them; a mask set that is cut and measured like a method."""
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -201,7 +202,7 @@ def test_the_saved_model_is_the_cut_of_the_edited_masks(tiny_run, tmp_path, caps
     assert np.array_equal(kept.ffn, masks.ffn) and np.array_equal(kept.heads, masks.heads)
     assert plan.pruned.biased == (method == "flap")
     told = json.loads((out / "plan.json").read_text())["study"]["by_hand"]
-    assert told["edits"] == [edit.to_dict() for edit in edits] and told["name"] == chosen.name
+    assert told["edits"] == [asdict(edit) for edit in edits] and told["name"] == chosen.name
     # the plan alone makes the same folder again
     again = tmp_path / "again"
     assert main(["apply", str(out), run.source.graph.study.model, str(again)]) == 0

@@ -196,10 +196,13 @@ def test_a_dry_run_lists_the_configurations(workshop, capsys):
     ("values", "words"),
     [
         ("[]", "a search must be an object"),
-        ('{"title": "t"}', "it lacks these"),
+        ('{"title": "t"}', "lacks study, space, rungs"),
         ('{"title": "t", "study": {}, "space": {}, "rungs": [], "more": 1}', "no field 'more'"),
         ('{"title": "t", "study": 1, "space": {}, "rungs": []}', "study must be an object"),
-        ('{"title": "t", "study": {}, "space": {"x": [1]}, "rungs": []}', "fields of a study"),
+        (
+            '{"title": "t", "study": {}, "space": {"x": [1]}, "rungs": []}',
+            "lacks study.model, study.primary",
+        ),
         ("{", "is not JSON"),
     ],
 )
