@@ -65,7 +65,7 @@ def test_a_lasso_lists_its_neurons_and_a_row_selects_one_of_them(visit):
     members = inside(page, half)
     draw(page, half)
     card = page.locator(".st-key-card_nm_region")
-    expect(card).to_contain_text(f"{len(members)} neurons of layer 2 were drawn around")
+    expect(card).to_contain_text(f"{len(members)} neurons of layer 2 are selected")
     # the box of the first row, which the table draws on a canvas below what takes the clicks
     rows = page.locator(".st-key-nm_region_rows canvas").first
     rows.scroll_into_view_if_needed()

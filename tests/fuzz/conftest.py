@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError
 
-SHORT, LONG = 200, 10_000
+SHORT, LONG = 200, 5_000
 MOST_SECONDS = 2.0
 """of the processor, for one case; the slowest so far takes a tenth of it"""
 

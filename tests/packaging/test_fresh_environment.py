@@ -78,7 +78,9 @@ def shown(fresh, chromium):
     """Opens the app as `gprune app` serves it, and looks at the demo on two pages."""
     command = [fresh.program("gprune"), "app", "--no-browser", "--port", "0"]
     with listening(command, fresh.work, fresh.environment) as server:
-        page = browser.known(chromium, server, viewport={"width": 1280, "height": 1200}).new_page()
+        context = chromium.new_context(viewport={"width": 1280, "height": 1200})
+        server.let_in(context)
+        page = context.new_page()
         page.set_default_timeout(browser.PATIENCE)
         noted = [browser.outside(page), browser.complaints(page)]
         page.goto(f"{server.address}/")

@@ -5,6 +5,7 @@ has read, and what neither its key nor the key of anything it needs depends on, 
 as current.
 """
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
@@ -75,7 +76,7 @@ class Watch:
         monkeypatch.setattr(pipeline._Runner, "_compute", self._computing(pipeline._Runner._compute))
 
     def _watch(self, monkeypatch, kind, section):
-        known = set(kind.__dataclass_fields__) - set(SECTIONS)
+        known = {field.name for field in dataclasses.fields(kind)} - set(SECTIONS)
         plain = object.__getattribute__
 
         def read(settings_, name):
