@@ -181,9 +181,7 @@ class Form:
         try:
             return cls(**read(cls, values, kind))
         except SettingsError as error:
-            refused = kind(str(error))
-            refused.faults = error.faults
-            raise refused from error
+            raise _refusal(kind, str(error), error.faults) from error
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
@@ -288,9 +286,13 @@ def read(form: Any, values: Any, kind: type[GpruneError] = SettingsError, where:
     except ValidationError as error:
         found = _told(error, form, where)
         more = [f"{len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
-        refused = kind("; also: ".join(found[:MOST_TOLD] + more))
-        refused.faults = tuple(found)
-        raise refused from error
+        raise _refusal(kind, "; also: ".join(found[:MOST_TOLD] + more), tuple(found)) from error
+
+
+def _refusal(kind: type[GpruneError], words: str, faults: tuple[str, ...]) -> GpruneError:
+    refused = kind(words)
+    refused.faults = faults
+    return refused
 
 
 def _told(error: ValidationError, form: Any, where: str) -> list[str]:

@@ -15,10 +15,13 @@ SHAPES = [
 ]
 
 
-def decision(shape, seed, density=0.5):
+def decision(shape, seed, density=0.5, head_density=None):
+    """Which neurons and groups stay, and the neurons' margins; groups as dense as neurons by default."""
     generator = np.random.default_rng(seed)
     margin = generator.normal(size=(shape.layers, shape.neurons)) + (density - 0.5) * 4
-    heads = generator.random((shape.layers, shape.kv_heads)) < density
+    heads = generator.random((shape.layers, shape.kv_heads)) < (
+        density if head_density is None else head_density
+    )
     return margin >= 0, heads, margin
 
 
@@ -118,10 +121,7 @@ ALIGNED = [
 
 
 def halved(shape, seed, density=0.5):
-    generator = np.random.default_rng(seed)
-    margin = generator.normal(size=(shape.layers, shape.neurons)) + (density - 0.5) * 4
-    heads = generator.random((shape.layers, shape.kv_heads)) < 0.5
-    return margin >= 0, heads, margin
+    return decision(shape, seed, density, head_density=0.5)
 
 
 def wanted_neurons(shape, heads, target):
