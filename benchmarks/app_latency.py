@@ -9,8 +9,6 @@ slow: the load of the machine, and the CPU that the server and the page took, ar
 whose element is on no page is left out with a sentence.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

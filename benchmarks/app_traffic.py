@@ -1,7 +1,5 @@
 """What the app's server sends to a browser, message by message."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A person before the app, as the benchmark of the pages plays one: goes to pages, and drags lines."""
 
-from __future__ import annotations
-
 import contextlib
 from dataclasses import dataclass
 from typing import Any

@@ -9,8 +9,6 @@ something else slows all of them alike; CPU seconds are hardly touched by that a
 1.10 times a plain forward, and at most 1.15 times the statistics with positions.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

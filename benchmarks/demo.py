@@ -7,8 +7,6 @@ The fresh run starts from an empty cache in a temporary folder. The targets on t
 fresh, 2 s from the cache, 2 GiB, and 100 ms for the keys of every stage.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -7,8 +7,6 @@ means that something of fixed size takes part. It is fitted to the least of seve
 uses one thread, so that other work on the machine matters little.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

@@ -4,8 +4,6 @@ Everything is there that a page reads, so that every card draws: the run with al
 the job that made it, a model folder without weights, and tables of the paper made here.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from dataclasses import asdict, dataclass, replace

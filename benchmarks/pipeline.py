@@ -12,8 +12,6 @@ copy, whichever is more. Peers take turns with what they are held against, and t
 load of the machine stands above everything: other work on it slows all of this.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

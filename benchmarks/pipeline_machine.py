@@ -1,7 +1,5 @@
 """What a machine can do at most, and what a piece of work took there: for benchmarks/pipeline.py."""
 
-from __future__ import annotations
-
 import resource
 import statistics
 import time

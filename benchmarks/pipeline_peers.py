@@ -3,8 +3,6 @@
 A peer is scikit-learn, or the form that the project had before, which is kept here for this alone.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """The stages of the pipeline on a random model, one after the other: for benchmarks/pipeline.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any

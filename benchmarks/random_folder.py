@@ -1,7 +1,5 @@
 """A model folder of a published shape with random weights, a file a layer: the model is never held whole."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -8,8 +8,6 @@ replaced, and so are those of the settings; types of numbers stay. Without any o
 takes as it is, so that the sum can be held against the folder's.
 """
 
-from __future__ import annotations
-
 import argparse
 import math
 import sys

@@ -8,8 +8,6 @@ Every figure is the best of --repeats, in seconds. The first epoch pays for teac
 backward passes; in later epochs the teacher's hidden states come from memory.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import sys

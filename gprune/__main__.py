@@ -25,8 +25,6 @@ python -m gprune runs
 python -m gprune cache list                (what takes how much room, and for which runs; also prune, verify)
 """
 
-from __future__ import annotations
-
 import argparse
 import importlib
 import os

@@ -7,8 +7,6 @@ with random weights, then the speed table at the paper's setting. Whatever a ste
 its failure too; the exit code is that of the worst step.
 """
 
-from __future__ import annotations
-
 import argparse
 import shlex
 import subprocess

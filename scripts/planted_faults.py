@@ -7,8 +7,6 @@ then, and pass without it. Each is planted in a copy of the checkout, never in t
 code is 0 where every fault is found.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

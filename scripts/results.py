@@ -6,8 +6,6 @@
 Tables that the cache does not have stay as they are and are named; the exit code is then 3.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@
 Where the cache holds no finished demo run, one is made first, which takes about two minutes.
 """
 
-from __future__ import annotations
-
 import argparse
 import io
 import os

@@ -3,8 +3,6 @@
 Needs Playwright (requirements-dev.txt) and a Chromium or Chrome of this machine.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -6,8 +6,6 @@ Trains a byte-level BPE tokenizer and a small LLaMA from scratch on the texts of
 Usage: OMP_NUM_THREADS=1 python scripts/train_demo.py --minutes 58 --threads 1
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -4,8 +4,6 @@ Apart from gprune.analysis.ablation_effect, which every run reads: pandas takes 
 that.
 """
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gprune.analysis.ablation_effect import PARTS, AblationEffect, Explained, kinds

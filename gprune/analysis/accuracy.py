@@ -6,8 +6,6 @@ measurement, so the rule is chosen when figures are shown. ``max`` is the more f
 which of the two is higher can differ from model to model.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

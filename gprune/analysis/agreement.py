@@ -4,8 +4,6 @@ Fig. 1b and the appendix (module agreement): mean and standard deviation over la
 the controls that belong to them, and how the modules of two partitions share their neurons.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -4,8 +4,6 @@ Describes the calibration sets of section 4 (2048 sequences of 128 tokens in the
 re-sampling control of Fig. 1a to other sample sizes, without another pass of the model.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ what decides are those that flip, and whether they flip one way more often than 
 test).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

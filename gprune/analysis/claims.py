@@ -4,8 +4,6 @@ A claim compares two methods on the same windows, case by case: a model, a reten
 figures never enter here, and no claim is judged by the model that its settings were searched on.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

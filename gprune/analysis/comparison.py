@@ -4,8 +4,6 @@ Section 4: perplexity of every method on every text, beside the dense model and 
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 Every method reads the windows that the dense model reads, so the interval is that of their differences.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

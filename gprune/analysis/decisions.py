@@ -4,8 +4,6 @@ Fig. 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins 
 retention and Jaccard of the kept units are pooled over the neurons of a bin.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

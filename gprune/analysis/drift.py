@@ -4,8 +4,6 @@ Fig. 1a and Eq. 1 (section 3.1): rank drift of every neuron, as shares of neuron
 of 352,256 neurons needs a hundred numbers.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

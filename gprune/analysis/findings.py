@@ -5,8 +5,6 @@ One sentence a step of the tour, in the order of the paper: rank drift (Eq. 1), 
 the numbers, whichever way they point.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -5,8 +5,6 @@ called too close to call, and methods of different budgets are not ranked. GPrun
 would otherwise use, and a control that does as well is named.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal

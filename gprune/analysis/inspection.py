@@ -3,8 +3,6 @@
 Ranks run from 0 (least important of the layer) to 1 (most important); equal scores share their rank.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

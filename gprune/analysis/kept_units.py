@@ -4,8 +4,6 @@ Units are FFN neurons and key/value groups, counted by layer. A Jaccard index is
 independent choices: with the sizes that both have in every layer, some units are shared by chance alone.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Answers: which units change sides between two prunings, and in which layers?"""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -5,8 +5,6 @@ two texts. Within a module the one may keep as many neurons as the other and yet
 of retention stands beside the share of neurons that the two decide differently.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

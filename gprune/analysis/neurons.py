@@ -3,8 +3,6 @@
 The slope chart of the overview, and the neuron on which the help explains its words (Eq. 1).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

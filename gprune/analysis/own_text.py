@@ -1,7 +1,5 @@
 """Answers: is a person's own text nearer to A or to B, and is it further from both than chance?"""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -3,8 +3,6 @@
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 

@@ -4,8 +4,6 @@ The area under the ROC curve of a layer: how often a kept neuron has more of the
 equal ones by half. 0.5 is what chance gives; below it, less of the quantity is kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import numpy as np

@@ -3,8 +3,6 @@
 Every claim names the model, texts and metric it belongs to; its numbers come from `gprune.data.published`.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import pandas as pd

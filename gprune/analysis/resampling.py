@@ -6,8 +6,6 @@ between two samples of n sequences then follows d(n)^2 = a / (n + b), the law of
 of drift. It goes through what was measured and on to larger samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

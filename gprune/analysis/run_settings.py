@@ -1,7 +1,5 @@
 """Answers: in which settings do several runs differ, and which of them differ in nothing but their seed?"""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any

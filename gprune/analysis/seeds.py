@@ -1,7 +1,5 @@
 """Answers: how far do the results of one study lie apart when nothing but its seed changes?"""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -5,8 +5,6 @@ arithmetic of widths: which multiple they are of, and what is left of the saving
 to the widest, as ordinary model folders need it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

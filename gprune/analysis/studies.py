@@ -8,8 +8,6 @@ text, chosen in hindsight, and beside it one ratio for every layer with nothing 
 threshold a layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 The overview's checks read the run's record (`run.json`) and its masks; each is a finding with a verdict.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal

@@ -5,8 +5,6 @@ alike, but never both in one call: a frame with the columns `method` (id), `rete
 `seed`, and metrics, which are `ppl:<text>`, `accuracy` and `accuracy:<task>`. Accuracies are in points.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

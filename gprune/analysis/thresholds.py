@@ -4,8 +4,6 @@ Section 3.2 (RASA). The decision itself is `gprune.pruning.rasa.adapt`; this cou
 line moves the browser counts by itself (`counting.js` of the page), and is tested against this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import NamedTuple

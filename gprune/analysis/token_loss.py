@@ -1,7 +1,5 @@
 """Answers: on which tokens does a pruned model do worse than the dense one, and by how much?"""
 
-from __future__ import annotations
-
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -7,8 +7,6 @@ beforehand: under any RASA setting only the shift has to be solved. At the run's
 the run's own masks come out.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path

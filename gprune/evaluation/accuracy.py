@@ -6,8 +6,6 @@ them counts is decided when they are shown (``gprune.analysis.accuracy``; append
 evaluation protocol).
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

@@ -10,8 +10,6 @@ model's step is otherwise bound by launching its kernels. It can be compiled as 
 operations around the products: a sixth to a third of a step that no pruning makes shorter.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol

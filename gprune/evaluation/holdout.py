@@ -6,8 +6,6 @@ overlap) are both told; neither alone suffices. The third text C prunes nothing 
 that the model has written itself is never unseen.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

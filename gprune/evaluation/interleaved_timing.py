@@ -4,8 +4,6 @@ One model is timed after the other in every repetition, so that a machine that s
 Prefill and decode are timed apart.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field

@@ -5,8 +5,6 @@ the rest at the end is dropped. Perplexity is exp of the mean negative log-likel
 predictions a window.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -4,8 +4,6 @@ A stamp says what a figure depends on besides the model: windows, stream, limit,
 versions, all read from the records of the run. Figures of different stamps get a mark and a footnote.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field

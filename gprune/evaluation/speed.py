@@ -7,8 +7,6 @@ that slows down slows both; ratios to the first model are formed within each rep
 last.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace

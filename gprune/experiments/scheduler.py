@@ -8,8 +8,6 @@ cache and what still runs in the queue, and goes on from there. What several stu
 each result has a lock, and whoever comes second waits for it and says so (gprune.pipeline).
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections import deque

@@ -5,8 +5,6 @@ So many jobs run at a time as there are slots: one, or what `GPRUNE_JOB_SLOTS` s
 for that. A job of one model over several GPUs (`--model-gpus`) has so many of them, from when they are free.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Sequence

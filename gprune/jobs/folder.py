@@ -12,8 +12,6 @@ The files are the only truth: the app, the command line and the run itself read 
 them needs another to be alive.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

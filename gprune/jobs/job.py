@@ -1,7 +1,5 @@
 """One job: what it runs, what it is called and where it stands, read from and written to its folder."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import secrets

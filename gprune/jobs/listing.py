@@ -1,7 +1,5 @@
 """What jobs there are, and how each of them stands; nothing is changed."""
 
-from __future__ import annotations
-
 import contextlib
 import time
 from dataclasses import replace

@@ -5,8 +5,6 @@ closing the tab, the app or the terminal ends neither. Everything is started fro
 a shell.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ the app. Slurm's jobs lie in the same folder, and are none of this queue's: see 
 does the same and clears up after whatever was killed: the app calls it when it starts and whenever it looks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Sequence

@@ -4,8 +4,6 @@ A job that measures speed shares its device with nothing. A GPU has one job anyw
 for a study that asks for the CPU, it waits until no other job is at work, and none starts until it has ended.
 """
 
-from __future__ import annotations
-
 import contextlib
 import time
 from collections.abc import Sequence

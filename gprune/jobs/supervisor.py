@@ -5,8 +5,6 @@ itself (killed, out of memory, an import that fails), and starts the next job of
 is free. All this without the app, and in a process that loads neither models nor pages.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """How far a job has come: the time each stage took, and how long the present one still needs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache

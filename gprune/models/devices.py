@@ -4,8 +4,6 @@ The one module that names a kind of GPU. Whatever else depends on the device onl
 so that every branch can be run on another kind of device: tests bring one of their own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any

@@ -5,8 +5,6 @@ supported one has gated FFNs and separate q, k, v and o projections; a family wi
 parts is one more line in ``FAMILIES``.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from gprune.system.errors import ModelError

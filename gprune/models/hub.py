@@ -6,8 +6,6 @@ sentence, and not after an hour. Only safetensors, configuration and tokenizer a
 weights.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

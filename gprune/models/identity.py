@@ -3,8 +3,6 @@
 Needs no torch, so that the app can ask. Fingerprints enter the key of every cached result.
 """
 
-from __future__ import annotations
-
 import hashlib
 from pathlib import Path
 from typing import Any

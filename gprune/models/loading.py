@@ -3,8 +3,6 @@
 Weights are read from safetensors only; code that comes with a model runs only where it is asked for.
 """
 
-from __future__ import annotations
-
 import gc
 import importlib
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Answers: what does a dense model say while units of some of its layers are silent?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 

@@ -1,7 +1,5 @@
 """Answers: has code of another package left the model as it was, and how often did it run it?"""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

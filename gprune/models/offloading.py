@@ -4,8 +4,6 @@ accelerate's hooks read each weight when its module is called and drop it afterw
 those of the whole model. Passes forwards can be made so; what changes or copies weights cannot.
 """
 
-from __future__ import annotations
-
 import logging
 import tempfile
 from collections.abc import Iterator

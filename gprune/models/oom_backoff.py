@@ -6,8 +6,6 @@ their keys depend on the memory of a machine. What is handed over must therefore
 prepares first, and commits what it has prepared in ways that need no memory.
 """
 
-from __future__ import annotations
-
 import gc
 import re
 from collections.abc import Callable

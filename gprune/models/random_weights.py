@@ -1,7 +1,5 @@
 """Answers: how is a model with random weights made on the device itself?"""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -5,8 +5,6 @@ evaluated, each layer lies
 whole on one of the GPUs, and accelerate hands on what goes from one to the next: one process does that alone.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Answers: what does the smallest decoder of a family look like? Random weights, for tests and benchmarks."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

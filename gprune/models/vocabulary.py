@@ -1,7 +1,5 @@
 """Answers: how does a model's tokenizer read and write text, without loading the model?"""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from tokenizers import Tokenizer

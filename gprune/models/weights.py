@@ -1,7 +1,5 @@
 """Answers: what are the weights of a layer, as numpy has them?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -5,8 +5,6 @@ lock, and the others take its result. Which of them writes the run's record is s
 gprune.pipeline.run_owner.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from functools import partial

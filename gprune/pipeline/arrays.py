@@ -3,8 +3,6 @@
 The names and their shapes are listed in docs/arrays.md.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -3,8 +3,6 @@
 The record of the run says nothing of them. What they are made from must be there, but for other such results.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from functools import partial

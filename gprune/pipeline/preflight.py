@@ -1,7 +1,5 @@
 """What a run will take, asked before it starts: by the run itself, by `--dry-run` and by the launch form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

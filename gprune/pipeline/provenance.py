@@ -1,7 +1,5 @@
 """Where a number comes from: versions, commit, machine (kept beside every result)."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import platform

@@ -5,8 +5,6 @@ Whether a result is valid is decided by its key alone: entries of an earlier run
 the graph of today gives the same key.
 """
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """What a run ends with, as plain JSON values, read back from the store."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

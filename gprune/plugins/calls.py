@@ -1,7 +1,5 @@
 """Asks a plug-in for scores, for facts of the weights, and for a decision; all in the computing process."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a plug-in has answered, checked: one sentence says what is wrong with it, before anything uses it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

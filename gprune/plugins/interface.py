@@ -5,8 +5,6 @@ their moments over a text and from facts of the weights; a method decides which 
 from the model itself.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal

@@ -3,8 +3,6 @@
 Whatever its code raises becomes one sentence that names it, so that all other methods go on.
 """
 
-from __future__ import annotations
-
 import importlib
 import importlib.util
 from collections.abc import Callable

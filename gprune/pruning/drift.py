@@ -5,8 +5,6 @@ which is what sampling alone does to the ranks. Since halves are noisier than wh
 compared on halves as well.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune.pruning.ranking import ranks, spearman

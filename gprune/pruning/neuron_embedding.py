@@ -6,8 +6,6 @@ Principal components show the points as they are, in two of many directions; UMA
 2018) lays neighbours beside each other, and its axes and wide distances say nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ A module whose local ranking moves between the texts and whose primary scores ar
 text that ranks it more repeatably; every other neuron keeps its primary score, bit for bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from itertools import combinations
 

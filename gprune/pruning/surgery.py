@@ -6,8 +6,6 @@ grouped-query attention keeps its group size in every layer. ``Silenced`` is tha
 units: it says what the cut one says, and needs no copy.
 """
 
-from __future__ import annotations
-
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager

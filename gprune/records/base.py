@@ -1,7 +1,5 @@
 """How a record is kept as it was made: read-only arrays of the shapes and values that it says."""
 
-from __future__ import annotations
-
 import typing
 from collections.abc import Mapping
 from dataclasses import dataclass, fields

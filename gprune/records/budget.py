@@ -7,8 +7,6 @@ o weights with one k and one v head. Everything is counted in whole weights, so 
 Hardware runs matrices fastest whose widths are multiples of 8 to 256: ``align`` brings FFN widths there.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """What a model is measured to be worth (section 4)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any
 

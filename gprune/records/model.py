@@ -1,7 +1,5 @@
 """What is known of a dense model: its shape, its size and the norms of its weights (section 3)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, fields
 from typing import Annotated
 

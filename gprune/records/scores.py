@@ -1,7 +1,5 @@
 """How important the units are, and how their ranks drift between two texts (Eq. 1)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated
 

@@ -5,8 +5,6 @@ shortens in place ends the process that looks at it (SIGBUS), and a small array 
 network file system, where another machine can remove a file that is mapped here, all are read into memory.
 """
 
-from __future__ import annotations
-
 import io
 import math
 import os

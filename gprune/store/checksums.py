@@ -4,8 +4,6 @@ A file counts as the same while its size, its number on the disk and the time of
 time (`ctime`) is kept by the system and cannot be set back, so that a file changed in place is read again.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -5,8 +5,6 @@ see `checksums`; that of a large file also from one process to the next, as a sm
 that, every command on a model of 7 billion parameters reads 13 GB before it does anything.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import os

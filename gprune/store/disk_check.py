@@ -4,8 +4,6 @@ Tried in the folder itself, beside a second process that this one starts. What a
 be told by another machine: run there in the same folder, at the same time, it is seen here.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Answers: where is the cache, and what does it mean when the system refuses something there?"""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -3,8 +3,6 @@
 No array is read: names and types of the fields, number types and shapes, and the bytes that these take.
 """
 
-from __future__ import annotations
-
 import math
 import typing
 from collections.abc import Mapping

@@ -10,8 +10,6 @@ changed array is. Manifests of before the checksums have neither; their files ar
 and shapes. What a record may hold follows from its class. `unlike` reads everything and compares checksums.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -5,8 +5,6 @@
 A name is what people read and never a part of a path.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import types

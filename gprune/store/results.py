@@ -1,7 +1,5 @@
 """The store: results by stage and key, put, looked at, read, checked and set aside."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -6,8 +6,6 @@ that what is damaged, or was written for another result or by another version, i
 It is written whole or not at all, and by one process at a time: whoever holds the result's lock.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 from collections.abc import Mapping

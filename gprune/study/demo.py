@@ -7,8 +7,6 @@ contexts from 4096 tokens instead of 16384.
 Every other value is the paper's or this project's default.
 """
 
-from __future__ import annotations
-
 from gprune.study import CalibrationSettings, ContextSettings, EvaluationSettings, SparsitySettings, Study
 
 TEXTS = ("python-reference", "science-docs", "python-code")

@@ -3,8 +3,6 @@
 A field's meaning is the text that follows it in the source.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import sys

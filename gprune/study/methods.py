@@ -6,8 +6,6 @@ packages bring stands in the same tables, as data: none of their code is run her
 gprune.plugins.discovery).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache

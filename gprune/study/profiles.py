@@ -4,8 +4,6 @@
 `python -m gprune search` (docs/search.md) and is frozen: no result on another model enters it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path

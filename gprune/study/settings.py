@@ -3,8 +3,6 @@
 What the paper leaves open carries our default; every field says what it means.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -6,8 +6,6 @@ made here are their owner's alone, and a file is never more open than its folder
 several machines share, see gprune.system.network_files.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -4,8 +4,6 @@ A checkout has the app's script, its pages, Streamlit's settings and the study t
 A wheel carries the same files below ``gprune/_app/``, a folder that no checkout has, editable or not.
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

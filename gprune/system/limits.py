@@ -3,8 +3,6 @@
 The paper's settings are at least a hundred times smaller. A refusal says what the settings would cost.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from pathlib import Path

@@ -13,8 +13,6 @@ nothing relies on one for a right result. Two that compute the same give the sam
 into place first; whoever writes a file writes it whole. What a lost lock costs is time.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

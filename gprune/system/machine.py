@@ -1,7 +1,5 @@
 """This machine, as far as it can be told without torch: importing that takes seconds."""
 
-from __future__ import annotations
-
 import ctypes
 import os
 import platform

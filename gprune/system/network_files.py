@@ -16,8 +16,6 @@ some seconds, also that there was nothing. All that depends on this goes through
 - Locks that are missing or lost: see gprune.system.locks.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """Processes of this machine: which one this is, and whether another one still runs."""
 
-from __future__ import annotations
-
 import os
 import platform
 import time

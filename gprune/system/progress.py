@@ -4,8 +4,6 @@ A stage calls ``on_progress(done, total, message)``; the listener draws a bar, a
 raises ``Cancelled`` to stop the work at that point. What a message is beside its words, its class says.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 Progress = Callable[[int, int, str], None]

@@ -4,8 +4,6 @@ One reader for JSON, one for YAML and one for paths. Each failure is one sentenc
 value. What libraries say is passed on only where it gives no advice to load unsafely.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

@@ -1,7 +1,5 @@
 """Moments, durations and sizes, for people."""
 
-from __future__ import annotations
-
 import time
 from datetime import datetime
 

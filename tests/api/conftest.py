@@ -1,7 +1,5 @@
 """A run of a whole small study, made once through the API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

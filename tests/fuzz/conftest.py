@@ -1,7 +1,5 @@
 """The one profile of the fuzz tests: 200 cases a kind in `make test`, 10,000 in `make test-long`."""
 
-from __future__ import annotations
-
 import gc
 import os
 import time

@@ -1,7 +1,5 @@
 """Fake runs: small scripts that report as a real run does, misbehave, or die."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -1,7 +1,5 @@
 """Odd files for every reader of settings, jobs, runs, packs and named sets, made from one sound file each."""
 
-from __future__ import annotations
-
 import copy
 import hashlib
 import json

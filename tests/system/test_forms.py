@@ -1,7 +1,5 @@
 """Every reader answers as the hand-written ones did whose answers were kept before they went."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a card says of one calibration text: its numbers, and nothing that is not measured."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any

@@ -4,8 +4,6 @@ Plain Plotly without fonts and grounds, for a page and for a file alike. Texts a
 name from outside is in a figure.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

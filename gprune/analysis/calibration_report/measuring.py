@@ -4,8 +4,6 @@ No model is run. Decisions are those of one ratio in every layer on the scores o
 nothing but the text. A metric that parts of a text cannot be scored by is stood in for by FLAP.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import Any
 

@@ -3,8 +3,6 @@
 Every sentence is chosen by the numbers that it tells.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 What comes from outside (names of texts, runs and models) is escaped wherever it is written.
 """
 
-from __future__ import annotations
-
 import html
 import json
 import math

@@ -1,7 +1,5 @@
 """One line of a list of edits: units that a person wants kept or removed, whatever a method says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated

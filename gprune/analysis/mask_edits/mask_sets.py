@@ -7,8 +7,6 @@ the modules that they were made on, so that it means the same units or says that
 the masks that came out says whether repeating it gives them again.
 """
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar

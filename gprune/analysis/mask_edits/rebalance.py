@@ -6,8 +6,6 @@ where they have added some, the kept ones nearest to it go, the lowest first. Wh
 touched, and every layer keeps a neuron (a block of neurons) and a key/value group.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any

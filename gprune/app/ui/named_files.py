@@ -1,7 +1,5 @@
 """The controls of what is kept under names: what cannot be read, deleting one, and files to take along."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

@@ -5,8 +5,6 @@ neither. So another process builds them meanwhile into the cache that this one r
 nothing else: whatever it does not leave there is built where it is needed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import subprocess
 import sys

@@ -11,8 +11,6 @@ a docstring or is not. Where the text alone does not settle that, the file is pa
 the tree's.
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 import re

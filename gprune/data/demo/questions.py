@@ -5,8 +5,6 @@ ever sees. They stand in for the zero-shot tasks of section 4 where those are no
 guessing is known for each, and their figures compare models on one installation only.
 """
 
-from __future__ import annotations
-
 import hashlib
 import keyword
 import random

@@ -6,8 +6,6 @@ the standard library's source code. A document is one topic, docstring or source
 8 % of the documents form the split "test", which no training ever sees.
 """
 
-from __future__ import annotations
-
 import ast
 import gc
 import hashlib

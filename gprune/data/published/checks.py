@@ -6,8 +6,6 @@ rules; a mean is the mean of its seven tasks; an accuracy is a whole number of e
 task has. A number printed in two tables must be the same in both.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache

@@ -4,8 +4,6 @@ Figures of peers' papers and of people who ran their code stand in acceptance.cs
 come from its main table. Every one is measured in windows of 128 tokens; others are not comparable.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import math

@@ -5,8 +5,6 @@ a task, `fixed` the length-normalised one where the task has it (appendix, robus
 protocol); perplexities do not depend on it.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import cache

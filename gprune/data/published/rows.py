@@ -3,8 +3,6 @@
 One function a file; every number is the file's own, parsed and not rounded.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import re

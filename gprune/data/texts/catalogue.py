@@ -5,8 +5,6 @@ LLM-Pruner's released code reads; they come from the hub. The embedded texts are
 installed and need no network.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -8,8 +8,6 @@ tokens that occur in both. Runs are compared exactly, without hashing: every run
 those of 2k tokens the number of a pair of such runs, and so on.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import re

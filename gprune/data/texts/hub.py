@@ -5,8 +5,6 @@ seconds before the hub's client starts, whose own retries take much longer to gi
 fetched; loading scripts are neither fetched nor run.
 """
 
-from __future__ import annotations
-
 import re
 import socket
 import threading

@@ -4,8 +4,6 @@ A fingerprint hashes what decides the tokens (the bytes of the files, the fields
 they are joined) and nothing else, so that two names of one content have one fingerprint.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -5,8 +5,6 @@ files and folders whose names say the split. It is worked out from paths alone, 
 the listing of a hub repository are read in the same way. Loading scripts are never run.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping, Sequence

@@ -6,8 +6,6 @@ folder, ``hub:owner/name``, or ``self:`` for what the model writes itself. Nothi
 a path exists.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Text files are UTF-8 and read as they are. JSON lines, parquet and Arrow files h
 record is the fields asked for, else its field ``text``, else all its fields when all of them are text.
 """
 
-from __future__ import annotations
-
 import gzip
 import shlex
 import zlib

@@ -6,8 +6,6 @@ the model. That a model can write its own calibration text is the idea of Willia
 (2025); those documents that it finds least likely are left out, as in Ji et al. (2025).
 """
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

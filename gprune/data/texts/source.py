@@ -5,8 +5,6 @@ on validation, as the literature does. Plain files and files of records have no 
 they are in both roles.
 """
 
-from __future__ import annotations
-
 import contextlib
 import math
 import re

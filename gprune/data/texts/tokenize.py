@@ -1,7 +1,5 @@
 """Answers: which tokens do a text's name, or documents that somebody holds as strings, give?"""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Sequence
 from typing import Any

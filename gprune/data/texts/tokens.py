@@ -11,8 +11,6 @@ draw without replacement among the documents that are long enough, made here in 
 document gets a random number, and the smallest ones are looked at.
 """
 
-from __future__ import annotations
-
 import hashlib
 import heapq
 from collections.abc import Iterator

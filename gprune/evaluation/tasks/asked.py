@@ -3,8 +3,6 @@
 Reads lm-eval's tasks after they were asked; bounded, see gprune.records.answers.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

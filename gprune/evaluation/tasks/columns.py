@@ -4,8 +4,6 @@ A row is read column by column, and what is wrong with any of them is told at on
 caller knows the task, the file and the row.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from gprune.system import safe_parsing

@@ -4,8 +4,6 @@ The only place that knows lm-eval. It is imported when a task is measured, not b
 documents are handed over in memory, so that no dataset is downloaded or cached on the way.
 """
 
-from __future__ import annotations
-
 import copy
 import logging
 import math

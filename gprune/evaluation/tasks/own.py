@@ -5,8 +5,6 @@ of the right choice, counted from 0, or the choice itself. The model sees the qu
 choices.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 
 from gprune.evaluation.tasks.columns import Columns, Row

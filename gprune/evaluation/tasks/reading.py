@@ -7,8 +7,6 @@ People take the wrong file of a download: the training rows, or the test rows, w
 The sizes are those of the published data sets.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping

@@ -7,8 +7,6 @@ names that the files have where people get them: in the archives of the tasks' a
 copies of the hub's repositories (docs/tasks.md).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path

@@ -6,8 +6,6 @@ hub or from local files, in the form of the hub's rows or of the files that the 
 are public.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -4,8 +4,6 @@ For whoever has the real models: the studies of a list of published figures, run
 looked up by the same keys as every table of the paper, and one table of ours beside theirs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 For the pages: no model, no study is run, only the folders that `reproduce` has written are read.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from dataclasses import dataclass, fields

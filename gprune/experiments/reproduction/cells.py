@@ -1,7 +1,5 @@
 """How a number or a label stands in the short form of a table."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

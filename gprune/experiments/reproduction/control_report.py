@@ -3,8 +3,6 @@
 Everything is read from the results of the table `study`; nothing is run.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 

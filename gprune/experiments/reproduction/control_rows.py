@@ -4,8 +4,6 @@ Every baseline in every form, the controls that say where a gain comes from, and
 at each retention under each seed, on the same texts and windows.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -9,8 +9,6 @@ demo` are model and scale of the reproduction. Reproductions that differ in thei
 together; of several groups of them the one with most seeds counts, and of equal ones the latest.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 

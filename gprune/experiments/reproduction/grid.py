@@ -4,8 +4,6 @@ Rows of different tables that ask for the same setting get equal studies, so tha
 GPrune on FLAP at 50 % retention stands in seven of the paper's tables).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -4,8 +4,6 @@ Results are looked up by the keys of the row's study, so any run's count, the ap
 number (a text, the model, a setting, a formula) changes its key, and the row is open again.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any

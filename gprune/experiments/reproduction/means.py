@@ -5,8 +5,6 @@ one measurement; a mean is over the tasks that all rows with accuracies have, so
 task.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the paper itself gives for a table, to stand beside the measured rows and never among them."""
 
-from __future__ import annotations
-
 import pandas as pd
 
 from gprune.analysis import accuracy

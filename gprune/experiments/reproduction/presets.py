@@ -3,8 +3,6 @@
 By the last part of its name or by what the person says, and checked against the sizes in its configuration.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

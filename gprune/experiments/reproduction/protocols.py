@@ -3,8 +3,6 @@
 Figures of quality only: perplexities and accuracies. What is read from decisions or a clock has no stamp.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from gprune.evaluation.protocol import Marks, Stamp, lines

@@ -4,8 +4,6 @@ Whether a result is there is decided by its key alone, whichever run made it. Wh
 says where it comes from, which method cannot run, and how a run has failed.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ each model. `demo` runs the same tables on fewer sequences, and changes no formu
 more sequences and windows, for a comparison that is to say something of two small models.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace

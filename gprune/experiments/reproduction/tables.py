@@ -4,8 +4,6 @@ Perplexity and accuracy tables of section 4 and of the appendix; figures and the
 of their own. Labels and order are the paper's; `extra` rows are controls of ours that stand beside them.
 """
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ in perplexity and bring in speed. Ratios are to the dense model of the same run 
 second of different runs are not comparable.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reproduces tables: finds what is missing, has it run, and writes each table as soon as it changes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path

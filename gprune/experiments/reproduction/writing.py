@@ -7,8 +7,6 @@
 Every file is written beside its place and moved into it, so that a reader meets the old table or the new one.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

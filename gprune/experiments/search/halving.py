@@ -4,8 +4,6 @@ A configuration's objective is the mean loss of GPrune's model over texts and se
 logarithm of the geometric mean of its perplexities.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

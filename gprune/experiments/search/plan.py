@@ -4,8 +4,6 @@ Successive halving (Jamieson and Talwalkar 2016): many configurations are measur
 ones on more, the best on most and under several seeds.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import dataclass, replace

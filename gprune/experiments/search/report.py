@@ -4,8 +4,6 @@
          profile.json                what won, as gprune.study.profiles reads it
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

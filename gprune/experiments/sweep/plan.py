@@ -1,7 +1,5 @@
 """Answers: which studies does a sweep make, and what is each called?"""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

@@ -7,8 +7,6 @@ limit on submitted jobs cannot stand against it, and there is no moment at which
 does it and not the run, which may be inside a container that has no Slurm.
 """
 
-from __future__ import annotations
-
 import shlex
 import sys
 from collections.abc import Sequence

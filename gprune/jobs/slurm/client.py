@@ -1,7 +1,5 @@
 """Slurm's own commands: run without a shell, with a time limit, and read so that odd output does no harm."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -5,8 +5,6 @@ which it sends to every process before it kills, is not: the run has it already,
 it before it has saved. The exit code says to the batch script whether the job is to be continued.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

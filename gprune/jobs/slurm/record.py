@@ -1,7 +1,5 @@
 """A job's part in Slurm: its number, and what Slurm last said; a file in the job's folder."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, ClassVar

@@ -1,7 +1,5 @@
 """What a cluster wants to be told: partition, account, time, memory, devices, and how Python starts there."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Puts studies into Slurm, one array for all of them, and stops them there."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

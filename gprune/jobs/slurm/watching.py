@@ -5,8 +5,6 @@ moment, for a file of another node may be seen late. A run that writes its beat 
 nothing of it.
 """
 
-from __future__ import annotations
-
 import contextlib
 import threading
 import time

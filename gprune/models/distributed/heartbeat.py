@@ -3,8 +3,6 @@
 Every one of them watches those that it depends on, so that none waits for one that is gone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -4,8 +4,6 @@ torch's own launcher starts them, on this machine, and passes signals on to them
 own, and all of them run the same command. The exit code is that of rank 0, whose terminal it is.
 """
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

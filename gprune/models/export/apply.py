@@ -4,8 +4,6 @@ The plan lists the kept units of every layer (section 3), so the cut needs no ca
 repair had made other biases, the plan holds the biases.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

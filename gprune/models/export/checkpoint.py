@@ -5,8 +5,6 @@ builds such layers, the tokenizer and the plan. It loads with ``trust_remote_cod
 not installed, and with plain ``from_pretrained`` after ``register()``.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -4,8 +4,6 @@ A GGUF file of the architecture ``deci``, the one that llama.cpp builds with ano
 key/value heads and FFN neurons in every layer. Needs the package ``gguf`` (requirements-gguf.txt).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path

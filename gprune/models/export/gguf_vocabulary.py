@@ -9,8 +9,6 @@ guesses from them what is added to a text, and says nothing of a token that is n
 adds where that is its default; here both are seen on a text.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from typing import Any

@@ -4,8 +4,6 @@ Dense and pruned folders, and true shapes with random weights, `random:llama2-7b
 width in every layer, `random:llama2-7b@0.5`.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import nn

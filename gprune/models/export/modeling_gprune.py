@@ -8,8 +8,6 @@ The configuration is that of the dense family with four more fields. Its ``inter
 ``num_attention_heads`` and ``num_key_value_heads`` are those of the dense model.
 """
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -5,8 +5,6 @@ with zeros to the widest: a padded neuron has zero weights, a padded group zero 
 output columns, so each contributes exactly nothing. Lossless; it gives back a part of what pruning has saved.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path

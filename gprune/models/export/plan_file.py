@@ -5,8 +5,6 @@ model. Where the cut gave the model other biases, which rest on the calibration 
 biases themselves; other weights that were repaired are in the folder alone.
 """
 
-from __future__ import annotations
-
 import base64
 import json
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Everything is written under a temporary name beside the target and renamed at th
 overwritten and nothing half-written stays.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -8,8 +8,6 @@ token has a row in the embeddings.
 Needs no torch, so that `--help` can name them and the app can ask.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

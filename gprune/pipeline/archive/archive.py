@@ -4,8 +4,6 @@ Python's zipfile is lenient: it takes data before and behind the archive, names 
 size an entry turns out to have. A pack has none of these, so each is refused in one sentence.
 """
 
-from __future__ import annotations
-
 import hashlib
 import stat
 import struct

@@ -1,7 +1,5 @@
 """What goes into a pack, and what does not: the results of a run that are there, without model and texts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

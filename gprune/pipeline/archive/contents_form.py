@@ -1,7 +1,5 @@
 """The form of a pack: which files it has, what they are called, and what its index says of them."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import re

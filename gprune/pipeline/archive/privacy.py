@@ -3,8 +3,6 @@
 What stays is said to whoever packs a run (`STAYS`).
 """
 
-from __future__ import annotations
-
 import re
 import socket
 from pathlib import Path

@@ -4,8 +4,6 @@ A result that is there already stays. The run's record comes last, so that an in
 whole results at most, and never half a run.
 """
 
-from __future__ import annotations
-
 import math
 import shutil
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes a pack: the same bytes for the same run, whole or not at all."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import zipfile

@@ -1,7 +1,5 @@
 """Removes a run: its record, and those of its results that no other run needs."""
 
-from __future__ import annotations
-
 from gprune.pipeline.cache import usage
 from gprune.pipeline import runs
 from gprune.system.errors import StoreError

@@ -4,8 +4,6 @@ A run needs the results whose keys stand in its record, also where that cannot b
 not come to its end needs those as well that it would go on with.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

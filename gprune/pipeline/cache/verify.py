@@ -1,7 +1,5 @@
 """Answers: is every result of a cache what was written?"""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

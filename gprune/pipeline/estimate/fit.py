@@ -4,8 +4,6 @@ The formulas are right within a factor (`SLACK`), but for the weights, which are
 only where it would not fit even if the formula gave that much too much, with a single sequence at a time.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from gprune.models.shapes import is_random

@@ -5,8 +5,6 @@ held against allocations that were counted: on the CPU as they happen, and at th
 on the meta device (tests/pipeline/estimate).
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil

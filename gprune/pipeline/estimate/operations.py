@@ -5,8 +5,6 @@ costs as much as a way forward. Rates are those of the latest run of this cache,
 is timed on the spot; on a GPU that has run nothing yet the rate is assumed, and said to be.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads what stands in a run's folder: its record, and what a person says of it; nothing is read twice."""
 
-from __future__ import annotations
-
 import os
 from functools import lru_cache
 from pathlib import Path

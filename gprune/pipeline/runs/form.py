@@ -4,8 +4,6 @@ Fields may be absent, as in records of earlier versions; those that nobody reads
 what is unavailable are explanations only: those of another form are passed over.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from typing import Annotated, Any, TypeVar

@@ -5,8 +5,6 @@
 Kept beside the record, in a file of its own, so that whoever computes the run never writes over it.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar

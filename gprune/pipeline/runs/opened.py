@@ -4,8 +4,6 @@ Records are shared between sessions, read-only. Every cache here is keyed by str
 names its content, and a stamp its files as they are, so nothing that is cached can go stale.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path

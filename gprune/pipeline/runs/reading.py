@@ -1,7 +1,5 @@
 """Reads the records of runs, whatever is in the files."""
 
-from __future__ import annotations
-
 import stat
 from collections.abc import Iterator
 from pathlib import Path

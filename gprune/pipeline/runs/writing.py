@@ -9,8 +9,6 @@ it is one of this machine; of another machine nothing can be asked, so there its
 is not older than QUIET_SECONDS: an owner writes at least every BEAT_SECONDS.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import time

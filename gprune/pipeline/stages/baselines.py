@@ -4,8 +4,6 @@ All but two are decided from statistics that are there already: sequential Wanda
 the pruned ones, and LLM-Pruner needs the gradient of the weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial

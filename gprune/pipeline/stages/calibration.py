@@ -1,7 +1,5 @@
 """The stages that read and run the dense model: calibration sets, norms, statistics, contexts (section 3)."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, replace
 from typing import Any
 

@@ -5,8 +5,6 @@ k-means seed alone makes partitions agree, hence the same texts under another se
 modularization before its refinement.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 SUBSTITUTION, SWAP, FANG, CONTROL = "substitution", "swap", "FANG", "control"

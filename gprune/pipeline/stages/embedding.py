@@ -4,8 +4,6 @@ A picture of one layer answers no question of a study by itself, so that no run 
 what is kept of it can go at any time. Its key is that of every result: of what it is made from, and how.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from gprune.pipeline.stages.calibration import statistics

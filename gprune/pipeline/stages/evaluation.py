@@ -3,8 +3,6 @@
 Beside them, how far an evaluated text is one that was calibrated on.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial

@@ -4,8 +4,6 @@ The facts follow from the graph, whose needs say which texts and which learning 
 what is kept beside each result, which says how often the dense model ran. Nothing is said of a method twice.
 """
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

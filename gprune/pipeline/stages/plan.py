@@ -1,7 +1,5 @@
 """The course of a study: which results it wants, in the order in which people want to see them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from gprune.pipeline.stages.calibration import positions, recursive, size, statistics

@@ -5,8 +5,6 @@ imported when a stage computes. The digest stands in the settings of each of the
 plug-in changes the keys of what it computes, and of nothing else.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """The stages that prune: masks of every method, and the folder of the pruned model (sections 3.3 and 4)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -5,8 +5,6 @@ is: one module a layer (no modules at all), random modules of equal size, or mod
 members are drawn.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any

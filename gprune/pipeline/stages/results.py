@@ -1,7 +1,5 @@
 """The results of one study that a store has, looked up by the stages of its graph."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar

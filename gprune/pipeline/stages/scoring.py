@@ -6,8 +6,6 @@ the first modules, their token-weighted scores the drift that refines them, and 
 that count. The coupling is visible below, where `scores`, `drift` and `partition` call each other.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial

@@ -7,8 +7,6 @@ Whatever is wrong with one is a sentence about that one. The working directory i
 metadata that somebody has put into a folder of files is none.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping

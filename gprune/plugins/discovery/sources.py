@@ -4,8 +4,6 @@ pip leaves beside every package a RECORD with the SHA-256 of each of its files, 
 where its project is; then the files themselves are hashed. Nothing is imported.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import importlib.util

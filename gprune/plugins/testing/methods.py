@@ -1,7 +1,5 @@
 """What every pruning method must hold to, however it decides."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

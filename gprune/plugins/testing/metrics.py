@@ -1,7 +1,5 @@
 """What every importance metric must hold to, whatever it computes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

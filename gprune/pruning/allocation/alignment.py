@@ -1,7 +1,5 @@
 """Widths that hardware likes: the margin by which a baseline kept a neuron, and the rounding that follows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

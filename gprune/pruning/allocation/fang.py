@@ -4,8 +4,6 @@ A baseline of section 4, without its weight reconstruction. A layer that changes
 less.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune.pruning.allocation import uniform

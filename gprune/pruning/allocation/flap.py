@@ -3,8 +3,6 @@
 A baseline of section 4. Scores are standardised within the layer, so that layers compete with each other.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune.pruning.ranking import standardize

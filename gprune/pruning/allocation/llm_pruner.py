@@ -3,8 +3,6 @@
 A baseline of section 4, without fine-tuning. It was published for 32 layers; other depths are scaled.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import replace
 

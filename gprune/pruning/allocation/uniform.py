@@ -3,8 +3,6 @@
 A baseline of section 4.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

@@ -6,8 +6,6 @@ cancel nor overflow. Everything after that is float64 and small. Shards are exte
 neither the batch size nor the order of the sequences matters. Nothing waits for the device on the way.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

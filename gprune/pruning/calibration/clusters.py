@@ -3,8 +3,6 @@
 Lloyd steps alternate between means and an assignment of least cost under these sizes.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 

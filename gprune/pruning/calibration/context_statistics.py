@@ -6,8 +6,6 @@ variance follows exactly, without another pass. With a backward pass comes the a
 neurons, the mean of |input * gradient of the loss|, by which FANG groups neurons.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any

@@ -6,8 +6,6 @@ The clusters are made on one text, from a small part of it, and then serve every
 context with the nearest centroid.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager

@@ -5,8 +5,6 @@ of a batch nor a graph through the head exist at once. LLM-Pruner (without LoRA)
 weight to its units as soon as it is there, so that never more than one matrix's gradient exists.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any

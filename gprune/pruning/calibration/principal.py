@@ -6,8 +6,6 @@ make of it (block Krylov iteration): directions of large variance grow with ever
 enough. The random block is the same for all: components depend on the points alone.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -7,8 +7,6 @@ one that has derailed has a high perplexity (Ji et al. 2025 drop the highest fif
 random numbers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

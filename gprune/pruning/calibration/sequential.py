@@ -5,8 +5,6 @@ layers below it hand up, decided on, and run again with its units masked. The sc
 come from the dense model and need none of this.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any

@@ -5,8 +5,6 @@ for each neuron, so that they are of different sequences. Where two are equally 
 that neither the batch size nor a halved batch matters. Nothing waits for the device on the way.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 

@@ -4,8 +4,6 @@ Adjusted Rand Index, corrected for chance, and matched overlap, the share of neu
 after the best one-to-one matching of modules. Pure numpy and scipy.
 """
 
-from __future__ import annotations
-
 from math import comb
 
 import numpy as np

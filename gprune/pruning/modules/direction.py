@@ -4,8 +4,6 @@ Direction is admitted when the modules it gives are less mixed across the prunin
 than their drift varies more.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune.pruning.ranking import ranks

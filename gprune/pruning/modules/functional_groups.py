@@ -4,8 +4,6 @@ One group for each context and a shared group for the neurons that many contexts
 affinities of one text; compared with behavior-consistent modules in Fig. 1b.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune.records import Array, Partition

@@ -6,8 +6,6 @@ with the best silhouette. Step two splits the modules of all layers whose rank d
 Everything is linear in the number of neurons: no neuron-by-neuron matrix is ever formed.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -7,8 +7,6 @@ goes on after a few steps. The silhouette of what is found is exact.
 Everything is linear in the number of neurons: no neuron-by-neuron matrix is ever formed.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 

@@ -4,8 +4,6 @@ All terms are linear in the number of neurons. `w` are the neuron parameters (un
 centroids, `p` the soft memberships.
 """
 
-from __future__ import annotations
-
 import torch
 from torch.nn.functional import normalize
 

@@ -4,8 +4,6 @@ k-means on parameters, a split by rank drift, a refinement of both together, and
 whether the direction of the drift takes part.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

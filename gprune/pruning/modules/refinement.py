@@ -4,8 +4,6 @@ The centroids are the parameters; neurons follow them through their soft members
 closest centroid at the end.
 """
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch.nn.functional import normalize

@@ -1,7 +1,5 @@
 """Modules that stand in the place of behavior-consistent ones, to say what these bring: controls of BCM."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

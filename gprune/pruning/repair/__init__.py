@@ -9,8 +9,6 @@ It may run the decoder, which says what the pruned model says up to the maps who
 entered. Maps come layer by layer, attention first, so that a repair can go from layer to layer.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Bias compensation, as FLAP has it: what the removed units give on average moves into the biases."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import torch

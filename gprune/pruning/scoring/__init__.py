@@ -13,8 +13,6 @@ merging takes time, is left out, and nothing is merged but what the metric reads
 all it takes stays in a core's own cache. The numbers are those of `score` bit for bit.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ The base metric behind most results of section 4. The plain form takes the varia
 tokens; the released form takes the fluctuation that FLAP's code accumulates sample by sample.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -5,8 +5,6 @@ near their context is to its own. A token's weight depends on its context only, 
 context give the weighted mean and fluctuation exactly: new groups or modules need no other forward pass.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -4,8 +4,6 @@ A base metric and a baseline of section 4. The activation norm of a channel is t
 sequence (not per token), as in the structured form of Wanda that came with FLAP.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms

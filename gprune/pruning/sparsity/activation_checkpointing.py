@@ -5,8 +5,6 @@ computed again from the two projections, and a norm's float32 copy of half-preci
 operations a number, for two fifths of what would be kept.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

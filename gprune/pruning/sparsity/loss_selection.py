@@ -5,8 +5,6 @@ The auxiliary cross-entropy is admitted when the change that it brings on one pa
 primary gradient on the other, both ways round: one decision a step, over all FFN thresholds together.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -4,8 +4,6 @@ They stand before down_proj and o_proj. The dense model (the teacher) and the ma
 one copy of the weights.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field

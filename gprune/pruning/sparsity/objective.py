@@ -5,8 +5,6 @@ the logits of a whole batch nor a graph through the head ever exist. What remain
 gradient with respect to its final hidden states, one for each of the two losses.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -5,8 +5,6 @@ unit, the neurons nearest their thresholds then make up the rest. Every layer ke
 one key/value group; with an alignment, widths are whole blocks of neurons and a layer keeps at least one.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

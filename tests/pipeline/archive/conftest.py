@@ -1,7 +1,5 @@
 """A packed run."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 

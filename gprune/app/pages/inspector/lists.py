@@ -5,8 +5,6 @@
 A list names places, which any run may have or lack.
 """
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Lists of neurons that a person makes: kept under names, read back, and taken along as JSON."""
 
-from __future__ import annotations
-
 import pandas as pd
 import streamlit as st
 

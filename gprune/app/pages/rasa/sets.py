@@ -3,8 +3,6 @@
 <cache>/thresholds/<hash of the name>.json
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Named threshold sets: kept, compared side by side, taken along as a file and sent to the launch form."""
 
-from __future__ import annotations
-
 import streamlit as st
 
 from gprune.analysis import thresholds

@@ -1,7 +1,5 @@
 """Threshold sets side by side: what each would adapt, and which neurons it would decide otherwise."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 
