@@ -33,11 +33,7 @@ def ready(results: Results) -> bool:
 
 
 def diagnose(results: Results) -> AblationEffect:
-    """What modules, adaptation and learning do in a study whose GPrune has pruned.
-
-    Args:
-        results: what is there of the study, see `ready`.
-    """
+    """What modules, adaptation and learning do in a study whose GPrune has pruned; see `ready`."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted)
     kept, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
@@ -159,13 +155,7 @@ class AblationEffect:
 
 
 def explained(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
-    """How much of the drift the modules explain.
-
-    Args:
-        drift: (layers, neurons) rank drift d.
-        partition: the modules.
-        start: their initialization, where it is there.
-    """
+    """How much of the (layers, neurons) drift d the modules explain, and `start`, their initialization."""
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)
     total = (centred**2).sum(axis=1)

@@ -32,17 +32,9 @@ class MeanAccuracy:
 
 
 def metric_of(accuracy: Accuracy, rule: str) -> str:
-    """Which figure of a task counts.
+    """Which figure of a task counts, acc or acc_norm; under max acc where both are equal.
 
-    Args:
-        accuracy: one task of one model.
-        rule: max or fixed.
-
-    Returns:
-        acc or acc_norm; under max acc where the two are equal.
-
-    Raises:
-        SettingsError: the rule is not known.
+    Raises SettingsError where the rule is neither max nor fixed.
     """
     if rule not in RULES:
         raise SettingsError(f"the rule for accuracy must be one of {', '.join(RULES)} (got {rule!r})")
@@ -54,40 +46,19 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
 
 
 def reported(accuracy: Accuracy, rule: str) -> float:
-    """The accuracy of a task that counts, in [0, 1].
-
-    Args:
-        accuracy: one task of one model.
-        rule: max or fixed.
-
-    Raises:
-        SettingsError: the rule is not known.
-    """
+    """The accuracy of a task that counts, in [0, 1]; for rule and errors see `metric_of`."""
     return accuracy.acc if metric_of(accuracy, rule) == "acc" else accuracy.acc_norm
 
 
 def reported_error(accuracy: Accuracy, rule: str) -> float:
-    """The standard error of the figure that counts.
-
-    Args:
-        accuracy: one task of one model.
-        rule: max or fixed.
-
-    Raises:
-        SettingsError: the rule is not known.
-    """
+    """The standard error of the figure that counts; for rule and errors see `metric_of`."""
     return accuracy.acc_error if metric_of(accuracy, rule) == "acc" else accuracy.acc_norm_error
 
 
 def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
     """The mean over tasks, each of equal weight as in the paper's tables.
 
-    Args:
-        accuracies: the tasks of one model, at least one.
-        rule: max or fixed.
-
-    Raises:
-        SettingsError: the rule is not known, or there is no task.
+    Raises SettingsError where the rule is not known, or there is no task.
     """
     found = list(accuracies)
     if not found:

@@ -42,14 +42,7 @@ def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
     """What is drawn first: substitutions, FANG's groups of A against B, and the control of the seed.
 
     More lines than that hide each other. A swap of both texts says nothing where the drift profile is
-    symmetric, so it is drawn at once for token-weighted FLAP only.
-
-    Args:
-        comparisons: names of what there is.
-        metric: base metric of the study.
-
-    Returns:
-        Names, in the same order.
+    symmetric, so it is drawn at once for token-weighted FLAP only. The order stays.
     """
 
     def wanted(comparison: Comparison) -> bool:
@@ -68,29 +61,20 @@ def spread(values: Array) -> tuple[float, float]:
 
 
 def mean_of(agreement: Agreement, *kinds: str) -> tuple[float, float] | None:
-    """Mean ARI over layers and comparisons of some kinds, and its standard deviation over layers.
-
-    Returns:
-        None where the record has no such comparison.
-    """
+    """Mean ARI over layers and comparisons of some kinds, its deviation over layers; None without any."""
     chosen = [row for comparison, row in _rows(agreement) if comparison.kind in kinds]
     return spread(np.mean(chosen, axis=0)) if chosen else None
 
 
 def mean_substitution(agreement: Agreement) -> tuple[float, float] | None:
-    """Mean ARI over layers and substitutions, and its standard deviation over layers.
-
-    Returns:
-        None where the record has no substitution.
-    """
+    """Mean ARI over layers and substitutions, its deviation over layers; None without a substitution."""
     return mean_of(agreement, SUBSTITUTION)
 
 
 def controls(agreement: Agreement) -> tuple[float | None, float | None]:
-    """Mean ARI over layers of the modules' two controls: another seed alone, the initialization alone.
+    """Mean ARI over layers of both controls of the modules: another seed alone, the initialization alone.
 
-    Returns:
-        Both means; None for a control that was not measured.
+    None for a control that was not measured.
     """
     found: dict[str, float] = {}
     for comparison, row in _rows(agreement):
@@ -146,13 +130,9 @@ def headline(agreement: Agreement) -> str:
 def confusion(counts: Array, most: int) -> Confusion:
     """Orders two partitions by their best one-to-one match and gathers what does not fit.
 
-    Args:
-        counts: (modules of the first, modules of the second) neurons that each pair shares.
-        most: modules shown by themselves, those with the largest matches first; two or more others become
-            one.
-
-    Returns:
-        At most `most` + 1 rows and columns; matched modules stand on the diagonal.
+    `counts` (modules of the first, modules of the second) are the neurons that each pair shares. The `most`
+    modules with the largest matches are shown by themselves, matched ones on the diagonal; two or more others
+    become one row or column more.
     """
     # takes a quarter of a second to import, before the first page of a new server could be drawn
     from scipy.optimize import linear_sum_assignment
@@ -185,14 +165,9 @@ def _names(modules: Array, most: int) -> tuple[str, ...]:
 
 
 def widest_gap(first: Array, second: Array) -> tuple[float, int]:
-    """Where the module counts of two partitions differ most.
+    """Where the module counts of two partitions, (layers,) each, differ most.
 
-    Args:
-        first: (layers,) modules of each layer, at least 1.
-        second: (layers,) the same of the other partition.
-
-    Returns:
-        Ratio of the larger to the smaller count, at least 1, and its layer.
+    Gives the ratio of the larger to the smaller count, at least 1, and its layer.
     """
     ratios = np.maximum(first, second) / np.minimum(first, second)
     return float(ratios.max()), int(ratios.argmax())

@@ -53,14 +53,9 @@ def token_counts(ids: Array, size: int) -> Array:
 
 
 def token_distance(first: Array, second: Array) -> float:
-    """Jensen-Shannon distance of two token distributions: root of the divergence in bits.
+    """Jensen-Shannon distance of two token distributions: root of the divergence in bits, in [0, 1].
 
-    Args:
-        first: (tokens,) counts, at least one above 0.
-        second: (tokens,) counts of the same vocabulary.
-
-    Returns:
-        0 for the same distribution, 1 for distributions without a common token.
+    Both are (tokens,) counts of one vocabulary, at least one above 0; 1 means no common token.
     """
     p, q = first / first.sum(), second / second.sum()
     middle = (p + q) / 2
@@ -76,9 +71,7 @@ def _relative_entropy(p: Array, q: Array) -> float:
 def half_distance(ids: Array, size: int) -> float:
     """Token distance between the even and the odd sequences of one text: what sampling alone does.
 
-    Args:
-        ids: (samples, length) token ids, at least two samples.
-        size: more than any id.
+    `ids` (samples, length) has at least two samples; `size` is more than any id.
     """
     return token_distance(token_counts(ids[::2], size), token_counts(ids[1::2], size))
 
@@ -89,14 +82,9 @@ def vocabulary(texts: Mapping[str, Tokens]) -> int:
 
 
 def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.DataFrame:
-    """The calibration sets side by side, one row each.
+    """The calibration sets side by side, one row each; shares in percent, NaN where nothing compares.
 
-    Args:
-        texts: calibration sets by letter.
-        entries: size of the tokenizer's vocabulary; None if it is not known.
-
-    Returns:
-        Shares are in percent; NaN where there is nothing to compare.
+    `texts` are by letter; `entries` is the size of the tokenizer's vocabulary, where it is known.
     """
     size = vocabulary(texts)
     seen = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
@@ -135,14 +123,9 @@ def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
 
 
 def rank_levels(first: Array, second: Array) -> tuple[float, float]:
-    """How far two sets of scores agree on the ranks.
+    """How far two sets of (layers, neurons) scores agree on the ranks.
 
-    Args:
-        first: (layers, neurons) scores.
-        second: (layers, neurons) scores of the same neurons.
-
-    Returns:
-        Median over layers of the Spearman correlation, and median rank drift of all neurons.
+    Gives the median over layers of the Spearman correlation, and the median rank drift of all neurons.
     """
     moved = np.abs(ranks(first) - ranks(second)) / max(np.shape(first)[1] - 1, 1)
     return _median(spearman(first, second)), float(np.median(moved))
@@ -216,15 +199,9 @@ def stability(
     """How well two disjoint parts of a text agree on the ranks, by the size of the parts.
 
     A part is n neighbouring shards of the shards in a ring, the other the n that follow. All starting points
-    are drawn, so every shard counts as often as every other.
-
-    Args:
-        scores: scores of chosen shards, by letter of the text.
-        sizes: (shards,) sequences of each shard, by letter.
-        cross: the two texts that are also set against each other, at the same sizes.
-
-    Returns:
-        One curve a text, then that of the two texts; none where there is only one shard.
+    are drawn, so every shard counts as often as every other. `scores` and (shards,) `sizes`, in sequences,
+    are by letter of the text; the two texts of `cross` are also set against each other. One curve a text,
+    then that of the two texts; none where there is only one shard.
     """
     shards = min(len(sizes[letter]) for letter in scores)
     pairs = [(letter, letter) for letter in scores]
@@ -270,12 +247,8 @@ def _levels(first: Array, second: Array, count: int) -> tuple[float, float, floa
 def projected(curve: Curve, sequences: float) -> float:
     """Correlation to be expected of larger parts, by the formula of Spearman and Brown.
 
-    Args:
-        curve: of one text.
-        sequences: size of the larger parts.
-
-    Returns:
-        k r / (1 + (k - 1) r) of the largest measured r, k times its size; NaN where r is not positive.
+    It is k r / (1 + (k - 1) r) of the largest measured r, with `sequences` k times its size; NaN where r is
+    not positive.
     """
     found, times = float(curve.mean[-1]), sequences / float(curve.sequences[-1])
     return times * found / (1 + (times - 1) * found) if found > 0 else float("nan")

@@ -64,15 +64,7 @@ class Counts:
 
 
 def values(answers: Answers, rule: str) -> Array:
-    """What a rule compares.
-
-    Args:
-        answers: of one model.
-        rule: ACC or ACC_NORM.
-
-    Returns:
-        (options,) log-likelihoods in nats, or in nats a character.
-    """
+    """(options,) log-likelihoods in nats (ACC), or in nats a character (ACC_NORM)."""
     plain: Array = answers.likelihoods.astype(np.float64)
     return plain / np.maximum(answers.lengths, 1) if rule == ACC_NORM else plain
 
@@ -105,38 +97,21 @@ def moved(base: Choices, other: Choices) -> Array:
 
 
 def agrees(found: Choices, share: float) -> bool:
-    """Whether choices are as often right as an accuracy that was measured says; of all questions or none.
-
-    Args:
-        found: what a model chooses, of every question that was asked.
-        share: the accuracy, in [0, 1], by the same rule.
-    """
+    """Whether choices are as often right as an accuracy in [0, 1] says; of all questions or none."""
     return bool(abs(float(found.hit.sum()) - share * len(found.hit)) < 0.5)
 
 
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
-    """Numbers of the questions that flip, those first whose likelihoods have moved most.
-
-    Args:
-        base: what the first model chooses.
-        other: what the second chooses.
-        kind: LOST, GAINED or EITHER.
-    """
+    """Numbers of the questions that flip (LOST, GAINED or EITHER), those first that have moved most."""
     wanted = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
     numbers = np.flatnonzero(wanted)
     return numbers[np.argsort(-np.abs(moved(base, other)[numbers]), kind="stable")]
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
-    """What every model finds of every option of a question.
+    """What every model finds of every option of question `number`, by ACC or ACC_NORM.
 
-    Args:
-        answers: of models that were asked the same, by name.
-        rule: ACC or ACC_NORM.
-        number: of the question, from 0.
-
-    Returns:
-        One row an option: its letter, whether it is right, and a column a model.
+    One row an option: its letter, whether it is right, and a column a model, all asked the same.
     """
     first = next(iter(answers.values()))
     begin, count = int(_starts(first)[number]), int(first.counts[number])
@@ -151,13 +126,7 @@ def letter(place: int) -> str:
 
 
 def headline(found: Counts, name: str, base: str) -> str:
-    """The finding in one sentence.
-
-    Args:
-        found: the counts.
-        name: the second model.
-        base: the first.
-    """
+    """The finding of model `name` against model `base` in one sentence."""
     if not found.lost + found.gained:
         return f"{name} answers every question as {base} does, right or wrong"
     lost, gained = f"{found.lost:,} of {base}’s right answers", f"{found.gained:,} others"

@@ -170,8 +170,7 @@ def judged(claim: Claim, cases: Sequence[Case]) -> Verdict:
 def growing(cases: Sequence[Case]) -> list[tuple[Case, Difference]]:
     """How the gain of GPrune over FLAP differs at the lowest retention from that at the highest, by text.
 
-    Returns:
-        The case at the lowest retention and the difference of both: negative where the gain grows.
+    Gives the case at the lowest retention and the difference of both, negative where the gain grows.
     """
     found = []
     for case in cases:

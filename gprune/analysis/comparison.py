@@ -97,10 +97,8 @@ class Line:
 def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[Line]:
     """The lines of a table: one a row, or the rows of runs that differ in their seed together.
 
-    Args:
-        table: the rows.
-        groups: what a run shares with those that differ in their seed only, and its seed, by run; of equal
-            seeds of a group the first counts.
+    `groups` says by run what it shares with those that differ in their seed only, and its seed; of equal
+    seeds of a group the first counts.
     """
     found: dict[tuple[str, str], dict[int, Row]] = {}
     for row in table:
@@ -154,12 +152,7 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
 
 
 def unavailable(run: str, reasons: dict[str, str]) -> list[Row]:
-    """Rows of the methods that a run had to leave out.
-
-    Args:
-        run: name of the run.
-        reasons: why, by method.
-    """
+    """Rows of the methods that a run had to leave out, each with its reason."""
     return [Row(run, method, float("nan"), 0, {}, reason) for method, reason in reasons.items()]
 
 
@@ -260,12 +253,9 @@ def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], lis
 
 
 def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mapping[str, str]) -> pd.DataFrame:
-    """Every measurement as one line, with its change against the pinned baseline.
+    """Every measurement as one line, with its change against the pinned row, a run and a method.
 
-    Args:
-        table: rows of the comparison.
-        baseline: run and method of the pinned row, or None.
-        labels: display names of the methods.
+    `labels` are the display names of the methods.
     """
     pinned = next((row for row in table if row.name == baseline), None)
     lines = []

@@ -30,14 +30,7 @@ class Cost:
 
 
 def costs(cells: list[Measurement]) -> list[Cost]:
-    """What each pruned model costs on one text, the cheapest first.
-
-    Args:
-        cells: measurements on one text, the dense model's among them.
-
-    Returns:
-        Empty where the dense model is not measured.
-    """
+    """What each pruned model costs on one text, the cheapest first; empty without the dense one."""
     dense = next((cell for cell in cells if cell.method == DENSE), None)
     if dense is None:
         return []
@@ -57,12 +50,7 @@ def _cost(cell: Measurement, dense: Measurement) -> Cost:
 
 
 def table(found: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
-    """The costs as a table.
-
-    Args:
-        found: the costs.
-        labels: display names of the methods.
-    """
+    """The costs as a table, methods by their display names."""
     return pd.DataFrame(
         {
             "method": [labels.get(cost.method, cost.method) for cost in found],

@@ -43,15 +43,10 @@ class Bins:
 
 
 def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
-    """The drift bin of every module.
+    """(modules,) int64 drift bin of every module, 0 = most stable.
 
-    Args:
-        drift: (layers, neurons) rank drift of Eq. 1.
-        partition: modules of every layer.
-        bins: number of bins; at most one for each module.
-
-    Returns:
-        (modules,) int64 bin, 0 = most stable; bins hold equally many modules, give or take one.
+    `drift` is (layers, neurons) of Eq. 1. Bins hold equally many modules, give or take one, and at most one
+    bin stands for each module.
     """
     labels = partition.global_labels.ravel()
     means = module_means(drift.ravel(), labels, partition.modules)
@@ -63,17 +58,9 @@ def module_bins(drift: Array, partition: Partition, bins: int) -> Array:
 
 
 def compare(drift: Array, partition: Partition, ours: PruningMasks, base: PruningMasks, bins: int) -> Bins:
-    """Bins the decisions of two methods by the drift of the modules.
+    """Bins the decisions of two methods by the drift of the modules: retention, Jaccard and its chance level.
 
-    Args:
-        drift: (layers, neurons) rank drift of Eq. 1.
-        partition: modules of every layer.
-        ours: masks of GPrune.
-        base: masks of the base method.
-        bins: number of bins, lowered to the number of modules.
-
-    Returns:
-        Retention, Jaccard and its chance level of every bin.
+    `drift` is (layers, neurons) of Eq. 1; bins are lowered to the number of modules.
     """
     bin_of_module = module_bins(drift, partition, bins)
     number = int(bin_of_module.max()) + 1

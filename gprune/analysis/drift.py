@@ -33,29 +33,15 @@ CROSS, HALVES, FLOOR_PRIMARY, FLOOR_AUXILIARY = "A | B", "half A | half B", "A r
 
 
 def shares(values: Array, bins: int) -> Array:
-    """Share of values in equal bins of [0, 1].
-
-    Args:
-        values: drifts in [0, 1], any shape, not empty.
-        bins: number of bins.
-
-    Returns:
-        (bins,) percent; the last bin includes 1.
-    """
+    """(bins,) percent of values, drifts of any shape but not empty, in equal bins of [0, 1], 1 included."""
     counts, _ = np.histogram(values, bins=bins, range=(0.0, 1.0))
     return 100.0 * counts / np.size(values)
 
 
 def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list[Distribution]:
-    """The cross-text drift, its equal-sized-halves form, and the two re-sampling controls.
+    """The cross-text drift, its equal-sized-halves form, and the two re-sampling controls: four curves.
 
-    Args:
-        drift: the record.
-        bins: number of bins in [0, 1].
-        layer: one layer, or all of them together.
-
-    Returns:
-        Four curves.
+    Of one layer, or of all together.
     """
     sources = (
         (CROSS, drift.magnitude, drift.correlation),
@@ -113,15 +99,9 @@ def layer_table(drift: RankDrift) -> pd.DataFrame:
 
 
 def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
-    """How many neurons of a layer hold which ranks on A and on B.
+    """(bins, bins) how many neurons of a layer hold which ranks on A (column) and on B (row), least first.
 
-    Args:
-        primary: (neurons,) scores on A.
-        auxiliary: (neurons,) scores on B.
-        bins: bins of each axis.
-
-    Returns:
-        (bins, bins) counts: row = rank on B, column = rank on A, both from least to most important.
+    Scores are (neurons,).
     """
     top = max(len(primary) - 1, 1)
     first, second = ranks(primary) / top, ranks(auxiliary) / top
@@ -130,16 +110,9 @@ def joint_ranks(primary: Array, auxiliary: Array, bins: int) -> Array:
 
 
 def top_drifting(drift: RankDrift, primary: UnitScores, auxiliary: UnitScores, count: int) -> pd.DataFrame:
-    """The neurons whose rank moves most, over all layers.
+    """The neurons whose rank moves most, over all layers: at most `count` rows, the largest drift first.
 
-    Args:
-        drift: the record.
-        primary: scores on A.
-        auxiliary: scores on B.
-        count: rows at most.
-
-    Returns:
-        One row a neuron, the largest drift first; ties in order of layer and neuron.
+    Ties stand in order of layer and neuron.
     """
     layers, neurons = drift.magnitude.shape
     flat = drift.magnitude.ravel()

@@ -26,11 +26,7 @@ ALIKE = 0.02
 
 
 def drift(curves: list[ranks.Distribution]) -> str:
-    """How far another text moves the ranks, against another sample of the same text.
-
-    Args:
-        curves: the four curves of `gprune.analysis.drift.distributions`.
-    """
+    """How far another text moves the ranks, against another sample, from `drift.distributions`."""
     cross, _, *floors = curves
     # the noisier of both texts is the fairer floor
     floor = max(floors, key=lambda curve: curve.median)
@@ -105,12 +101,7 @@ def adapted(counts: Counts) -> str:
 
 
 def budget(result: Bins, base_name: str) -> str:
-    """Where GPrune keeps more and where less than another method, and how many neurons both keep.
-
-    Args:
-        result: both methods by drift of the modules.
-        base_name: the other method.
-    """
+    """Where GPrune keeps more and where less than another method, and how many neurons both keep."""
     change = float(result.ours[-1] - result.base[-1])
     word = "about as many" if abs(change) < BUDGET_TOLERANCE else ("fewer" if change < 0 else "more")
     joint = "as" if word.startswith("about") else "than"
@@ -131,9 +122,8 @@ def budget(result: Bins, base_name: str) -> str:
 def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutStatus]) -> str:
     """GPrune against the best baseline on every text, and the controls that do as well.
 
-    Args:
-        measurements: all perplexities of one run that are there.
-        standings: what its evaluation texts are to its calibration texts.
+    `measurements` are all perplexities of one run; `standings` say what its evaluation texts are to its
+    calibration texts.
     """
     texts = list(dict.fromkeys(item.text for item in measurements if item.method == OURS))
     told = [_rival(measurements, text, standings[text].brief) for text in texts]

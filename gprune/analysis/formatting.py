@@ -14,21 +14,14 @@ _MINUS = "\N{MINUS SIGN}"
 def signed(change: float, form: str) -> str:
     """A change with its sign, and a minus where a keyboard has a hyphen.
 
-    Args:
-        change: the number.
-        form: of format strings, without the sign, as ".3f"; ".1%" writes it in percent.
+    `form` is of format strings without the sign, as ".3f"; ".1%" writes it in percent.
     """
     written = format(change, f"+{form}").replace("-", _MINUS)
     return f"{written.removesuffix('%')} %" if form.endswith("%") else written
 
 
 def percent(share: float, digits: int = 0) -> str:
-    """A share as "41 %".
-
-    Args:
-        share: 1 is the whole.
-        digits: decimals.
-    """
+    """A share, 1 the whole, as "41 %"."""
     return f"{100.0 * share:.{digits}f} %".replace("-", _MINUS)
 
 

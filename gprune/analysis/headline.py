@@ -89,13 +89,8 @@ def outcome(
 ) -> Outcome | None:
     """What pruning costs on the first unseen text, or else on the text that comes nearest to one.
 
-    Args:
-        measurements: all perplexities of one run that are there.
-        study: its study.
-        standings: what its evaluation texts are to its calibration texts.
-
-    Returns:
-        None where the study measures no perplexity.
+    `measurements` are all perplexities of the run; `standings` say what its evaluation texts are to its
+    calibration texts. None where the study measures no perplexity.
     """
     text = first(standings, study)
     if not text:
@@ -133,12 +128,7 @@ def _best(
 
 
 def against_control(ours: Measurement, control: Measurement | None) -> str:
-    """That a control does as well as GPrune or better, in a sentence without its end; else empty.
-
-    Args:
-        ours: GPrune.
-        control: the best control measured like it.
-    """
+    """That the best control does as well as GPrune or better, in a sentence without its end; else empty."""
     if control is None:
         return ""
     found = difference(ours, control)
@@ -150,13 +140,7 @@ def against_control(ours: Measurement, control: Measurement | None) -> str:
 
 
 def headline(found: Outcome, study: Study, complete: bool) -> Headline:
-    """The finding in one sentence.
-
-    Args:
-        found: what pruning costs.
-        study: the study behind it.
-        complete: whether the run has ended; before, what is missing is still to come.
-    """
+    """The finding in one sentence; of a run that is not `complete`, what is missing is still to come."""
     if found.ours is None and found.base is None:
         return Headline(_nothing(found, complete))
     share = removed(found, study)

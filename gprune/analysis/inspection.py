@@ -44,10 +44,9 @@ class LayerRanks:
 
 
 def asked(text: str) -> dict[str, int]:
-    """What a person looks for: layer, module and neuron, as far as named.
+    """Layer, module and neuron that a person looks for, as far as named.
 
-    Raises:
-        SettingsError: it names no layer, or something twice.
+    Raises SettingsError where it names no layer, or something twice.
     """
     line = " ".join(text.lower().split())
     named = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
@@ -65,14 +64,10 @@ def scaled(scores: Array) -> Array:
 
 
 def standing(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
-    """The ranks of a layer with what re-sampling does to them.
+    """The ranks of a layer's (neurons,) scores with what re-sampling does to them.
 
-    A half is half of the shards, neighbours in a ring; every starting point is taken.
-
-    Args:
-        score: (neurons,) scores of the layer.
-        parts: scores chosen shards of the text; None where they cannot be scored.
-        shards: how many there are.
+    A half is half of the shards, neighbours in a ring; every starting point is taken. `parts` scores chosen
+    shards of the text; None where they cannot be scored.
     """
     own = scaled(score)
     if parts is None:
@@ -84,12 +79,7 @@ def standing(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
 
 
 def percentile(value: float, among: Array) -> float:
-    """Share of the others that a value exceeds, equal ones by half, in [0, 1]; 0 where there are none.
-
-    Args:
-        value: one of `among`.
-        among: (units,) values.
-    """
+    """Share in [0, 1] of the others that a value of `among` exceeds, equal ones by half; 0 without others."""
     others = len(among) - 1
     if others < 1:
         return 0.0
@@ -99,14 +89,8 @@ def percentile(value: float, among: Array) -> float:
 def neighbours(profiles: Array, neuron: int, members: Array, count: int) -> tuple[Array, Array]:
     """The neurons whose ranks on all texts are nearest to those of one: who they are, and how far away.
 
-    Args:
-        profiles: (texts, neurons) ranks of a layer.
-        neuron: whose neighbours they are.
-        members: (neurons,) bool, who may be one.
-        count: how many at most.
-
-    Returns:
-        (found,) neurons, the nearest first, and (found,) their Euclidean distances.
+    `profiles` are the (texts, neurons) ranks of a layer, `members` (neurons,) bool may be neighbours. Gives
+    at most `count` neurons, the nearest first, and their Euclidean distances.
     """
     others = np.flatnonzero(members & (np.arange(profiles.shape[1]) != neuron))
     distance = np.sqrt(((profiles[:, others] - profiles[:, [neuron]]) ** 2).sum(axis=0))
@@ -123,12 +107,7 @@ def module_table(
 ) -> pd.DataFrame:
     """One row a module of a layer: what RASA decides on, what it did, and how many neurons methods keep.
 
-    Args:
-        partition: modules of every layer.
-        layer: which one.
-        statistics: of the modules, once there.
-        adapted: what RASA did, once it has.
-        kept: (neurons,) bool of the layer, by what to call the method.
+    `kept` is (neurons,) bool of the layer, by what to call the method.
     """
     labels, count = np.asarray(partition.labels[layer]), int(partition.counts[layer])
     rows = slice(int(partition.offsets[layer]), int(partition.offsets[layer]) + count)
@@ -149,12 +128,7 @@ def module_table(
 
 
 def decision(adapted: AdaptedScores, place: int) -> str:
-    """What RASA did with a module, in words.
-
-    Args:
-        adapted: what it decided.
-        place: the module, numbered over all layers.
-    """
+    """What RASA did with a module, numbered over all layers, in words."""
     if not adapted.adapted[place]:
         return "left alone"
     return "scored from B" if adapted.source[place] else "adapted, from A"
@@ -179,17 +153,9 @@ class Activation:
 def strongest(
     found: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int
 ) -> Sequence[Activation]:
-    """Where a neuron answers most, with the tokens around.
+    """Where a neuron answers most, with `window` tokens on either side.
 
-    Args:
-        found: the positions.
-        tokens: of the same calibration set.
-        layer: of the neuron.
-        neuron: within its layer.
-        window: tokens on either side.
-
-    Raises:
-        SettingsError: the positions are those of other tokens.
+    Raises SettingsError where the positions are those of other tokens.
     """
     samples, length = tokens.ids.shape
     sequences = np.asarray(found.sequences[layer, neuron])

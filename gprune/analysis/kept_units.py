@@ -53,13 +53,7 @@ class Overlap:
 
 
 def overlap(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
-    """Compares two masks of one model.
-
-    Args:
-        first: masks of the one method.
-        second: masks of the other, of the same shape.
-        kind: one of KINDS.
-    """
+    """Compares two masks of one model, of units of one of KINDS."""
     one, other = (masks.ffn if kind == NEURONS else masks.heads for masks in (first, second))
     counts = [part.sum(axis=1) for part in (one & ~other, one & other, ~one & other)]
     return Overlap(one.shape[1], *counts)
@@ -68,10 +62,7 @@ def overlap(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
 def total_table(found: dict[str, Overlap], first: str, second: str) -> pd.DataFrame:
     """One line a kind of unit: what only the one keeps, both, only the other, and Jaccard with its chance.
 
-    Args:
-        found: overlaps by kind.
-        first: what to call the first method.
-        second: what to call the second.
+    `found` is by kind; `first` and `second` are what to call the methods.
     """
     return pd.DataFrame(
         [

@@ -36,12 +36,7 @@ class Flips:
 
 
 def compare(before: PruningMasks, after: PruningMasks) -> Flips:
-    """Counts the units that change sides.
-
-    Args:
-        before: masks of a model.
-        after: other masks of the same model.
-    """
+    """Counts the units that change sides between two masks of one model."""
     return Flips(
         removed=(before.ffn & ~after.ffn).sum(axis=1),
         added=(~before.ffn & after.ffn).sum(axis=1),

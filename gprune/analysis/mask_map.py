@@ -51,13 +51,7 @@ class Atlas:
 
 
 def compare(partition: Partition, first: PruningMasks, second: PruningMasks) -> Atlas:
-    """Compares two masks within every module.
-
-    Args:
-        partition: modules of every layer.
-        first: the masks that are looked at.
-        second: what they are held against, of the same model.
-    """
+    """Compares two masks of one model within every module."""
     labels = partition.global_labels.ravel()
     one, other = first.ffn.ravel(), second.ffn.ravel()
     kept, base, differs = (
@@ -78,10 +72,7 @@ def compare(partition: Partition, first: PruningMasks, second: PruningMasks) -> 
 def columns(partition: Partition, drift: Array | None) -> Array:
     """(modules,) int64 place of each module among those of its layer.
 
-    Args:
-        partition: modules of every layer.
-        drift: (layers, neurons) rank drift, the modules then stand from the least mean drift to the largest;
-            by their number where left out.
+    They stand from the least mean of the (layers, neurons) drift to the largest; by number without it.
     """
     layer = partition.module_layer
     if drift is None:
@@ -94,27 +85,14 @@ def columns(partition: Partition, drift: Array | None) -> Array:
 
 
 def grid(atlas: Atlas, values: Array, column: Array) -> Array:
-    """(layers, most modules of a layer) float64 of the values, NaN where a layer has no further module.
-
-    Args:
-        atlas: says which module is where.
-        values: (modules,) what to lay out.
-        column: (modules,) see `columns`.
-    """
+    """(layers, most modules of a layer) float64: (modules,) values by `columns`, NaN where no module is."""
     found = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
     found[atlas.layer, column] = values
     return found
 
 
 def table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:
-    """One row a module.
-
-    Args:
-        atlas: the comparison.
-        first: what to call the first masks.
-        second: what to call the second.
-        drift: (modules,) mean rank drift, where it is known.
-    """
+    """One row a module; `first` and `second` are what to call the masks, `drift` its mean rank drift."""
     rows: dict[str, Array] = {
         "layer": atlas.layer,
         "module": atlas.module,
@@ -128,13 +106,7 @@ def table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> 
 
 
 def group_table(masks: dict[str, PruningMasks], primary: UnitScores, auxiliary: UnitScores) -> pd.DataFrame:
-    """One row a key/value group: its scores on both texts, also in standard units, and who keeps it.
-
-    Args:
-        masks: masks by what to call them.
-        primary: scores on A.
-        auxiliary: scores on B.
-    """
+    """One row a key/value group: its scores on both texts, also in standard units, and who keeps it."""
     layer, group = (part.ravel() for part in np.indices(primary.heads.shape))
     columns: dict[str, Array] = {"layer": layer, "group": group}
     for letter, scores in (("A", primary), ("B", auxiliary)):

@@ -83,15 +83,9 @@ def movers(
     count: int = 20,
     among: int | None = None,
 ) -> Movers:
-    """The neurons of a layer whose rank moves most.
+    """At most `count` neurons of a layer whose rank moves most.
 
-    Args:
-        drift: the record.
-        primary: scores on A.
-        auxiliary: scores on B.
-        layer: the layer.
-        count: neurons at most.
-        among: a neuron that takes the last place where it does not move enough for one.
+    The neuron `among` takes the last place where it does not move enough for one.
     """
     moved = drift.magnitude[layer]
     order = np.argsort(-moved, kind="stable")[:count]
@@ -109,11 +103,8 @@ def _positions(scores: Array) -> Array:
 def telling(drift: RankDrift, layer: int | None = None, divided: Array | None = None) -> tuple[int, int]:
     """Layer and neuron whose move from A to B exceeds its own move within one text by most.
 
-    Args:
-        drift: the record.
-        layer: the layer to look in; all of them by default.
-        divided: (layers, neurons) bool, neurons that say more: the first of them is taken if it is among the
-            `AMONG` that move furthest beyond their noise.
+    Of one layer, or of all. `divided` (layers, neurons) bool are neurons that say more: the first of them is
+    taken if it is among the `AMONG` that move furthest beyond their noise.
     """
     excess = drift.magnitude - np.maximum(drift.resample_primary, drift.resample_auxiliary)
     if layer is not None:
@@ -134,15 +125,9 @@ def example(
     adaptation: AdaptedScores | None,
     masks: Mapping[str, PruningMasks],
 ) -> Example:
-    """Everything that a run knows of one neuron.
+    """Everything that a run knows of one neuron at a layer and place; `scores` are on A and on B.
 
-    Args:
-        drift: the record.
-        scores: on A and on B.
-        place: layer and neuron.
-        partition: modules, once there are any.
-        adaptation: what RASA decided, once it has.
-        masks: masks that are there, by name.
+    Modules, adaptation and masks (by name) take part once they are there.
     """
     layer, neuron = place
     first, second = (float(_positions(each.ffn[layer])[neuron]) for each in scores)

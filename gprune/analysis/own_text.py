@@ -21,12 +21,8 @@ ALIKE = 0.05
 def curves(found: Mapping[str, RankDrift], bins: int) -> list[Distribution]:
     """The drift histogram of every pair that is there, and of the own text against itself, on halves all.
 
-    A half holds half the sequences, which moves ranks more than whole sets do: only halves compare with
-    the own text's two.
-
-    Args:
-        found: drifts by the name of their pair.
-        bins: number of bins in [0, 1].
+    A half holds half the sequences, which moves ranks more than whole sets do: only halves compare with the
+    own text's two. `found` is by the name of the pair; `bins` divide [0, 1].
     """
     rows = [(name, found[name].half, found[name].correlation_half) for name in PAIRS if name in found]
     floor = _floor(found)
@@ -83,12 +79,7 @@ def layer_table(found: Mapping[str, RankDrift]) -> pd.DataFrame:
 
 
 def headline(found: Mapping[str, RankDrift], name: str) -> str:
-    """The finding in one sentence.
-
-    Args:
-        found: drifts by the name of their pair, that of A and the own text among them.
-        name: what the text is called.
-    """
+    """The finding about the text `name`, whose drift from A is among those found, in one sentence."""
     mean = {pair: float(np.mean(one.magnitude)) for pair, one in found.items()}
     floor = float(np.mean(found[A_OWN].resample_auxiliary))
     close = [

@@ -100,13 +100,8 @@ def same_windows(first: Measurement, second: Measurement) -> bool:
 def difference(first: Measurement, second: Measurement) -> Difference:
     """How much worse the first is: paired over windows where they are the same, otherwise as if independent.
 
-    Args:
-        first: the method in question.
-        second: what it is compared with.
-
-    Returns:
-        The difference of the mean losses and its standard error: that of the mean of the windows'
-        differences, or both standard errors in quadrature where the windows differ.
+    The difference of the mean losses and its standard error: that of the mean of the windows' differences, or
+    both standard errors in quadrature where the windows differ.
     """
     if same_windows(first, second):
         return over_windows(first.losses, second.losses)
@@ -119,14 +114,9 @@ def difference(first: Measurement, second: Measurement) -> Difference:
 
 
 def over_windows(first: Array, second: Array) -> Difference:
-    """How much worse the first is over windows that both have read.
+    """How much worse the first is over the windows of both, (windows,) losses in nats per token.
 
-    Args:
-        first: (windows,) losses in nats per token, at least one.
-        second: (windows,) losses of the same windows.
-
-    Returns:
-        The mean of the windows' differences and its standard error, infinite with a single window.
+    The mean of the windows' differences and its standard error, infinite with a single window.
     """
     each = first - second
     return Difference(float(each.mean()), _error(each), True)
@@ -147,13 +137,7 @@ def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measuremen
     """How much worse the first is on the windows that both read, averaged over seeds.
 
     Runs of the same seed are compared; where one side has one run only, it is compared with all of the other.
-
-    Args:
-        first: the method in question, by seed.
-        second: what it is compared with, by seed.
-
-    Returns:
-        The difference with its standard error (see `over_both`), or why there is none.
+    The difference with its standard error (see `over_both`), or why there is none.
     """
     if len(first) == 1 or len(second) == 1:
         pairs = [(one, other) for one in first.values() for other in second.values()]
@@ -170,14 +154,10 @@ def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measuremen
 
 
 def over_both(each: Array) -> Difference:
-    """A difference on windows that all seeds share.
+    """Mean of (seeds, windows) differences of losses, nats per token, on windows that all seeds share.
 
-    Args:
-        each: (seeds, windows) differences of losses, nats per token.
-
-    Returns:
-        Their mean; its standard error is that over windows (of the seeds' mean) and that over seeds in
-        quadrature, the former alone for one seed.
+    Its standard error is that over windows (of the seeds' mean) and that over seeds in quadrature, the former
+    alone for one seed.
     """
     error = np.hypot(_error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0)
     return Difference(float(each.mean()), float(error), True)

@@ -14,12 +14,7 @@ from gprune.records import Array
 
 
 def area(values: Array, kept: Array) -> Array:
-    """(layers,) area under the ROC curve; NaN in a layer whose neurons are all kept, or none.
-
-    Args:
-        values: (layers, neurons) of a quantity.
-        kept: (layers, neurons) bool.
-    """
+    """(layers,) area under the ROC curve of (layers, neurons) values; NaN where all are kept, or none."""
     return _of_ranks(ranks(values), np.asarray(kept))
 
 
@@ -31,14 +26,9 @@ def _of_ranks(ranked: Array, kept: Array) -> Array:
 
 
 def table(quantities: Mapping[str, Array], kept: Array) -> pd.DataFrame:
-    """One row a quantity, the one that tells most first.
+    """One row a (layers, neurons) quantity, the one that tells most first.
 
-    Args:
-        quantities: (layers, neurons) by name.
-        kept: (layers, neurons) bool.
-
-    Returns:
-        Mean over the layers that keep some neurons and remove some, lowest and highest layer.
+    Mean over the layers that keep some neurons and remove some, lowest and highest layer.
     """
     rows = []
     for name, values in quantities.items():
@@ -52,16 +42,10 @@ def table(quantities: Mapping[str, Array], kept: Array) -> pd.DataFrame:
 
 
 def contradicting(values: Array, kept: Array, count: int, layer: int | None = None) -> pd.DataFrame:
-    """The neurons that are decided most unlike what a quantity predicts.
+    """At most `count` neurons that are decided most unlike what a quantity predicts, of one layer or of all.
 
     A kept neuron contradicts by the share of its layer that is above it, a removed one by the share below it;
-    the other way round where the quantity predicts removal there.
-
-    Args:
-        values: (layers, neurons) of the quantity.
-        kept: (layers, neurons) bool.
-        count: neurons at most.
-        layer: of which layer alone; all by default.
+    the other way round where the quantity predicts removal there. Values and masks are (layers, neurons).
     """
     kept = np.asarray(kept)
     ranked = ranks(values)

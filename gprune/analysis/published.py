@@ -105,9 +105,7 @@ def substitution() -> pd.DataFrame:
 def metric_gap(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
     """Published accuracy gap of Wanda-sp and FLAP before and after GPrune; see `tables.metric_gap`.
 
-    Args:
-        model: one of `gprune.data.published.MODELS`.
-        rule: which accuracy of a task counts, max or fixed.
+    `model` is one of `gprune.data.published.MODELS`, `rule` the accuracy that counts, max or fixed.
     """
     return tables.metric_gap(published.frame(published.table("main", model, rule)))
 
@@ -115,9 +113,7 @@ def metric_gap(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
 def gain_by_retention(model: str = MODEL, rule: str = "max") -> pd.DataFrame:
     """Published change of every metric from base to GPrune; see `tables.gain_by_retention`.
 
-    Args:
-        model: one of `gprune.data.published.MODELS`.
-        rule: which accuracy of a task counts, max or fixed.
+    `model` is one of `gprune.data.published.MODELS`, `rule` the accuracy that counts, max or fixed.
     """
     return tables.gain_by_retention(published.frame(published.table("main", model, rule)))
 

@@ -60,15 +60,10 @@ class Law:
 
 
 def resampled(score: Score, sizes: Array, kept: Array) -> Resampled:
-    """Compares two samples of a text at every size that its shards allow.
+    """Compares two samples of a text at every size that its shards, with (shards,) sequences each, allow.
 
     A sample is n neighbouring shards of the shards in a ring, the other the n that follow; all starting
-    points are drawn.
-
-    Args:
-        score: scores of chosen shards.
-        sizes: (shards,) sequences of each shard.
-        kept: (layers,) neurons that a decision keeps in each layer: those of the highest ranks.
+    points are drawn. `kept` (layers,) neurons of the highest ranks is what a decision keeps.
     """
     shards = len(sizes)
     rows = []
@@ -87,12 +82,7 @@ def rank_drift(first: Array, second: Array) -> float:
 
 
 def decided(ranked: Array, kept: Array) -> Array:
-    """(layers, neurons) bool, True for the highest ranks of each layer.
-
-    Args:
-        ranked: (layers, neurons) ascending ranks from 0.
-        kept: (layers,) neurons to keep.
-    """
+    """(layers, neurons) bool, True for the `kept` (layers,) highest ascending ranks of each layer."""
     return ranked >= ranked.shape[1] - kept[:, None]
 
 
@@ -102,25 +92,16 @@ def changed(first: Array, second: Array) -> float:
 
 
 def jaccard(kept: float, changed: float) -> float:
-    """Jaccard index of two decisions that keep an equal share of the units and differ in some.
-
-    Args:
-        kept: share of the units that each keeps.
-        changed: share of the units that they decide differently.
-    """
+    """Jaccard index of two decisions that keep a share `kept` of the units each and differ in some."""
     return (kept - changed / 2) / (kept + changed / 2)
 
 
 def law(sequences: Array, values: Array) -> Law:
     """The law behind what was measured, by least squares of 1 / d^2 on n, in relative terms.
 
-    Args:
-        sequences: (sizes,) sequences in a sample.
-        values: (sizes, draws) what two samples differ by.
-
-    Returns:
-        With a shift of 0 where there is one size only, or where the best shift is negative. Without a law
-        where what was measured does not fall, or is not finite.
+    `sequences` (sizes,) are those in a sample, `values` (sizes, draws) what two samples differ by. The shift
+    is 0 where there is one size only, or where the best one is negative. No law where what was measured does
+    not fall, or is not finite.
     """
     means = np.mean(values, axis=1) if np.size(values) else np.array([])
     if not means.size or not np.isfinite(means).all():
@@ -144,9 +125,7 @@ def law(sequences: Array, values: Array) -> Law:
 def beyond(measured: float, *noises: float) -> float:
     """The part of a drift between two texts that sampling does not explain; 0 where it explains all.
 
-    Args:
-        measured: drift between samples of two texts.
-        noises: what two samples of one of the texts differ by, at that size, for each text. Squares add up,
-            and each text brings one of its two samples.
+    `noises` are what two samples of one of the texts differ by, at that size, for each text. Squares add up,
+    and each text brings one of its two samples.
     """
     return float(np.sqrt(max(measured**2 - sum(noise**2 for noise in noises) / 2, 0.0)))

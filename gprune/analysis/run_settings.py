@@ -27,8 +27,7 @@ def flattened(study: Study) -> dict[str, str]:
 def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
     """The settings in which studies differ, one line each, with what they mean; no line where they agree.
 
-    Args:
-        studies: by what to call them; the names of the columns.
+    Columns have the names of the studies.
     """
     known = {name: flattened(study) for name, study in studies.items()}
     lines = []
@@ -41,11 +40,7 @@ def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
 
 
 def seed_groups(studies: Mapping[str, Study]) -> dict[str, tuple[str, int]]:
-    """What each study shares with those that differ from it in their seed only, and its seed.
-
-    Args:
-        studies: by run.
-    """
+    """What each run's study shares with those that differ from it in their seed only, and its seed."""
     found = {}
     for run, study in studies.items():
         settings = {name: value for name, value in study.to_dict().items() if name not in _NO_RESULT}

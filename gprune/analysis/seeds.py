@@ -13,15 +13,11 @@ _NO_MEASURE = ("samples", "chance", "version")
 
 
 def spread(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Mean and deviation over the seeds of everything that was measured.
+    """Mean and deviation over the seeds of everything that runs of one study, one a seed, have ended with.
 
-    Args:
-        results: what runs of one study have ended with, one a seed.
-
-    Returns:
-        Nested like a result: where a number stood, its `mean`, its `deviation` (divided by the number of
-        seeds, as in the paper's table of seeds) and the `seeds` that have it. A number that is not finite
-        counts as measured, and makes mean and deviation so.
+    Nested like a result: where a number stood, its `mean`, its `deviation` (divided by the number of seeds,
+    as in the paper's table of seeds) and the `seeds` that have it. A number that is not finite counts as
+    measured, and makes mean and deviation so.
     """
     found = {name: _gathered([result[name] for result in results if name in result]) for name in MEASURED}
     return {name: value for name, value in found.items() if value}

@@ -59,15 +59,10 @@ class Padding:
 
 
 def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
-    """Tokens a second of one phase, in the order of the measurement.
+    """Tokens a second of one phase, prefill, decode or whole, in the order of the measurement.
 
-    Args:
-        rows: rows of a ``Throughput`` record.
-        phase: prefill, decode or whole.
-
-    Returns:
-        model, mode, parameters, tokens/s, low and high (quartiles over the repetitions), ratio to the dense
-        model, its interquartile range, memory in MiB and how that was found.
+    `rows` are those of a ``Throughput``. Has model, mode, parameters, tokens/s, low and high (quartiles over
+    the repetitions), ratio to the dense model, its interquartile range, memory in MiB and how that was found.
     """
     lines = []
     for row in rows:
@@ -142,14 +137,8 @@ def pruned_multiple(found: Widths, shape: ModelShape) -> int:
 def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | None:
     """What the ordinary model of the padded export holds; no model is loaded for it.
 
-    Args:
-        shape: the dense model.
-        size: its parameters and biases.
-        model: what pruning leaves.
-        family: model type of the dense model, as llama.
-
-    Returns:
-        None where no ordinary family holds such a model: qwen3 where a repair adds biases.
+    `size` is the dense model's, `family` its model type, as llama. None where no ordinary family holds such a
+    model: qwen3 where a repair adds biases.
     """
     if model.biased and family not in ("llama", *_WITHOUT_BIASES):
         return None

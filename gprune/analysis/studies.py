@@ -126,12 +126,7 @@ class Setting:
 
 
 def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]:
-    """Gathers rows that differ in the seed alone, in the order of first appearance.
-
-    Args:
-        rows: the rows of one study.
-        each_seed: keeps every seed a setting of its own.
-    """
+    """Gathers rows that differ in the seed alone, in order of first appearance; not if `each_seed`."""
     grouped: dict[tuple[tuple[tuple[str, str], ...], str, float], list[StudyRow]] = {}
     for row in rows:
         own = {name: value for name, value in row.labels.items() if each_seed or name != SEED}
@@ -257,12 +252,8 @@ _BESIDE = "(GPrune over it)"
 def against(rows: Iterable[StudyRow]) -> pd.DataFrame:
     """GPrune on FLAP beside the best baseline and two controls, a line for each retention and text.
 
-    Args:
-        rows: of the main table, of one seed or several.
-
-    Returns:
-        Text cells: perplexities with their spread, and in brackets GPrune's over each, of several seeds the
-        mean of their ratios with its deviation. What was not measured has a dash.
+    Text cells: perplexities with their spread, and in brackets GPrune's over each, of several seeds the mean
+    of their ratios with its deviation. What was not measured has a dash.
     """
     table = settings(rows)
     found = []

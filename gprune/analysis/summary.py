@@ -32,15 +32,7 @@ def checks(
     masks: dict[str, PruningMasks],
     standings: Mapping[str, HoldoutStatus],
 ) -> list[Check]:
-    """Every trust check of a run.
-
-    Args:
-        record: the run's record.
-        study: its study.
-        shape: sizes of the model, once known.
-        masks: masks that are there, by display name.
-        standings: what its evaluation texts are to its calibration texts.
-    """
+    """Every trust check of a run; `masks` are by display name, `standings` of its evaluation texts."""
     return [
         _budgets(shape, study.retention, masks),
         _texts(standings),

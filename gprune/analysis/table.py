@@ -67,11 +67,7 @@ class Table:
         return [" ".join(map(str, name)) if isinstance(name, tuple) else str(name) for name in names]
 
     def cells(self, digits: int = 4) -> list[list[str]]:
-        """Every row as it is read.
-
-        Args:
-            digits: significant ones of a number that is not whole.
-        """
+        """Every row as it is read; `digits` are the significant ones of a number that is not whole."""
         rows = self.frame.astype(object).itertuples(index=False, name=None)
         return [[read(value, digits) for value in row] for row in rows]
 
@@ -87,11 +83,7 @@ class Table:
         return "\n".join("| " + " | ".join(map(_one_line, line)) + " |" for line in lines)
 
     def latex(self, caption: str) -> str:
-        """As LaTeX for the booktabs package; columns of numbers stand to the right.
-
-        Args:
-            caption: what the table shows.
-        """
+        """As LaTeX for the booktabs package; columns of numbers stand to the right."""
         cells = pd.DataFrame(self.cells(), columns=range(len(self.heads)), dtype=object)
         alignment = "".join("r" if _is_numbers(cells[place]) else "l" for place in cells)
         written = cells.map(escape).set_axis([escape(name) for name in self.heads], axis="columns")
@@ -115,11 +107,7 @@ class Table:
         return f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table>"
 
     def text(self, left: Sequence[int] = (0,)) -> list[str]:
-        """As lines for a terminal.
-
-        Args:
-            left: places of the columns that stand to the left.
-        """
+        """As lines for a terminal; the columns at the places `left` stand to the left."""
         lines = [self.heads, *self.cells()]
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return [
@@ -132,11 +120,9 @@ class Table:
 
 
 def read(value: Any, digits: int = 4) -> str:
-    """A cell as it is read: a dash where nothing is, a number with its first digits.
+    """A cell as it is read: a dash where nothing is, a number with its first `digits` if it is not whole.
 
-    Args:
-        value: text, a number or None.
-        digits: significant ones of a number that is not whole; more than four have no exponent below 1e15.
+    More than four digits have no exponent below 1e15.
     """
     if not isinstance(value, str) and (value is None or pd.isna(value)):
         return NONE
@@ -162,11 +148,8 @@ _PASSED_OVER = "\ufeff\u200b\u200e\u200f\0"
 def guarded(value: object, shown: bool = False) -> object:
     """A cell as it is safe in a spreadsheet: an apostrophe stands before what would run as a formula.
 
-    What is passed over before the sign counts as well: blanks, line breaks, marks without width.
-
-    Args:
-        value: the cell; whatever is no text comes back as it is.
-        shown: whether people read it on a page too: there a text that is a number has no apostrophe.
+    What is passed over before the sign counts as well: blanks, line breaks, marks without width. What is no
+    text comes back as it is; `shown` to people, too, a text that is a number has no apostrophe.
     """
     if not isinstance(value, str) or not value:
         return value

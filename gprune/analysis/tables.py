@@ -26,20 +26,12 @@ def metrics(rows: pd.DataFrame) -> list[str]:
 def metric_gap(
     rows: pd.DataFrame, metric: str = ACCURACY, bases: tuple[str, str] = ("wanda_sp", "flap")
 ) -> pd.DataFrame:
-    """How far two base metrics are apart, before and after GPrune is applied to both.
+    """How far two base metrics are apart in a column, before and after GPrune is applied to both.
 
-    Args:
-        rows: one line a method, retention and seed.
-        metric: column whose gap is meant.
-        bases: ids of the two base metrics.
-
-    Returns:
-        retention, seed where rows have it, before and after (absolute differences) and reduction
-        (1 - after / before; negative where the gap grows, NaN where there was none), highest retention
-        first; only where all four results are there.
-
-    Raises:
-        SettingsError: a column is missing, or a result is there twice.
+    `rows` has one line a method, retention and seed. Gives retention, seed where rows have it, before and
+    after (absolute differences) and reduction (1 - after / before; negative where the gap grows, NaN where
+    there was none), highest retention first; only where all four results are there. Raises SettingsError
+    where a column is missing, or a result is there twice.
     """
     keys = _keys(rows)
     columns = [*keys, "before", "after", "reduction"]
@@ -59,17 +51,11 @@ def metric_gap(
 def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
     """What GPrune changes against the base metric it is applied to, at every retention.
 
-    Args:
-        rows: one line a method, retention and seed.
-
-    Returns:
-        base, method, retention, seed where rows have it, metric, before, after, gain, unit and better. A
-        gain is the ratio after / before of a perplexity (below 1 is better) and the difference after -
-        before of an accuracy, in points (above 0 is better); highest retention first. Only results that
-        both methods have.
-
-    Raises:
-        SettingsError: a column is missing, or a result is there twice.
+    `rows` has one line a method, retention and seed. Gives base, method, retention, seed where rows have it,
+    metric, before, after, gain, unit and better. A gain is the ratio after / before of a perplexity (below 1
+    is better) and the difference after - before of an accuracy, in points (above 0 is better); highest
+    retention first. Only results that both methods have. Raises SettingsError where a column is missing, or a
+    result is there twice.
     """
     keys = _keys(rows)
     columns = ["base", "method", *keys, "metric", "before", "after", "gain", "unit", "better"]
@@ -87,15 +73,9 @@ def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
 def over_seeds(rows: pd.DataFrame) -> pd.DataFrame:
     """Mean and spread over seeds of every metric, method and retention.
 
-    Args:
-        rows: one line a method, retention and seed, with a `seed` column.
-
-    Returns:
-        method, retention, metric, mean, std (divided by the number of seeds, as in the paper's table) and
-        seeds, the number of them.
-
-    Raises:
-        SettingsError: a column is missing, or a result is there twice.
+    `rows` has one line a method, retention and seed. Gives method, retention, metric, mean, std (divided by
+    the number of seeds, as in the paper's table) and the number of seeds. Raises SettingsError where a column
+    is missing, or a result is there twice.
     """
     if "seed" not in _keys(rows):
         raise SettingsError("rows without a seed column have no spread over seeds; add the column seed")

@@ -60,14 +60,8 @@ def decided(
 ) -> Decision:
     """What RASA decides on under other settings, and what it then decides.
 
-    Args:
-        run: the run whose scores, modules and statistics are used.
-        settings: the rule.
-        mean: (modules,) mean primary scores under a scale that is not the run's own; formed here where left
-            out.
-
-    Raises:
-        StoreError: the run has not come that far, or a result is damaged.
+    `mean` is the (modules,) mean primary scores under a scale that is not the run's own; formed here where
+    left out. Raises StoreError where the run has not come that far, or a result is damaged.
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, statistics = run.load(stages.partition), run.load(stages.modules)

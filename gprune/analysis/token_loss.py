@@ -45,12 +45,7 @@ class Change:
 
 
 def change(dense: Array, pruned: Array) -> Change:
-    """The difference over a passage.
-
-    Args:
-        dense: (tokens,) losses in nats, NaN for the first token.
-        pruned: the same of the pruned model.
-    """
+    """The difference over a passage, from (tokens,) losses in nats, NaN for the first token."""
     with np.errstate(over="ignore"):
         values = [float(np.exp(np.nanmean(losses))) for losses in (pruned, dense)]
     return Change(float(np.nanmean(pruned - dense)), *values)
@@ -91,13 +86,9 @@ def marked(token: Token) -> str:
 def worst(
     tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], most: int = LISTED
 ) -> pd.DataFrame:
-    """The tokens that pruned models predict most worse than the dense one, worst first.
+    """At most `most` tokens each that pruned models predict most worse than the dense one, worst first.
 
-    Args:
-        tokens: the passage.
-        dense: (tokens,) losses of the dense model, NaN for the first token.
-        methods: the same of pruned models, by label.
-        most: tokens of each.
+    Losses are (tokens,), NaN for the first, of pruned models by label.
     """
     rows = [
         (name, place, dense[place], losses[place])

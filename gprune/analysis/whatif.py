@@ -98,8 +98,7 @@ class Loads(Protocol):
 def prepared(run: Loads) -> Prepared:
     """Ranks the units of a run under both texts; see `prepare`.
 
-    Raises:
-        StoreError: the run has not come that far, or a result is damaged.
+    Raises StoreError where the run has not come that far, or a result is damaged.
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, learned = run.load(stages.partition), run.load(stages.learning)
@@ -115,16 +114,8 @@ def whole(base: Prepared, scoring: str) -> Array:
 def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
     """The masks of GPrune where some modules are scored from B; its thresholds are shifted, not learned.
 
-    Args:
-        base: the run.
-        source: (modules,) whether a module is scored from B: `AdaptedScores.source`.
-        target: fraction of the decoder's linear weights to keep.
-
-    Returns:
-        Masks as near the target as one neuron (one block of neurons) allows.
-
-    Raises:
-        SettingsError: the floors of the layers exceed the target.
+    `source` (modules,) is `AdaptedScores.source`, `target` the fraction of the decoder's linear weights to
+    keep, met within one neuron (one block). Raises SettingsError where the floors of the layers exceed it.
     """
     require_reachable(base.units.shape, target, base.alignment)
     return exact_masks(ranked(base, source), base.thresholds, target, base.alignment).masks
@@ -142,10 +133,7 @@ def ranked(base: Prepared, source: Array) -> RankedUnits:
 def obstacle(results: Results, method: str, scoring: str) -> str:
     """Why the masks of a baseline cannot be decided here, as a sentence; empty where they can.
 
-    Args:
-        results: what is there of a study.
-        method: name in METHODS, of a method that prunes and whose masks are not learned.
-        scoring: one of TEXTS.
+    `method` prunes and learns no masks; `scoring` is one of TEXTS.
     """
     known, study = METHODS[method], results.graph.study
     if known.decision == "learned":
@@ -172,16 +160,10 @@ def decide(
 ) -> PruningMasks:
     """The masks of a baseline at any retention, from what is there.
 
-    Args:
-        results: what is there of a study.
-        method: name in METHODS, of a method that prunes and whose masks are not learned.
-        retention: fraction of the decoder's linear weights to keep, in (0, 1).
-        scoring: one of TEXTS.
-        adapted: (layers, neurons) scores, where `scoring` is adapted.
-
-    Raises:
-        MethodError: something is missing, see `obstacle`, or the method cannot reach the retention.
-        StoreError: a record is damaged.
+    `method` prunes and learns no masks; `retention` is the fraction of the decoder's linear weights to keep,
+    in (0, 1); `scoring` is one of TEXTS, and `adapted` the (layers, neurons) scores where that is adapted.
+    Raises MethodError where something is missing (see `obstacle`) or the method cannot reach the retention,
+    StoreError where a record is damaged.
     """
     reason = obstacle(results, method, scoring)
     if reason:

@@ -54,11 +54,7 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
 
 
 def _require_alike(option: str, value: Any, default: Any) -> None:
-    """Checks that an option is of the kind that its default is.
-
-    Raises:
-        SettingsError: it is not.
-    """
+    """Raises SettingsError where an option is not of the kind that its default is."""
     wanted = _ALIKE.get(type(default), ())
     if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
         raise SettingsError(f"{option} must be like {quoted(default)} (got {quoted(value)})")

@@ -63,13 +63,7 @@ def of_units(neurons: Mapping[str, Array], groups: Mapping[str, Array]) -> pd.Da
 
 
 def scores(primary: UnitScores, auxiliary: UnitScores, adapted: Array | None) -> pd.DataFrame:
-    """One row a unit, with its importance on either text.
-
-    Args:
-        primary: scores on A.
-        auxiliary: scores on B.
-        adapted: (layers, neurons) scores after RASA; attention is not adapted.
-    """
+    """One row a unit, with its importance on either text and after RASA, if (layers, neurons) are given."""
     neurons = {"primary": primary.ffn, "auxiliary": auxiliary.ffn}
     groups = {"primary": primary.heads, "auxiliary": auxiliary.heads}
     if adapted is not None:
@@ -146,11 +140,7 @@ def accuracy(found: Iterable[tuple[str, Accuracy]]) -> pd.DataFrame:
 
 
 def measured_perplexities(run: Run) -> pd.DataFrame:
-    """One row a method and text that is there.
-
-    Raises:
-        MissingResultError: none is.
-    """
+    """One row a method and text that is there. Raises MissingResultError where none is."""
     from gprune.pipeline.summary import sizes
 
     pairs = [(method, text) for method in run.study.methods for text in run.study.evaluation.texts]
@@ -165,8 +155,7 @@ def measured_perplexities(run: Run) -> pd.DataFrame:
 def measured_accuracies(run: Run) -> pd.DataFrame:
     """One row a method and task that is there.
 
-    Raises:
-        MissingResultError: none is, and the study has tasks that have data.
+    Raises MissingResultError where none is, and the study has tasks that have data.
     """
     tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
     pairs = [(method, task) for method in run.study.methods for task in tasks]
@@ -200,9 +189,7 @@ class Masks(Mapping[str, pd.DataFrame]):
     def __getitem__(self, name: str) -> pd.DataFrame:
         """One row a unit, and whether it is kept.
 
-        Raises:
-            SettingsError: the run has no such method.
-            StoreError: it has not come that far.
+        Raises SettingsError where the run has no such method, StoreError where it has not come that far.
         """
         cutting = [one for one in self._loaded.study.methods if METHODS[one].decision != "none"]
         require_choice("method", name, tuple(cutting))

@@ -177,11 +177,7 @@ def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
 
 
 def _whole(values: pd.Series) -> Array:
-    """Whole numbers of a column.
-
-    Raises:
-        SettingsError: it holds something else.
-    """
+    """Whole numbers of a column. Raises SettingsError where it holds something else."""
     found = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
     if not np.array_equal(found, np.round(found)) or not (abs(found) < 2**53).all():
         raise SettingsError(f"the column {values.name} of masks must hold whole numbers")

@@ -10,13 +10,10 @@ from gprune.system.errors import SettingsError
 
 
 def tokenizer(run: Run, trusted: bool) -> Any:
-    """The tokenizer of a run's model.
+    """The tokenizer of a run's model; code that comes with the model is run only where it is `trusted`.
 
-    Code that comes with the model is run only where it is `trusted`.
-
-    Raises:
-        SettingsError: it would have to be, and may not.
-        ModelError: the model is not there, or has no tokenizer that can be read.
+    Raises SettingsError where it would have to be and may not, ModelError where the model is not there or has
+    no tokenizer that can be read.
     """
     from gprune.models.loading import load_tokenizer
 
@@ -27,12 +24,9 @@ def tokenizer(run: Run, trusted: bool) -> Any:
 def cut(run: Run, method: str, trusted: bool) -> Any:
     """The model of a method, in evaluation mode, as `from_pretrained` would give it.
 
-    Code that comes with the model is run only where it is `trusted`.
-
-    Raises:
-        SettingsError: it would have to be, and may not.
-        ModelError: the dense model is not on this machine, or is another one now.
-        StoreError: the run has no masks of the method, or a result is damaged.
+    Code that comes with the model is run only where it is `trusted`. Raises SettingsError where it would have
+    to be and may not, ModelError where the dense model is not on this machine or is another one now,
+    StoreError where the run has no masks of the method or a result is damaged.
     """
     _require_trust(run, trusted)
     needs = stages.resolve(stages.pruned(run.graph, method), run.read)
@@ -44,11 +38,7 @@ def cut(run: Run, method: str, trusted: bool) -> Any:
 
 
 def _require_trust(run: Run, trusted: bool) -> None:
-    """Checks that code which comes with a model is run by the word of whoever calls, not of a record alone.
-
-    Raises:
-        SettingsError: it would be.
-    """
+    """Raises SettingsError where code of a model would run by a record's word alone, not by the caller's."""
     if run.study.trust_remote_code and not trusted:
         raise SettingsError(
             f"the run {run.name} has trust_remote_code on, so that its model's own Python code would run "

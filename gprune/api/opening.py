@@ -126,11 +126,7 @@ def runs(*, cache: Place | None = None) -> pd.DataFrame:
 
 
 def as_study(study: Study | dict[str, Any] | Place) -> Study:
-    """A study, however it is given.
-
-    Raises:
-        SettingsError: it is none.
-    """
+    """A study, however it is given. Raises SettingsError where it is none."""
     if isinstance(study, Study):
         return study
     if isinstance(study, dict):
@@ -147,11 +143,7 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
 
 
 def store_in(cache: Place | None) -> Store:
-    """The store of a cache folder.
-
-    Raises:
-        StoreError: no folder of this system can have that name.
-    """
+    """The store of a cache folder; StoreError where no folder of this system can have that name."""
     if cache is None:
         return Store()
     with safe_parsing.refused_as(StoreError):
@@ -159,11 +151,7 @@ def store_in(cache: Place | None) -> Store:
 
 
 def _typed(place: Place, what: str) -> str:
-    """A name or a path as text.
-
-    Raises:
-        StoreError: it is neither.
-    """
+    """A name or a path as text; StoreError where it is neither."""
     text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
     if not isinstance(text, str):
         raise StoreError(f"{what} is a name or a folder (got {safe_parsing.quoted(place)})")
@@ -175,11 +163,7 @@ def _silent(stage: str, done: int, total: int, message: str) -> None:
 
 
 def _loaded_from(folder: Path, trusted: bool) -> Run:
-    """The run in a folder of a cache.
-
-    Raises:
-        SettingsError: its record cannot be used.
-    """
+    """The run in a folder of a cache; SettingsError where its record cannot be used."""
     from gprune.pipeline.runs import cached
 
     values, graph, reason = cached.record(folder / "run.json", (folder / "run.json").stat())

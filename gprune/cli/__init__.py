@@ -66,8 +66,7 @@ COMMANDS = {
 def place(text: str) -> Path:
     """A path that was typed as an argument; `~` means a home folder as elsewhere.
 
-    Raises:
-        argparse.ArgumentTypeError: no file of this system can have that name.
+    Raises argparse.ArgumentTypeError where no file of this system can have that name.
     """
     try:
         return safe_parsing.path(text, "the path")

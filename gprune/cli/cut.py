@@ -40,11 +40,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
 
 
 def set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
-    """The results of the run and the mask set that a command names.
-
-    Raises:
-        GpruneError: there is no such run or set.
-    """
+    """The results of the run and the mask set that a command names; GpruneError where there are none."""
     from gprune.analysis.mask_edits import mask_sets
 
     results, _ = recorded(options)

@@ -28,11 +28,7 @@ EXIT_FAILED, EXIT_UNEXPECTED = 2, 1
 
 
 def require_possible(count: int, study: Study, seeds: list[int] | None, here: bool = True) -> None:
-    """Checks that a study, of seeds or of none, can be run by so many processes, here or elsewhere.
-
-    Raises:
-        SettingsError: it cannot.
-    """
+    """Raises SettingsError where a study, of seeds or of none, cannot be run by so many processes."""
     require(1 <= count <= MOST_PROCESSES, "--model-gpus", count, f"1 to {MOST_PROCESSES}")
     require(not seeds, "--model-gpus", count, "left out with --seeds: run the seeds one after the other")
     rule = "auto, cpu or cuda with --model-gpus, which uses the first GPUs of the machine"
@@ -48,10 +44,8 @@ def require_possible(count: int, study: Study, seeds: list[int] | None, here: bo
 def run(options: argparse.Namespace, study: Study, first: Callable[[Ranks], int]) -> int:
     """Runs a command by several processes: starts them, or is one of them; the exit code.
 
-    `first` is what rank 0 does, given the processes.
-
-    Raises:
-        GpruneError: on rank 0, why the run has failed; and that they cannot be started.
+    `first` is what rank 0 does, given the processes; there GpruneError says why the run has failed, and that
+    they cannot be started.
     """
     return _joined(options, study, first) if _started() else _launched(options, study)
 

@@ -76,11 +76,7 @@ def _gguf(options: argparse.Namespace) -> int:
 
 
 def recorded(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
-    """The results of the run that a command names, and its record.
-
-    Raises:
-        GpruneError: there is no such run, or its record cannot be used.
-    """
+    """The results of the run that a command names, and its record; GpruneError where they cannot be used."""
     from gprune.pipeline import runs
     from gprune.pipeline.archive.contents import graph_of
     from gprune.pipeline.stages import Results

@@ -84,9 +84,7 @@ def add_engine(parser: Any) -> None:
 def slurm_settings(options: argparse.Namespace, cache: Path) -> Any:
     """The Slurm settings that a command was told; None where this machine's queue starts the jobs.
 
-    Raises:
-        JobError: they cannot be read.
-        SettingsError: settings are named for jobs that Slurm does not start.
+    Raises JobError where they cannot be read, SettingsError where Slurm does not start the jobs.
     """
     from gprune.jobs.slurm import settings
 
@@ -127,11 +125,7 @@ def _submit(options: argparse.Namespace) -> int:
 
 
 def _for_run(options: argparse.Namespace, studies: list[Study], slurm: Any) -> tuple[str, ...]:
-    """The options of `run` that a submission was given.
-
-    Raises:
-        SettingsError: they cannot be followed.
-    """
+    """The options of `run` that a submission was given; SettingsError where they cannot be followed."""
     if options.model_gpus is None:
         return ()
     from gprune.cli.distributed import require_possible
@@ -209,11 +203,7 @@ def _resume(options: argparse.Namespace) -> int:
 
 
 def _found(cache: Path, name: str) -> Job:
-    """The job that is meant.
-
-    Raises:
-        JobError: none has that id, or several begin or end so.
-    """
+    """The job that is meant; JobError where none has that id, or several begin or end so."""
     from gprune import jobs
 
     known = jobs.jobs(cache)

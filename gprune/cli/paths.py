@@ -11,8 +11,7 @@ from gprune.system import safe_parsing
 def model(name: str) -> str:
     """A model by its name, or with the whole path of its folder.
 
-    Raises:
-        ModelError: it asks for random weights of no known shape.
+    Raises ModelError where it asks for random weights of no known shape.
     """
     if shapes.is_random(name):
         shapes.folder(name)
@@ -41,11 +40,7 @@ def task_folder(name: str) -> str:
 
 
 def study(given: Study) -> Study:
-    """A study whose model, texts and tasks are found from any folder.
-
-    Raises:
-        ModelError: it asks for random weights of no known shape.
-    """
+    """A study whose model, texts and tasks are found from any folder; for errors see `model`."""
     evaluation = replace(
         given.evaluation,
         texts=tuple(map(text, given.evaluation.texts)),

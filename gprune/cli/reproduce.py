@@ -115,8 +115,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 def _require_fitting(options: argparse.Namespace, chosen: list[PaperTable]) -> None:
     """Refuses what cannot be written.
 
-    Raises:
-        SettingsError: one folder for several models, or a report without the table that it is of.
+    Raises SettingsError for one folder for several models, or a report without the table that it is of.
     """
     from gprune.experiments.reproduction.control_rows import FAIR
 

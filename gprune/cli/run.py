@@ -57,8 +57,7 @@ def add(commands: Any) -> None:
 def read(name: str) -> Study:
     """Reads a study file; `demo` is the bundled study.
 
-    Raises:
-        SettingsError: the file is missing or does not hold a valid study.
+    Raises SettingsError where the file is missing or holds no valid study.
     """
     if name == "demo" and not Path("demo").exists():
         from gprune.study.demo import demo_study
@@ -86,8 +85,7 @@ def _run(options: argparse.Namespace) -> int:
 def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks | None = None) -> int:
     """Runs one study; as a job it says so in the job's folder.
 
-    `study` is what came through a pipe, which can be read once, or None; `ranks` are the processes of which
-    this is the first, or None.
+    `study` came through a pipe, which can be read once, or is None; of `ranks` this process is the first.
     """
     from gprune.jobs import reporting
     from gprune.jobs.reporting import JobReporter
@@ -129,11 +127,7 @@ def _show_course(options: argparse.Namespace) -> int:
 
 
 def _of_seeds(study: Study, seeds: list[int]) -> list[Study]:
-    """A study once for each seed.
-
-    Raises:
-        SettingsError: a seed is named twice, or is negative.
-    """
+    """A study once for each seed; SettingsError where a seed is named twice, or is negative."""
     require(len(set(seeds)) == len(seeds), "--seeds", seeds, "seeds that differ from each other")
     return [replace(study, seed=seed) for seed in seeds]
 

@@ -15,12 +15,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
 def listen(job: Path | None, cause: Callable[[], Exception | None] | None = None) -> None:
-    """Lets the first signal stop this process in good order.
+    """Lets the first signal stop this process, and the job of a folder where it is one, in good order.
 
-    Args:
-        job: folder of the job that this process is; None where it is none.
-        cause: of one of several processes: why the others have it stop, where it is not the signal that does.
-            Whoever started them ends this one if it does not, and one signal may come to it twice.
+    `cause` tells one of several processes why the others have it stop, where it is not the signal that does.
+    Whoever started them ends this one if it does not, and one signal may come to it twice.
     """
 
     def stop(number: int, _: object) -> None:

@@ -86,8 +86,7 @@ def _speed(options: argparse.Namespace) -> int:
 def _measured(options: argparse.Namespace, settings: Any) -> tuple[list[Any], SettingsError | None]:
     """The rows of all models; where one cannot be measured those of the models before it, and why.
 
-    Raises:
-        GpruneError: a name means no model, or no two models could be measured.
+    Raises GpruneError where a name means no model, or no two models could be measured.
     """
     from gprune.cli import progress
     from gprune.evaluation import speed

@@ -51,26 +51,16 @@ def answered(
     on_progress: Progress = silent,
     cache: Path | None = None,
 ) -> dict[str, Answered]:
-    """Measures a causal language model on multiple-choice tasks, all of them in one pass.
+    """Measures a causal language model, dense or cut, on multiple-choice tasks, all of them in one pass.
 
-    Args:
-        model: a Hugging Face causal language model, dense or cut, on any device.
-        tokenizer: its tokenizer.
-        tasks: names in ``gprune.evaluation.tasks.known()``, or paths of files of one's own.
-        settings: ``limit`` documents a task at most, where the seven tasks are, and ``batch``, which changes
-            speed, not results, and is halved where memory runs out. The documents of a limit are the first of
-            the task.
-        on_progress: told after every batch; what it raises ends the measurement.
-        cache: folder that keeps the demo's texts from call to call.
-
-    Returns:
-        The accuracy of each task, the answers that it rests on and the questions, in the order asked for.
-        Standard errors of a single document are infinite.
-
-    Raises:
-        SettingsError: a task is unknown, or not even a single choice fits in memory.
-        CorpusError: a task has no data or a row of it cannot be used; nothing has been measured then.
-        NumericsError: a log-likelihood is NaN.
+    `tasks` are names in ``gprune.evaluation.tasks.known()``, or paths of files of one's own. Of `settings`
+    count ``limit``, the first documents of a task, where the seven tasks are, and ``batch``, which changes
+    speed, not results, and is halved where memory runs out. `on_progress` is told after every batch; what it
+    raises ends the measurement. `cache` keeps the demo's texts from call to call. Gives the accuracy of each
+    task, its answers and questions, in the order asked for; standard errors of a single document are
+    infinite. Raises SettingsError where a task is unknown or not even a single choice fits in memory,
+    CorpusError where a task has no data or a row of it cannot be used (nothing has been measured then),
+    NumericsError where a log-likelihood is NaN.
     """
     if not tasks:
         return {}
@@ -93,15 +83,8 @@ def questions(
 ) -> Questions:
     """The questions of a task as every model is asked them; no model takes part.
 
-    Args:
-        task: one task, see `answered`.
-        settings: see `answered`.
-        on_progress: see `answered`.
-        cache: see `answered`.
-
-    Raises:
-        SettingsError: the task is unknown.
-        CorpusError: it has no data or a row of it cannot be used.
+    For arguments see `answered`. Raises SettingsError where the task is unknown, CorpusError where it has no
+    data or a row of it cannot be used.
     """
     from gprune.evaluation.tasks import asked, harness
 

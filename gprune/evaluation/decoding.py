@@ -153,11 +153,8 @@ class StaticDecoding:
     ) -> None:
         """Takes a model and a prompt as ``EagerDecoding`` does; ``capture`` needs a CUDA device.
 
-        A step that is to be compiled is compiled by the first call of ``decode``, which takes a minute for a
-        model of 7 B; a prompt is read as it is.
-
-        Raises:
-            SettingsError: the model attends to a sliding window shorter than the text.
+        A step that is to be compiled is compiled by the first call of ``decode``, which takes a minute for 7
+        B. Raises SettingsError where the model attends to a sliding window shorter than the text.
         """
         length = prompt.shape[1] + new_tokens
         _require_full_attention(model, length)

@@ -130,11 +130,8 @@ def standings(
 ) -> dict[str, HoldoutStatus]:
     """What every evaluation text of a study is to its calibration texts.
 
-    Args:
-        study: the study.
-        calibration: content of the calibration texts, by role.
-        evaluation: content of the evaluation texts, by name.
-        overlaps: what was measured, by evaluation text.
+    `calibration` is content by role, `evaluation` content by name, `overlaps` what was measured by evaluation
+    text.
     """
     named = {role: corpus(getattr(study, role), "calibration") for role in LETTERS}
     found = {}

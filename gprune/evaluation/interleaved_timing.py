@@ -101,16 +101,10 @@ class Entrant:
     def __init__(
         self, name: str, model: nn.Module, settings: SpeedSettings, prompt: Tensor | None = None
     ) -> None:
-        """Prepares its decodings.
+        """Prepares the decodings of a causal language model in evaluation mode.
 
-        Args:
-            name: as the person named it.
-            model: a causal language model in evaluation mode.
-            settings: sizes, modes and device.
-            prompt: (batch, tokens) ids, folded into the model's vocabulary; random where left out.
-
-        Raises:
-            SettingsError: the model is elsewhere or of another number type, or reads fewer positions.
+        `prompt` (batch, tokens) ids are folded into the model's vocabulary; random where left out. Raises
+        SettingsError where the model is elsewhere or of another number type, or reads fewer positions.
         """
         _require_fit(name, model, settings)
         self.name, self.parameters, self.bytes = name, parameters(model), _weight_bytes(model)
@@ -127,14 +121,8 @@ def entered(
 ) -> Iterator[Entrant]:
     """A model in memory for as long as the context is open; in evaluation mode, and after that as it was.
 
-    Args:
-        name: as the person named it.
-        load: gives the model.
-        settings: sizes, modes and device.
-        beside: the model that it takes turns with, whose prompt it reads; None for the first.
-
-    Raises:
-        GpruneError: see `Entrant`, or the model cannot be loaded or does not fit in memory.
+    `beside` is the model that it takes turns with, whose prompt it reads; None for the first. Raises
+    GpruneError as `Entrant`, or where the model cannot be loaded or does not fit in memory.
     """
     with within_memory(name, settings, together=beside is not None):
         model = load()
@@ -153,19 +141,10 @@ def take_turns(
     clock: Callable[[], float],
     on_run: Callable[[str], None],
 ) -> list[list[Timed]]:
-    """All once for warm-up, then in turn for every repetition.
+    """What each model took in each mode: all once for warm-up, then in turn for every repetition.
 
-    Args:
-        entrants: the models.
-        settings: repetitions, modes and device.
-        clock: seconds that only ever grow.
-        on_run: told after every run, in words.
-
-    Returns:
-        For each model what it took in each mode.
-
-    Raises:
-        SettingsError: a model does not fit in memory.
+    `clock` gives seconds that only ever grow; `on_run` is told after every run, in words. Raises
+    SettingsError where a model does not fit in memory.
     """
     device = torch.device(settings.device)
     found = [[Timed(one.name, mode, one.parameters) for mode in one.decodings] for one in entrants]
@@ -190,11 +169,7 @@ def parameters(model: nn.Module) -> int:
 
 @contextmanager
 def within_memory(name: str, settings: SpeedSettings, together: bool) -> Iterator[None]:
-    """Says in one sentence that memory ran out.
-
-    Raises:
-        SettingsError: it did.
-    """
+    """Says in one sentence, as a SettingsError, that memory ran out."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:

@@ -32,24 +32,14 @@ def perplexity(
     settings: EvaluationSettings,
     on_progress: Progress = silent,
 ) -> Perplexity:
-    """Measures a causal language model on a token stream.
+    """Measures a causal language model, dense or cut, on the (tokens,) ids of a whole text.
 
-    Args:
-        model: a Hugging Face causal language model, dense or cut, on any device.
-        tokens: (tokens,) token ids of the whole text.
-        text: the text as the person named it.
-        settings: length and number of the windows; ``batch`` changes speed, not results, and is halved where
-            memory runs out.
-        on_progress: told after every batch.
-
-    Returns:
-        The perplexity; infinite where exp overflows, never NaN. With a single window, or an infinite
-        perplexity, the standard error is infinite.
-
-    Raises:
-        CorpusError: the stream is shorter than one window, or is of another tokenizer.
-        SettingsError: the window is longer than the model can read, or not even one fits in memory.
-        NumericsError: a loss is not finite.
+    `settings` has length and number of the windows; ``batch`` changes speed, not results, and is halved where
+    memory runs out. `on_progress` is told after every batch. The perplexity is infinite where exp overflows,
+    never NaN; with a single window, or an infinite perplexity, the standard error is infinite. Raises
+    CorpusError where the stream is shorter than one window or of another tokenizer, SettingsError where the
+    window is longer than the model can read or not even one fits in memory, NumericsError where a loss is not
+    finite.
     """
     read = windows(model, tokens, text, settings)
     training = model.training
@@ -91,22 +81,10 @@ def window_losses(
     on_progress: Progress = silent,
     numbers: Array | None = None,
 ) -> Array:
-    """Losses of some windows; the model is in evaluation mode.
+    """(windows,) float64 mean negative log-likelihood of (windows, length) ids, by a model in evaluation.
 
-    Args:
-        model: see `perplexity`.
-        windows: (windows, length) token ids.
-        text: see `perplexity`.
-        settings: of which the batch counts.
-        on_progress: told after every batch.
-        numbers: (windows,) places of the windows in the text, for messages; 0, 1, ... by default.
-
-    Returns:
-        (windows,) float64 mean negative log-likelihood of each window.
-
-    Raises:
-        SettingsError: not even one window fits in memory.
-        NumericsError: a loss is not finite.
+    `numbers` (windows,) are the places of the windows in the text, for messages; 0, 1, ... by default. Errors
+    as `perplexity`.
     """
     losses, places = np.empty(len(windows)), np.arange(len(windows)) if numbers is None else numbers
     device = next(model.parameters()).device
@@ -130,12 +108,7 @@ def _batch_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 @torch.inference_mode()
 def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """(batch, length - 1) float32 loss of every token but the first, in nats; for a model in evaluation.
-
-    Args:
-        model: see `perplexity`.
-        ids: (batch, length) token ids on its device, length at least 2.
-    """
+    """(batch, length - 1) float32 loss in nats of each of (batch, length) ids but the first."""
     targets = ids[:, 1:].reshape(-1)
     model_type = str(model.config.model_type).removeprefix(PRUNED_PREFIX)
     if model_type not in FAMILIES:

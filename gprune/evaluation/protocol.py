@@ -58,13 +58,9 @@ class Stamp:
 def of_perplexity(
     found: Perplexity, made: Mapping[str, Any], precision: str = "", limit: int | None = None
 ) -> Stamp:
-    """The stamp of a perplexity.
+    """The stamp of a perplexity with the versions by package that are kept beside it.
 
-    Args:
-        found: its record.
-        made: what is kept beside it: versions by package.
-        precision: number type of the model.
-        limit: windows asked for at most; None for all.
+    `precision` is the model's number type, `limit` the windows asked for at most; None for all.
     """
     return Stamp(
         what=f"perplexity over {found.windows} windows of {found.length} tokens",
@@ -77,13 +73,10 @@ def of_perplexity(
 
 
 def of_accuracy(found: Accuracy, made: Mapping[str, Any], rule: str = "", precision: str = "") -> Stamp:
-    """The stamp of an accuracy.
+    """The stamp of an accuracy with the versions by package that are kept beside it.
 
-    Args:
-        found: its record.
-        made: what is kept beside it: versions by package.
-        rule: which of its two figures counts, max or fixed; empty where both are told.
-        precision: number type of the model.
+    `rule` says which of its two figures counts, max or fixed; empty where both are told. `precision` is the
+    model's number type.
     """
     task = f"task version {found.version}" if found.version else ""
     return Stamp(
@@ -120,11 +113,7 @@ class Marks:
     """The marks of a table: in every column the commonest stamp has none, and each other one its own."""
 
     def __init__(self, columns: Mapping[str, Iterable[Stamp | None]]) -> None:
-        """Compares the stamps of each column.
-
-        Args:
-            columns: the stamps of a column's figures, by its name; None where the protocol is not known.
-        """
+        """Compares the stamps of each column's figures; None where the protocol is not known."""
         self._marks: dict[tuple[str, Stamp], str] = {}
         self._meaning: dict[str, str] = {}
         self.usual: dict[str, Stamp] = {}

@@ -34,14 +34,7 @@ PRESETS = {
 
 
 def preset(name: str) -> SpeedSettings:
-    """Settings by name.
-
-    Args:
-        name: gpu, cpu, or auto: gpu where there is one.
-
-    Raises:
-        SettingsError: the name is unknown.
-    """
+    """Settings by name: gpu, cpu, or auto, gpu where there is one. SettingsError for any other."""
     if name == "auto":
         return PRESETS["gpu" if devices.is_gpu(devices.automatic()) else "cpu"]
     if name not in PRESETS:
@@ -50,12 +43,9 @@ def preset(name: str) -> SpeedSettings:
 
 
 def with_changes(settings: SpeedSettings, **changes: Any) -> SpeedSettings:
-    """A copy with those fields replaced that are not None.
+    """A copy with those fields replaced that are not None; on the CPU without modes that need a GPU.
 
-    Moving to the CPU leaves out the modes that need a GPU.
-
-    Raises:
-        SettingsError: the result contradicts itself.
+    Raises SettingsError where the result contradicts itself.
     """
     given = {name: value for name, value in changes.items() if value is not None}
     if "modes" not in given and not devices.is_gpu(given.get("device", settings.device)):
@@ -102,11 +92,7 @@ class Measurement:
         on_progress: Progress = silent,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
-        """Loads nothing; see `measure` for arguments.
-
-        Raises:
-            SettingsError: there is no model.
-        """
+        """Loads nothing; see `measure` for arguments. SettingsError where there is no model."""
         if not models:
             raise SettingsError("there is no model to measure: name at least one")
         self._models, self._settings, self._clock = models, settings, clock
@@ -169,23 +155,14 @@ def measure(
     """Measures models side by side, two at a time; the first is the reference of the ratios.
 
     Every other model takes turns with the first, both warmed up anew, and its ratios are to the first in the
-    same repetitions. The first model's own rows are of all its repetitions, beside whichever model.
-
-    Args:
-        models: what gives causal language models, by name: all on the settings' device and in its number
-            type. The first is asked for once and kept; each other one when its turn comes, and let go of
-            before the next is asked for.
-        settings: sizes, repetitions and modes.
-        on_progress: told before a model is loaded and after every run of one; may raise to stop.
-        clock: seconds that only ever grow.
-
-    Returns:
-        For each model in turn: its prefill, and its decode and whole in each mode.
-
-    Raises:
-        GpruneError: no model; a model cannot be loaded, is elsewhere or of another number type, reads fewer
-            positions than asked for, or does not fit in memory beside the first. What was measured before
-            is lost: `Measurement` keeps it.
+    same repetitions. The first model's own rows are of all its repetitions, beside whichever model. `models`
+    are what gives causal language models, by name, all on the settings' device and in its number type: the
+    first is asked for once and kept; each other one when its turn comes, and let go of before the next.
+    `on_progress` is told before a model is loaded and after every run of one; may raise to stop. `clock`
+    gives seconds that only ever grow. Gives for each model in turn its prefill, and its decode and whole in
+    each mode. Raises GpruneError without a model, or where one cannot be loaded, is elsewhere or of another
+    number type, reads fewer positions than asked for, or does not fit in memory beside the first. What was
+    measured before is lost: `Measurement` keeps it.
     """
     measurement = Measurement(models, settings, on_progress, clock)
     measurement.run()

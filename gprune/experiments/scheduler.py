@@ -103,15 +103,12 @@ class Schedule(Generic[E]):
     ) -> None:
         """Prepares a schedule; nothing is started yet.
 
-        Args:
-            cache: the cache folder.
-            watch: told where the work stands.
-            ended: told of every entry that has ended, and the reason why it failed, empty where it did not.
-            needed: asked before an entry is started, since a job of an earlier command may just have ended.
-            build: makes a run's argument list, as for gprune.jobs.submit.
-            slurm: has Slurm run the studies, as it is told here, all at once; None uses this machine's queue.
-            each: whether every study is to leave a run of its own; where not, a job that is under way and
-                makes all that an entry wants is waited for, whatever study it is of.
+        `watch` is told where the work stands, `ended` of every entry that has ended, and the reason why it
+        failed, empty where it did not; `needed` is asked before an entry is started, since a job of an
+        earlier command may just have ended. `build` makes a run's argument list, as for gprune.jobs.submit;
+        `slurm` has Slurm run the studies, as it is told here, all at once; None uses this machine's queue. If
+        `each`, every study is to leave a run of its own; if not, a job under way that makes all that an entry
+        wants is waited for, whatever study it is of.
         """
         self._slurm, self.cache, self._each = slurm, cache, each
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build

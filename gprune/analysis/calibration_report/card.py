@@ -122,14 +122,10 @@ class TextCard:
         return max(self.others, key=lambda other: other.changed, default=None)
 
     def needed(self, share: float, other: Against | None = None) -> float:
-        """Sequences at which sampling alone moves ranks by a share of the drift to another text.
+        """Sequences at which sampling alone moves ranks by a share, in (0, 1], of the drift to another text.
 
-        Args:
-            share: part of the drift, in (0, 1].
-            other: one of `others`; the nearest by default.
-
-        Returns:
-            Infinite where the two texts differ by no more than sampling, NaN where it cannot be said.
+        The nearest of `others` unless another is given. Infinite where the two texts differ by no more than
+        sampling, NaN where it cannot be said.
         """
         other = other or self.nearest
         return self.drift.reaches(share * other.drift_beyond) if other else float("nan")

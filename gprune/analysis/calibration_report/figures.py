@@ -23,9 +23,7 @@ _ROW = 78
 def noise(card: TextCard, share: float) -> go.Figure:
     """Rank drift between two samples of the text by their size, with its law, and the drift to other texts.
 
-    Args:
-        card: of one text.
-        share: part of the drift to another text that sampling alone may move ranks by.
+    `share` is the part of that drift that sampling alone may move ranks by.
     """
     figure, color, count = go.Figure(), TEXTS[card.letter], card.size.sequences
     needed = card.recommended(share)
@@ -134,11 +132,7 @@ def _marked(figure: go.Figure, count: float, words: str, side: str, last: float)
 
 
 def overlap(card: TextCard) -> go.Figure:
-    """Jaccard index of the neurons that two texts keep, between chance and what sampling leaves.
-
-    Args:
-        card: of one text that has others beside it.
-    """
+    """Jaccard index of the neurons that two texts keep, between chance and what sampling leaves."""
     figure = go.Figure()
     rows = [f"{card.letter} and {other.letter}" for other in card.others]
     looks = (

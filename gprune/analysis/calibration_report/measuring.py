@@ -59,15 +59,9 @@ def measurable(results: Results) -> list[str]:
 
 
 def measure(results: Results, run: str = "", described: dict[str, str] | None = None) -> dict[str, TextCard]:
-    """The cards of all texts of a run, by letter.
+    """The cards of all texts of a run, by letter; `described` says by role what the run noted of them.
 
-    Args:
-        results: what is there of the study.
-        run: name of the run.
-        described: what the texts are, by role, as the run noted it.
-
-    Raises:
-        StoreError: no text has been measured yet, or a result is damaged.
+    Raises StoreError where no text has been measured yet, or a result is damaged.
     """
     found = [_measured(results, role) for role in measurable(results)]
     if not found:
@@ -203,11 +197,7 @@ def _shared(own: Tokens | None, other: Tokens | None, entries: int | None) -> di
 
 
 def letter_of(study: Study, text: str) -> str:
-    """The letter of a text of a study by its letter, role or name.
-
-    Raises:
-        SettingsError: the study has no such text.
-    """
+    """The letter of a text by its letter, role or name. Raises SettingsError where there is no such text."""
     named = roles(study)
     for role, name in named.items():
         if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):

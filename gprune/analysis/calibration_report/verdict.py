@@ -28,12 +28,7 @@ class Verdict:
 
 
 def verdicts(card: TextCard, share: float = DEFAULT_SHARE) -> list[Verdict]:
-    """The answers of a card.
-
-    Args:
-        card: of one text.
-        share: part of the drift between texts that sampling alone may move ranks by.
-    """
+    """The answers of a card; `share` is the part of a drift that sampling alone may move ranks by."""
     return [_enough(card, share), _another(card), _own(card)]
 
 

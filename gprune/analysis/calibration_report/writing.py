@@ -26,9 +26,7 @@ from gprune.system.version import __version__
 def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
     """The other texts side by side: one row a measure, one column a text; values are words, as they are read.
 
-    Args:
-        card: of one text.
-        share: part of the drift between texts that sampling alone may move ranks by.
+    `share` is the part of the drift between texts that sampling alone may move ranks by.
     """
     run = card.others[0].run if card.others else 0
     rows: list[tuple[str, Callable[[Against], str]]] = [
@@ -128,9 +126,7 @@ p.small, footer { color: #767676; font-size: 0.85rem; } .wide { overflow-x: auto
 def save(card: TextCard, path: Path, share: float = DEFAULT_SHARE) -> None:
     """Writes a card in the form that the name of the file asks for.
 
-    Raises:
-        SettingsError: the name ends otherwise.
-        StoreError: the file cannot be written.
+    Raises SettingsError where the name ends otherwise, StoreError where the file cannot be written.
     """
     form = path.suffix.lower()
     if form not in FORMS:

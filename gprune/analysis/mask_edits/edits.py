@@ -37,16 +37,8 @@ class Edit(Form):
 def fixed(edits: Iterable[Edit], shape: ModelShape, partition: Partition) -> tuple[Array, Array]:
     """Which units the edits fix; a later line counts more than an earlier one.
 
-    Args:
-        edits: the list.
-        shape: sizes of the decoder.
-        partition: the modules that numbers of modules mean.
-
-    Returns:
-        (layers, neurons) and (layers, key/value groups) int8: 1 stays, -1 goes, 0 is free.
-
-    Raises:
-        SettingsError: a unit does not exist.
+    Gives (layers, neurons) and (layers, key/value groups) int8: 1 stays, -1 goes, 0 is free. Numbers of
+    modules mean those of `partition`. Raises SettingsError where a unit does not exist.
     """
     neurons = np.zeros((shape.layers, shape.neurons), dtype=np.int8)
     groups = np.zeros((shape.layers, shape.kv_heads), dtype=np.int8)
@@ -61,11 +53,7 @@ def fixed(edits: Iterable[Edit], shape: ModelShape, partition: Partition) -> tup
 
 
 def require_there(edit: Edit, shape: ModelShape, partition: Partition) -> None:
-    """Checks that the model has what an edit names.
-
-    Raises:
-        SettingsError: it has not.
-    """
+    """Raises SettingsError where the model lacks what an edit names."""
     if not 0 <= edit.layer < shape.layers:
         raise SettingsError(
             f"there is no layer {edit.layer}: the model has the layers 0 to {shape.layers - 1}"

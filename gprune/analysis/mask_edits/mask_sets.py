@@ -69,9 +69,8 @@ SETS: named_files.Collection[MaskSet] = named_files.Collection(
 def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> MaskSet:
     """A set of the edits of a run's masks.
 
-    Raises:
-        GpruneError: the name is none, or the edits cannot be carried out; see
-        `gprune.analysis.mask_edits.edited`.
+    Raises GpruneError where the name is none, or the edits cannot be carried out (see
+    `gprune.analysis.mask_edits.edited`).
     """
     found = edited(results, method, edits)
     return MaskSet(_checked(name), method, edits, *_keys(results, method), digest_of(found.masks))
@@ -80,9 +79,8 @@ def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> M
 def repeated(results: Results, chosen: MaskSet) -> Edited:
     """Carries a set out again.
 
-    Raises:
-        MethodError: the run's masks or modules are others, or the rule gives other masks today.
-        GpruneError: see `gprune.analysis.mask_edits.edited`.
+    Raises MethodError where the run's masks or modules are others, or the rule gives other masks today; see
+    also `gprune.analysis.mask_edits.edited`.
     """
     if not fits(results, chosen):
         raise MethodError(
@@ -96,11 +94,7 @@ def repeated(results: Results, chosen: MaskSet) -> Edited:
 
 
 def require_digest(chosen: MaskSet, found: Edited) -> None:
-    """Checks that masks are those that came out when a set was saved.
-
-    Raises:
-        MethodError: they are not.
-    """
+    """Raises MethodError where masks are not those that came out when the set was saved."""
     if digest_of(found.masks) != chosen.digest:
         raise MethodError(
             f"the mask set {safe_parsing.quoted(chosen.name)} gives other masks than when it was saved: "
@@ -125,9 +119,8 @@ def digest_of(masks: PruningMasks) -> str:
 def save(results: Results, chosen: MaskSet) -> None:
     """Keeps a set of a run; one of the same name, method and masks is replaced.
 
-    Raises:
-        SettingsError: the name is that of another method's set of the run, or there are too many sets.
-        StoreError: the cache cannot be written.
+    Raises SettingsError where the name is that of another method's set of the run or there are too many sets,
+    StoreError where the cache cannot be written.
     """
     taken = next((one for one in kept(results)[0] if one.name == chosen.name), None)
     if taken is not None and (taken.method, taken.masks) != (chosen.method, chosen.masks):
@@ -152,15 +145,9 @@ def kept(results: Results) -> tuple[list[MaskSet], list[str]]:
 
 
 def named(results: Results, name: str, identity: str = "") -> MaskSet:
-    """The set of a run that has a name.
+    """The set of a run that has a name, and the identity that the asker knows where that is given.
 
-    Args:
-        results: of the run.
-        name: of the set.
-        identity: the set's as the asker knows it; empty where any will do.
-
-    Raises:
-        SettingsError: there is none, or it was saved anew since with other masks.
+    Raises SettingsError where there is none, or it was saved anew since with other masks.
     """
     sets = kept(results)[0]
     found = next((one for one in sets if one.name == name), None)
@@ -188,12 +175,7 @@ def _checked(name: str) -> str:
 
 
 def perplexities(results: Results, chosen: MaskSet) -> dict[str, Stage[Perplexity]]:
-    """The handle of a set's perplexity on each evaluation text; nothing is computed.
-
-    Args:
-        results: of the run on whose masks the set was made.
-        chosen: the set.
-    """
+    """The handle of a set's perplexity on each evaluation text of its run; nothing is computed."""
 
     def edited() -> PruningMasks:
         return repeated(results, chosen).masks
@@ -208,16 +190,9 @@ def perplexities(results: Results, chosen: MaskSet) -> dict[str, Stage[Perplexit
 def measure(results: Results, chosen: MaskSet, listener: Listener) -> dict[str, Perplexity]:
     """The perplexity of a set on each evaluation text of its run; what is there is not measured again.
 
-    Args:
-        results: of the run on whose masks the set was made.
-        chosen: the set.
-        listener: told of progress; may raise Cancelled.
-
-    Raises:
-        MethodError: the set gives other masks today than when it was saved.
-        CorpusError: a text is gone, or says something else than when the run was made.
-        ModelError: the dense model is gone, or has changed.
-        StoreError: the run lacks what a repair of its method needs.
+    The listener is told of progress and may raise Cancelled. Raises MethodError where the set gives other
+    masks today than when it was saved, CorpusError or ModelError where a text or the dense model is gone or
+    has changed, StoreError where the run lacks what a repair of its method needs.
     """
     wanted = perplexities(results, chosen)
     missing = [text for text, stage in wanted.items() if not results.whole(stage)]
@@ -231,11 +206,7 @@ def measure(results: Results, chosen: MaskSet, listener: Listener) -> dict[str, 
 
 
 def _require_same(results: Results, text: str) -> None:
-    """Checks that a text is the one that the run has measured on.
-
-    Raises:
-        CorpusError: it is gone, or has changed.
-    """
+    """Raises CorpusError where a text that the run has measured on is gone, or has changed."""
     study, known = results.graph.study, results.graph.inputs
     memory = results.store.digests
     found = content_of(study, known.model, known.precision, text, "evaluation", memory=memory)

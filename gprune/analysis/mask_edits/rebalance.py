@@ -42,18 +42,11 @@ class Edited:
 
 
 def edited(results: Results, method: str, edits: Iterable[Edit], margin: Array | None = None) -> Edited:
-    """A method's masks after edits.
+    """A method's masks after edits; a later line counts more than an earlier one.
 
-    Args:
-        results: what is there of the study.
-        method: name in METHODS, of a method that prunes.
-        edits: the list; a later line counts more than an earlier one.
-        margin: what `margins` gives; formed here where left out.
-
-    Raises:
-        MethodError: the method keeps no scores here, see `obstacle`, or the budget cannot be met.
-        SettingsError: an edit names what the model does not have.
-        StoreError: the run has not come that far, or a result is damaged.
+    `margin` is what `margins` gives, formed here where left out. Raises MethodError where the method keeps no
+    scores here (see `obstacle`) or the budget cannot be met, SettingsError where an edit names what the model
+    does not have, StoreError where the run has not come that far or a result is damaged.
     """
     if reason := obstacle(results, method):
         raise MethodError(reason)
@@ -112,13 +105,8 @@ def repaired(
 ) -> Edited:
     """Masks after edits, from the parts; see `edited`.
 
-    Args:
-        shape: sizes of the decoder.
-        base: what the method keeps.
-        margin: (layers, neurons) by how much it keeps a neuron.
-        partition: the modules that the edits mean.
-        edits: the list.
-        alignment: neurons of a block, as in the run.
+    `margin` (layers, neurons) says by how much `base` keeps a neuron; `alignment` is the neurons of a block,
+    as in the run.
     """
     neurons, groups = fixed(edits, shape, partition)
     ffn, heads = _set(base.ffn, neurons), _set(base.heads, groups)

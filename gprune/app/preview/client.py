@@ -22,19 +22,11 @@ class Client(WorkerManager):
     def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
         """Asks what masks cost; the owner's earlier preview is dropped, unless it is the same.
 
-        Args:
-            source: the run.
-            question: what is measured.
-            owner: who asks, one name a session and place (tab); other owners' questions go on.
-            base: what it is compared with on the same text; the dense model by default.
-
-        Returns:
-            The identity under which `latest` has the answer. Asking the same again is harmless and cheap.
-
-        Raises:
-            SettingsError: the study does not measure the text, there is no such method, or its model needs
-                code that this server does not run.
-            StoreError: the run lacks the masks or statistics that are needed.
+        `owner` is one name a session and place (tab); other owners' questions go on. `base` is what it is
+        compared with on the same text, the dense model by default. Gives the identity under which `latest`
+        has the answer; asking the same again is harmless and cheap. Raises SettingsError where the study does
+        not measure the text, there is no such method, or its model needs code that this server does not run,
+        StoreError where the run lacks masks or statistics.
         """
         return self._put(source, [question], owner, PREVIEW, base)[0]
 
@@ -50,12 +42,8 @@ class Client(WorkerManager):
     def read(self, source: Source, what: Passage | Prompt, models: Sequence[Question], owner: str) -> str:
         """Has models read a passage token by token, or go on from a prompt; the owner's last is dropped.
 
-        Of `models`, text counts not. Gives the identity under which `reading` has the answer; for `owner` see
-        `ask`.
-
-        Raises:
-            SettingsError: there is no such text or method, or its model needs code that is not run here.
-            StoreError: the run lacks the masks or statistics that are needed.
+        Of `models`, text counts not. Gives the identity under which `reading` has the answer; for `owner` and
+        errors see `ask`.
         """
         require_trust(source.graph.study.trust_remote_code)
         wanted = parts(source, what, models)
@@ -75,10 +63,7 @@ class Client(WorkerManager):
         """Has a text held against those of a run; what the owner asked before is dropped before its turn.
 
         Gives the identity under which `held` has the answer; asking the same again is cheap. `owner` is one
-        name a session.
-
-        Raises:
-            SettingsError: the model needs code that this server does not run.
+        name a session. Raises SettingsError where the model needs code that this server does not run.
         """
         require_trust(text.source.graph.study.trust_remote_code)
         with self._changed:

@@ -110,9 +110,8 @@ def key_of(model: dict[str, Any]) -> str:
 def resolve(source: Source, question: Question) -> Resolved:
     """Finds what a question means for a run; nothing heavy is loaded.
 
-    Raises:
-        SettingsError: the study does not measure the text, or there is no such method.
-        StoreError: the run has not made the masks or the results that are needed, or they are damaged.
+    Raises SettingsError where the study does not measure the text or there is no such method, StoreError
+    where the run lacks the masks or the results that are needed, or they are damaged.
     """
     text = text_of(source, question.text)
     pruned, own = silent(source, question)
@@ -129,9 +128,8 @@ def digest(content: Any) -> str:
 def text_of(source: Source, text: str) -> dict[str, Any]:
     """An evaluation text as a worker is told of it.
 
-    Raises:
-        SettingsError: the study does not measure the text.
-        StoreError: the run does not say what it has read, or has not drawn the text yet.
+    Raises SettingsError where the study does not measure it, StoreError where the run does not say what it
+    has read, or has not drawn it yet.
     """
     evaluation, inputs = source.graph.study.evaluation, source.graph.inputs
     _require_known(source)
@@ -150,9 +148,7 @@ def text_of(source: Source, text: str) -> dict[str, Any]:
 def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, bool]:
     """What is left of the model, in the form of `worker.messages`, and whether its masks are the run's.
 
-    Raises:
-        SettingsError: there is no such method.
-        StoreError: the run has not made the masks or the results that are needed, or they are damaged.
+    Errors as `resolve`.
     """
     _require_known(source)
     if question.method not in METHODS:

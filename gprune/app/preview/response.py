@@ -67,9 +67,8 @@ class Answer:
     def difference(self) -> Difference | None:
         """How much worse than the base over the windows that both have; None before the first window.
 
-        `nats` is the difference in log perplexity, `change` the relative change of perplexity, `nats_error`
-        and `error` their standard errors over windows (infinite with one window), `close` whether it is
-        within two standard errors.
+        `nats` is the difference in log perplexity, `change` the relative change of perplexity, both with
+        standard errors over windows (infinite with one), `close` whether it is within two of them.
         """
         both = self._both
         return over_windows(self.losses[both], self.base[both]) if both.any() else None

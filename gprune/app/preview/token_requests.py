@@ -160,9 +160,8 @@ class Turn:
 def parts(source: Source, what: Passage | Prompt, models: Sequence[Question]) -> tuple[ModelRequest, ...]:
     """What is asked of a worker, one part a model.
 
-    Raises:
-        SettingsError: there is no such text or method.
-        StoreError: the run lacks the masks or statistics that are needed.
+    Raises SettingsError where there is no such text or method, StoreError where the run lacks masks or
+    statistics.
     """
     content = _content(source, what)
     # a text of megabytes is hashed once

@@ -73,10 +73,9 @@ class WindowScheduler(RequestQueue[Compared, Item]):
         self._pace: dict[str, float] = {}
 
     def put(self, pairs: Sequence[tuple[Resolved, Resolved]], owner: str, kind: str, now: float) -> list[str]:
-        """Takes questions up; the owner's others of this kind are dropped.
+        """Takes questions up, each with its base; the owner's others of this kind are dropped.
 
-        `pairs` are questions, each with its base; `kind` is PREVIEW or CURVE. Gives the identities of the
-        answers. `now` is seconds on any clock.
+        `kind` is PREVIEW or CURVE. Gives the identities of the answers. `now` is seconds on any clock.
         """
         asked = [self._entry(question, base) for question, base in pairs]
         identities = self._take_up(asked, owner, kind, now)

@@ -22,13 +22,10 @@ class WorkerProcess:
     """One worker process; it lives no longer than this one, since its input ends with it."""
 
     def __init__(self, model: dict[str, Any], on_reply: Callable[[], None]) -> None:
-        """Starts the process and has it load a model.
+        """Starts the process and has it load a model (gprune.app.preview.request.Source).
 
-        For `model` see gprune.app.preview.request.Source. `on_reply` is called from another thread whenever
-        `replies` has something new.
-
-        Raises:
-            OSError: the system cannot start a process.
+        `on_reply` is called from another thread whenever `replies` has something new. Raises OSError where
+        the system cannot start a process.
         """
         self.model = model
         self.ready = False

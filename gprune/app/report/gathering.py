@@ -61,12 +61,9 @@ def about(name: str) -> str:
 def gather(run: Run, chosen: Sequence[str], values: Mapping[str, Any] | None = None) -> list[Entry]:
     """The chosen figures with their words and numbers, in the order of the choice.
 
-    A page can show a figure more than once, as the perplexity on each text: then the report does as well.
-
-    `values` are what is set on the pages, as the address of a session has it; as by itself where left out.
-
-    Raises:
-        SettingsError: nothing is chosen, or what is chosen is no figure.
+    A figure that a page shows more than once, as the perplexity on each text, comes as often. `values` are
+    what is set on the pages, as a session's address has it; as by itself where left out. Raises SettingsError
+    where nothing is chosen, or something that is no figure.
     """
     require(len(chosen) > 0, "cards", list(chosen), "one figure or more")
     for name in chosen:

@@ -191,14 +191,7 @@ class Report:
 
 
 def make(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
-    """Makes the report of a run.
-
-    `cards` are names of figures in their order, all where left out; `values` are what is set on the pages, as
-    the address of a session has it; as by itself where left out.
-
-    Raises:
-        SettingsError: what is chosen is no figure.
-    """
+    """Makes the report of a run; for `cards`, all where left out, `values` and errors see `gather`."""
     entries = gathering.gather(run, cards or gathering.names(), values)
     missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
     there = [entry for entry in entries if entry.figure is not None or cards]
@@ -206,11 +199,7 @@ def make(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None =
 
 
 def require_place(path: Path) -> None:
-    """Checks the name of a file that a report is to be written to.
-
-    Raises:
-        SettingsError: it does not end as an HTML file does.
-    """
+    """Raises SettingsError where the name of a report's file does not end as an HTML file does."""
     if path.suffix.lower() not in (".html", ".htm"):
         raise SettingsError(
             f"a report is written as HTML: give a name that ends in .html (got {path.name!r})"
@@ -218,11 +207,7 @@ def require_place(path: Path) -> None:
 
 
 def save(report: Report, path: Path) -> None:
-    """Writes a report, whole or not at all.
-
-    Raises:
-        StoreError: the file cannot be written.
-    """
+    """Writes a report, whole or not at all; StoreError where the file cannot be written."""
     try:
         write_bytes(path, report.content)
     except OSError as error:

@@ -33,16 +33,10 @@ class Names:
 
 
 def names(address: str, port: int, public: Iterable[str] = ()) -> Names:
-    """The names of a server.
+    """The names of a server that listens on `address`, an IP address or a name, and a port.
 
-    Args:
-        address: what it listens on; an IP address or a name.
-        port: the port it listens on.
-        public: further addresses that people use: NAME (at the same port), NAME:PORT, or https://NAME where
-            a proxy in front of the server speaks TLS.
-
-    Raises:
-        SettingsError: one of them is no address.
+    `public` are further addresses that people use: NAME (at the same port), NAME:PORT, or https://NAME where
+    a proxy in front of the server speaks TLS. Raises SettingsError where one of them is no address.
     """
     local = address in (*EVERYWHERE, *LOOPBACK, "::1")
     hosts = [*LOOPBACK] if local else [bracketed(address)]

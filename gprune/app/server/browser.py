@@ -29,9 +29,8 @@ def opened(address: str, folder: Path, show: Callable[[str], object] = webbrowse
     """Opens an address, and leaves no trace of it.
 
     A browser gets its address as an argument, which every user of the machine can read while it runs. So it
-    gets that of a file, which only this user can read, and the file leads on.
-
-    A confined browser can read `folder`, so it is not that of temporary files.
+    gets that of a file in `folder`, which only this user and a confined browser can read, and the file leads
+    on.
     """
     try:
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)

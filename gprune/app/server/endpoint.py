@@ -68,8 +68,7 @@ class Endpoint:
 def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
     """A place where a server can listen, with new secrets; port 0 takes a free one.
 
-    Raises:
-        SettingsError: it cannot listen there, or an address is none.
+    Raises SettingsError where it cannot listen there, or an address is none.
     """
     if not 0 <= port <= _MOST:
         raise SettingsError(f"port must be from 0 to {_MOST}, where 0 takes a free one (got {port})")

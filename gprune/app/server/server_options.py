@@ -41,11 +41,7 @@ def trusts_code() -> bool:
 
 
 def require_trust(asked: bool) -> None:
-    """Refuses what would run a model's own code on a server that was not started for it.
-
-    Raises:
-        SettingsError: it is asked for, and this server may not.
-    """
+    """Raises SettingsError where a model's own code is asked for on a server not started for it."""
     if asked and not trusts_code():
         raise SettingsError(
             "trust_remote_code is on, but this server runs no code that comes with a model: start it as "

@@ -38,11 +38,7 @@ class Hint:
     """Names the script that draws charts in the headers of a page, so that the browser reads it at once."""
 
     def __init__(self, app: App, scripts: Path) -> None:
-        """Puts the hint around an app.
-
-        Where no file of `scripts`, the folder served at /static/js, has the name that the script has today,
-        there is no hint.
-        """
+        """Puts the hint around an app; none where `scripts`, served at /static/js, lack today's script."""
         self._app, self._link = app, _script_link(scripts)
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

@@ -128,13 +128,9 @@ class Card:
     ) -> None:
         """Draws a panel under its finding; the table is made only when someone asks for it.
 
-        Args:
-            panel: what is shown.
-            on_point: told of the mark that a person clicks, as Plotly describes it.
-            on_region: told of the marks in a box or a lasso that a person draws; they may be none.
-            switch: whether to offer the table besides its CSV.
-            narrow: whether the tools have to fit into a third of the page, below the caption; the table
-                can be shown when the card is large.
+        `on_point` is told of the mark that a person clicks, as Plotly describes it, `on_region` of the marks,
+        or none, in a box or a lasso. `switch` offers the table besides its CSV; `narrow` puts the tools,
+        which have to fit into a third of the page, below the caption, and the table where the card is large.
         """
         if panel.title:
             self.title(panel.title)

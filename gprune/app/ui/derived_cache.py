@@ -76,8 +76,7 @@ def module_scores(root: str, primary: str, partition: str, scale: str) -> Array:
 def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
     """What RASA decides under other settings, computed in this process.
 
-    Raises:
-        MissingResultError: scores, modules or their statistics are missing.
+    Raises MissingResultError where scores, modules or their statistics are missing.
     """
 
     def mean(scale: str) -> Array:
@@ -94,11 +93,7 @@ def measured(run: Run) -> list[tuple[str, str]]:
 
 
 def measurements(run: Run) -> list[Measurement]:
-    """Every perplexity of a run that is there.
-
-    Raises:
-        StoreError: one is damaged, or the masks of its method are.
-    """
+    """Every perplexity of a run that is there; StoreError where one, or its masks, are damaged."""
     masks, there = run.masks(), measured(run)
     # a method has one size, on however many texts it was measured
     sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in there)}
@@ -112,14 +107,10 @@ def measurements(run: Run) -> list[Measurement]:
 def measurement(
     run: Run, name: str, text: str, stage: Stage[records.Perplexity], retention: float, parameters: int
 ) -> Measurement:
-    """A perplexity with what it takes to compare it.
+    """A perplexity of a method, or of a mask set made by hand, with what it takes to compare it.
 
-    `name` is that of a method or of a mask set made by hand; `retention`, of the decoder's weights, is NaN
-    and `parameters`, of the whole model, 0 where they are not known.
-
-    Raises:
-        MissingResultError: the result is not there.
-        StoreError: it is damaged.
+    `retention`, of the decoder's weights, is NaN and `parameters`, of the whole model, 0 where they are not
+    known. Raises MissingResultError where the result is not there, StoreError where it is damaged.
     """
     value, inputs, study = run.read(stage), run.graph.inputs, run.study
     made = run.results.details(stage)
@@ -181,9 +172,7 @@ def size_of(run: Run, method: str, kept: records.PruningMasks) -> tuple[float, i
 def acting(run: Run) -> AblationEffect:
     """What the parts of GPrune do in a run.
 
-    Raises:
-        MissingResultError: the run has not come that far.
-        StoreError: a result is damaged.
+    Raises MissingResultError where the run has not come that far, StoreError where a result is damaged.
     """
     results = run.results
     if not ablation_effect.ready(results):

@@ -37,16 +37,8 @@ def cells(
     """Lays unseen marks over a heat map's cells, because a heat map by itself cannot be clicked.
 
     The browser draws one of them and finds the others by their positions: thousands of drawn ones are slow.
-
-    Args:
-        figure: changed in place.
-        x: (cells,) position of each cell.
-        y: (cells,) position of each cell.
-        layers: (cells,) layer that a click on the cell selects.
-        values: (cells,) or (cells, several) what the cells show; `%{customdata[3]}` of the sentence and on.
-        hover: what a cell says, as a template of Plotly.
-        modules: (cells,) module that a click selects; none where left out.
-        place: row and col of the panel, where the figure has several.
+    `x`, `y`, `layers` and `modules` (selected by a click) are (cells,); `values` (cells,) or (cells, several)
+    are `%{customdata[3]}` and on of `hover`, a template of Plotly; `place` is row and col of the panel.
     """
     figure.add_scatter(
         x=x,

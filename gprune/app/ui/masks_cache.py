@@ -16,10 +16,9 @@ from gprune.records import PruningMasks
 def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
     """The masks of a choice; nothing is learned anew.
 
-    Raises:
-        MissingResultError: the run lacks what GPrune's masks follow from.
-        MethodError: the method cannot be decided here, see `whatif.obstacle`.
-        SettingsError: the retention is below what the floors of the layers cost.
+    Raises MissingResultError where the run lacks what GPrune's masks follow from, MethodError where the
+    method cannot be decided here (see `whatif.obstacle`), SettingsError where the retention is below what the
+    floors of the layers cost.
     """
     if choice.method != "gprune":
         # what the decisions of a run's baselines follow from
@@ -32,9 +31,7 @@ def masks(run: Run, choice: whatif.LabChoice) -> PruningMasks:
 def of_text(run: Run, method: str, text: str) -> PruningMasks:
     """The masks of a method at the run's retention, were PRIMARY or AUXILIARY of whatif alone to decide.
 
-    Raises:
-        MissingResultError: as `masks`.
-        MethodError: as `masks`.
+    Errors as `masks`.
     """
     return masks(run, whatif.LabChoice(method, run.study.retention, text, run.study.reliability))
 

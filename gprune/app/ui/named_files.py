@@ -50,14 +50,9 @@ def _delete(key: str, kept: Collection[Any], root: str, chosen: object) -> None:
 
 
 def take_along(key: str, kept: Collection[Any], root: str, there: Sequence[Any], megabytes: int) -> None:
-    """Takes all of them along as a file, and reads them back.
+    """Takes all that a cache keeps along as a file, and reads them back, of at most some megabytes.
 
-    Args:
-        key: what the keys of the controls begin with.
-        kept: the collection.
-        root: the cache.
-        there: what is kept in it.
-        megabytes: of a file that is read, at most.
+    `key` is what the keys of the controls begin with.
     """
 
     def keep(raw: bytes) -> str:
@@ -80,14 +75,9 @@ def take_along(key: str, kept: Collection[Any], root: str, there: Sequence[Any],
 
 
 def read_back(key: str, label: str, button: str, megabytes: int, keep: Callable[[bytes], str]) -> None:
-    """A file that is handed in, and the button that keeps what it holds.
+    """A file that is handed in, of at most some megabytes, and the button that keeps what it holds.
 
-    Args:
-        key: what the keys of the controls begin with.
-        label: of the field for the file.
-        button: its words.
-        megabytes: of the file at most.
-        keep: keeps what the bytes hold and says what that was; may raise GpruneError.
+    `key` is what the keys of the controls begin with; `keep` says what the bytes were, or raises GpruneError.
     """
     given = st.file_uploader(label, type=["json"], key=f"{key}_file", max_upload_size=megabytes)
     if given is None or not sticky_button.pressed(button, key=f"{key}_read"):

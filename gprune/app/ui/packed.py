@@ -57,8 +57,7 @@ def lacking(run: Run) -> str:
 def require_here(root: str, study: Study) -> None:
     """Refuses to compute a study whose model is not here: a job would only fail after a while.
 
-    Raises:
-        ModelError: the model is missing, or a text of one that is known from packs alone.
+    Raises ModelError where the model is missing, or a text of one that is known from packs alone.
     """
     runs = [run for run in all_runs(root)[0] if run.study.model == study.model]
     if runs and all(run.packed for run in runs):

@@ -127,11 +127,7 @@ def _from(reads: Mapping[str, str]) -> Asked:
 
 
 def in_range(name: str, value: int | None, count: int) -> int:
-    """A whole number from 0 that is one of so many; the middle one where there is none.
-
-    Raises:
-        SettingsError: there are not so many.
-    """
+    """A whole number from 0 that is one of so many, the middle one by default; SettingsError if too large."""
     if value is None:
         return count // 2
     require_whole(**{name: value})

@@ -36,8 +36,7 @@ def ended(run: Run) -> bool:
 def headline(run: Run) -> analysis.Headline:
     """The run in one sentence: what pruning cost, else how far ranks move, else that nothing is there.
 
-    Raises:
-        StoreError: a result is damaged.
+    Raises StoreError where a result is damaged.
     """
     found = analysis.outcome(derived_cache.measurements(run), run.study, standings(run))
     if found is not None and (found.ours or found.base):
@@ -59,11 +58,7 @@ def _unmeasured(run: Run, found: analysis.Outcome | None) -> str:
 
 
 def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
-    """The drift of a run, finely binned.
-
-    Raises:
-        MissingResultError: the run has not come that far.
-    """
+    """The drift of a run, finely binned; MissingResultError where the run has not come that far."""
     return derived_cache.drift_curves(run.root, run.key(stages.drift), FINE, layer)
 
 
@@ -86,12 +81,8 @@ def _movers(
 def example_of(run: Run, chosen: Selection) -> neurons.Example:
     """One neuron with all that the run knows of it: the selected one, else a telling one.
 
-    Of the neurons that move furthest beyond their own noise, one is taken about which the methods disagree.
-
-    `chosen` is the neuron, or the layer to take one of.
-
-    Raises:
-        MissingResultError: drift or scores are not there.
+    Of the neurons (of a selected layer) that move furthest beyond their own noise, one is taken about which
+    the methods disagree. Raises MissingResultError where drift or scores are not there.
     """
     found, masks = run.load(stages.drift), run.masks()
     kept = [mask.ffn for mask in masks.values()]
@@ -122,11 +113,7 @@ def agreement_finding(run: Run) -> str:
 
 
 def counts(run: Run) -> thresholds.Counts:
-    """What RASA decided.
-
-    Raises:
-        MissingResultError: it has not decided yet.
-    """
+    """What RASA decided; MissingResultError where it has not decided yet."""
     return thresholds.count(run.load(stages.modules), run.load(stages.adapted))
 
 
@@ -136,11 +123,7 @@ def adapted_finding(run: Run) -> str:
 
 
 def budget_finding(run: Run) -> str:
-    """Where GPrune keeps more and where less than the metric's own method.
-
-    Raises:
-        MissingResultError: GPrune has not pruned.
-    """
+    """Where GPrune keeps more and where less than the metric's own method; MissingResultError unpruned."""
     run.key(stages.masks, analysis.OURS)
     other = rival(run)
     if other is None:
@@ -159,11 +142,7 @@ def rival(run: Run) -> str | None:
 
 
 def bins(run: Run, other: str) -> Bins:
-    """Both methods by drift of the modules.
-
-    Raises:
-        MissingResultError: drift, modules or masks are not there.
-    """
+    """Both methods by drift of the modules; MissingResultError where drift, modules or masks are absent."""
     ours, base = (run.key(stages.masks, name) for name in (analysis.OURS, other))
     return derived_cache.decision_bins(
         run.root, run.key(stages.drift), run.key(stages.partition), ours, base, _BINS
@@ -181,8 +160,7 @@ def comparison_finding(run: Run) -> str:
 def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
     """The text of the headline, unseen where one is, and every measurement on it.
 
-    Raises:
-        MissingResultError: no pruned model is measured on it.
+    Raises MissingResultError where no pruned model is measured on it.
     """
     found = derived_cache.measurements(run)
     outcome = analysis.outcome(found, run.study, standings(run))

@@ -59,8 +59,7 @@ def there(run: Run, wanted: Selection) -> tuple[Selection, str]:
 def given(run: Run, option: Any) -> Selection:
     """A selection from what a person gives: a layer, or layer, module and neuron, None for none of a kind.
 
-    Raises:
-        SettingsError: it is no selection, or the run has no such layer, module or neuron.
+    Raises SettingsError where it is no selection, or the run has no such layer, module or neuron.
     """
     parts = tuple(option) if isinstance(option, tuple | list) else (option,)
     whole = all(part is None or (isinstance(part, int) and part >= 0) for part in parts)

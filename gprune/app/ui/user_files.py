@@ -19,11 +19,7 @@ def place(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
 
 
 def save(path: Path, raw: bytes) -> None:
-    """Writes a file in one step; one that is there already with the same content stays.
-
-    Raises:
-        StoreError: the cache cannot be written.
-    """
+    """Writes a file in one step; one that is there with the same content stays. StoreError if it cannot."""
     try:
         make_folder(path.parent)
         if path.is_file() and path.read_bytes() == raw:

@@ -101,19 +101,14 @@ def look(root: str) -> Situation:
 def submit(root: str, study: Study, label: str = "", arguments: tuple[str, ...] = ()) -> Job:
     """Puts a study into the queue; every job of the app comes this way.
 
-    Raises:
-        GpruneError: the queue refuses it, or it asks for what this server was not started for.
+    Raises GpruneError where the queue refuses it, or it asks for what this server was not started for.
     """
     require_trust(study.trust_remote_code)
     return queue.submit(Path(root), study, label=label, arguments=arguments)
 
 
 def resume(root: str, job_id: str) -> Job:
-    """Submits the study of a job again; see `submit`.
-
-    Raises:
-        GpruneError: as `submit`, or the job cannot be read.
-    """
+    """Submits the study of a job again; for errors see `submit`, and GpruneError where it cannot be read."""
     require_trust(queue.study_of(Path(root), job_id).trust_remote_code)
     return queue.resume(Path(root), job_id)
 

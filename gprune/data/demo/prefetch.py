@@ -21,12 +21,7 @@ _started: dict[Path, subprocess.Popen[bytes]] = {}
 
 
 def start(names: Iterable[str], cache: Path) -> None:
-    """Starts a process that builds the texts which a cache lacks, in their order, and returns at once.
-
-    Args:
-        names: texts, of ``texts.NAMES``.
-        cache: folder in which built texts are kept.
-    """
+    """Starts a process that builds the ``texts.NAMES`` which a cache lacks, in order, and returns at once."""
     # a text that cannot be built says so where it is needed
     with contextlib.suppress(OSError, ModuleNotFoundError):
         missing = [name for name in dict.fromkeys(names) if not texts.path(name, cache).exists()]

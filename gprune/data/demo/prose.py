@@ -34,15 +34,9 @@ _ASCII_LETTERS_AND_SPACE = (string.ascii_letters + " ").encode()
 
 
 def paragraphs(docstring: str, shortest: int = 80, least_letters: float = 0.85) -> list[str]:
-    """Return the English paragraphs of a docstring, each on one line and without markup.
+    """The English paragraphs of a raw docstring, in order, each on one line and without markup.
 
-    Args:
-        docstring: raw docstring, as it stands in the source.
-        shortest: characters under which a paragraph is left out.
-        least_letters: share of letters and spaces, 0 to 1, under which it is left out.
-
-    Returns:
-        The paragraphs in the order of the docstring.
+    Left out are those of fewer than `shortest` characters or a smaller share of letters and spaces.
     """
     found = []
     for block in _blocks(inspect.cleandoc(docstring)):
@@ -57,11 +51,7 @@ def paragraphs(docstring: str, shortest: int = 80, least_letters: float = 0.85) 
 
 
 def tree_docstrings(tree: ast.Module) -> Iterator[str]:
-    """Yield the docstrings of a module, its classes and its functions, in source order.
-
-    Yields:
-        Each docstring as it stands in the source.
-    """
+    """Yield the docstrings of a module, its classes and its functions, as they stand, in source order."""
     for node in _documented(tree):
         literal = _docstring_literal(node)
         if literal is not None:
@@ -69,11 +59,7 @@ def tree_docstrings(tree: ast.Module) -> Iterator[str]:
 
 
 def without_docstrings(source: str, tree: ast.Module) -> str:
-    """Return a source file without its docstrings, its other lines untouched.
-
-    Returns:
-        The text that is left; a body that was only a docstring becomes ``...``.
-    """
+    """A source file without its docstrings, otherwise untouched; a body that was only one becomes ``...``."""
     lines: list[str | None] = list(source.split("\n"))
     for node in _documented(tree):
         literal = _docstring_literal(node)
@@ -189,14 +175,10 @@ class _UndecidedError(Exception):
 
 
 def docstrings(source: str) -> list[str]:
-    """Returns the docstrings of a module, its classes and its functions, in source order.
+    """The docstrings of a source as ``prose.tree_docstrings`` finds them in the syntax tree.
 
-    Returns:
-        Each docstring as it stands in the source, as ``prose.tree_docstrings`` finds them in the syntax tree.
-
-    Raises:
-        SyntaxError: the file had to be parsed and is not Python.
-        ValueError: the file had to be parsed and holds a null character.
+    Raises SyntaxError or ValueError where the file had to be parsed and is not Python, or holds a null
+    character.
     """
     try:
         return list(_seen(source))

@@ -56,17 +56,10 @@ _Candidate = tuple[Question, str]
 
 
 def questions(name: str, cache: Path | None = None) -> list[Question]:
-    """Returns the questions of one kind, always the same on one installation.
+    """About 200 questions, or fewer, of one of ``NAMES``, always the same on one installation.
 
-    Args:
-        name: one of ``NAMES``.
-        cache: folder that keeps the built texts from call to call; None builds them anew.
-
-    Returns:
-        About 200 questions; fewer where the installed texts are shorter.
-
-    Raises:
-        ValueError: if the name is not known.
+    `cache` keeps the built texts from call to call; None builds them anew. Raises ValueError where the name
+    is not known.
     """
     _check(name)
     builders: dict[str, Callable[[Path | None, random.Random], list[_Candidate]]] = {
@@ -85,16 +78,9 @@ def questions(name: str, cache: Path | None = None) -> list[Question]:
 
 
 def version(name: str) -> str:
-    """Returns a short hash of everything that decides the questions, without building them.
+    """Twelve hexadecimal digits that hash everything that decides the questions, without building them.
 
-    Args:
-        name: one of ``NAMES``.
-
-    Returns:
-        Twelve hexadecimal digits.
-
-    Raises:
-        ValueError: if the name is not known.
+    Raises ValueError where the name is not known.
     """
     _check(name)
     versions = [texts.version(source) for source in _sources(name)]

@@ -58,18 +58,10 @@ _ADDED_DOCUMENTATION = ("_add_newdocs.py", "_add_newdocs_scalars.py")
 
 
 def documents(name: str, split: str, cache: Path | None = None) -> list[str]:
-    """Return the documents of one split of a text, always in the same order.
+    """The documents of one of ``SPLITS`` of one of ``NAMES``, of one line or more, always in the same order.
 
-    Args:
-        name: one of ``NAMES``.
-        split: one of ``SPLITS``.
-        cache: folder that keeps the built text from call to call; None builds it anew.
-
-    Returns:
-        The documents, each of one line or more.
-
-    Raises:
-        ValueError: if the name or the split is not known.
+    `cache` keeps the built text from call to call; None builds it anew. Raises ValueError where the name or
+    the split is not known.
     """
     _check(name, "text", NAMES)
     _check(split, "split", SPLITS)
@@ -84,32 +76,15 @@ def documents(name: str, split: str, cache: Path | None = None) -> list[str]:
 
 
 def path(name: str, cache: Path) -> Path:
-    """Return where a cache keeps a text, whether it is there or not.
-
-    Args:
-        name: one of ``NAMES``.
-        cache: the cache's folder.
-
-    Raises:
-        ValueError: if the name is not known.
-    """
+    """Where a cache keeps a text, whether it is there or not; ValueError where the name is not known."""
     return cache / f"{name}-{version(name)}.json"
 
 
 def version(name: str) -> str:
-    """Return a short hash of everything that decides what a text says.
+    """Twelve hexadecimal digits that hash everything that decides what a text says, without the sources.
 
-    It covers Python's version, the packages' versions and the version of this builder, and
-    is found without reading the sources.
-
-    Args:
-        name: one of ``NAMES``.
-
-    Returns:
-        Twelve hexadecimal digits.
-
-    Raises:
-        ValueError: if the name is not known.
+    They cover the versions of Python, of the packages and of this builder. Raises ValueError where the name
+    is not known.
     """
     _check(name, "text", NAMES)
     parts = [name, _BUILDER, platform.python_version()]

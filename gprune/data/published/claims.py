@@ -49,13 +49,9 @@ class Claim:
 
 
 def claims(file: Path | None = None) -> tuple[Claim, ...]:
-    """Every published figure of a list.
+    """Every published figure of the package's and the paper's rows, or of a CSV file with COLUMNS.
 
-    Args:
-        file: a list of one's own, as CSV with COLUMNS; where left out, the package's and the paper's rows.
-
-    Raises:
-        SettingsError: the file cannot be read or a row is not a figure; names file and line.
+    Raises SettingsError, with file and line, where it cannot be read or a row is no figure.
     """
     if file is None:
         text = resources.files(__package__).joinpath("acceptance.csv").read_text(encoding="utf-8")

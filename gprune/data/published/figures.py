@@ -56,19 +56,11 @@ _MAX_ONLY = "the paper gives the accuracy of this table under max only"
 
 
 def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[Figure]:
-    """The published rows of one table, in the paper's order.
+    """The published rows of one of TABLES, for one of MODELS or None for all, in the paper's order.
 
-    Args:
-        name: one of TABLES.
-        model: one of MODELS; None for all of them.
-        rule: which accuracy of a task counts, max or fixed. Outside the main tables accuracy is published
-            under max only: rows asked for under fixed keep their perplexities and lose the accuracy.
-
-    Returns:
-        The rows; empty where the paper has none for the model.
-
-    Raises:
-        SettingsError: unknown table, model or rule.
+    `rule` says which accuracy of a task counts, max or fixed. Outside the main tables accuracy is published
+    under max only: rows asked for under fixed keep their perplexities and lose the accuracy. No rows where
+    the paper has none for the model. Raises SettingsError for an unknown table, model or rule.
     """
     _require("table", name, tuple(TABLES))
     _require("rule", rule, RULES)
@@ -83,9 +75,8 @@ def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[F
 def frame(figures: Iterable[Figure]) -> pd.DataFrame:
     """Published rows as the frame that the functions of gprune.analysis.tables read.
 
-    Returns:
-        One line a row: table, model, protocol, variant, method, retention, seed, then `ppl:<text>`,
-        `accuracy` and `accuracy:<task>` in points, and the other values under their own names.
+    One line a row: table, model, protocol, variant, method, retention, seed, then `ppl:<text>`, `accuracy`
+    and `accuracy:<task>` in points, and the other values under their own names.
     """
     names = ("table", "model", "rule", "variant", "method", "retention", "seed")
     lines = []
@@ -99,8 +90,7 @@ def frame(figures: Iterable[Figure]) -> pd.DataFrame:
 def paper_name(method: str) -> str:
     """The paper's name of a method id, with its own method short: GPrune (FLAP).
 
-    Raises:
-        SettingsError: the id is not one of the paper's methods.
+    Raises SettingsError where the id is not one of the paper's methods.
     """
     names = {identifier: name for name, identifier in METHODS.items()}
     _require("method", method, tuple(names))

@@ -54,12 +54,7 @@ class Corpus:
 
 
 def corpus(text: str, role: Role) -> Corpus:
-    """The corpus of a text, and its part.
-
-    Args:
-        text: the name as typed.
-        role: calibration or evaluation; decides the split that is meant where none was typed.
-    """
+    """The corpus of a text as typed, and its part; the role decides the split where none was typed."""
     try:
         name = naming.parse(text)
     except SettingsError:
@@ -145,22 +140,15 @@ _TOKENS, _VOCABULARY = 13, 32_000
 def run_length(vocabulary: int) -> int:
     """Tokens of a run that is looked for: as many possible runs as 13 tokens of 32,000 have.
 
-    Args:
-        vocabulary: tokens that the tokenizer knows; a small one has short tokens, and needs longer runs.
+    A small vocabulary has short tokens, and needs longer runs.
     """
     return math.ceil(_TOKENS * math.log(_VOCABULARY) / math.log(max(vocabulary, 2)))
 
 
 def cut(stream: Array, length: int, most: int | None = None) -> Array:
-    """The windows that perplexity is measured on.
+    """(windows, length) consecutive windows from the start of a stream, at most so many, for perplexity.
 
-    Args:
-        stream: (tokens,) a text's token ids.
-        length: tokens of a window.
-        most: windows wanted at most; None for all.
-
-    Returns:
-        (windows, length) consecutive windows from the start; what is left at the end is dropped.
+    What is left at the end is dropped.
     """
     count = len(stream) // length
     count = min(count, most or count)
@@ -168,16 +156,10 @@ def cut(stream: Array, length: int, most: int | None = None) -> Array:
 
 
 def measured(text: str, windows: Array, calibration: Sequence[Tokens], vocabulary: int) -> TextOverlap:
-    """How much of an evaluated text stands in calibration sets.
+    """How much of a text's (windows, length) ids stands in calibration sets.
 
-    Args:
-        text: the evaluation text, as typed.
-        windows: (windows, length) its token ids.
-        calibration: the sets.
-        vocabulary: tokens that the tokenizer knows.
-
-    Returns:
-        The shares; runs are no longer than the windows and sequences are.
+    Runs are no longer than the windows and sequences are; `vocabulary` is how many tokens the tokenizer
+    knows.
     """
     lengths = [windows.shape[1], *(tokens.ids.shape[1] for tokens in calibration)]
     run = min(run_length(vocabulary), *lengths)
@@ -187,15 +169,9 @@ def measured(text: str, windows: Array, calibration: Sequence[Tokens], vocabular
 
 
 def shared(windows: Array, sequences: Array, run: int) -> float:
-    """Share of the runs of some windows that occur in some sequences.
+    """Share in [0, 1] of the runs of some (windows, length) ids that occur in some (samples, length) ids.
 
-    Args:
-        windows: (windows, length) token ids that are evaluated.
-        sequences: (samples, length) token ids of a calibration set; lengths may differ.
-        run: tokens of a run, at most the length of both.
-
-    Returns:
-        A share in [0, 1]; 0 where there is no window.
+    `run` is the tokens of a run, at most either length; 0 where there is no window.
     """
     first, second = _numbered(windows, sequences, run)
     known = np.zeros(int(max(first.max(initial=-1), second.max(initial=-1))) + 1, dtype=bool)

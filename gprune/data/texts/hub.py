@@ -64,8 +64,7 @@ def _without_gap(files: Iterable[Path]) -> Iterator[Path]:
 def fetch(repository: str, revision: str, path: str) -> Path:
     """A file of a dataset, from the cache or else downloaded into it.
 
-    Raises:
-        CorpusError: the file is not on this machine and cannot be downloaded.
+    Raises CorpusError where it is neither on this machine nor can be downloaded.
     """
     found = cached_file(repository, revision, path)
     if found is not None:
@@ -86,19 +85,11 @@ def split_files(
 ) -> Iterator[tuple[Path, bool]]:
     """The files of a split in order, and of each whether it is known to be the last.
 
-    What is in the cache comes first and without a request; the others are fetched one by one, as they are
-    asked for, of the commit that the first is of.
-
-    Args:
-        repository: owner/name on the hub.
-        revision: branch, tag or commit.
-        name: the name the person typed, for its configuration and for the messages.
-        split: the split.
-        download: whether files that are not on this machine are fetched.
-        whole: whether all of them will be asked for: the disk has room for all, or nothing is fetched.
-
-    Raises:
-        CorpusError: no file is on this machine and none can be downloaded, or the dataset lacks the split.
+    What is in the cache comes first and without a request; if `download`, the others are fetched one by one,
+    as they are asked for, of the commit that the first is of. `repository` is owner/name on the hub,
+    `revision` a branch, tag or commit; `name` has the configuration. If the `whole` split will be asked for,
+    the disk has room for all of it, or nothing is fetched. Raises CorpusError where no file is here and none
+    can be downloaded, or the dataset lacks the split.
     """
     held = cached_split(repository, revision, name, split)
     for number, file in enumerate(held, 1):
@@ -161,8 +152,7 @@ def _require_room(repository: str, size: int) -> None:
 def require_network(repository: str) -> None:
     """Finds out within a few seconds whether the hub can be reached.
 
-    Raises:
-        CorpusError: it cannot, or the environment forbids it.
+    Raises CorpusError where it cannot, or the environment forbids it.
     """
     from huggingface_hub import constants
 

@@ -26,18 +26,10 @@ _KEPT = 256
 def fingerprint(text: str, role: Role, memory: Path | None = None, tokens: int | None = None) -> str:
     """SHA-256 of what a text says in a role, without tokenising it.
 
-    Args:
-        text: name of the text.
-        role: what it is read for.
-        memory: folder in which digests of large files are kept for other processes; none where left out.
-        tokens: how many are wanted of it, see `resolve`.
-
-    A hub text that is not on this machine is known by its name only: `prepare` fetches it first. A text that
-    the model writes is known by how it is sampled only: what else decides it is in its recipe.
-
-    Raises:
-        SettingsError: the name is not valid.
-        CorpusError: the text cannot be read.
+    `memory` keeps digests of large files for other processes; for `tokens` see `resolve`. A hub text that is
+    not on this machine is known by its name only: `prepare` fetches it first. A text that the model writes is
+    known by how it is sampled only: what else decides it is in its recipe. Raises SettingsError where the
+    name is not valid, CorpusError where the text cannot be read.
     """
     source = resolve(text, role, tokens=tokens)
     name = source.name
@@ -59,14 +51,8 @@ def fingerprint(text: str, role: Role, memory: Path | None = None, tokens: int |
 def prepare(text: str, role: Role, tokens: int | None = None) -> None:
     """Makes sure that a text is on this machine: a hub text is downloaded, any other only looked for.
 
-    Args:
-        text: name of the text.
-        role: what it is read for.
-        tokens: how many are wanted of it, see `resolve`.
-
-    Raises:
-        SettingsError: the name is not valid.
-        CorpusError: there is no such text, or it cannot be downloaded.
+    For `tokens` see `resolve`. Raises SettingsError where the name is not valid, CorpusError where there is
+    no such text, or it cannot be downloaded.
     """
     resolve(text, role, download=True, tokens=tokens)
 
@@ -74,9 +60,8 @@ def prepare(text: str, role: Role, tokens: int | None = None) -> None:
 def describe(text: str, role: Role = "calibration") -> str:
     """One line for people: what the text is, how much of it there is, and which fields are joined.
 
-    Raises:
-        SettingsError: the name is not valid.
-        CorpusError: there is no such text, or it cannot be read.
+    Raises SettingsError where the name is not valid, CorpusError where there is no such text, or it cannot be
+    read.
     """
     source = resolve(text, role)
     parts = [source.title]

@@ -56,8 +56,7 @@ SPLIT_WORDS = {
 def folder_files(folder: Path, name: TextName, split: str) -> tuple[Path, ...]:
     """The files of one split of a local folder, in hub layout or written by `save_to_disk`.
 
-    Raises:
-        CorpusError: the folder holds no data, or not this split or configuration.
+    Raises CorpusError where the folder holds no data, or not this split or configuration.
     """
     saved = _saved_to_disk(folder)
     splits = saved or splits_of(listing(folder), read_card(folder / CARD), name)
@@ -69,8 +68,7 @@ def folder_files(folder: Path, name: TextName, split: str) -> tuple[Path, ...]:
 def pick_split(splits: Splits, name: TextName, split: str) -> list[str]:
     """The files of one split.
 
-    Raises:
-        CorpusError: there are no data files, or none of this split; the message lists the splits.
+    Raises CorpusError where there are no data files, or none of this split; the message lists the splits.
     """
     if not any(splits.values()):
         kinds = ", ".join(_DATA_SUFFIXES)
@@ -85,18 +83,10 @@ def pick_split(splits: Splits, name: TextName, split: str) -> list[str]:
 
 
 def splits_of(paths: Sequence[str], card: Mapping[str, Any], name: TextName) -> Splits:
-    """Sorts the files of a repository into splits.
+    """The sorted files of each split, of paths inside a repository with forward slashes.
 
-    Args:
-        paths: paths inside the repository, with forward slashes.
-        card: header of the repository's README.md; may be empty.
-        name: the name the person typed, for its configuration and for the messages.
-
-    Returns:
-        The paths of each split, sorted.
-
-    Raises:
-        CorpusError: the configuration is unknown, or there are several and none was named.
+    `card` is the header of its README.md, maybe empty; `name` has the configuration. Raises CorpusError where
+    that is unknown, or there are several and none was named.
     """
     data = sorted(path for path in paths if _is_data(path))
     listed = _configurations(card)
@@ -114,8 +104,7 @@ def splits_of(paths: Sequence[str], card: Mapping[str, Any], name: TextName) -> 
 def listing(folder: Path) -> list[str]:
     """Paths of all files below a folder, with forward slashes; hidden ones are left out.
 
-    Raises:
-        CorpusError: the folder cannot be read.
+    Raises CorpusError where the folder cannot be read.
     """
 
     def refuse(error: OSError) -> None:
@@ -132,8 +121,7 @@ def listing(folder: Path) -> list[str]:
 def read_card(card: Path) -> Mapping[str, Any]:
     """The header of a README.md, or nothing where there is none.
 
-    Raises:
-        CorpusError: it cannot be read, or is not valid YAML.
+    Raises CorpusError where it cannot be read, or is not valid YAML.
     """
     what = f"the header of {safe_parsing.quoted(str(card))}"
     with safe_parsing.refused_as(CorpusError, "name a file of the folder instead"):
@@ -261,8 +249,7 @@ def _truth(value: Any) -> bool:
 def _patterns(data_files: Any, name: TextName) -> dict[str, list[str]]:
     """The card's data_files: a pattern, a list of patterns, a list of splits, or patterns by split.
 
-    Raises:
-        CorpusError: it is something else, or more or longer patterns than a card has use for.
+    Raises CorpusError where it is something else, or more or longer patterns than a card has use for.
     """
     entries = _as_list(data_files)
     if isinstance(data_files, Mapping):
@@ -295,13 +282,10 @@ def _matching(data: list[str], globs: list[str], base: str) -> list[str]:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether a relative path is one of those that a pattern means.
+    """Whether a relative path with forward slashes is one of those that a dataset's pattern means.
 
-    ``*`` and ``?`` stay within a folder, ``**`` between two slashes is any number of folders.
-
-    Args:
-        name: the path, with forward slashes.
-        pattern: what came with a dataset; nothing in it is worse than slow by its own length.
+    ``*`` and ``?`` stay within a folder, ``**`` between two slashes is any number of folders. Nothing in a
+    pattern is worse than slow by its own length.
     """
     folders = name.split("/")
     # which beginnings of the path the pattern so far means, by number of parts

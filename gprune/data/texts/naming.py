@@ -70,11 +70,7 @@ class TextName:
         return f"{self.place}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
 
     def allow(self, options: Sequence[str], kind: str) -> None:
-        """Refuses options that this kind of text does not have.
-
-        Raises:
-            SettingsError: an option was typed that is not among `options`.
-        """
+        """Raises SettingsError where an option was typed that this kind of text does not have."""
         for option, _ in self.options:
             if option not in options:
                 rule = f"it takes {', '.join(options)}" if options else "it takes none and is read whole"
@@ -84,17 +80,9 @@ class TextName:
 def parse(text: str) -> TextName:
     """Takes a typed name apart.
 
-    A path that exists and contains a ``#`` is that path: the longest part before a ``#`` that exists
-    is the place.
-
-    Args:
-        text: the name as typed.
-
-    Returns:
-        The place and its options.
-
-    Raises:
-        SettingsError: the name is empty, an option is unknown, is given twice, or has no valid value.
+    A path that exists and contains a ``#`` is that path: the longest part before a ``#`` that exists is the
+    place. Raises SettingsError where the name is empty, an option is unknown, is given twice, or has no valid
+    value.
     """
     asked = text.strip()
     if not asked:

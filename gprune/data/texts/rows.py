@@ -47,8 +47,7 @@ def kind_of(file: Path) -> str:
 def read_text(file: Path) -> str:
     """The whole text of a file, unchanged but for a leading byte order mark.
 
-    Raises:
-        CorpusError: the file cannot be read, is binary, or is not UTF-8.
+    Raises CorpusError where the file cannot be read, is binary, or is not UTF-8.
     """
     try:
         with gzip.open(file) if _compressed(file) else file.open("rb") as stream:
@@ -61,17 +60,9 @@ def read_text(file: Path) -> str:
 
 
 def read_documents(file: Path, name: TextName) -> Iterator[str]:
-    """The documents of one file, one after the other.
+    """The documents of one file, one after the other: one of a text file, one a record of others.
 
-    Args:
-        file: a text file (one document) or a file of records (one document each).
-        name: the name the person typed, for its fields and for the messages.
-
-    Yields:
-        The text of each document.
-
-    Raises:
-        CorpusError: the file cannot be read or a record has no such text.
+    `name` has the fields. Raises CorpusError where the file cannot be read or a record has no such text.
     """
     if kind_of(file) == "text":
         if name.fields:
@@ -97,8 +88,7 @@ def first_fields(file: Path, name: TextName) -> tuple[str, ...]:
 def choose_fields(record: Record, name: TextName, file: Path) -> tuple[str, ...]:
     """The fields of a record that are its text, in the order they are joined.
 
-    Raises:
-        CorpusError: a field asked for is missing, or none was asked for and the choice is not plain.
+    Raises CorpusError where a field asked for is missing, or none was asked for and the choice is not plain.
     """
     listing = ", ".join(list(record)[:_SHOWN_FIELDS]) or "none"
     text_fields = [key for key, value in record.items() if isinstance(value, str)]

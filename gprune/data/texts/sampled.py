@@ -70,8 +70,7 @@ def is_sampled(text: str) -> bool:
 def sampling_of(name: TextName) -> Sampling:
     """Reads the options of a name.
 
-    Raises:
-        SettingsError: there is something else in the name, or an option has no valid value.
+    Raises SettingsError where there is something else in it, or an option has no valid value.
     """
     shown = safe_parsing.quoted(name.asked)
     if name.place != PREFIX:
@@ -92,16 +91,9 @@ def sampling_of(name: TextName) -> Sampling:
 def recipe(
     text: str, role: Literal["calibration", "evaluation"], sequences: int | None, length: int
 ) -> Recipe:
-    """What is drawn of a text that the model writes itself.
+    """What is drawn of a text that the model writes itself: sequences or windows of `length` tokens.
 
-    Args:
-        text: the name as typed.
-        role: what the text is for.
-        sequences: sequences or windows that are cut from it; None where an evaluation has no limit.
-        length: tokens of each.
-
-    Raises:
-        SettingsError: the name is not valid.
+    `sequences` is None where an evaluation has no limit. Raises SettingsError where the name is not valid.
     """
     chosen = sampling_of(naming.parse(text))
     tokens = (EVALUATED_WINDOWS if sequences is None else sequences) * length

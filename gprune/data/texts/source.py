@@ -52,18 +52,12 @@ class Source:
 
 
 def resolve(text: str, role: Role, download: bool = False, tokens: int | None = None) -> Source:
-    """Finds a text.
+    """Finds a text as typed; the role decides the split that is meant where none was typed.
 
-    Args:
-        text: the name as typed.
-        role: calibration or evaluation; decides the split that is meant where none was typed.
-        download: whether a hub text that is not on this machine is fetched.
-        tokens: how many are wanted; of a hub dataset with many files the first ones are read that hold as
-            many. None for all there are.
-
-    Raises:
-        SettingsError: the name has an unknown option or one that this kind of text does not take.
-        CorpusError: there is no such text, or not this split of it.
+    A hub text that is not on this machine is fetched if `download`; of a hub dataset with many files the
+    first ones are read that hold as many `tokens`, None for all there are. Raises SettingsError where the
+    name has an unknown option or one that this kind of text does not take, CorpusError where there is no such
+    text, or not this split of it.
     """
     if role not in ("calibration", "evaluation"):
         raise SettingsError(f"role must be calibration or evaluation (got {role!r})")
@@ -103,14 +97,9 @@ def by_amount(text: str) -> bool:
 
 
 def documents(source: Source, cache: Path | None = None) -> Iterator[str]:
-    """The documents of a text, in order and unchanged.
+    """The documents of a text on this machine, in order and unchanged; `cache` keeps embedded texts.
 
-    Args:
-        source: a text whose files are on this machine.
-        cache: folder that keeps embedded texts from call to call.
-
-    Raises:
-        CorpusError: a file cannot be read, or the slice of documents is empty.
+    Raises CorpusError where a file cannot be read, or the slice of documents is empty.
     """
     span = source.name.documents
     if span == slice(None):
@@ -131,11 +120,8 @@ def documents(source: Source, cache: Path | None = None) -> Iterator[str]:
 def build_ahead(names: Iterable[str], cache: Path) -> None:
     """Lets another process build the embedded texts among these names, and returns at once.
 
-    Whoever reads them from the same cache later finds them there, or waits for the rest.
-
-    Args:
-        names: texts as typed; a name that means no embedded text, or nothing at all, is passed over.
-        cache: folder that keeps embedded texts.
+    Whoever reads them from the same cache later finds them there, or waits for the rest. A name that means no
+    embedded text, or nothing at all, is passed over.
     """
     places = []
     for text in names:

@@ -22,17 +22,9 @@ Words = str | os.PathLike[str] | Sequence[str]
 
 
 def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: int) -> Tokens:
-    """A calibration set; see `draw`.
+    """A calibration set of a name, a file, or documents; see `draw`.
 
-    Args:
-        text: a name, a file, or documents.
-        tokenizer: a Hugging Face tokenizer.
-        samples: sequences to draw.
-        length: tokens of each sequence.
-        seed: of the permutation that chooses the sequences.
-
-    Raises:
-        CorpusError: the text cannot be read or is too short.
+    Raises CorpusError where the text cannot be read or is too short.
     """
     _require_tokenizer(tokenizer)
     if isinstance(text, str | os.PathLike):
@@ -41,15 +33,9 @@ def calibration(text: Words, tokenizer: Any, samples: int, length: int, seed: in
 
 
 def stream(text: Words, tokenizer: Any, limit: int | None = None) -> Array:
-    """(tokens,) one stream of a text; see `gprune.data.texts.stream`.
+    """(tokens,) one stream of a name, a file, or documents; see `gprune.data.texts.stream`.
 
-    Args:
-        text: a name, a file, or documents.
-        tokenizer: a Hugging Face tokenizer.
-        limit: tokens wanted at most.
-
-    Raises:
-        CorpusError: the text cannot be read or is empty.
+    Raises CorpusError where the text cannot be read or is empty.
     """
     _require_tokenizer(tokenizer)
     if isinstance(text, str | os.PathLike):
@@ -63,11 +49,7 @@ def name_of(text: Words) -> str:
 
 
 def _require_tokenizer(tokenizer: object) -> None:
-    """Checks that something can be a tokenizer.
-
-    Raises:
-        SettingsError: it cannot.
-    """
+    """Raises SettingsError where something cannot be a tokenizer."""
     if not callable(tokenizer):
         raise SettingsError(f"tokenizer must be one of transformers (got {quoted(tokenizer)})")
 

@@ -33,22 +33,11 @@ _SPECIAL = 3
 def draw_windows(
     text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None
 ) -> Tokens:
-    """Draws one window of each of so many random documents.
+    """Draws one window of each of so many random documents; see `draw`.
 
-    Args:
-        text: the text's name as typed.
-        tokenizer: a Hugging Face tokenizer.
-        samples: windows to draw, each from another document.
-        length: tokens of each window.
-        seed: seed of the choice of documents and of the windows in them.
-        cache: folder that keeps embedded texts from call to call.
-
-    Returns:
-        Tokens with ids of shape (samples, length).
-
-    Raises:
-        SettingsError: the name is not valid.
-        CorpusError: the text cannot be read, or too few of its documents are long enough.
+    The seed is of the choice of documents and of the windows in them; ids are (samples, length). Raises
+    SettingsError where the name is not valid, CorpusError where the text cannot be read, or too few of its
+    documents are long enough.
     """
     source = resolve(text, "calibration", download=True, tokens=cut_from(samples, length))
     kept, whole = _KEPT * samples, False
@@ -113,22 +102,11 @@ _HUB_FACTOR = 4
 def draw(
     text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None
 ) -> Tokens:
-    """Draws a calibration set: token-disjoint sequences of equal length.
+    """Draws a calibration set: (samples, length) token-disjoint sequences.
 
-    Args:
-        text: the text's name as typed.
-        tokenizer: a Hugging Face tokenizer.
-        samples: sequences to draw.
-        length: tokens of each sequence.
-        seed: seed of the permutation that chooses and orders the sequences.
-        cache: folder that keeps embedded texts from call to call.
-
-    Returns:
-        Tokens with ids of shape (samples, length).
-
-    Raises:
-        SettingsError: samples, length or seed is out of range, or the name is not valid.
-        CorpusError: the text cannot be read or is too short.
+    `seed` is of the permutation that chooses and orders the sequences; `cache` keeps embedded texts from call
+    to call. Raises SettingsError where samples, length or seed is out of range or the name is not valid,
+    CorpusError where the text cannot be read or is too short.
     """
     for setting, value, least in (("samples", samples, 1), ("length", length, 1), ("seed", seed, 0)):
         if value < least:
@@ -145,17 +123,9 @@ def drawn_from(samples: int, length: int) -> int:
 
 
 def choose(text: str, flow: Array, samples: int, length: int, seed: int) -> Tokens:
-    """Cuts a token stream into blocks and draws a calibration set from them.
+    """Cuts a (tokens,) stream into blocks and draws a calibration set from them; see `draw`.
 
-    Args:
-        text: the text's name as typed.
-        flow: (tokens,) the stream.
-        samples: sequences to draw.
-        length: tokens of each sequence.
-        seed: seed of the permutation that chooses and orders the sequences.
-
-    Raises:
-        CorpusError: the text is too short.
+    Raises CorpusError where the text is too short.
     """
     available = len(flow) // length
     if available < samples:
@@ -169,20 +139,11 @@ def choose(text: str, flow: Array, samples: int, length: int, seed: int) -> Toke
 
 
 def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | None = None) -> Array:
-    """The text as one token stream, for perplexity.
+    """(tokens,) int32: the text as one token stream, for perplexity.
 
-    Args:
-        text: the text's name as typed.
-        tokenizer: a Hugging Face tokenizer.
-        cache: folder that keeps embedded texts from call to call.
-        limit: tokens wanted at most; the result is the same prefix, read sooner.
-
-    Returns:
-        (tokens,) int32 token ids.
-
-    Raises:
-        SettingsError: limit is out of range, or the name is not valid.
-        CorpusError: the text cannot be read or is empty.
+    `limit` is the tokens wanted at most, the same prefix read sooner; `cache` keeps embedded texts from call
+    to call. Raises SettingsError where limit is out of range or the name is not valid, CorpusError where the
+    text cannot be read or is empty.
     """
     if limit is not None and limit < 1:
         raise SettingsError(f"limit must be at least 1 (got {limit})")
@@ -190,15 +151,9 @@ def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | No
 
 
 def require_known(ids: Array, text: str, vocabulary: int) -> None:
-    """Checks that a model knows all of some tokens.
+    """Checks that a model with so many tokens knows all of some ids, of any shape.
 
-    Args:
-        ids: token ids, of any shape.
-        text: what the text is called.
-        vocabulary: how many tokens the model knows.
-
-    Raises:
-        CorpusError: they are of another tokenizer.
+    Raises CorpusError where they are of another tokenizer.
     """
     if ids.min() < 0 or ids.max() >= vocabulary:
         raise CorpusError(

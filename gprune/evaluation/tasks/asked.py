@@ -13,12 +13,7 @@ from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
 
 
 def answers(name: str, built: Any) -> Answers:
-    """What a model has answered to a task: the likelihood of every option of the questions that are kept.
-
-    Args:
-        name: the task as asked for.
-        built: the task, once a model has been asked.
-    """
+    """What a model has answered to a task: the likelihood of every option of the questions that are kept."""
     asked = _kept(built)
     options = [one for each in asked for one in each]
     right = [_right(built, each[0].doc) for each in asked]
@@ -34,12 +29,7 @@ def answers(name: str, built: Any) -> Answers:
 
 
 def questions(name: str, built: Any) -> Questions:
-    """The questions of a task as a model reads them, and the options that it compares.
-
-    Args:
-        name: the task as asked for.
-        built: the task with its requests; no model has to be asked.
-    """
+    """The questions of a task, with its requests, as a model reads them, and the options that it compares."""
     return Questions.of(name, [_read(each) for each in _kept(built)])
 
 

@@ -60,9 +60,7 @@ class Columns:
     def index(self, column: str, count: int) -> int:
         """The index of the right choice, as a number or as a text of digits.
 
-        Args:
-            column: the column.
-            count: number of choices; 0 where these could not be read, which lets every number pass.
+        `count` is the number of choices, 0 where these could not be read, which lets every number pass.
         """
         value = self._value(column)
         if value is _MISSING:
@@ -134,11 +132,7 @@ class Columns:
         return ", and ".join(parts)
 
     def require(self) -> None:
-        """Checks that nothing was wrong.
-
-        Raises:
-            ColumnError: something was; the message goes on from the name of the row.
-        """
+        """Raises ColumnError where something was wrong; the message goes on from the name of the row."""
         if complaint := self.complaint():
             raise ColumnError(complaint)
 

@@ -39,15 +39,7 @@ def version() -> str:
 
 
 def task(source: TaskSource, rows: list[Row]) -> Any:
-    """An lm-eval task over documents in memory, zero-shot.
-
-    Args:
-        source: the task.
-        rows: its documents, checked; at least one.
-
-    Returns:
-        An ``lm_eval.api.task.ConfigurableTask``.
-    """
+    """An ``lm_eval.api.task.ConfigurableTask`` over checked documents in memory, at least one, zero-shot."""
     from lm_eval.api.task import ConfigurableTask
 
     definition = _standard(source.task) if source.kind == "standard" else _multiple_choice(source)
@@ -55,19 +47,12 @@ def task(source: TaskSource, rows: list[Row]) -> Any:
 
 
 def language_model(model: Any, tokenizer: Any, batch: int, on_progress: Progress = silent) -> Any:
-    """An lm-eval model around one in memory, dense or cut, on the device where it is.
+    """An ``lm_eval`` model around one in memory, dense or cut, on the device where it is.
 
     Log-likelihoods are summed in float32 whatever the model's number type, because equal sums, which half
-    precision makes frequent, always count for the first choice.
-
-    Args:
-        model: a Hugging Face causal language model.
-        tokenizer: its tokenizer; it stays as it is.
-        batch: choices of one forward pass; halved where memory runs out.
-        on_progress: told of that.
-
-    Returns:
-        An ``lm_eval.models.huggingface.HFLM`` that refuses choices it cannot measure.
+    precision makes frequent, always count for the first choice. `batch` is the choices of one forward pass;
+    halved where memory runs out, of which `on_progress` is told. The ``HFLM`` refuses choices it cannot
+    measure.
     """
     from lm_eval.models.huggingface import HFLM
 
@@ -103,14 +88,9 @@ def language_model(model: Any, tokenizer: Any, batch: int, on_progress: Progress
 
 
 def measured(result: dict[str, Any], metric: str) -> tuple[float, float]:
-    """A figure of one task and its standard error.
+    """A figure, acc or acc_norm, that lm-eval gives of one task, and its standard error.
 
-    Args:
-        result: what lm-eval says of the task.
-        metric: acc or acc_norm.
-
-    Returns:
-        The two, NaN where the task has no such figure; the error of a single document is infinite.
+    NaN where the task has no such figure; the error of a single document is infinite.
     """
     value = result.get(f"{metric},none")
     if value is None:

@@ -15,16 +15,9 @@ VERSION = "1.0"
 
 
 def check(row: Row) -> Row:
-    """Reads one question.
+    """Reads one question: the three columns of a row, with the answer as an index.
 
-    Args:
-        row: the row as it stands in the file.
-
-    Returns:
-        The three columns, with the answer as an index.
-
-    Raises:
-        ColumnError: columns are missing or hold something else than they must; names all of them.
+    Raises ColumnError, with the names of all, where columns are missing or hold something else.
     """
     read = Columns(row)
     question, choices = read.text("question"), read.texts("choices")

@@ -42,18 +42,10 @@ class TaskSource:
 
 
 def documents(source: TaskSource, cache: Path | None = None) -> list[Row]:
-    """Reads and checks every document of a task.
+    """Reads and checks every document of a task, with the columns that it reads, in the order of the file.
 
-    Args:
-        source: a task whose data is on this machine.
-        cache: folder that keeps the demo's texts from call to call.
-
-    Returns:
-        The rows with the columns that the task reads, in the order of the file.
-
-    Raises:
-        CorpusError: the file cannot be read, is empty, or a row is not what the task needs; the message names
-            task, file, row and column.
+    `cache` keeps the demo's texts from call to call. Raises CorpusError, with task, file, row and column,
+    where the file cannot be read, is empty, or a row is not what the task needs.
     """
     if source.kind == "demo":
         asked = questions.questions(source.task, cache)
@@ -66,11 +58,8 @@ def documents(source: TaskSource, cache: Path | None = None) -> list[Row]:
 def doubt(source: TaskSource) -> str:
     """Why a file is probably not the split that its task is measured on: its number of rows is another's.
 
-    Returns:
-        One sentence that names the task and the split; empty where nothing speaks against it.
-
-    Raises:
-        CorpusError: the file cannot be read or a row is not what the task needs.
+    One sentence that names the task and the split; empty where nothing speaks against it. Raises CorpusError
+    as `documents`.
     """
     if source.kind != "standard" or source.file is None:
         return ""
@@ -82,9 +71,7 @@ def fingerprint(source: TaskSource) -> str:
     """SHA-256 of what decides a task's documents: the rows as read, for the demo the version of its texts.
 
     A hub dataset that is not on this machine is known by its name only: resolve it with ``download`` first.
-
-    Raises:
-        CorpusError: the file cannot be read or a row is not what the task needs.
+    Raises CorpusError as `documents`.
     """
     if source.kind == "demo":
         return _digest({"demo": source.task, "version": questions.version(source.task)})
@@ -212,12 +199,8 @@ _ALIKE = ("arc_easy", "arc_challenge")
 def doubt_by_rows(task: str, rows: int) -> str:
     """Why a file of so many rows is probably not the split that a task is measured on.
 
-    Args:
-        task: one of the seven; any other gives no reason for doubt.
-        rows: rows of the file.
-
-    Returns:
-        One sentence that names the split which the rows fit; empty where they fit the right one, or none.
+    One sentence that names the split which the rows fit; empty where they fit the right one, or none, and for
+    any but the seven tasks.
     """
     if task not in SIZES:
         return ""

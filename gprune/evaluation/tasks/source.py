@@ -29,16 +29,11 @@ def known() -> tuple[str, ...]:
 
 
 def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> TaskSource:
-    """Finds a task.
+    """Finds a task: a name in ``known()``, or the path of a file of one's own.
 
-    Args:
-        task: a name in ``known()``, or the path of a file of one's own.
-        settings: says in which folder the seven tasks are.
-        download: whether a hub dataset that is not on this machine is fetched.
-
-    Raises:
-        SettingsError: there is no such task, or the folder does not exist.
-        CorpusError: its file does not exist or cannot be downloaded; the message names what was looked for.
+    A hub dataset that is not on this machine is fetched if `download`. Raises SettingsError where there is no
+    such task, or the folder of the seven does not exist, CorpusError where its file does not exist or cannot
+    be downloaded; the message names what was looked for.
     """
     if task in questions.NAMES:
         return TaskSource(task, "demo")
@@ -62,15 +57,9 @@ def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> 
 
 
 def available(tasks: tuple[str, ...], settings: EvaluationSettings) -> dict[str, str]:
-    """Why tasks cannot be measured here, so that a caller can leave out just those.
+    """Why each task cannot be measured here, so that a caller can leave out just those.
 
-    Args:
-        tasks: the tasks asked for.
-        settings: says in which folder the seven tasks are.
-
-    Returns:
-        For each task an empty string if its data is here or can be downloaded, else one sentence. Rows are
-        not checked.
+    An empty string where its data is here or can be downloaded, else one sentence. Rows are not checked.
     """
     reasons: dict[str, str] = {}
     unreachable: str | None = None

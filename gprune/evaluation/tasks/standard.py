@@ -39,8 +39,7 @@ class StandardTask:
     def check(self, row: Row) -> Row:
         """The columns of a row that the definition reads.
 
-        Raises:
-            ColumnError: columns are missing or hold something else than they must; names all of them.
+        Raises ColumnError, with the names of all, where columns are missing or hold something else.
         """
         columns = Columns(row)
         found = self.read(columns)

@@ -69,10 +69,8 @@ class Acceptance:
     def __init__(self, name: str, series: Series, claims: Sequence[Claim]) -> None:
         """Makes one row of every method, retention and setting that figures are published for.
 
-        Args:
-            name: the model, as papers call it.
-            series: the studies that every row's differs from.
-            claims: the published figures of the model; accuracies need tasks in the series.
+        `name` is the model's in papers, `series` the studies that every row's differs from, `claims` the
+        published figures of the model; accuracies need tasks in the series.
         """
         self.name, self.series = name, series
         self._rows: list[Row] = []

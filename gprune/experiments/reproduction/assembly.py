@@ -129,14 +129,9 @@ def _answered(row: Row, finished: Finished, failures: Mapping[Study, str]) -> An
 def wide(answers: tuple[Answer, ...], rule: str, names: tuple[str, ...]) -> pd.DataFrame:
     """One line a row, as the functions of gprune.analysis.tables read it; rows without numbers are NaN.
 
-    Args:
-        answers: the rows.
-        rule: accuracy rule, max or fixed.
-        names: the tasks that the rows are compared on.
-
-    Returns:
-        method, retention, seed, then `ppl:<text>`, `accuracy` and `accuracy:<task>` in points, and what a
-        figure measures under its own name.
+    `rule` of accuracy is max or fixed; rows are compared on the tasks `names`. Has method, retention, seed,
+    then `ppl:<text>`, `accuracy` and `accuracy:<task>` in points, and what a figure measures under its own
+    name.
     """
     lines = []
     for answer in answers:

@@ -75,8 +75,7 @@ def reproductions(cache: Path) -> list[Reproduction]:
 def load(cache: Path, name: str, table: str) -> Reproduced | None:
     """One table of a reproduction; None where it has not been made.
 
-    Raises:
-        StoreError: there is no such reproduction, or what its index says of the table is damaged.
+    Raises StoreError where there is no such reproduction, or what its index says of the table is damaged.
     """
     folder = cache / "reproductions" / name
     index = read_index(folder) if _NAME.fullmatch(name) else None

@@ -52,13 +52,7 @@ class Block:
 
 
 def markdown(store: Store, every: Sequence[Series], command: str) -> str:
-    """The report.
-
-    Args:
-        store: the cache.
-        every: the series, one a model.
-        command: the command line that makes it.
-    """
+    """The report of some series, one a model, with the command line that makes it."""
     finished = Finished(store)
     blocks = [block for series in every for block in _blocks(finished, series)]
     cases = [case for block in blocks for case in block.cases]

@@ -52,17 +52,9 @@ class Source:
 
 
 def rewritten(text: str, cache: Path) -> tuple[str, list[str]]:
-    """A document with its tables written anew from a cache.
+    """A document with its tables written anew from a cache, and the tables that this does not have.
 
-    Args:
-        text: the document.
-        cache: folder whose reproductions hold the tables.
-
-    Returns:
-        The document, and the tables that the cache does not have: they stay as they were.
-
-    Raises:
-        StoreError: a table of the cache is damaged.
+    Those stay as they were. Raises StoreError where a table of the cache is damaged.
     """
     pieces, missing, place = [], [], 0
     for begin in _BEGIN.finditer(text):
@@ -96,12 +88,7 @@ def _but_seeds(made: Reproduction) -> tuple[str, dict[str, object]]:
 
 
 def block(name: str, source: Source) -> str:
-    """A table as Markdown, under what it takes to repeat it and what its figures are.
-
-    Args:
-        name: of the table.
-        source: where it is from.
-    """
+    """A table as Markdown, under what it takes to repeat it and what its figures are."""
     rows = source.rows()
     lines = [
         f"### {name}: {source.title}",

@@ -100,11 +100,7 @@ def figure_3(series: Series) -> list[Row]:
 
 
 def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
-    """The stages that a figure's row is read from.
-
-    Raises:
-        MethodError: its study does not make this comparison.
-    """
+    """The stages that a figure's row is read from; MethodError where its study makes no such comparison."""
     if row.reads == "agreement":
         made = stages.agreements(graph)
         if row.item not in made:
@@ -119,18 +115,9 @@ def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
 
 
 def measures(row: Row, results: Results) -> list[Measure]:
-    """What a figure's row says.
+    """What a figure's row says, of results that have all that it is read from; it reads no clock.
 
-    Args:
-        row: a row that reads neither perplexities nor a clock.
-        results: what there is of its study, with all that the row is read from.
-
-    Returns:
-        The measures.
-
-    Raises:
-        MethodError: the model cannot have this row.
-        StoreError: a record is absent or damaged.
+    Raises MethodError where the model cannot have this row, StoreError where a record is absent or damaged.
     """
     records = [results.record(stage) for stage in sources(row, results.graph)]
     if row.reads == "drift":

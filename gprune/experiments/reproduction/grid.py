@@ -97,14 +97,9 @@ class Series:
     """All studies of one reproduction."""
 
     def __init__(self, model: str, scale: Scale) -> None:
-        """Builds the study that every other differs from.
+        """Builds the study that every other differs from, of a folder, a hub name, or `demo`.
 
-        Args:
-            model: folder or hub name of the model, or `demo`.
-            scale: how large.
-
-        Raises:
-            SettingsError: a setting of the scale is not valid.
+        Raises SettingsError where a setting of the scale is not valid.
         """
         self.model, self.scale = model, scale
         plain = Study(
@@ -143,18 +138,12 @@ class Series:
         changes: dict[str, Any] | None = None,
         **fields: Any,
     ) -> Study:
-        """One study of the series.
+        """One study of the series, named after what sets it apart.
 
-        Args:
-            metric: base metric of GPrune.
-            methods: what to prune and measure.
-            pair: primary and auxiliary text, where they are not the series' own.
-            changes: dotted settings that differ.
-            **fields: retention, seed or substitute.
-
-        Returns:
-            A study named after what sets it apart. Whether it measures zero-shot tasks follows from its
-            settings alone, so that a study that stands in several tables is one and the same in all.
+        `pair` is primary and auxiliary text, where they are not the series' own, `changes` are dotted
+        settings that differ, `fields` retention, seed or substitute. Whether it measures zero-shot tasks
+        follows from its settings alone, so that a study that stands in several tables is one and the same in
+        all.
         """
         first, second = pair or (self.base.primary, self.base.auxiliary)
         made = replace(self.base, metric=metric, methods=methods, primary=first, auxiliary=second, **fields)

@@ -108,11 +108,7 @@ class Finished:
         self._clocks: dict[str, Throughput] = {}
 
     def answer(self, row: Row) -> Answer | None:
-        """What the results of a row's study say of it.
-
-        Returns:
-            Its numbers, or the reason why it can have none; None where a run is still needed.
-        """
+        """The numbers of a row's study, or why it can have none; None where a run is still needed."""
         refused = None
         for results in self._runs.results(row.study):
             try:

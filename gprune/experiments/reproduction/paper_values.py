@@ -16,16 +16,10 @@ MAIN, GAP = "main", "metric-gap"
 
 
 def figures(name: str, derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
-    """The paper's figures of a table as text cells, and what they belong to.
+    """The paper's figures of a table as text cells, and their title; no cells where the paper gives nothing.
 
-    Args:
-        name: name of the table.
-        derived: whether it is computed from the rows of the main table.
-        series: the reproduction; the paper's own models are held against their own figures.
-        rule: accuracy rule of single tasks, max or fixed.
-
-    Returns:
-        A frame, empty where the paper gives nothing, and its title.
+    `derived` tables are computed from the rows of the main table; the paper's own models are held against
+    their own figures; `rule` of single tasks is max or fixed.
     """
     known = paper_model(series.model)
     model = known if known and (name == MAIN or derived) else published.MODELS[0]

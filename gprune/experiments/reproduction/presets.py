@@ -64,15 +64,9 @@ _SIZES = {
 
 
 def named(model: str, name: str = "", known: tuple[str, ...] = tuple(PRESETS)) -> str:
-    """The name under which a model's figures are published.
+    """The name under which a model's figures are published: what the person says, else by its own name.
 
-    Args:
-        model: folder or hub name.
-        name: what the person says it is; empty lets the model's name decide.
-        known: the names that figures are published for.
-
-    Raises:
-        SettingsError: the name is not known, or the model's own name tells none.
+    Raises SettingsError where it is not `known`, or the model's own name tells none.
     """
     if name:
         if name not in known:
@@ -92,15 +86,10 @@ def named(model: str, name: str = "", known: tuple[str, ...] = tuple(PRESETS)) -
 
 
 def require_sizes(name: str, folder: Path) -> None:
-    """Checks that a model has the sizes of the one whose figures it is held against.
+    """Checks that the model in a folder has the sizes of the published one whose figures it is held against.
 
-    Args:
-        name: the published model; one without a preset is not checked.
-        folder: the model's folder.
-
-    Raises:
-        SettingsError: it has not; names what differs.
-        ModelError: its configuration cannot be read.
+    One without a preset is not checked. Raises SettingsError with what differs, ModelError where the
+    configuration cannot be read.
     """
     if name not in PRESETS:
         return

@@ -30,14 +30,7 @@ def _stamped(answer: Answer) -> dict[str, Stamp]:
 
 
 def mark(marks: Marks, answer: Answer, column: str, tasks: Iterable[str]) -> str:
-    """The mark of a figure; of a mean accuracy those of its tasks.
-
-    Args:
-        marks: of the table.
-        answer: the row.
-        column: of the figure.
-        tasks: the tasks that a mean is over.
-    """
+    """The mark of a figure in a column; of a mean accuracy those of the tasks that it is over."""
     stamped, of_all = _stamped(answer), column.split(" (")[0] == means.MEAN
     names = [f"{means.MEAN}:{task}" for task in tasks] if of_all else [column]
     return "".join(dict.fromkeys(marks.of(name, stamped.get(name)) for name in names))

@@ -119,19 +119,12 @@ def stem(model: str) -> str:
 
 
 def choose(model: str, name: str | None = None, changes: dict[str, Any] | None = None) -> Scale:
-    """The scale of a reproduction.
+    """The scale of a reproduction of a folder, a hub name, or `demo`.
 
-    Args:
-        model: folder or hub name of the model, or `demo`.
-        name: one of SCALES; by default demo for the bundled model and paper for every other.
-        changes: fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none)
-            and are then measured in every study; a limit of 0 measures all documents.
-
-    Returns:
-        The scale.
-
-    Raises:
-        SettingsError: the name or a field is not valid.
+    `name` is one of SCALES; by default demo for the bundled model and paper for every other. `changes` are
+    fields of Scale to replace; None values are left out. Tasks may be suites (paper, demo, none) and are then
+    measured in every study; a limit of 0 measures all documents. Raises SettingsError where the name or a
+    field is not valid.
     """
     name = name or ("demo" if model == "demo" else "paper")
     require_choice("--scale", name, SCALES)

@@ -286,8 +286,7 @@ TABLES: dict[str, PaperTable] = {
 def choose(names: Iterable[str]) -> list[PaperTable]:
     """The tables that are asked for, each once, in the order of TABLES; `all` means every one.
 
-    Raises:
-        SettingsError: a name is not known.
+    Raises SettingsError where a name is not known.
     """
     wanted = list(names)
     for name in wanted:

@@ -92,16 +92,10 @@ def _clock(series: Series) -> dict[str, Any]:
 
 
 def measures(record: Throughput, method: str) -> list[Measure]:
-    """What a measurement says of one method.
+    """What a measurement of models side by side, the dense one first, says of one method.
 
-    Args:
-        record: models measured side by side, the dense one first.
-        method: name of the method.
-
-    Returns:
-        Tokens a second and ratio of every phase, each with its interquartile range, and memory in MiB; those
-        of a captured graph under names with `graph`. Nothing where the method was not measured beside the
-        dense model.
+    Tokens a second and ratio of every phase, each with its interquartile range, and memory in MiB; those of a
+    captured graph under names with `graph`. Nothing where the method was not measured beside the dense model.
     """
     if not record.rows or record.rows[0]["model"] != "dense":
         return []

@@ -38,16 +38,10 @@ def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) ->
 def prepare(series: Series, substitute: str | None = None) -> None:
     """Makes sure that all that the studies read is on this machine, before the first one starts.
 
-    Tasks without data stop nothing: the studies leave them out, and say why.
-
-    Args:
-        series: the studies.
-        substitute: the third text, where it is not the scale's; empty for studies that have none.
-
-    Raises:
-        ModelError: there is no such model, or it cannot be downloaded.
-        CorpusError: a text is missing, or cannot be downloaded.
-        SettingsError: the name of a text or of a task is not valid, or two texts hold the same content.
+    Tasks without data stop nothing: the studies leave them out, and say why. `substitute` is the third text,
+    where it is not the scale's; empty for studies that have none. Raises ModelError or CorpusError where the
+    model or a text is missing or cannot be downloaded, SettingsError where the name of a text or of a task is
+    not valid, or two texts hold the same content.
     """
     third = series.scale.substitute if substitute is None else substitute
     read(replace(series.base, substitute=third, evaluation=series.tasks))
@@ -65,14 +59,9 @@ class TableWork:
         *,
         command: str = "",
     ) -> None:
-        """Reads what is there; nothing is started or written yet.
+        """Reads what is there of a cache and a folder for tables; nothing is started or written yet.
 
-        Args:
-            store: the cache.
-            series: the studies.
-            tables: which tables.
-            folder: where they are written.
-            command: the command line, for the index.
+        `command` is the command line, for the index.
         """
         self.store, self.series, self.tables, self.folder = store, series, tuple(tables), folder
         self.command = command
@@ -86,19 +75,12 @@ class TableWork:
         build: jobs.CommandBuilder = jobs.worker_command,
         slurm: SlurmSettings | None = None,
     ) -> list[Assembled]:
-        """Has the missing studies run and writes the tables, again after every study.
+        """Has the missing studies run and writes the tables, again after every study, as they are at the end.
 
-        Args:
-            watch: told where the work stands.
-            told: told of every study that has ended, with the reason where it failed.
-            build: makes a run's argument list, as for gprune.jobs.submit.
-            slurm: has Slurm run the studies, as it is told here; None uses this machine's queue.
-
-        Returns:
-            The tables as they are at the end.
-
-        Raises:
-            GpruneError: the cache or the folder cannot be written; the work under way is cancelled.
+        `watch` is told where the work stands, `told` of every study that has ended, with the reason where it
+        failed. `build` makes a run's argument list, as for gprune.jobs.submit; `slurm` has Slurm run the
+        studies, as it is told here; None uses this machine's queue. Raises GpruneError where the cache or the
+        folder cannot be written; the work under way is cancelled.
         """
 
         def ended(entry: TableStudy, reason: str) -> None:

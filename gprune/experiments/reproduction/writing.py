@@ -59,14 +59,8 @@ def default_folder(cache: Path, model: str, scale: Scale) -> Path:
 def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
     """Writes tables and enters them into the folder's index; tables that are there already stay.
 
-    Args:
-        folder: where to; made if it is missing, for its owner alone.
-        series: the reproduction they belong to.
-        tables: what to write.
-        command: the command line that makes them, for the index.
-
-    Raises:
-        StoreError: the folder cannot be written.
+    The folder is made if it is missing, for its owner alone; `command` is the command line that makes the
+    tables. Raises StoreError where the folder cannot be written.
     """
     try:
         make_folder(folder)

@@ -33,8 +33,7 @@ def put(run: Run, lines: Iterable[Edit]) -> None:
 def add(run: Run, lines: Iterable[Edit]) -> None:
     """Puts lines at the end; earlier ones about the same units go.
 
-    Raises:
-        SettingsError: the run has no such unit, or the list would be too long.
+    Raises SettingsError where the run has no such unit, or the list would be too long.
     """
     more = list(lines)
     shape, partition = run.load(stages.shape), run.load(stages.partition)
@@ -51,11 +50,7 @@ def add(run: Run, lines: Iterable[Edit]) -> None:
 
 
 def methods(run: Run) -> dict[str, str]:
-    """Methods whose masks can be a start, GPrune first, by name.
-
-    Raises:
-        MissingResultError: the run has no masks yet.
-    """
+    """Methods whose masks can be a start, GPrune first, by name; MissingResultError without masks."""
     names = [
         name
         for name in sorted(run.study.methods, key=lambda name: name != "gprune")
@@ -73,11 +68,7 @@ def usual(run: Run) -> str:
 
 
 def outcome(run: Run, name: str, lines: tuple[Edit, ...]) -> Edited:
-    """A method's masks after a list; nothing is learned anew.
-
-    Raises:
-        GpruneError: see `gprune.analysis.mask_edits.edited`.
-    """
+    """A method's masks after a list; nothing is learned anew. Errors as `analysis.mask_edits.edited`."""
     known = [run.key(stages.masks, METHODS[name].masks), run.key(stages.partition)]
     return _outcome(run.root, tuple(known), name, lines, run.study.sparsity.alignment, run.results)
 

@@ -13,10 +13,9 @@ _CELL = 78
 
 
 def matrix(table: pd.DataFrame, names: dict[str, str], highest: float) -> go.Figure:
-    """A square of texts by texts with its numbers.
+    """A square of texts by texts with its numbers: values by letter, NaN where not known.
 
-    `table` has values by letter, NaN where not known; `names` are safe to draw; `highest` has the brightest
-    colour.
+    `names` are safe to draw; `highest` has the brightest colour.
     """
     values = table.to_numpy(dtype=np.float64)
     titles = [f"{letter} ({names[letter]})" for letter in table.index]

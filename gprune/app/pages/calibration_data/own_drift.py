@@ -91,9 +91,8 @@ def show(run: Run, text: Brought) -> None:
 def graph_of(run: Run, text: Brought) -> Graph:
     """The stages of a study that has the text as its C, with as many sequences as all three texts give.
 
-    Raises:
-        CorpusError: the text is one of the run's own.
-        StoreError: the run does not say what it has read.
+    Raises CorpusError where the text is one of the run's own, StoreError where the run does not say what it
+    has read.
     """
     if not run.graph.known:
         raise StoreError(

@@ -48,11 +48,8 @@ class Counted:
 def draw(run: Run, texts: dict[str, records.Tokens]) -> Brought | None:
     """The form, what can be said of the text at once, and the buttons that start its jobs.
 
-    Gives the text, where it has enough sequences for a drift.
-
-    Raises:
-        CorpusError: the text is empty, too large or not UTF-8, or its records hold no text.
-        ModelError: the model's tokenizer cannot be read.
+    Gives the text, where it has enough sequences for a drift. Raises CorpusError where the text is empty, too
+    large or not UTF-8, or its records hold no text, ModelError where the model's tokenizer cannot be read.
     """
     raw, name = _asked()
     if not raw:
@@ -125,11 +122,7 @@ def _documents(raw: bytes, suffix: str, name: str) -> list[str]:
 
 
 def count(documents: Sequence[str], tokenizer: Tokenizer) -> Counted:
-    """Tokenises documents one by one.
-
-    Raises:
-        CorpusError: there is no token in them.
-    """
+    """Tokenises documents one by one; CorpusError where there is no token in them."""
     # JSON may hold half a surrogate pair, which no tokenizer takes
     sound = [text.encode("utf-16", "surrogatepass").decode("utf-16", "replace") for text in documents]
     encoded = tokenizer.encode_batch(sound)
@@ -210,8 +203,7 @@ def _job(run: Run, raw: bytes, name: str, usable: int) -> None:
 def drift_study(study: Study, auxiliary: Path, usable: int, role: str = PAIR[0]) -> Study:
     """The study that sets a text of a study against another one, and asks for nothing else.
 
-    `auxiliary` is the file of the other text, which gives `usable` sequences; `role` is that of the text that
-    it is set against.
+    `auxiliary` is that other file, with `usable` sequences; `role` is that of the study's text.
     """
     changes = {
         "primary": getattr(study, role),

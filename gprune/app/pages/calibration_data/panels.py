@@ -149,11 +149,7 @@ def _asked(run: Run, text: str) -> TextCard:
 
 
 def card_of_text(run: Run, letter: str) -> TextCard:
-    """The card of a text.
-
-    Raises:
-        MissingResultError: its statistics are not there.
-    """
+    """The card of a text; MissingResultError where its statistics are not there."""
     role = {value: key for key, value in analysis.ROLES.items()}[letter]
     there = calibration_report.measurable(run.results)
     if role not in there:
@@ -193,11 +189,7 @@ def table_of(run: Run, measure: str) -> pd.DataFrame:
 
 
 def curves_of(run: Run) -> list[analysis.Curve]:
-    """How well parts of each text agree, by their size.
-
-    Raises:
-        MissingResultError: the run has no statistics, or no norms.
-    """
+    """How well parts of each text agree, by their size; MissingResultError without statistics or norms."""
     roles = [role for role in roles_of(run.study) if run.has(stages.statistics, role)]
     if not roles:
         raise MissingResultError(stages.statistics(run.graph).title)

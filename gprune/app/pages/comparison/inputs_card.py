@@ -27,8 +27,7 @@ _WIDTHS = {"texts": 80, "forward passes": 110, "backward passes": 120, "steps of
 def facts(shown: Shown) -> dict[tuple[str, str], MethodInputs]:
     """What the methods of a comparison were given, by line; of several seeds the first.
 
-    Raises:
-        StoreError: a record of what was learned is damaged.
+    Raises StoreError where a record of what was learned is damaged.
     """
     runs = {run.name: run for run in shown.runs}
     found = {line.name: _given(runs[line.rows[0].run], line.method) for line in shown.lines}

@@ -61,14 +61,10 @@ def composed(
     pinned: str = "",
     differences: bool = True,
 ) -> Shown:
-    """What the cards draw, from plain choices.
+    """What the cards draw, from plain choices and `measured_rows`; no methods are all of them.
 
-    `rows` are those of `measured_rows`; no methods are all of them; `pinned` is a line as an address names
-    it, the metric's own method where it is empty; `together` makes runs that differ in their seed alone one
-    line.
-
-    Raises:
-        SettingsError: there is no such line.
+    `pinned` is a line as an address names it, the metric's own method where it is empty; `together` makes
+    runs that differ in their seed alone one line. Raises SettingsError where there is no such line.
     """
     kept = [row for row in rows if row.method in methods] if methods else rows
     groups = run_settings.seed_groups({run.name: run.study for run in chosen})
@@ -84,11 +80,7 @@ def composed(
 
 
 def measured_rows(chosen: list[Run]) -> list[Row]:
-    """Every method of some runs, those that could not run as well.
-
-    Raises:
-        MissingResultError: none of the runs has a perplexity.
-    """
+    """Every method of some runs, also those that could not run; MissingResultError without a perplexity."""
     rows = analysis.rows([item for run in chosen for item in derived_cache.measurements(run)])
     if not rows:
         raise MissingResultError("the perplexity of any method")

@@ -146,11 +146,7 @@ def _runs(run: Run) -> list[Run]:
 
 
 def _shown(chosen: list[Run]) -> Shown:
-    """Asks for methods, the pinned line and how seeds are shown.
-
-    Raises:
-        MissingResultError: none of the runs has a perplexity.
-    """
+    """Asks for methods, the pinned line and how seeds are shown; MissingResultError without a perplexity."""
     rows = measured_rows(chosen)
     groups = run_settings.seed_groups({run.name: run.study for run in chosen})
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -182,11 +178,7 @@ def _pinned(found: Shown) -> str:
 
 
 def _kept_units(run: Run, drawn: Card, shown: Shown) -> None:
-    """Draws the table of both kinds of units and the bars of one.
-
-    Raises:
-        StoreError: masks are damaged.
-    """
+    """Draws the table of both kinds of units and the bars of one; StoreError where masks are damaged."""
     pinned, lines = comparable(shown)
     others = {key: shown.names[line.name] for key, line in lines.items()}
     if pinned is None or not others:

@@ -144,9 +144,8 @@ def shown_of(
 ) -> Shown:
     """What the cards draw of a run, or of several of its cache.
 
-    Raises:
-        StoreError: there is no such run, or none has a perplexity.
-        SettingsError: a name is none, or a method or a line is not among them.
+    Raises StoreError where there is no such run or none has a perplexity, SettingsError where a name is none,
+    or a method or a line is not among them.
     """
     chosen = [run]
     if runs:

@@ -54,8 +54,7 @@ def title(made: catalogue.Reproduction) -> str:
 def read(root: str, made: catalogue.Reproduction, name: str, rule: str = "max") -> StudyTable | None:
     """One table of a reproduction, its accuracies max or fixed; None where it has not been made.
 
-    Raises:
-        StoreError: its index or the table is damaged.
+    Raises StoreError where its index or the table is damaged.
     """
     table = catalogue.load(Path(root), made.name, name)
     if table is None:
@@ -104,12 +103,9 @@ def _command(table: str, made: catalogue.Reproduction) -> str:
 
 
 def effort(table: str, model: str, scale: str, runs: list[Run]) -> str:
-    """What it takes to make a table, in one sentence.
+    """What it takes to make a table, in one sentence; `runs` of the same model say how long one takes.
 
-    `scale` is paper or demo; `runs` of the same model that series of studies made say how long one takes.
-
-    Raises:
-        SettingsError: the scale does not fit the model.
+    Raises SettingsError where the scale, paper or demo, does not fit the model.
     """
     size = choose(model, scale if scale in SCALES else "demo")
     count = len(studies_of(tables.TABLES[table].rows(Series(model, size))))

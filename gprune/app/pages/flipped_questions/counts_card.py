@@ -24,11 +24,7 @@ MOST_NAMED = 3
 
 
 def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str, rule: str) -> None:
-    """Draws the table, one row a task and method.
-
-    Raises:
-        StoreError: answers are damaged.
-    """
+    """Draws the table, one row a task and method; StoreError where answers are damaged."""
     first = cut(chosen)
     of = f", of its first {first[0]:,} questions" if first else ""
     counted = between(chosen, method, rule)

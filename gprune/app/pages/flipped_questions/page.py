@@ -67,11 +67,7 @@ def _asked(found: list[TaskAnswers]) -> tuple[TaskAnswers, str, str]:
 
 
 def _nothing(run: Run) -> None:
-    """Says why no answer is there, and offers what makes them.
-
-    Raises:
-        MissingResultError: the run is at work, or was unpacked.
-    """
+    """Offers what makes the answers; MissingResultError while the run is at work, or was unpacked."""
     tasks, lacking = task_answers.measurable(run), task_answers.lacking(run)
     if task_answers.of(run) and "dense" not in run.study.methods:
         st.info("Needs the dense model among the methods of the run.", icon=":material/hourglass_empty:")
@@ -95,11 +91,7 @@ def _again(run: Run, why: str) -> None:
 
 
 def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:
-    """Draws a question by its number, from 0.
-
-    Raises:
-        StoreError: answers or questions are damaged.
-    """
+    """Draws a question by its number, from 0; StoreError where answers or questions are damaged."""
     shown = panels.answers(found.run, task=found.task, question=number, rule=rule, method=method)
     drawn.title(shown.title)
     _question(found, number)
@@ -135,8 +127,7 @@ def _question(found: TaskAnswers, number: int) -> None:
 def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None:
     """Draws the list and gives the number of the question that is open; None where nothing flips.
 
-    Raises:
-        StoreError: answers or questions are damaged.
+    Raises StoreError where answers or questions are damaged.
     """
     kind = url_state.segmented("Which", KINDS, "fq_kind", EITHER)
     base, other = (found.choices(name, rule) for name in (DENSE, method))

@@ -66,11 +66,7 @@ class TaskAnswers:
         return (ACC,) if math.isnan(accuracy.acc_norm) else (ACC, ACC_NORM)
 
     def answers(self, method: str) -> Answers:
-        """What a method has answered.
-
-        Raises:
-            StoreError: it is damaged.
-        """
+        """What a method has answered; StoreError where it is damaged."""
         return self.run.load(stages.answers, method, self.task)
 
     def choices(self, method: str, rule: str) -> Choices:
@@ -81,8 +77,7 @@ class TaskAnswers:
     def other_pass(self, method: str) -> str:
         """How the accuracy of a method differs from its answers; empty where it does not, or none can tell.
 
-        Raises:
-            StoreError: the answers are damaged.
+        Raises StoreError where the answers are damaged.
         """
         answers = self.answers(method)
         if len(answers.counts) < answers.documents:

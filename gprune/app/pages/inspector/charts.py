@@ -52,10 +52,9 @@ def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mappi
 
 
 def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -> go.Figure:
-    """How the scores of some neurons are distributed on each text, in bins that they share.
+    """How the (units,) scores by letter are distributed on each text, in bins that they share.
 
-    `scores` are (units,) by letter; `marked` is the score of the selected neuron by letter, empty where none
-    is.
+    `marked` is the score of the selected neuron by letter, empty where none is.
     """
     everything = np.concatenate(list(scores.values()))
     log = bool((everything > _LEAST).all())

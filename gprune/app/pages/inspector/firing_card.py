@@ -26,12 +26,7 @@ UNTIL_POSITIONS = ("--until", "positions")
 
 
 def draw(run: Run, drawn: Card, unit: Selection, key: str) -> None:
-    """Draws the card.
-
-    Raises:
-        ModelError: the model's tokenizer cannot be had.
-        StoreError: a result is damaged.
-    """
+    """Draws the card; ModelError without a tokenizer, StoreError where a result is damaged."""
     letters = {analysis.ROLES[role]: role for role in roles_of(run.study) if role in analysis.ROLES}
     there = {letter: role for letter, role in letters.items() if run.has(stages.positions, role)}
     lacking = [letter for letter in letters if letter not in there]

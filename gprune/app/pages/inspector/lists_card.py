@@ -18,13 +18,7 @@ _KEY, _NAME = "ins_lists", "ins_lists_name"
 
 
 def draw(run: Run, drawn: Card, shown: Selection) -> None:
-    """Draws the card.
-
-    Args:
-        run: the run.
-        drawn: its card.
-        shown: what is selected, which can be added.
-    """
+    """Draws the card; what is selected, `shown`, can be added."""
     kept, faults = LISTS.kept(run.root)
     named_files.warn("A list of neurons", faults)
     chosen = _chosen(kept)

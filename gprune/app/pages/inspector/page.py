@@ -159,11 +159,7 @@ def _written(one: Selection) -> str:
 
 
 def _predicts(run: Run, drawn: Card, shown: Selection) -> None:
-    """Draws the card.
-
-    Raises:
-        MissingResultError: no method has decided yet.
-    """
+    """Draws the card; MissingResultError where no method has decided yet."""
     masks = {name: called(name) for name in run.masked}
     if not masks:
         raise MissingResultError(stages.masks(run.graph).title)

@@ -172,11 +172,7 @@ def members_table(run: Run, unit: Selection, members: Array) -> pd.DataFrame:
 
 
 def standings(run: Run, layer: int) -> dict[str, LayerRanks]:
-    """How the neurons of a layer rank on every text that is scored, by letter.
-
-    Raises:
-        MissingResultError: no text is scored.
-    """
+    """How a layer's neurons rank on every text that is scored, by letter; MissingResultError if none is."""
     found = {}
     for role in roles_of(run.study):
         if role in analysis.ROLES and run.has(stages.scores, role):

@@ -24,11 +24,7 @@ _AMONG = {"module": "Its module", "layer": "Its layer"}
 
 
 def draw_group(run: Run, drawn: Card, unit: Selection) -> None:
-    """Draws the card of a module, or of a layer.
-
-    Raises:
-        MissingResultError: the run has no scores yet.
-    """
+    """Draws the card of a module, or of a layer; MissingResultError where the run has no scores yet."""
     shown = panels.score_histograms(run, layer=unit.layer, module=unit.module)
     members, rows = panels.members_of(run, unit)
     drawn.title(shown.title)

@@ -73,11 +73,7 @@ def further_seeds() -> str:
 
 
 def of_seeds(study: Study, typed: str) -> list[Study]:
-    """The study, and once more for every further seed.
-
-    Raises:
-        SettingsError: what was typed is no list of seeds.
-    """
+    """The study, and once more for every further seed; SettingsError where no list of seeds was typed."""
     parts = re.findall(r"[^\s,]+", typed)
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise SettingsError(f"further seeds must be whole numbers of 0 or more (got {typed!r}), as 1 2")

@@ -22,11 +22,8 @@ def every(
 ) -> dict[str, str]:  # fmt: skip
     """What is wrong, by the dotted name of the field: each wrong field is put right to see the next.
 
-    Args:
-        values: the fields of a study, those of a section in a dictionary.
-        changes: further settings by dotted name.
-        check: raises a GpruneError that begins with the name of a wrong field.
-        sound: a study whose values are right.
+    `values` are a study's fields, of a section in a dictionary, `changes` further settings by dotted name;
+    `check` raises a GpruneError that begins with the name of a wrong field; `sound` is a right study.
     """
     found = dict[str, str]()
     values, changes = dict(values), dict(changes)
@@ -74,13 +71,7 @@ def _put_right(name: str, values: dict[str, Any], changes: dict[str, Any], sound
 
 
 def mark(place: Any, key: str, words: str = "") -> None:
-    """Puts a frame around the field that an error is about, and says below it what is wrong.
-
-    Args:
-        place: container that holds the style.
-        key: key of the field's widget.
-        words: what is wrong, as told.
-    """
+    """Puts a frame around the field of an error, by its widget's key, and says below it what is wrong."""
     chosen = "st-key-" + re.sub(r"[^a-zA-Z0-9_-]", "-", key)
     style = f".{chosen} {{outline: 2px solid #D03B3B; outline-offset: 4px;}}"
     if words:

@@ -33,10 +33,9 @@ def modules(
     order: str = analysis.BY_DRIFT,
     chosen: Selection = NOTHING,
 ) -> go.Figure:
-    """Layers by modules: the change of retention between two masks, or what they decide differently.
+    """Layers by modules: the change of retention between two masks, or what they decide differently (SHOWN).
 
-    `column` is (modules,) the place of each module in its layer by `order`, one of `analysis.ORDERS`; `shown`
-    is one of SHOWN.
+    `column` is (modules,) the place of each module in its layer by `order`, one of `analysis.ORDERS`.
     """
     values = atlas.change if shown == CHANGE else atlas.differs
     cells = analysis.grid(atlas, values, column)

@@ -92,8 +92,7 @@ def _texts_asked(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]
 def coloured(run: Run, asked: dict[str, Any]) -> dict[str, Any]:
     """Options of `atlas_texts`: where either text keeps as many of every module, the colour that differs.
 
-    Raises:
-        MethodError: as `between_texts`.
+    Raises MethodError as `between_texts`.
     """
     found = between_texts(run, named(run, asked.get("method", ""), "")[0])
     change = asked.get("shown", charts.CHANGE) == charts.CHANGE
@@ -156,11 +155,7 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
 
 
 def methods(run: Run) -> dict[str, str]:
-    """The masks that are there, by name.
-
-    Raises:
-        MissingResultError: there are none.
-    """
+    """The masks that are there, by name; MissingResultError where there are none."""
     found = {name: label(name) for name in run.masked}
     if not found:
         raise MissingResultError(stages.masks(run.graph).title)
@@ -170,9 +165,8 @@ def methods(run: Run) -> dict[str, str]:
 def named(run: Run, method: str, base: str) -> tuple[str, str]:
     """The masks that are meant, where they are not named: GPrune's against those of the run's own metric.
 
-    Raises:
-        SettingsError: the run has no such masks.
-        MissingResultError: it has none, or only those of one method.
+    Raises SettingsError where the run has no such masks, MissingResultError where it has none, or those of
+    one method.
     """
     there = methods(run)
     first = method or next(iter(there))
@@ -187,11 +181,7 @@ def named(run: Run, method: str, base: str) -> tuple[str, str]:
 
 
 def between(run: Run, method: str, base: str) -> Atlas:
-    """Two methods of a run, module by module.
-
-    Raises:
-        MissingResultError: the run has not come that far.
-    """
+    """Two methods of a run, module by module; MissingResultError where the run has not come that far."""
     masks = [run.load(stages.masks, name) for name in (method, base)]
     return analysis.compare(run.load(stages.partition), masks[0], masks[1])
 
@@ -199,9 +189,8 @@ def between(run: Run, method: str, base: str) -> Atlas:
 def between_texts(run: Run, method: str) -> Atlas:
     """One method with B's scores alone against itself with A's alone, module by module.
 
-    Raises:
-        MissingResultError: the run has not come that far.
-        MethodError: the method cannot be decided anew without a run.
+    Raises MissingResultError where the run has not come that far, MethodError where a run is needed to
+    decide.
     """
     name = of_masks(method).name
     masks = [masks_cache.of_text(run, name, text) for text in (whatif.AUXILIARY, whatif.PRIMARY)]
@@ -211,9 +200,7 @@ def between_texts(run: Run, method: str) -> Atlas:
 def places(run: Run, order: str) -> Array:
     """(modules,) place of each module among those of its layer; see `analysis.columns`.
 
-    Raises:
-        SettingsError: there is no such order.
-        MissingResultError: the run has not come that far.
+    Raises SettingsError where there is no such order, MissingResultError where the run has not come that far.
     """
     require_choice("order", order, tuple(analysis.ORDERS))
     drift = run.load(stages.drift).magnitude if order == analysis.BY_DRIFT else None

@@ -26,10 +26,9 @@ def scatter(
     labels: Array | None = None,
     chosen: Selection = NOTHING,
 ) -> go.Figure:
-    """Neurons as points of a plane.
+    """Neurons of a layer as points of a plane; `numbers` (shown,) are drawn.
 
-    `places` (neurons, 2), `colouring` and `labels` (neurons,) are of the whole layer, of which `numbers`
-    (shown,) are drawn.
+    `places` (neurons, 2), `colouring` and `labels` (neurons,) are of the whole layer.
     """
     figure = go.Figure()
     size = 4 if len(numbers) > LARGE else 6

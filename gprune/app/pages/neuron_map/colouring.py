@@ -62,11 +62,8 @@ def of(run: Run, layer: int, colour: str, method: str) -> Colouring:
     """The colouring of a layer.
 
     `colour` is one of COLOURS; TEXTS decides the masks of `method` anew, METHODS_KEPT holds GPrune's against
-    them.
-
-    Raises:
-        MissingResultError: the run has not come that far.
-        MethodError: the method cannot be decided anew without a run.
+    them. Raises MissingResultError where the run has not come that far, MethodError where the method cannot
+    be decided anew without a run.
     """
     if colour == MODULE:
         return Colouring(by_module(run.load(stages.partition).labels[layer]))

@@ -99,10 +99,8 @@ def _chart(run: Run, drawn: Card, asked: dict[str, Any]) -> None:
 def _offer(run: Run, layer: int, basis: str, layout: str) -> None:
     """Says what is missing, and starts the job that makes it or says how far that is.
 
-    Raises:
-        SettingsError: the layer has too few neurons.
-        ModelError: the weights are needed, and the model is not here.
-        NumericsError: all neurons of the layer do the same.
+    Raises SettingsError where the layer has too few neurons, ModelError where the weights are needed and the
+    model is not here, NumericsError where all neurons of the layer do the same.
     """
     analysis.require_enough(run.load(stages.shape).neurons)
     if basis == PARAMETERS:
@@ -161,8 +159,7 @@ def _module(run: Run, layer: int, neuron: int) -> int | None:
 def _drawn_around(run: Run, drawn: Card) -> None:
     """Draws the card: what was drawn around, else the selected module, which needs no mouse.
 
-    Raises:
-        StoreError: a result is damaged.
+    Raises StoreError where a result is damaged.
     """
     layer, neurons, words = _listed(run)
     if neurons is None:

@@ -140,11 +140,7 @@ def neuron_table(run: Run, layer: int, neurons: Array, places: Array | None = No
 
 
 def texts_of(run: Run) -> tuple[str, ...]:
-    """Roles of the texts that tell what the neurons do.
-
-    Raises:
-        MissingResultError: none was measured yet.
-    """
+    """Roles of the texts that tell what the neurons do; MissingResultError where none was measured yet."""
     found = stages.mapped_texts(run.graph, run.there)
     if not found:
         raise MissingResultError(stages.statistics(run.graph).title)
@@ -160,8 +156,7 @@ def letters(texts: tuple[str, ...]) -> str:
 def wanted(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None:
     """The stage whose result a plane needs; None where the app lays it out itself.
 
-    Raises:
-        MissingResultError: no text was measured yet.
+    Raises MissingResultError where no text was measured yet.
     """
     if layout == UMAP:
         texts = texts_of(run) if basis == BEHAVIOUR else ()
@@ -172,10 +167,8 @@ def wanted(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None
 def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
     """The neurons of a layer in a plane.
 
-    Raises:
-        MissingResultError: a job has not laid them out yet, or the run has not come that far.
-        NumericsError: all neurons are equal.
-        SettingsError: there are too few for UMAP.
+    Raises MissingResultError where a job has not laid them out or the run has not come that far,
+    NumericsError where all neurons are equal, SettingsError where there are too few for UMAP.
     """
     if layout == UMAP:
         analysis.require_enough(run.load(stages.shape).neurons)
@@ -220,8 +213,7 @@ def others(run: Run) -> dict[str, str]:
 def preferred(run: Run, colour: str) -> str:
     """The masks that are meant where none are named: those of the run's own metric.
 
-    Raises:
-        MissingResultError: the run has no masks, and the colour needs them.
+    Raises MissingResultError where the run has no masks, and the colour needs them.
     """
     if colour not in colouring.OF_MASKS:
         return ""

@@ -102,11 +102,9 @@ def shares(result: Bins, base: str) -> go.Figure:
 
 
 def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTHING) -> go.Figure:
-    """Retained share of each layer's neurons or key/value groups, one line a method.
+    """Retained share of each layer's neurons or key/value groups (`heads`), one line a method.
 
     Of more methods than can be told apart, forms and controls wait in the legend for a click.
-
-    `part` is `neurons` or `heads`.
     """
     figure, many = go.Figure(), len(masks) > MOST_LINES
     for method, mask in masks.items():

@@ -129,9 +129,7 @@ def bases(run: Run) -> list[str]:
 def base_of(run: Run, base: str) -> str:
     """The base method that is meant, where none is named.
 
-    Raises:
-        SettingsError: the run has no such masks.
-        MissingResultError: it has none at all.
+    Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
     """
     found = bases(run)
     if base and found:

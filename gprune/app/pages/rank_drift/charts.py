@@ -154,8 +154,7 @@ def joint(
 ) -> go.Figure:
     """Rank on A against rank on B of one layer: points while they are few, else counts in cells.
 
-    `primary` and `auxiliary` are (neurons,) scores on A and on B, `modules` (neurons,) where there are
-    modules.
+    Scores and `modules`, where there are modules, are (neurons,).
     """
     figure, top = go.Figure(), max(len(primary) - 1, 1)
     x, y = ((ranks(scores) / top).astype(np.float32) for scores in (primary, auxiliary))

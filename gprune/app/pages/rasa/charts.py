@@ -30,8 +30,7 @@ def scatter(
 ) -> go.Figure:
     """Modules by drift and mean score, with the lines of the rule and the region that it adapts.
 
-    The region follows from `selection`: the corner of both lines, all right of the drift line, or none at
-    all.
+    That is the corner of both lines, all right of the drift line, or nothing, by `selection`.
     """
     figure = go.Figure()
     size, group = _diameters(statistics.size), thresholds.groups(adapted)

@@ -16,11 +16,7 @@ __all__ = ["choice", "described", "lab_masks", "methods", "own_masks", "texts"]
 
 
 def own_masks(run: Run) -> PruningMasks:
-    """What the run itself has decided.
-
-    Raises:
-        MissingResultError: it has not come that far.
-    """
+    """What the run itself has decided; MissingResultError where it has not come that far."""
     return run.load(stages.masks, "gprune")
 
 

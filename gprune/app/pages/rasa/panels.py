@@ -218,8 +218,7 @@ def threshold_sets(run: Run, **given: Any) -> Panel:
 def rule_of(run: Run, **given: Any) -> ReliabilitySettings:
     """A rule of which only some is given; the rest is the run's own.
 
-    Raises:
-        SettingsError: a value is not valid.
+    SettingsError where a value is not valid.
     """
     changes = {f"reliability.{name}": value for name, value in given.items() if value not in (None, "")}
     return run.study.with_settings(changes).reliability if changes else run.study.reliability
@@ -244,9 +243,7 @@ def bases(run: Run) -> dict[str, str]:
 def base_of(run: Run, base: str = "") -> str:
     """The base method that is meant, where none is named.
 
-    Raises:
-        SettingsError: the run has no such masks.
-        MissingResultError: it has none at all.
+    Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
     """
     found = bases(run)
     if not found:

@@ -16,12 +16,7 @@ _FLIPS = "Flips: neurons decided otherwise than in this run, its thresholds not 
 
 
 def show(run: Run, settings: ReliabilitySettings) -> None:
-    """Draws the card.
-
-    Args:
-        run: the run.
-        settings: the rule as it stands.
-    """
+    """Draws the card for the rule as it stands."""
     with card_of(panels.threshold_sets, run) as drawn:
         _saving(run, settings)
         named_files.complain(_KEY)

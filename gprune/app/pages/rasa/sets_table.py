@@ -16,13 +16,7 @@ OWN, PRESENT = "this run", "present lines"
 
 
 def table(run: Run, settings: ReliabilitySettings, kept: Sequence[ThresholdSet]) -> pd.DataFrame:
-    """Every set beside the present lines and the run's own, one a row.
-
-    Args:
-        run: the run.
-        settings: the rule as it stands.
-        kept: the named sets.
-    """
+    """Every named set beside the present lines and the run's own, one a row."""
     rows = [ThresholdSet(OWN, run.study.reliability), ThresholdSet(PRESENT, settings), *kept]
     return pd.DataFrame([_row(run, one) for one in rows])
 

@@ -58,11 +58,7 @@ GGUF = Form(
 
 
 def draw(drawn: Card, run: Run) -> None:
-    """Draws the card.
-
-    Raises:
-        StoreError: the record names no plain key, or the model is damaged.
-    """
+    """Draws the card; StoreError where the record names no plain key, or the model is damaged."""
     _own(drawn, run)
     _sets(run)
 

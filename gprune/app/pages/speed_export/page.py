@@ -171,11 +171,7 @@ def _masks(run: Run) -> set[str]:
 
 
 def _pack(run: Run) -> None:
-    """Draws the card.
-
-    Raises:
-        GpruneError: the run's record cannot be used.
-    """
+    """Draws the card; GpruneError where the run's record cannot be used."""
     count, size, lost = _extent(run.root, run.name, str(run.record.get("updated")))
     st.caption(
         f"{count} results, {amount(size)} before they are compressed. Every page draws "

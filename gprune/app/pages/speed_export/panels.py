@@ -108,9 +108,7 @@ def _finding(method: str, kept: analysis.Widths, shape: ModelShape) -> str:
 def masks_of(run: Run, method: str) -> tuple[str, PruningMasks, ModelShape]:
     """The masks that are meant, where no method is named.
 
-    Raises:
-        SettingsError: the run has no such masks.
-        MissingResultError: it has none at all.
+    Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
     """
     masks, shape = run.masks(), run.shape
     if not masks or shape is None:

@@ -31,11 +31,7 @@ _BYTES = {"float32": 4, "float16": 2, "bfloat16": 2}
 
 
 def draw(drawn: Card, run: Run) -> None:
-    """Draws the card.
-
-    Raises:
-        MissingResultError: no mask is there yet.
-    """
+    """Draws the card; MissingResultError where no mask is there yet."""
     masks, shape = run.masks(), run.shape
     if not masks or shape is None:
         raise MissingResultError("the masks of any method")

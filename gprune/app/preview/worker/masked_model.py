@@ -46,9 +46,8 @@ class MaskedModel:
     def __init__(self, model: dict[str, Any]) -> None:
         """Loads the model; see gprune.app.preview.request.Source.
 
-        Raises:
-            ModelError: the model is gone, has changed since the run, or does not fit into the memory.
-            SettingsError: the device is not available.
+        Raises ModelError where it is gone, has changed since the run or does not fit into the memory,
+        SettingsError where the device is not available.
         """
         self.name, self.store = str(model["model"]), Store(Path(model["root"]))
         self._stamp = _stamp(self.name)
@@ -72,8 +71,7 @@ class MaskedModel:
     def windows(self, text: dict[str, Any]) -> Array:
         """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.
 
-        Raises:
-            CorpusError: the text is gone or has changed since the run.
+        Raises CorpusError where the text is gone or has changed since the run.
         """
         known = json.dumps(text, sort_keys=True)
         if known not in self._texts:
@@ -94,8 +92,7 @@ class MaskedModel:
     def losses(self, question: dict[str, Any]) -> list[float]:
         """Mean loss of some windows while units are silent; see gprune.app.preview.worker.messages.
 
-        Raises:
-            GpruneError: with one sentence that says what is wrong and what to do.
+        Raises GpruneError with one sentence that says what is wrong and what to do.
         """
         read, text = self.windows(question["text"]), question["text"]
         numbers = np.asarray(question["numbers"], dtype=np.int64)
@@ -111,11 +108,7 @@ class MaskedModel:
         return nullcontext() if pruned is None else self._silenced(pruned).applied()
 
     def require_same(self) -> None:
-        """Checks that the model's files are those that were loaded.
-
-        Raises:
-            ModelError: they are gone or have changed.
-        """
+        """Raises ModelError where the model's files are gone or not those that were loaded."""
         if _stamp(self.name) != self._stamp:
             raise identity.changed(self.name)
 
@@ -161,12 +154,9 @@ class MaskedModel:
 def require_same_text(
     name: str, role: Literal["calibration", "evaluation"], digest: str, tokens: int | None
 ) -> None:
-    """Checks that a text says what it said when the run has read it.
+    """Raises CorpusError where a text is gone, or says something else than when the run has read it.
 
     `digest` is what the run knows its content by, `tokens` how many of them it reads; None for all.
-
-    Raises:
-        CorpusError: it is gone or has changed.
     """
     if texts.fingerprint(name, role, tokens=tokens) != digest:
         raise CorpusError(f"the text {name!r} has changed since the run: put it back, or run the study again")
@@ -194,11 +184,7 @@ def _digests(name: str, device: str) -> tuple[str, str]:
 
 
 def _stamp(name: str) -> Stamp:
-    """Names, sizes and times of the files that make a model.
-
-    Raises:
-        ModelError: the folder is gone, or files in it.
-    """
+    """Names, sizes and times of the files that make a model; ModelError where some are gone."""
     try:
         folder = identity.locate(name)
         files = [folder / identity.CONFIG_FILE, *identity.weight_files(folder)]

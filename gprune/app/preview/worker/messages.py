@@ -52,8 +52,7 @@ def packed(masks: PruningMasks) -> dict[str, Any]:
 def unpacked(values: Any) -> PruningMasks:
     """The masks that were packed; name and retention, which change no loss, do not travel.
 
-    Raises:
-        SettingsError: the values are not those of packed masks.
+    Raises SettingsError where the values are not those of packed masks.
     """
     try:
         ffn, heads = _unpack(values["ffn"]), _unpack(values["heads"])

@@ -18,13 +18,9 @@ from gprune.system.errors import SettingsError
 
 
 def drifts(masked: MaskedModel, question: dict[str, Any]) -> dict[str, str]:
-    """Measures the drift of every pair and leaves it in the folder of the question.
+    """Measures the drift of every pair and leaves it in the folder of the question (see worker.messages).
 
-    For `question` see gprune.app.preview.worker.messages. Gives the key of the drift in that folder, by the
-    name of its pair.
-
-    Raises:
-        GpruneError: with one sentence that says what is wrong and what to do.
+    Gives its key there by the name of the pair; GpruneError says what is wrong and what to do.
     """
     asked = question["own"]
     study, inputs = from_dict(asked["study"]), from_plain(asked["inputs"])
@@ -70,8 +66,7 @@ class _Maker:
     def _require_same(self, role: str) -> None:
         """Checks a text before it is read: its tokens go under a key that the run's record decides.
 
-        Raises:
-            CorpusError: it is gone or has changed.
+        Raises CorpusError where it is gone or has changed.
         """
         graph = self.results.graph
         name = str(getattr(graph.study, role))

@@ -25,10 +25,8 @@ _LOST = "\ufffd"
 def read(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
     """Reads a passage; see gprune.app.preview.worker.messages.
 
-    Raises:
-        SettingsError: there is no such window, or the passage has fewer than two tokens.
-        CorpusError: the text has changed since the run, or the model has no tokenizer.
-        NumericsError: a loss is not finite.
+    Raises SettingsError where there is no such window or fewer than two tokens, CorpusError where the text
+    has changed since the run or the model has no tokenizer, NumericsError where a loss is not finite.
     """
     ids = _passage(masked, question["read"])
     used = ids[: most_read(masked)]
@@ -52,11 +50,9 @@ def read(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
-    """Goes on from a prompt and what was written already, greedily; see gprune.app.preview.worker.messages.
+    """Goes on from a prompt and what was written already, greedily; see preview.worker.messages.
 
-    Raises:
-        SettingsError: the prompt has no token.
-        CorpusError: the model has no tokenizer.
+    Raises SettingsError where the prompt has no token, CorpusError where the model has no tokenizer.
     """
     asked, written = question["write"], [int(one) for one in question["ids"]]
     ids = _typed(masked, str(asked["prompt"]))
@@ -82,12 +78,10 @@ def _places(masked: MaskedModel) -> int | None:
 
 
 def pieces(ids: Array, tokenizer: Any) -> list[tuple[str, int, int]]:
-    """Tokens as text: what each adds, which of the tokens with that text it is, and how many they are.
+    """(tokens,) ids as text: what each adds, which of the tokens with that text it is, and how many they are.
 
     A character may be split over several tokens, none of which is text by itself: the first of them has the
     text and the others none.
-
-    `ids` are (tokens,) of `tokenizer`.
     """
     found: list[tuple[str, int, int]] = []
     before: list[int] = []

@@ -15,8 +15,7 @@ _HERE = Path(__file__).parent
 def component(name: str, folder: Path, *scripts: str) -> Any:
     """A component, named in the whole app, whose lines are dragged by the shared hands.
 
-    `folder` holds NAME.html and NAME.css, NAME being its own, and the scripts: one module with the shared
-    one.
+    `folder` holds NAME.html and NAME.css, and the scripts: one module with the shared one.
     """
     page, looks = (folder / f"{folder.name}.{kind}" for kind in ("html", "css"))
     return st.components.v2.component(

@@ -24,10 +24,9 @@ _COMPONENT = st.components.v2.component(
 
 
 def draw(tokens: Sequence[str], dense: Array, pruned: Array, limit: float, label: str, *, key: str) -> None:
-    """Draws a passage, its tokens ready to be shown.
+    """Draws a passage, its tokens ready to be shown; the colours end at `limit` nats.
 
-    `dense` and `pruned` are (tokens,) losses in nats, NaN where there is none; the colours end at `limit`
-    nats.
+    `dense` and `pruned` are (tokens,) losses in nats, NaN where there is none.
     """
     _COMPONENT(key=key, data=sent(tokens, dense, pruned, limit, label), height="content")
 
