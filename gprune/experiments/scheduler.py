@@ -117,16 +117,10 @@ class Schedule(Generic[E]):
         self._reconciled = 0.0
 
     def run(self, entries: Sequence[E]) -> dict[Study, str]:
-        """Has every entry run once.
+        """Has every entry run once, in this order, those with a clock after all others.
 
-        Args:
-            entries: what to run, in this order, those with a clock after all others.
-
-        Returns:
-            Why entries failed, by what tells them apart; those that ended well are absent.
-
-        Raises:
-            JobError: the cache cannot be written, or the number of slots is not valid.
+        Gives why entries failed, by what tells them apart; those that ended well are absent. Raises JobError
+        where the cache cannot be written, or the number of slots is not valid.
         """
         # a job whose process was killed is under way no more
         jobs.reconcile(self.cache)

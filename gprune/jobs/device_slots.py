@@ -29,8 +29,7 @@ _VISIBLE = "CUDA_VISIBLE_DEVICES"
 def slots() -> int:
     """How many jobs may run at a time where no devices are named.
 
-    Raises:
-        JobError: the variable does not hold a whole number of at least 1.
+    Raises JobError where the variable does not hold a whole number of at least 1.
     """
     text = os.environ.get(SLOTS_VARIABLE, "1")
     if not text.isdecimal() or int(text) < 1:
@@ -39,11 +38,7 @@ def slots() -> int:
 
 
 def devices() -> tuple[str, ...]:
-    """The GPUs that have a job each; none where slots decide.
-
-    Raises:
-        JobError: the variable holds something else.
-    """
+    """The GPUs that have a job each, none where slots decide; JobError for another value."""
     text = os.environ.get(DEVICES_VARIABLE, "")
     found = tuple(text.split())
     if len(set(found)) < len(found) or not all(_GPU.fullmatch(name) for name in found):
@@ -61,11 +56,7 @@ def model_gpus(arguments: Sequence[str]) -> int:
 
 
 def require_enough(device: str, arguments: Sequence[str]) -> None:
-    """Checks that a job can ever have the GPUs that it computes on.
-
-    Raises:
-        JobError: fewer are named.
-    """
+    """Raises JobError where a job can never have the GPUs that it computes on: fewer are named."""
     count, named = model_gpus(arguments), devices()
     if named and device in OPEN_CHOICE and count > len(named):
         raise JobError(
@@ -95,13 +86,9 @@ def at_once() -> int:
 
 
 def allow(names: Sequence[str]) -> None:
-    """Names the GPUs for this process and the jobs that it starts.
+    """Names the GPUs, as `cuda:0`, for this process and its jobs; none leaves what is set as it is.
 
-    Args:
-        names: as `cuda:0`; none leaves what is set as it is.
-
-    Raises:
-        JobError: one of them is no GPU of this machine.
+    Raises JobError where one of them is no GPU of this machine.
     """
     if names:
         os.environ[DEVICES_VARIABLE] = " ".join(names)
@@ -111,12 +98,8 @@ def allow(names: Sequence[str]) -> None:
 def visible(device: str) -> dict[str, str]:
     """What a job's environment holds besides, so that it sees its own GPUs alone.
 
-    Args:
-        device: as `cuda:1`, or several with blanks between them, counted among the GPUs that this process
-            sees; empty for no change.
-
-    Raises:
-        ValueError: this process does not see so many.
+    `device` is as `cuda:1`, or several with blanks between them, counted among the GPUs that this process
+    sees; empty for no change. Raises ValueError where it does not see so many.
     """
     if not device:
         return {}

@@ -52,11 +52,7 @@ def root(cache: Path) -> Path:
 
 
 def locate(cache: Path, job_id: str) -> Path:
-    """The folder of one job, always directly inside the jobs folder.
-
-    Raises:
-        JobError: the id is malformed, or no such job exists.
-    """
+    """The folder of one job, directly inside the jobs folder; JobError for a malformed id, or no such job."""
     if not ID_PATTERN.fullmatch(job_id):
         raise JobError(
             f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd"
@@ -106,10 +102,7 @@ def write_json(path: Path, values: dict[str, Any]) -> None:
     """Replaces a JSON file as a whole: readers see the old object or the new one.
 
     On a full disk an existing file is overwritten in place instead, which needs no new space: that a job
-    ended must be recorded even then.
-
-    Raises:
-        OSError: the file cannot be written either way.
+    ended must be recorded even then. Raises OSError where the file cannot be written either way.
     """
     data = (json.dumps(values, indent=2, default=_plain) + "\n").encode()
     try:
@@ -136,10 +129,8 @@ def _plain(value: object) -> object:
 def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     """Holds the lock of one folder; the system frees it if the process dies.
 
-    The lock of the jobs folder is taken before the lock of a job, never the other way round.
-
-    Raises:
-        JobError: the folder is missing or cannot be written, or another process holds the lock for too long.
+    The lock of the jobs folder is taken before the lock of a job, never the other way round. Raises JobError
+    where the folder is missing or cannot be written, or another process holds the lock for too long.
     """
     if not there(folder):
         # the lock would make the folder anew, with nothing in it
@@ -173,11 +164,7 @@ def full(folder: Path, error: BaseException) -> str:
 
 
 def append(path: Path, data: bytes) -> None:
-    """Appends bytes in one write that reaches the file at once.
-
-    Raises:
-        OSError: the file cannot be written; part of the bytes may be in it.
-    """
+    """Appends bytes in one write that reaches the file at once; on an OSError part of them may be in it."""
     with open(path, "ab", buffering=0) as file:
         if file.write(data) != len(data):
             raise OSError(f"only part of the bytes fitted into {path}")
@@ -186,10 +173,7 @@ def append(path: Path, data: bytes) -> None:
 def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
     """The last lines of a log as plain text, without colours; a redrawn progress bar counts as one line.
 
-    Args:
-        path: the log; a missing one has no lines.
-        count: how many lines at most.
-        window: bytes read from the end of the file.
+    At most `count`, of the last `window` bytes; a missing log has no lines.
     """
 
     def end() -> tuple[int, bytes]:

@@ -126,12 +126,7 @@ def fingerprint(study: Study, arguments: Sequence[str]) -> str:
 
 
 def measures_speed(study: Study, until: str = "all") -> bool:
-    """Whether a run of a study measures speed, and nothing may run beside it.
-
-    Args:
-        study: the study.
-        until: the last thing wanted, one of gprune.pipeline.stages.UNTIL.
-    """
+    """Whether a run of a study, as far as `until`, measures speed, and nothing may run beside it."""
     return study.evaluation.speed != "none" and until in ("perplexity", "all")
 
 
@@ -151,17 +146,10 @@ def create(
 ) -> Job:
     """Writes the folder of a new job under another name and renames it: no reader sees half a job.
 
-    Args:
-        home: the folder of all jobs.
-        study: what the job runs.
-        label: what to call it; by default the study's name, or else what it prunes.
-        arguments: further arguments of the command line.
-        build: makes the argument list from the job's folder and the arguments.
-        number: larger than those of all jobs before it.
-        slurm: for a job that Slurm starts, its part there; from the first moment, so that no queue takes it.
-
-    Raises:
-        JobError: the folder cannot be written.
+    `label` is by default the study's name, or else what it prunes; `build` makes the argument list from the
+    job's folder and the arguments; `number` is larger than those of all jobs before it; `slurm` is the part
+    there of a job that Slurm starts, from the first moment, so that no queue takes it. Raises JobError where
+    the folder cannot be written.
     """
     now, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments)
     digits = hashlib.sha256(f"{digest} {nonce}".encode()).hexdigest()[:8]
@@ -205,11 +193,7 @@ def _write(folder: Path, study: Study, record: dict[str, Any]) -> None:
 
 
 def read_job(folder: Path) -> Job:
-    """Reads one job; its place in the queue is left open.
-
-    Raises:
-        JobError: the record is missing or damaged.
-    """
+    """Reads one job; its place in the queue is left open. JobError where the record is missing or damaged."""
     state = read_state(folder)
     slurm = read_record(folder) if is_slurm(folder) else None
     try:

@@ -27,11 +27,7 @@ def jobs(cache: Path) -> list[Job]:
 
 
 def get(cache: Path, job_id: str) -> Job:
-    """One job.
-
-    Raises:
-        JobError: there is no such job, or its record is damaged.
-    """
+    """One job; JobError where there is no such job, or its record is damaged."""
     job = read_job(files.locate(cache, job_id))
     if job.state != "queued" or job.engine != LOCAL:
         # only the queue of this machine has places to count
@@ -40,11 +36,7 @@ def get(cache: Path, job_id: str) -> Job:
 
 
 def study_of(cache: Path, job_id: str) -> Study:
-    """The study of a job.
-
-    Raises:
-        JobError: there is no such job, or its study cannot be read.
-    """
+    """The study of a job; JobError where there is no such job, or its study cannot be read."""
     path = files.locate(cache, job_id) / files.STUDY
     try:
         return from_file(path)
@@ -53,11 +45,7 @@ def study_of(cache: Path, job_id: str) -> Study:
 
 
 def progress(cache: Path, job_id: str) -> JobProgress:
-    """Latest event, time of each stage and time left of a job.
-
-    Raises:
-        JobError: there is no such job.
-    """
+    """Latest event, time of each stage and time left of a job; JobError where there is no such job."""
     folder = files.locate(cache, job_id)
     return measure(read_trace(folder / files.EVENTS), read_state(folder), time.time())
 
@@ -65,8 +53,7 @@ def progress(cache: Path, job_id: str) -> JobProgress:
 def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
     """The last lines of what the run printed, as plain text; show them as text, never as markup.
 
-    Raises:
-        JobError: there is no such job.
+    Raises JobError where there is no such job.
     """
     return files.last_lines(files.locate(cache, job_id) / files.LOG, lines)
 
@@ -75,15 +62,7 @@ def using(cache: Path, run: str, *, done: bool) -> Job | None:
     """The job that has a use for a run: it waits or is at work, or was interrupted and is to be gone on with.
 
     Whoever started it, this machine's queue or Slurm. What was interrupted counts as long as no later job of
-    the run was started and the run has not come to its end by other means.
-
-    Args:
-        cache: the cache folder.
-        run: name of the run.
-        done: whether the run has come to its end.
-
-    Returns:
-        The job; None where there is none.
+    the run was started and the run is not `done`, by other means. None where there is none.
     """
     own = [job for job in jobs(cache) if _run_of(cache, job) == run]
     active = next((job for job in own if job.active), None)

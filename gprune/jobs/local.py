@@ -54,23 +54,15 @@ def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:
 def environment(device: str = "") -> dict[str, str]:
     """The environment of a run: threads as gprune.system.machine sets, a log that is UTF-8 and unbuffered.
 
-    Args:
-        device: the only GPU that it sees, or several with blanks between them; empty for all that this
-            process sees.
-
-    Raises:
-        ValueError: this process does not see that GPU.
+    `device` is the only GPU that it sees, or several with blanks between them; empty for all that this
+    process sees. Raises ValueError where this process does not see that GPU.
     """
     values = {**os.environ, machine.THREADS_VARIABLE: machine.threads()}
     return values | {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8"} | device_slots.visible(device)
 
 
 def start_supervisor(folder: Path) -> None:
-    """Starts the supervisor of a job, which starts the run itself.
-
-    Raises:
-        OSError: the system cannot start a process.
-    """
+    """Starts the supervisor of a job, which starts the run; OSError where no process can be started."""
     process = start(installation.command("gprune.jobs.supervisor", str(folder)), folder)
     with _started_lock:
         _started.append(process)
@@ -79,9 +71,8 @@ def start_supervisor(folder: Path) -> None:
 def start(command: Sequence[str], folder: Path, device: str = "") -> subprocess.Popen[bytes]:
     """Starts a process in a session of its own that writes to the job's log.
 
-    Raises:
-        OSError: the program does not exist, or the system cannot start it.
-        ValueError: there is no such device; see `environment`.
+    Raises OSError where the program does not exist or the system cannot start it, ValueError without the
+    device.
     """
     # what a job writes below the cache is its owner's alone
     with open(os.open(folder / files.LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab") as log:

@@ -51,21 +51,11 @@ def submit(
     arguments: Sequence[str] = (),
     build: local.CommandBuilder = local.worker_command,
 ) -> Job:
-    """Puts a study into the queue and starts it if there is room.
+    """Puts a study into the queue of a cache and starts it if there is room.
 
-    Args:
-        cache: the cache folder; jobs live below it.
-        study: what to run.
-        label: what to call the job; the study's name by default.
-        arguments: further arguments of the command line.
-        build: makes the argument list from the job's folder and the arguments.
-
-    Returns:
-        The new job, or the one that already waits or runs for the same study: a double click is harmless.
-
-    Raises:
-        JobError: the cache cannot be written, the queue is full, another process holds it for too long, or
-            fewer GPUs are named than it computes on.
+    For `label` and `build` see `job.create`. Gives the new job, or the one that already waits or runs for the
+    same study: a double click is harmless. Raises JobError where the cache cannot be written, the queue is
+    full, another process holds it for too long, or fewer GPUs are named than it computes on.
     """
     home = files.root(cache)
     device_slots.require_valid()
@@ -94,19 +84,11 @@ def submit(
 def submit_slurm(
     cache: Path, studies: Sequence[submission.StudyJob], settings: SlurmSettings, *, exclusive: bool = False
 ) -> list[Job]:
-    """Puts studies into Slurm, one array for all of them.
+    """Puts studies into Slurm, one array for all of them; the cache is on a file system that nodes share.
 
-    Args:
-        cache: the cache folder, on a file system that the nodes share.
-        studies: what to run.
-        settings: what the cluster wants.
-        exclusive: whether no other job may share the node, as for a timed measurement.
-
-    Returns:
-        The job of each entry, where one that has not ended does the same that one.
-
-    Raises:
-        JobError: the cache cannot be written, there is no Slurm client, or Slurm refuses the jobs.
+    If `exclusive`, no other job may share the node, as for a timed measurement. Gives the job of each entry,
+    where one that has not ended does the same that one. Raises JobError where the cache cannot be written,
+    there is no Slurm client, or Slurm refuses the jobs.
     """
     home = files.root(cache)
     try:
@@ -124,10 +106,8 @@ def cancel(cache: Path, job_id: str, grace: float = GRACE_SECONDS) -> Job:
     A waiting job is cancelled there and then. A running one stops at its next progress report; if it has not
     after `grace` seconds it gets SIGTERM, and as long again later SIGKILL, from its supervisor or, should
     that be gone, from the next `reconcile`. An interrupted job is cancelled as well: nobody is to go on with
-    it. One that has ended otherwise stays as it is. Slurm is told to stop its own.
-
-    Raises:
-        JobError: there is no such job, its folder cannot be written, or Slurm was not told.
+    it. One that has ended otherwise stays as it is. Slurm is told to stop its own. Raises JobError where
+    there is no such job, its folder cannot be written, or Slurm was not told.
     """
     folder = files.locate(cache, job_id)
 
@@ -152,9 +132,8 @@ def cancel(cache: Path, job_id: str, grace: float = GRACE_SECONDS) -> Job:
 def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_command) -> Job:
     """Submits the study of a job again, where it was; stages that had finished are taken from the cache.
 
-    Raises:
-        JobError: there is no such job, its study cannot be read, the cache cannot be written, or Slurm
-            refuses it.
+    Raises JobError where there is no such job, its study cannot be read, the cache cannot be written, or
+    Slurm refuses it.
     """
     job = get(cache, job_id)
     if job.engine == SLURM:
@@ -166,8 +145,7 @@ def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_
 def reconcile(cache: Path) -> None:
     """Brings the queue up to date: jobs whose process is gone end, waiting ones start where there is room.
 
-    Raises:
-        JobError: the cache cannot be written, or the number of slots is not valid.
+    Raises JobError where the cache cannot be written, or the number of slots is not valid.
     """
     local.reap()
     home = files.root(cache)
@@ -182,8 +160,7 @@ def reconcile(cache: Path) -> None:
 def ask_slurm(cache: Path) -> None:
     """Asks Slurm for its jobs and waits for the answer; without such jobs nothing is asked.
 
-    Raises:
-        JobError: a job's folder cannot be written.
+    Raises JobError where a job's folder cannot be written.
     """
     home = files.root(cache)
     if watching.waiting(home):

@@ -89,18 +89,11 @@ def advance(home: Path) -> None:
 
 
 def starts(waiting: Sequence[Job], busy: Sequence[Job]) -> list[tuple[Job, str]]:
-    """The jobs that may start now, each with its device.
+    """The jobs of the queue that may start now, in their order, each with its device.
 
-    Args:
-        waiting: the jobs in the queue, in their order.
-        busy: the jobs that are at work, or still leave the machine.
-
-    Returns:
-        Jobs in their order; the device is empty where no GPUs are named, and names several with blanks
-        between them for a model that lies over several.
-
-    Raises:
-        JobError: what is set cannot be read.
+    That is empty where no GPUs are named, and names several with blanks between them for a model that lies
+    over several. `busy` are at work, or still leave the machine. Raises JobError where what is set cannot be
+    read.
     """
     named, room = device_slots.devices(), device_slots.slots()
     taken = [place for job in busy for place in _places(job, named)]

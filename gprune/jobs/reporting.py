@@ -48,12 +48,7 @@ class JobReporter:
     """
 
     def __init__(self, folder: str | Path, clock: Callable[[], float] = time.time) -> None:
-        """Prepares a reporter; nothing is written before the `with` block.
-
-        Args:
-            folder: the job's folder, created if it is missing.
-            clock: seconds since 1970; replaced in tests.
-        """
+        """Prepares to report to a job's folder, made if missing; nothing is written before the `with`."""
         self.folder = Path(folder).resolve()
         self._clock = clock
         self._stage = ""
@@ -71,9 +66,8 @@ class JobReporter:
     def __enter__(self) -> JobReporter:
         """Marks the job running under this process.
 
-        Raises:
-            Cancelled: the job was asked to stop before it began.
-            JobError: the folder cannot be created.
+        Raises Cancelled where it was asked to stop before it began, JobError where the folder cannot be
+        created.
         """
         try:
             make_folder(self.folder)
@@ -97,12 +91,9 @@ class JobReporter:
         self.event(stage, done, total, message)
 
     def event(self, stage: str, done: int, total: int, message: str = "") -> None:
-        """Records that `done` of `total` steps of a stage are finished.
+        """Records that `done` of `total` steps of a stage are finished; Cancelled where the job is to stop.
 
         The first and the last event of a stage are always written, those between at most five a second.
-
-        Raises:
-            Cancelled: the job was asked to stop.
         """
         now = self._clock()
         self._record(now, stage, int(done), int(total), message)
@@ -118,9 +109,7 @@ class JobReporter:
     def finish(self, summary: dict[str, Any] | None = None, run_id: str = "") -> None:
         """Says what came out, to be recorded when the `with` block ends without an exception.
 
-        Args:
-            summary: a few plain values for the list of jobs.
-            run_id: name of the result in the cache.
+        `summary` is a few plain values for the list of jobs, `run_id` the name of the result in the cache.
         """
         self._run_id = run_id
         self._summary = dict(summary or {})
@@ -243,21 +232,13 @@ class Forgiving(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Writes a text, or loses it.
-
-        Raises:
-            OSError: the stream does not take it, and the disk is not full.
-        """
+        """Writes a text, or loses it on a full disk; OSError where the stream does not take it otherwise."""
         with _losing():
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        """Hands on what is still held back.
-
-        Raises:
-            OSError: as `write`.
-        """
+        """Hands on what is still held back; errors as `write`."""
         with _losing():
             self._stream.flush()
 

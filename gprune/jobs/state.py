@@ -94,10 +94,7 @@ class JobState(Form):
     def without_result(self, reason: str = LOST, interrupted: bool = False, killed: bool = False) -> JobState:
         """The job after its process is gone: a reported result stays, a cancelled job is no failure.
 
-        Args:
-            reason: why it has none, in one sentence.
-            interrupted: whether a signal has ended it that asks a process to leave.
-            killed: whether another signal has, or nobody was there to see it end.
+        `interrupted` by a signal that asks a process to leave, `killed` by another, or nobody saw it end.
         """
         if self.state == "cancelling":
             return self.ended_as("cancelled")
@@ -128,11 +125,7 @@ def read_state(folder: Path) -> JobState:
 
 
 def write_state(folder: Path, state: JobState) -> None:
-    """Replaces the state of a job; callers hold the job's lock.
-
-    Raises:
-        JobError: the folder cannot be written.
-    """
+    """Replaces the state of a job; callers hold the job's lock. JobError where it cannot be written."""
     try:
         files.write_json(folder / files.STATE, asdict(state))
     except OSError as error:
@@ -140,17 +133,9 @@ def write_state(folder: Path, state: JobState) -> None:
 
 
 def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
-    """Reads, changes and writes the state under the job's lock.
+    """Reads, changes and writes the state under the job's lock, and gives it; the same one writes nothing.
 
-    Args:
-        folder: the job's folder.
-        change: from the present state to the next; the same state writes nothing.
-
-    Returns:
-        The state afterwards.
-
-    Raises:
-        JobError: the folder cannot be written or its lock not be had.
+    Raises JobError where the folder cannot be written or its lock not be had.
     """
     with files.locked(folder):
         before = read_state(folder)

@@ -27,12 +27,8 @@ TICK_SECONDS = 0.1
 def supervise(folder: Path, heard: Callable[[], signal.Signals | None] = lambda: None) -> None:
     """Runs one job from its start to its end.
 
-    Args:
-        folder: the job's folder.
-        heard: a signal that came since it was last asked, to be passed on to the run.
-
-    Raises:
-        JobError: the folder cannot be written.
+    `heard` gives a signal that came since it was last asked, to be passed on to the run. Raises JobError
+    where the folder cannot be written.
     """
     worker = _launch(folder)
     if worker is None:

@@ -126,13 +126,7 @@ def _parse(line: bytes) -> tuple[float, str, int, int, str, bool] | None:
 
 
 def measure(trace: Trace, state: JobState, now: float) -> JobProgress:
-    """Puts events and state together.
-
-    Args:
-        trace: the job's events.
-        state: the job's state.
-        now: seconds since 1970.
-    """
+    """Puts a job's events and state together; `now` is seconds since 1970."""
     end = state.ended if state.ended is not None else now
     elapsed = None if state.started is None else max(0.0, end - state.started)
     if not trace.recent:
@@ -165,14 +159,9 @@ def _stage_times(spans: Iterable[tuple[str, float]], state: JobState, end: float
 
 
 def remaining(events: tuple[Event, ...], now: float) -> float | None:
-    """Seconds left of the present stage at the rate of its latest events.
+    """Seconds left of the present stage at the rate of the job's latest events, oldest first.
 
-    Args:
-        events: latest events of the job, oldest first.
-        now: seconds since 1970.
-
-    Returns:
-        None while there are too few events, while nothing moves, and once the estimate is overdue.
+    None while there are too few events, while nothing moves, and once the estimate is overdue.
     """
     window = _steady(events)
     if len(window) < FEWEST_EVENTS:

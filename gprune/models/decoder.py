@@ -47,15 +47,10 @@ class Decoder:
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
-        """Wraps a model after checking that it can be pruned.
+        """Wraps a causal language model after checking that it can be pruned.
 
-        Args:
-            model: a Hugging Face causal language model; it is put in evaluation mode and frozen.
-            tokenizer: its tokenizer, where one is needed.
-
-        Raises:
-            ModelError: the family is not supported, a layer has other parts (fused projections, mixtures of
-                experts), or the layers differ in width.
+        It is put in evaluation mode and frozen. Raises ModelError where the family is not supported, a layer
+        has other parts (fused projections, mixtures of experts), or the layers differ in width.
         """
         model_type = getattr(getattr(model, "config", None), "model_type", None)
         layout = layout_of(model_type, f"the model {type(model).__name__}")
@@ -94,11 +89,10 @@ class Decoder:
         return self.q_proj(0).weight.is_meta and self.device.type != "meta"
 
     def require_whole(self, purpose: str) -> None:
-        """Checks that all weights are in memory.
+        """Checks that all weights are in memory, for a purpose.
 
-        Raises:
-            MethodError: the layers are offloaded, and methods that others help with can go on.
-            SettingsError: the layers are offloaded.
+        Raises MethodError, after which methods that others help with can go on, or SettingsError where the
+        layers are offloaded.
         """
         if self.offloaded and self.in_company:
             raise MethodError(
@@ -145,13 +139,9 @@ class Decoder:
         return _linear(self.layers[layer], self.layout.o_proj, layer)
 
     def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:
-        """Backbone output after the final norm; no LM head, no key/value cache.
+        """(batch, length, hidden) after the final norm, of (batch, length) token ids on any device.
 
-        Args:
-            ids: (batch, length) token ids on any device.
-
-        Returns:
-            (batch, length, hidden); gradients flow where they are switched on.
+        No LM head, no key/value cache; gradients flow where they are switched on.
         """
         backbone = self.model.base_model
         output = backbone(input_ids=ids.to(self.device), use_cache=False)  # type: ignore[operator]
@@ -187,14 +177,7 @@ class Decoder:
             raise
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """Applies the LM head; the supported families neither scale nor cap its output.
-
-        Args:
-            hidden: (..., hidden) from ``hidden_states``.
-
-        Returns:
-            (..., vocabulary).
-        """
+        """(..., vocabulary) from (..., hidden); the supported families neither scale nor cap it."""
         head: nn.Module = self.model.get_output_embeddings()  # type: ignore[operator]
         return head(hidden)
 
@@ -212,12 +195,7 @@ class Decoder:
 
     @torch.no_grad()
     def neuron_parameters(self, layer: int) -> torch.Tensor:
-        """The direction of every neuron's weights, [gate row, up row, down column] (section 3.1).
-
-        Returns:
-            (neurons, 3 * hidden) float32 rows of unit length, on the model's device; a neuron whose weights
-            are all zero stays zero.
-        """
+        """(neurons, 3 * hidden) float32 `directions` of a layer's neurons (section 3.1)."""
         gate, up, down = (part(layer) for part in (self.gate_proj, self.up_proj, self.down_proj))
         with present(gate), present(up), present(down):
             return directions(gate.weight, up.weight, down.weight)
@@ -226,24 +204,15 @@ class Decoder:
 def directions(gate: torch.Tensor, up: torch.Tensor, down: torch.Tensor) -> torch.Tensor:
     """The weights of every neuron, [gate row, up row, down column], as a direction.
 
-    Args:
-        gate: (neurons, hidden) weight.
-        up: (neurons, hidden) weight.
-        down: (hidden, neurons) weight.
-
-    Returns:
-        (neurons, 3 * hidden) float32 rows of unit length; a neuron whose weights are all zero stays zero.
+    `gate` and `up` are (neurons, hidden), `down` is (hidden, neurons). Gives (neurons, 3 * hidden) float32
+    rows of unit length; a neuron whose weights are all zero stays zero.
     """
     weights = gate.float(), up.float(), down.float().T
     return nn.functional.normalize(torch.cat(weights, dim=1), dim=1)
 
 
 def require_language_model(model: object) -> None:
-    """Checks that somebody's object can be a causal language model of transformers.
-
-    Raises:
-        ModelError: it cannot.
-    """
+    """Raises ModelError where somebody's object cannot be a causal language model of transformers."""
     if not isinstance(model, nn.Module) or not hasattr(model, "get_input_embeddings"):
         raise ModelError(
             f"a model is a causal language model of transformers (got {type(model).__name__}): load it with "

@@ -86,8 +86,7 @@ def aside(step: Callable[[], None]) -> None:
 def captured(step: Callable[[], None]) -> Any:
     """A graph whose `replay` does what a call of a function does.
 
-    Raises:
-        RuntimeError: the function does what cannot be captured, as waiting for the device.
+    Raises RuntimeError where the function does what cannot be captured, as waiting for the device.
     """
     backend = _backend()
     graph = backend.CUDAGraph()
@@ -110,8 +109,7 @@ def random_states(device: torch.device) -> dict[str, torch.Tensor]:
 def set_random_states(device: torch.device, states: Mapping[str, torch.Tensor]) -> None:
     """Lets the random numbers go on from where they stood; what is not named stays as it is.
 
-    Raises:
-        RuntimeError: they are no such states.
+    Raises RuntimeError where they are no such states.
     """
     if "cpu" in states:
         torch.set_rng_state(states["cpu"])

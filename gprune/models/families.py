@@ -50,11 +50,7 @@ FAMILIES: dict[str, Layout] = {
 
 
 def layout_of(model_type: object, name: str) -> Layout:
-    """The layout of a model type.
-
-    Raises:
-        ModelError: the type is unknown, or is that of a model that has been pruned already.
-    """
+    """The layout of a model type; ModelError where it is unknown, or that of an already pruned model."""
     word = model_type if isinstance(model_type, str) else ""
     layout = FAMILIES.get(word)
     if layout is not None:

@@ -26,16 +26,11 @@ _MEGABYTE = 1_000_000
 def snapshot(
     name: str, download: bool, lacking_in: Callable[[Path], str], on_progress: Progress | None = None
 ) -> Path:
-    """The folder of a model in the hub's cache.
+    """The folder of a model, owner/name, in the hub's cache; if `download`, what is missing is fetched.
 
-    Args:
-        name: owner/name.
-        download: whether what is missing is fetched; what is there already stays.
-        lacking_in: what a folder lacks of what every model needs; empty where it is whole.
-        on_progress: told of megabytes while they are fetched; the hub's own bars are drawn where left out.
-
-    Raises:
-        ModelError: the model is not here, or only half, and may not or cannot be fetched.
+    `lacking_in` says what a folder lacks of what every model needs; empty where it is whole. `on_progress` is
+    told of megabytes while they are fetched; the hub's own bars are drawn where left out. Raises ModelError
+    where the model is not here, or only half, and may not or cannot be fetched.
     """
     folder = _local(name)
     lacking = lacking_in(folder) if folder is not None else ""
@@ -51,15 +46,8 @@ def snapshot(
 def offer(name: str, lacking_in: Callable[[Path], str]) -> str:
     """What it takes to have a model that is not whole on this machine; fetches nothing.
 
-    Args:
-        name: owner/name.
-        lacking_in: see `snapshot`.
-
-    Returns:
-        One sentence with what is to be fetched, where to, and how much room there is.
-
-    Raises:
-        ModelError: it cannot be fetched; says why and what to do.
+    One sentence with what is to be fetched, where to, and how much room there is; for `lacking_in` see
+    `snapshot`. Raises ModelError where it cannot be fetched; says why and what to do.
     """
     from huggingface_hub import constants
 
@@ -73,10 +61,9 @@ def offer(name: str, lacking_in: Callable[[Path], str]) -> str:
 def require_room(name: str) -> None:
     """Checks that what is missing of a model can be fetched and has room on the disk; fetches nothing.
 
-    Raises:
-        ModelError: the disk is too small, or there are pickled weights only; names how much is missing and
-            how much room there is.
-        OSError: the hub does not answer, or refuses; its client has a class for each reason.
+    Raises ModelError, with how much is missing and how much room there is, where the disk is too small, or
+    there are pickled weights only; OSError where the hub does not answer, or refuses: its client has a class
+    for each reason.
     """
     from huggingface_hub import constants
 

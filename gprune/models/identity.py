@@ -31,17 +31,10 @@ _MOST_DIGITS = 40
 
 
 def resolve(name: str) -> str:
-    """What a person's word for a model means.
+    """What a person's word for a model means: ``demo``, a folder, a hub name or ``random:SHAPE``.
 
-    Args:
-        name: ``demo``, a folder, a hub name or ``random:SHAPE``.
-
-    Returns:
-        The bundled model's folder for ``demo``, that of its configuration for a shape with random weights, an
-        existing folder as an absolute path, else the name itself, which is then taken for a hub name.
-
-    Raises:
-        ModelError: the word can be none of these.
+    The bundled model's folder, that of a shape's configuration, an existing folder as an absolute path, else
+    the name itself, taken for a hub name. Raises ModelError where the word can be none of these.
     """
     if name == "demo":
         from gprune.data.demo import MODEL_FOLDER
@@ -60,16 +53,12 @@ def is_hub_name(name: str) -> bool:
 
 
 def locate(name: str, *, download: bool = False, on_progress: Progress | None = None) -> Path:
-    """The local folder that holds a model's files.
+    """The local folder that holds a model's files; none with weights for ``random:SHAPE``.
 
-    Args:
-        name: ``demo``, a folder, a hub name or ``random:SHAPE``, whose folder has no weights.
-        download: fetch a hub model that is not on this machine yet; safetensors only, no pickled weights.
-        on_progress: told of a download; the hub's own bars are drawn where left out.
-
-    Raises:
-        ModelError: there is no such folder, or the hub has no such model, keeps it behind a gate or cannot be
-            reached, or the disk is too small for it.
+    If `download`, a hub model that is not on this machine is fetched; safetensors only, no pickled weights.
+    `on_progress` is told of it; the hub's own bars are drawn where left out. Raises ModelError where there is
+    no such folder, or the hub has no such model, keeps it behind a gate or cannot be reached, or the disk is
+    too small for it.
     """
     resolved = resolve(name)
     with safe_parsing.refused_as(ModelError):
@@ -99,11 +88,7 @@ def lacking(folder: Path) -> str:
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """The values of a model folder's ``config.json``.
-
-    Raises:
-        ModelError: the file is missing or is not a JSON object.
-    """
+    """The values of a model folder's ``config.json``; ModelError where it is missing or no JSON object."""
     path = folder / CONFIG_FILE
     try:
         values = _object(folder, CONFIG_FILE)
@@ -130,8 +115,7 @@ def _object(folder: Path, name: str) -> Any:
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files that hold a model's weights, in order of name; none where these are random.
 
-    Raises:
-        ModelError: there are none, only pickled ones, or one that the index names is missing.
+    Raises ModelError where there are none, only pickled ones, or one that the index names is missing.
     """
     if shapes.holds(folder):
         return []
@@ -167,11 +151,7 @@ def _indexed_files(folder: Path) -> list[Path]:
 
 
 def require_offloadable(folder: Path) -> None:
-    """Checks that a model's layers can wait in their files.
-
-    Raises:
-        ModelError: its weights are in none.
-    """
+    """Raises ModelError where a model's layers cannot wait in their files: its weights are in none."""
     if not weight_files(folder):
         raise ModelError(
             f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload "
@@ -180,16 +160,9 @@ def require_offloadable(folder: Path) -> None:
 
 
 def require_same(name: str, known: str, memory: Path | None = None, card: str = "") -> None:
-    """Checks that the model which is here is the one that a run has read.
+    """Checks that the model which is here is the one that a run has read, by its known fingerprint.
 
-    Args:
-        name: see `fingerprint`, as for the following.
-        known: the fingerprint that the run has.
-        memory: where digests are kept.
-        card: name of the GPU.
-
-    Raises:
-        ModelError: it is gone, or has changed.
+    For the other arguments see `fingerprint`. Raises ModelError where it is gone, or has changed.
     """
     if fingerprint(name, memory, card) != known:
         raise changed(name)
@@ -204,21 +177,13 @@ def changed(name: str) -> ModelError:
 
 
 def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
-    """SHA-256 of a model: its configuration and its weights, or how these are made.
+    """SHA-256 of a model, 64 hexadecimal digits: its configuration and its weights, or how these are made.
 
-    A file is read once, in blocks, however large it is; again only if it may have changed since.
-
-    Args:
-        name: ``demo``, a folder, the hub name of a model that is on this machine, or ``random:SHAPE``.
-        memory: folder in which digests are kept for other processes; none where left out.
-        card: name of the GPU that makes random weights, which makes others than a CPU; empty on a CPU. Of a
-            model that has files it changes nothing.
-
-    Returns:
-        64 hexadecimal digits; a copy of the folder elsewhere has the same.
-
-    Raises:
-        ModelError: there is no such model, or a file is missing or cannot be read.
+    A file is read once, in blocks, however large it is; again only if it may have changed since. A hub model
+    must be on this machine; a copy of a folder elsewhere has the same. `memory` keeps digests for other
+    processes; none where left out. `card` names the GPU that makes random weights, which makes others than a
+    CPU; empty on a CPU. Raises ModelError where there is no such model, or a file is missing or cannot be
+    read.
     """
     folder = locate(name)
     configuration(folder)
@@ -229,11 +194,7 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
 
 
 def tokenizer_fingerprint(name: str) -> str:
-    """SHA-256 of a model's tokenizer files.
-
-    Raises:
-        ModelError: there is no such model, or it has no tokenizer.
-    """
+    """SHA-256 of a model's tokenizer files; ModelError where there is no such model, or no tokenizer."""
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
     with safe_parsing.refused_as(ModelError):
@@ -254,11 +215,7 @@ def tokenizer_folder(folder: Path) -> Path:
 
 
 def require_tokenizer(folder: Path) -> None:
-    """Checks that a model folder has a tokenizer, or borrows one.
-
-    Raises:
-        ModelError: it has none.
-    """
+    """Raises ModelError where a model folder neither has a tokenizer nor borrows one."""
     folder = tokenizer_folder(folder)
     if not any((folder / name).is_file() for name in VOCABULARY_FILES):
         raise ModelError(

@@ -40,18 +40,13 @@ def load(
     trust_remote_code: bool = False,
     offload: bool = False,
 ) -> Decoder:
-    """Loads a model with its tokenizer.
+    """Loads a model, ``demo``, a folder, a hub name or ``random:SHAPE``, with its tokenizer.
 
-    Args:
-        name: ``demo``, a folder, a hub name or ``random:SHAPE``; a hub model is downloaded once.
-        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
-        dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
-        trust_remote_code: run Python code that comes with the model.
-        offload: leave the layers' weights in their files until they are needed (`gprune.models.offloading`).
-
-    Raises:
-        ModelError: the model cannot be found, read or pruned.
-        SettingsError: the device or the number type is not available, or random weights do not fit there.
+    A hub model is downloaded once. `device` is ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or
+    ``cuda:1``; `dtype` ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or
+    float16. If `offload`, the layers' weights stay in their files until they are needed
+    (`gprune.models.offloading`). Raises ModelError where the model cannot be found, read or pruned,
+    SettingsError where the device or the number type is not available, or random weights do not fit there.
     """
     place, folder = device_of(device), _checked(name)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
@@ -105,8 +100,7 @@ def _layout(folder: Path) -> Layout:
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     """Loads the tokenizer of a model without its weights.
 
-    Raises:
-        ModelError: there is no such model, or its tokenizer is missing or cannot be read.
+    Raises ModelError where there is no such model, or its tokenizer is missing or cannot be read.
     """
     loader = _automatic("AutoTokenizer")
     folder = locate(name, download=True)
@@ -117,11 +111,7 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
 
 
 def device_of(device: str) -> torch.device:
-    """The device that a setting means.
-
-    Raises:
-        SettingsError: a GPU is asked for that torch does not see.
-    """
+    """The device that a setting means; SettingsError for a GPU that torch does not see."""
     if device == "auto":
         return devices.automatic()
     try:
@@ -139,18 +129,10 @@ def device_of(device: str) -> torch.device:
 
 
 def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
-    """Reads a model folder and checks that weights and configuration say the same.
+    """Reads a model folder on the CPU, in evaluation mode; weights and configuration must say the same.
 
-    Args:
-        loader: a class with ``from_pretrained``.
-        folder: the model's folder.
-        arguments: further arguments of ``from_pretrained``.
-
-    Returns:
-        The model on the CPU in evaluation mode.
-
-    Raises:
-        ModelError: the files cannot be read, or weights are missing, left over or of another size.
+    `loader` is a class with ``from_pretrained``, whose further arguments follow. Raises ModelError where the
+    files cannot be read, or weights are missing, left over or of another size.
     """
     with quiet(), _as_model_error(f"the model in {str(folder)!r} cannot be read"):
         model, report = loader.from_pretrained(
@@ -187,8 +169,7 @@ def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: d
 def require_readable(files: list[Path]) -> None:
     """Opens every safetensors file, which checks its header against its length.
 
-    Raises:
-        ModelError: a file is truncated or is not safetensors.
+    Raises ModelError where a file is truncated or is not safetensors.
     """
     for file in (file for file in files if file.suffix == ".safetensors"):
         try:
@@ -202,11 +183,7 @@ def require_readable(files: list[Path]) -> None:
 
 @torch.no_grad()
 def require_finite(model: nn.Module, folder: Path) -> None:
-    """Checks every weight.
-
-    Raises:
-        ModelError: a tensor holds NaN or infinity.
-    """
+    """Checks every weight; ModelError where a tensor holds NaN or infinity."""
     for path, module in model.named_modules():
         with offloading.present(module):
             for name, parameter in module.named_parameters(path, recurse=False):
@@ -224,11 +201,7 @@ def _require_finite(name: str, parameter: torch.Tensor, folder: Path) -> None:
 
 
 def move(model: nn.Module, place: torch.device) -> nn.Module:
-    """Moves a model to a device.
-
-    Raises:
-        ModelError: the device's memory is too small.
-    """
+    """Moves a model to a device; ModelError where the device's memory is too small."""
     try:
         return model.to(place)
     except (RuntimeError, MemoryError) as error:

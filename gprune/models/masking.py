@@ -16,9 +16,8 @@ Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor,
 def masked(decoder: Decoder, kept: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
     """Zeroes the inputs of down_proj and o_proj that belong to removed units while the context is open.
 
-    Args:
-        decoder: the dense model; its weights stay as they are.
-        kept: by layer, (neurons,) and (key/value groups,) bool; a layer may lose all of them.
+    The dense weights stay as they are. `kept` has, by layer, (neurons,) and (key/value groups,) bool; a layer
+    may lose all of them.
     """
     with ExitStack() as hooks:
         for layer, (neurons, groups) in kept.items():

@@ -15,12 +15,7 @@ from gprune.system.errors import PluginError
 def watched(decoder: Decoder, who: str) -> Iterator[Any]:
     """Gives the model of a decoder away, counts the tokens that go through it, and looks at it afterwards.
 
-    Args:
-        decoder: the dense model.
-        who: whose code it is, for the message.
-
-    Raises:
-        PluginError: weights, hooks or the mode of the model are not what they were.
+    `who` is whose code it is. Raises PluginError where weights, hooks or the mode are not what they were.
     """
     model, before = decoder.model, _look(decoder)
     backbone: Any = model.base_model

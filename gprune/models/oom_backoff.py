@@ -61,19 +61,11 @@ class Sequences:
     """what is raised where not even one fits"""
 
     def fitting(self, run: Callable[[int], T], most: int, done: int = 0, total: int = 1) -> T:
-        """Does some work with as many sequences at a time as memory allows.
+        """Does some work with as many of `most` sequences at a time as memory allows.
 
-        Args:
-            run: the work, given the number of sequences; it leaves nothing half done when it fails.
-            most: sequences that there are for it.
-            done: finished steps of the stage, for the listener.
-            total: steps of the stage.
-
-        Returns:
-            What the work gives.
-
-        Raises:
-            GpruneError: of the kind asked for: memory ran out with a single sequence.
+        `run` takes their number and leaves nothing half done when it fails; its result is given back. `done`
+        of `total` steps of the stage are for the listener. Raises the GpruneError asked for where memory runs
+        out with a single sequence.
         """
         while True:
             count = min(self.size, most)
@@ -89,15 +81,9 @@ class Sequences:
             self._halve(count, done, total)
 
     def over(self, total: int, run: Callable[[slice], None], standing: tuple[int, int] | None = None) -> None:
-        """Goes through sequences a batch at a time.
+        """Goes through so many sequences a batch at a time; see `fitting`.
 
-        Args:
-            total: sequences in all.
-            run: takes the rows of a batch; see `fitting`.
-            standing: finished steps of the stage and steps in all, where these are not the sequences.
-
-        Raises:
-            GpruneError: see `fitting`.
+        `standing` is finished steps of the stage and steps in all, where these are not the sequences.
         """
         start = 0
 

@@ -18,11 +18,7 @@ _MESSAGE_LENGTH = 160
 
 
 def config_of(folder: Path) -> Any:
-    """The configuration in a folder; none of its code is run.
-
-    Raises:
-        ModelError: it is that of no model.
-    """
+    """The configuration in a folder; none of its code is run. ModelError where it is that of no model."""
     from transformers import AutoConfig
 
     values = configuration(folder)
@@ -34,22 +30,11 @@ def config_of(folder: Path) -> Any:
 
 
 def make(config: Any, place: torch.device, dtype: torch.dtype, shape: str) -> nn.Module:
-    """A model with random weights, the same in every process on the same kind of device.
+    """A model with random weights in evaluation mode, the same in every process on the same kind of device.
 
     The random numbers of whoever asks are left as they were. `shapes.WEIGHTS` has the version of this.
-
-    Args:
-        config: what the model is.
-        place: where the weights are made.
-        dtype: their number type.
-        shape: what the model is called after ``random:``, for errors.
-
-    Returns:
-        A causal language model in evaluation mode.
-
-    Raises:
-        ModelError: its sizes do not make a model.
-        SettingsError: the memory is too small.
+    `shape` is what the model is called after ``random:``, for errors. Raises ModelError where its sizes do
+    not make a model, SettingsError where the memory is too small.
     """
     from transformers import AutoModelForCausalLM
 

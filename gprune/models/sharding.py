@@ -21,10 +21,7 @@ from gprune.system.limits import WEIGHTS_OF_A_GPU
 def too_large(name: str, device: str, precision: str) -> bool:
     """Whether a model's weights leave one GPU too little room; on a CPU they never do.
 
-    Args:
-        name: of the model.
-        device: as a study names it.
-        precision: float32, bfloat16 or float16.
+    `device` is as a study names it, `precision` float32, bfloat16 or float16.
     """
     place, folder = device_of(device), locate(name)
     if not devices.is_gpu(place):
@@ -39,14 +36,8 @@ def too_large(name: str, device: str, precision: str) -> bool:
 def sharded(name: str, device: str, precision: str, trust_remote_code: bool) -> Decoder:
     """A model of which every process keeps a part; all of them call this at the same time.
 
-    Layers are read from their files one after the other, so that no process ever holds more than its part
-    and one of them. A model without files is made whole first.
-
-    Args:
-        name: of the model.
-        device: where this process computes.
-        precision: number type.
-        trust_remote_code: run Python code that comes with the model.
+    Layers are read from their files one after the other, so that no process ever holds more than its part and
+    one of them. A model without files is made whole first.
     """
     decoder = load(name, device, precision, trust_remote_code, offload=bool(weight_files(locate(name))))
     shard(decoder)
@@ -54,16 +45,9 @@ def sharded(name: str, device: str, precision: str, trust_remote_code: bool) -> 
 
 
 def spread(name: str, precision: str, trust_remote_code: bool, count: int) -> Decoder:
-    """A model whose layers lie on the first GPUs of this machine, as many on each as go there evenly.
+    """A model whose layers lie on the first `count` GPUs of this machine, as many on each as go there evenly.
 
-    Args:
-        name: of the model.
-        precision: number type.
-        trust_remote_code: run Python code that comes with the model.
-        count: GPUs.
-
-    Raises:
-        ModelError: accelerate is not installed, or the GPUs together are too small.
+    Raises ModelError where accelerate is not installed, or the GPUs together are too small.
     """
     if importlib.util.find_spec("accelerate") is None:
         raise ModelError(
@@ -83,11 +67,7 @@ def spread(name: str, precision: str, trust_remote_code: bool, count: int) -> De
 
 
 def require_on_gpus(places: Mapping[str, Any], name: str) -> None:
-    """Checks that no part of a model was left for the machine's own memory, or its disk.
-
-    Raises:
-        ModelError: one was.
-    """
+    """Raises ModelError where a part of a model was left for the machine's own memory, or its disk."""
     left = [part for part, place in places.items() if str(place) in ("cpu", "disk")]
     if left:
         raise ModelError(

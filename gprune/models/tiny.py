@@ -26,26 +26,12 @@ def tiny_decoder(
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
 ) -> Decoder:
-    """A small decoder with random weights, the same for the same arguments.
+    """A small decoder with random weights, the same for the same arguments, without tokenizer on the CPU.
 
-    Args:
-        family: a model type in ``gprune.models.families.FAMILIES``.
-        layers: decoder layers.
-        hidden: width of the residual stream.
-        neurons: FFN width.
-        heads: query heads.
-        kv_heads: key/value heads; a divisor of ``heads``.
-        head_width: channels of a head, even; ``hidden // heads`` by default.
-        vocabulary: number of tokens.
-        seed: of the weights; the global generators are left as they are.
-        dtype: number type of the weights.
-
-    Returns:
-        A decoder without tokenizer on the CPU. Norm weights and biases are random too, so that code which
-        forgets one of them fails.
-
-    Raises:
-        ModelError: the family is not supported.
+    `family` is a model type in ``gprune.models.families.FAMILIES``, `neurons` the FFN width, `kv_heads` a
+    divisor of ``heads``, `head_width` even and ``hidden // heads`` by default. The global generators are left
+    as they are. Norm weights and biases are random too, so that code which forgets one of them fails. Raises
+    ModelError where the family is not supported.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 

@@ -15,11 +15,7 @@ _WIDEST = 3
 
 
 def tokenizer(model: str) -> Tokenizer:
-    """The tokenizer of a model.
-
-    Raises:
-        ModelError: the model is not on this machine, or has no readable tokenizer.json.
-    """
+    """The tokenizer of a model; ModelError without a model here, or a readable tokenizer.json."""
     path = identity.tokenizer_folder(identity.locate(model)) / "tokenizer.json"
     if not path.is_file():
         raise ModelError(
@@ -54,15 +50,10 @@ def characters(model: str, ids: Array) -> int | None:
 
 
 def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, str]:
-    """The text before a token, its own, and the text after it, as they stand together.
+    """The text before the token `at` some place, its own, and the text after it, as they stand together.
 
     A token alone reads otherwise than in its place: spaces get lost, and a character may take several tokens,
     which then stand together.
-
-    Args:
-        reader: the tokenizer.
-        ids: tokens one after the other.
-        at: which one of them.
     """
     start, end = at, at + 1
     while start > max(at - _WIDEST, 0) and _text(reader, ids[:start]).endswith(_BROKEN):

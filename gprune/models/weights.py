@@ -27,15 +27,9 @@ _PROJECTIONS = {
 
 
 def layer_weights(decoder: Decoder, layer: int) -> Callable[[str], Array]:
-    """Reads the matrices of a layer, each when it is asked for.
+    """What reads a matrix of a layer by its name: gate, up, down, query, key, value, out.
 
-    Args:
-        decoder: the dense model.
-        layer: index of the layer.
-
-    Returns:
-        What gives a matrix by its name (gate, up, down, query, key, value, out): float32 (out, in), a
-        read-only copy on the CPU.
+    Each is float32 (out, in), a read-only copy on the CPU, made when it is asked for.
     """
 
     def read(name: str) -> Array:
@@ -49,19 +43,11 @@ def layer_weights(decoder: Decoder, layer: int) -> Callable[[str], Array]:
 
 
 def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[], Decoder]) -> Array:
-    """The direction of every neuron's weights in one layer, read from the model's files without the rest.
+    """(neurons, 3 * hidden) float32 of one layer as `Decoder.neuron_parameters` has it, from the files.
 
-    Args:
-        name: the model.
-        layer: counted from 0.
-        precision: the number type in which the run had its weights.
-        decoder: the whole model; asked for only where the weights are random and in no files.
-
-    Returns:
-        (neurons, 3 * hidden) float32, as `Decoder.neuron_parameters` gives them.
-
-    Raises:
-        ModelError: the model is gone, or its files do not hold the layer.
+    `precision` is the number type in which the run had its weights; `decoder` gives the whole model, asked
+    for only where the weights are random and in no files. Raises ModelError where the model is gone, or its
+    files do not hold the layer.
     """
     folder = locate(name)
     if shapes.holds(folder):
@@ -76,11 +62,7 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
 
 
 def _tensor(files: list[Path], name: str, folder: Path) -> torch.Tensor:
-    """A tensor by its name, from whichever file holds it.
-
-    Raises:
-        ModelError: none does, or it cannot be read, or is not finite.
-    """
+    """A tensor by its name, from whichever file holds it; ModelError without a readable, finite one."""
     try:
         for file in files:
             with safe_open(str(file), framework="pt") as opened:

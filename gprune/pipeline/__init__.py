@@ -54,21 +54,12 @@ def run(
 ) -> dict[str, Any]:
     """Runs a study through the store.
 
-    Args:
-        study: what to run.
-        store: where results are kept.
-        listener: told of every stage's progress; may raise Cancelled.
-        until: the last thing wanted, one of gprune.pipeline.stages.UNTIL.
-        anyway: whether it starts even if it cannot fit in memory, as far as arithmetic tells.
-        ranks: the processes that compute together, as gprune.models.distributed.process_group has them, of
-            which this one is the first; None where it is alone.
-
-    Returns:
-        Settings, keys, retention, parameters, checkpoint, perplexities and seconds, as plain JSON
-        values; fields of stages that were not asked for are absent.
-
-    Raises:
-        GpruneError: with one sentence that says what is wrong and what to do.
+    `until` is the last thing wanted, one of gprune.pipeline.stages.UNTIL; `anyway` starts even if it cannot
+    fit in memory, as far as arithmetic tells; the listener is told of every stage's progress and may raise
+    Cancelled. `ranks` are the processes that compute together (gprune.models.distributed.process_group), of
+    which this is the first; None where it is alone. Gives settings, keys, retention, parameters, checkpoint,
+    perplexities and seconds, as plain JSON values; fields of stages that were not asked for are absent.
+    Raises GpruneError with one sentence that says what is wrong and what to do.
     """
     if until == "answers":
         tasks = list(study.evaluation.tasks)
@@ -93,8 +84,7 @@ def run(
 def opened(study: Study, store: Store) -> Results:
     """The results of a study, whichever runs made them; nothing is computed or downloaded.
 
-    Raises:
-        GpruneError: what the study reads is not on this machine.
+    Raises GpruneError where what the study reads is not on this machine.
     """
     return Results(store, Graph(study, read(study, download=False, memory=store.digests)))
 
@@ -119,14 +109,8 @@ class _Runner:
     def run(self, wanted: tuple[Stage[Any], ...], essential: tuple[Stage[Any], ...]) -> None:
         """Goes through the stages; a method that cannot run is left out with all that needs it.
 
-        So is a task that cannot be measured on a method, with all that its stage makes on the way.
-
-        Args:
-            wanted: the stages, in order.
-            essential: those without which the run is for nothing.
-
-        Raises:
-            MethodError: one of these cannot be had.
+        So is a task that cannot be measured on a method, with all that its stage makes on the way. Raises
+        MethodError where one of the essential stages, without which the run is for nothing, cannot be had.
         """
         left_out = self.record.unavailable
         for stage in wanted:

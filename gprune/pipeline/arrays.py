@@ -20,8 +20,7 @@ from gprune.system.files import replaced
 def check_target(path: Path) -> None:
     """Refuses a target that cannot be written, before hours of work are spent.
 
-    Raises:
-        SettingsError: the name does not end in .npz, or its folder does not exist.
+    Raises SettingsError where the name does not end in .npz, or its folder does not exist.
     """
     if path.suffix != ".npz":
         raise SettingsError(
@@ -32,14 +31,10 @@ def check_target(path: Path) -> None:
 
 
 def collect(results: Results) -> dict[str, Array]:
-    """Reads the arrays of a study.
+    """Reads the arrays of a study, by documented name.
 
-    Args:
-        results: what is there of it.
-
-    Returns:
-        Arrays by documented name; those of modules and learning only where GPrune was among the methods, and
-        masks only of methods that could run.
+    Those of modules and learning are there only where GPrune was among the methods, and masks only of methods
+    that could run.
     """
     arrays: dict[str, Array] = {}
     for role in stages.PAIR:
@@ -87,17 +82,9 @@ def _module_arrays(results: Results) -> dict[str, Array]:
 
 
 def write(results: Results, path: Path) -> tuple[str, ...]:
-    """Writes the arrays of a study to an .npz file, whole or not at all.
+    """Writes the arrays of a study, masks included, to an .npz file, whole or not at all; gives their names.
 
-    Args:
-        results: what is there of it, masks included.
-        path: file to write; an existing one is replaced.
-
-    Returns:
-        The names written.
-
-    Raises:
-        StoreError: the file cannot be written.
+    An existing file is replaced. Raises StoreError where it cannot be written.
     """
     arrays: dict[str, Any] = collect(results)
     try:

@@ -41,12 +41,8 @@ class Outlook:
     ) -> Outlook:
         """Puts expectation and progress together.
 
-        Args:
-            expected: seconds of every stage of the run, in order.
-            finished: names of the stages that are done.
-            elapsed: seconds since the run began.
-            stage: the stage at work.
-            fraction: how much of it is done, in [0, 1].
+        `expected` are the seconds of every stage of the run, in order; `finished` names stages that are done;
+        `elapsed` are the seconds since the run began; `fraction` of `stage`, at work, is done, in [0, 1].
         """
         whole = sum(expected.values())
         done = sum(seconds for name, seconds in expected.items() if name in finished)
@@ -72,12 +68,7 @@ class Extent:
 
 
 def extent(results: Results, until: str) -> Extent:
-    """The stages of a run.
-
-    Args:
-        results: what is there of its study.
-        until: the last thing wanted.
-    """
+    """The stages of a run as far as `until`."""
     stages = course(results.graph, until, results.holds)
     missing = frozenset(stage.key for stage in stages if not results.holds(stage))
     return Extent(frozenset(stage.key for stage in stages), missing)

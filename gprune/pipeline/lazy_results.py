@@ -29,15 +29,9 @@ def made(results: Results, stage: Stage[R], listener: Listener) -> R:
 def every(results: Results, wanted: Sequence[Stage[R]], listener: Listener) -> list[R]:
     """Several results, computed unless they are there; what is loaded for one serves the others.
 
-    Args:
-        results: what is there of the study.
-        wanted: of kinds that are made on demand.
-        listener: told of progress; may raise Cancelled.
-
-    Raises:
-        StoreError: the run has not come to what one is made from.
-        ModelError: the model is gone, or is another one than the run has read.
-        GpruneError: as their stages.
+    All are of kinds that are made on demand; the listener may raise Cancelled. Raises StoreError where the
+    run has not come to what one is made from, ModelError where the model is gone or another one than the run
+    has read, and what their stages raise.
     """
     graph = results.graph
     work = RunContext(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))

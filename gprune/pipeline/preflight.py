@@ -18,13 +18,7 @@ ESTIMATE = "estimate"
 
 
 def foreseen(wanted: Iterable[Stage[Any]], results: Results, processes: int = 1) -> Forecast | None:
-    """What those stages take that are not there yet; None where the model's sizes are not known.
-
-    Args:
-        wanted: the stages of a run, in order.
-        results: what is there of its study.
-        processes: that compute the model together.
-    """
+    """What those stages of a run take that are not there yet; None where the model's sizes are not known."""
     missing = [stage for stage in wanted if not results.holds(stage)]
     records = (record for _, record in runs.every(results.store))
     graph = results.graph
@@ -35,12 +29,8 @@ def foreseen(wanted: Iterable[Stage[Any]], results: Results, processes: int = 1)
 def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
     """What a whole run of a study takes, if nothing of it is there yet; nothing but its model is looked at.
 
-    Args:
-        study: the study.
-        records: of the runs of a cache, the latest first; they tell how fast this machine is.
-
-    Returns:
-        The forecast; None where the model is not on this machine, or cannot be used.
+    `records` of a cache's runs, the latest first, tell how fast this machine is. None where the model is not
+    on this machine, or cannot be used.
     """
     try:
         stages = course(Graph(study), "all", lambda _: False)
@@ -53,17 +43,10 @@ def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | 
 def require_room(
     wanted: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool, processes: int = 1
 ) -> None:
-    """Says what a run will take, and refuses what cannot fit.
+    """Says what a run will take, and refuses what cannot fit unless it starts `anyway`.
 
-    Args:
-        wanted: the stages of the run, in order.
-        results: what is there of its study.
-        listener: told of the estimate, and of what will be halved.
-        anyway: whether it starts nevertheless.
-        processes: that compute the model together.
-
-    Raises:
-        TooLarge: it cannot fit on this machine.
+    The listener is told of the estimate, and of what will be halved. Raises TooLarge where it cannot fit on
+    this machine.
     """
     found = foreseen(wanted, results, processes)
     if found is None or not found.stages:

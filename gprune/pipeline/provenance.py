@@ -34,9 +34,8 @@ def versions() -> dict[str, Any]:
 def code() -> dict[str, Any]:
     """Which state of the code this is, since many bear one version; empty where that cannot be told.
 
-    Returns:
-        Of a checkout `commit`, and `uncommitted_changes`: whether it has any. Of an installed package
-        `package`, a digest of its files.
+    Of a checkout `commit`, and `uncommitted_changes`: whether it has any. Of an installed package `package`,
+    a digest of its files.
     """
     return _package() if installation.INSTALLED else _commit()
 
@@ -73,10 +72,7 @@ def _package() -> dict[str, Any]:
 def collect(inputs: Any, device: str, processes: int = 1) -> dict[str, Any]:
     """Versions, machine, precision and fingerprints of what a run read.
 
-    Args:
-        inputs: digests of what it read.
-        device: auto, cpu or cuda, as in its study.
-        processes: that compute together.
+    `device` is auto, cpu or cuda, as in its study; `processes` compute together.
     """
     return {
         **versions(),

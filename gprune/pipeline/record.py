@@ -38,12 +38,8 @@ class RunRecord:
     ) -> None:
         """Takes over what an earlier run of the study has left and is still valid; nothing is written.
 
-        Args:
-            results: the study's results.
-            until: the last thing wanted.
-            expected: seconds that every stage of the run is expected to take, in its order.
-            missing_tasks: why tasks of the study cannot be measured here, by task.
-            listener: told of every stage that is finished.
+        `expected` are the seconds of every stage up to `until`, in order; `missing_tasks` says why tasks
+        cannot be measured here; the listener is told of every stage that is finished.
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
@@ -89,11 +85,7 @@ class RunRecord:
         }
 
     def covers(self, wanted: Iterable[Stage[Any]]) -> bool:
-        """Whether the record, as it was read last, says that all of this is done; it then stays as it is.
-
-        Args:
-            wanted: the stages of a run.
-        """
+        """Whether the record, as read last, says that all of this is done; it then stays as it is."""
         measured = self.until in ("perplexity", "all")
         same = (_today(self.previous.get("study")), self.previous.get("missing_tasks"))
         return (
@@ -136,10 +128,8 @@ class RunRecord:
     def save(self, state: str, result: dict[str, Any] | None = None, error: str | None = None) -> None:
         """Writes the record.
 
-        Args:
-            state: running, done, failed, cancelled or interrupted.
-            result: what the run ends with; an earlier result stays when left out.
-            error: one sentence, for a run that failed.
+        `state` is running, done, failed, cancelled or interrupted; an earlier `result`, what the run ends
+        with, stays when left out; `error` is one sentence, for a run that failed.
         """
         reasons = self._reasons()
         values = {

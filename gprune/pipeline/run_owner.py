@@ -41,13 +41,7 @@ class RunOwner:
     """Keeps the record of one run true while the run goes on, as a context manager around it."""
 
     def __init__(self, record: RunRecord, wanted: tuple[Stage[Any], ...], listener: Listener) -> None:
-        """Prepares; nothing is written.
-
-        Args:
-            record: what this process knows of the run.
-            wanted: the stages that it goes through.
-            listener: told of progress; may raise Cancelled.
-        """
+        """Prepares; nothing is written. The listener is told of progress and may raise Cancelled."""
         self._record, self._wanted, self._listener = record, wanted, listener
         self._right = runs.Ownership(record.results.store, record.name)
         self._announced = False
@@ -59,8 +53,7 @@ class RunOwner:
     def __enter__(self) -> RunOwner:
         """Takes the record, if nobody has it, and says that the run goes on, unless it is done already.
 
-        Raises:
-            StoreError: the record cannot be written.
+        Raises StoreError where the record cannot be written.
         """
         try:
             self._claim()
@@ -88,9 +81,8 @@ class RunOwner:
     def heard(self, stage: str, done: int, total: int, message: str) -> None:
         """Passes progress on, and now and then shows that the run is alive.
 
-        Raises:
-            Cancelled: the listener wants the run to stop.
-            StoreError: the record cannot be written.
+        Raises Cancelled where the listener wants the run to stop, StoreError where the record cannot be
+        written.
         """
         self._listener(stage, done, total, message)
         now = time.monotonic()
@@ -101,32 +93,23 @@ class RunOwner:
             self._claim()
 
     def announce(self) -> None:
-        """Says that something is being computed, whatever the record said.
-
-        Raises:
-            StoreError: the record cannot be written.
-        """
+        """Says that something is being computed, whatever the record said; StoreError if it cannot."""
         if self._claim() and not self._announced:
             self._save()
 
     def noted(self, stage: Stage[Any]) -> None:
         """Writes down a stage that the record has just been told of, unless it is there already.
 
-        Raises:
-            StoreError: the record cannot be written.
+        Raises StoreError where the record cannot be written.
         """
         if self._claim() and (self._announced or not self._record.covers([stage])):
             self._save()
 
     def finish(self, result: dict[str, Any] | None) -> None:
-        """Says that the run is done, or sees to it that its owner does.
+        """Says that the run is done, or sees to it that its owner does; an earlier result stays without one.
 
-        Args:
-            result: what it ends with; an earlier result stays when left out.
-
-        Raises:
-            Cancelled: the listener wants the run to stop while it waits.
-            StoreError: the record cannot be written.
+        Raises Cancelled where the listener wants it to stop while it waits, StoreError where it cannot be
+        written.
         """
         last = self._wanted[-1].name
         while not self._claim():

@@ -38,15 +38,10 @@ class Asked:
         shape: ModelShape,
         facts: WeightFacts | None = None,
     ) -> None:
-        """Binds them.
+        """Binds a metric's code to the statistics of a whole calibration set, per shard.
 
-        Args:
-            plugin: what the metric is called.
-            metric: its code.
-            statistics: of the whole calibration set, per shard.
-            norms: column norms of down_proj and o_proj.
-            shape: the dense model.
-            facts: what its `weigh` has found, where it has one.
+        `norms` are of the columns of down_proj and o_proj; `facts` what its `weigh` has found, where it has
+        one.
         """
         self.plugin, self.metric, self.statistics = plugin, metric, statistics
         self.norms, self.shape, self.facts = norms, shape, facts
@@ -54,8 +49,7 @@ class Asked:
     def units(self, shards: Sequence[int] | None = None) -> UnitScores:
         """Scores of every unit on the whole text, or on some of its shards.
 
-        Raises:
-            PluginError: the metric fails, or answers with what cannot be scores.
+        Raises PluginError where the metric fails, or answers with what cannot be scores.
         """
         shape, chosen = self.shape, self._chosen(shards)
         neurons, groups = self.neurons(chosen), np.empty((shape.layers, shape.kv_heads))
@@ -67,11 +61,7 @@ class Asked:
         return UnitScores(self.plugin.name, self.statistics.text, neurons, groups, channels)
 
     def neurons(self, shards: Sequence[int]) -> Array:
-        """(layers, neurons) scores of neurons alone on some shards.
-
-        Raises:
-            PluginError: as above.
-        """
+        """(layers, neurons) scores of neurons alone on some shards; for errors see `units`."""
         found = np.empty((self.shape.layers, self.shape.neurons))
         for layer in range(self.shape.layers):
             values = self._call("neurons", self.metric.neurons, "ffn", layer, shards)
@@ -79,13 +69,7 @@ class Asked:
         return found
 
     def measured(self, part: str, layer: int, shards: Sequence[int]) -> Measured:
-        """What the metric is given of one layer.
-
-        Args:
-            part: ffn or attention.
-            layer: index of the layer.
-            shards: indices of the shards.
-        """
+        """What the metric is given of one layer's `part`, ffn or attention, on some shards."""
         told, index, column = self.statistics, np.asarray(shards), _PARTS[part]
         counts = told.shard_tokens[index]
         mean, moment = (getattr(told, f"{part}_{name}")[index, layer] for name in ("mean", "moment"))
@@ -122,16 +106,9 @@ class Asked:
 
 
 def weighed(plugin: Plugin, metric: Metric, layers: Sequence[LayerWeights], progress: Any) -> WeightFacts:
-    """What a metric's `weigh` finds of every layer.
+    """What a metric's `weigh` finds of every layer; `progress` is told after each.
 
-    Args:
-        plugin: what the metric is called.
-        metric: its code, with a `weigh`.
-        layers: the weights of each layer.
-        progress: told after every layer.
-
-    Raises:
-        PluginError: it fails, or answers with what is no fact of a channel.
+    Raises PluginError where it fails, or answers with what is no fact of a channel.
     """
     found: list[Facts] = []
     for layer in layers:
@@ -158,16 +135,7 @@ def weighed(plugin: Plugin, metric: Metric, layers: Sequence[LayerWeights], prog
 
 
 def decided(plugin: Plugin, method: Method, problem: Problem) -> PruningMasks:
-    """The decision of a method.
-
-    Args:
-        plugin: what the method is called.
-        method: its code.
-        problem: what it is asked.
-
-    Raises:
-        PluginError: it fails, or answers with what cannot be cut.
-    """
+    """The decision of a method. Raises PluginError where it fails, or answers with what cannot be cut."""
     found = called(plugin, "decide", method.decide, problem)
     shape, retention = problem.shape, problem.retention
     try:

@@ -15,16 +15,7 @@ LEAST_MISS = 0.005
 
 
 def numbers(found: Any, what: str, length: int) -> Array:
-    """Finite numbers of a length, as float64.
-
-    Args:
-        found: what the plug-in returned.
-        what: what it should be, for the message.
-        length: how many.
-
-    Raises:
-        PluginError: it is not.
-    """
+    """Finite numbers of a length, as float64; `what` is for the message. PluginError where it is not that."""
     values = _array(found, what)
     if values.dtype.kind not in "fiu":
         raise PluginError(f"{what} must be numbers (got an array of {values.dtype})")
@@ -40,11 +31,7 @@ def numbers(found: Any, what: str, length: int) -> Array:
 
 
 def scores(found: Any, what: str, length: int) -> Array:
-    """Numbers that can be scores: from 0, higher is more important.
-
-    Raises:
-        PluginError: they cannot.
-    """
+    """Numbers that can be scores: from 0, higher is more important. PluginError where they cannot."""
     values = numbers(found, what, length)
     if values.size and values.min() < 0:
         raise PluginError(
@@ -57,8 +44,7 @@ def scores(found: Any, what: str, length: int) -> Array:
 def facts(found: Any, shape: ModelShape) -> Facts:
     """What a metric has found of a layer's weights, as float64.
 
-    Raises:
-        PluginError: it is not one number a channel under plain names.
+    Raises PluginError where it is not one number a channel under plain names.
     """
     if not isinstance(found, Facts):
         raise PluginError(f"weigh must return gprune.plugins.Facts (got {safe_parsing.quoted(found, 60)})")
@@ -77,8 +63,7 @@ def _named(found: Any, part: str, length: int) -> Mapping[str, Array]:
 def kept(found: Any, shape: ModelShape, retention: float) -> Kept:
     """What a method keeps, as it was asked.
 
-    Raises:
-        PluginError: it is of another shape or type, leaves a layer empty, or misses the retention.
+    Raises PluginError where it is of another shape or type, leaves a layer empty, or misses the retention.
     """
     if not isinstance(found, Kept):
         raise PluginError(f"decide must return gprune.plugins.Kept (got {safe_parsing.quoted(found, 60)})")

@@ -23,15 +23,10 @@ _imported: dict[str, str] = {}
 
 
 def load(installed: Installed, digest: str) -> Any:
-    """The `Metric` or `Method` of a plug-in.
+    """The `Metric` or `Method` of a plug-in; results are kept under the digest of its content.
 
-    Args:
-        installed: where it is.
-        digest: of the content under whose key its results are kept.
-
-    Raises:
-        PluginError: it is not what it was when the run began, cannot be imported, or is not what its
-            metadata and source say.
+    Raises PluginError where it is not what it was when the run began, cannot be imported, or is not what its
+    metadata and source say.
     """
     plugin = installed.plugin
     try:
@@ -106,16 +101,9 @@ def _require_declared(plugin: Plugin, made: Any) -> None:
 
 
 def called(plugin: Plugin, what: str, function: Callable[..., R], *arguments: Any) -> R:
-    """Calls a plug-in's code.
+    """Calls a plug-in's code; `what` it does is for the message.
 
-    Args:
-        plugin: whose code it is.
-        what: what it does, for the message.
-        function: the code.
-        arguments: what it is given.
-
-    Raises:
-        PluginError: it raised something; memory that runs out and a stop are passed on.
+    Raises PluginError where it raised something; memory that runs out and a stop are passed on.
     """
     try:
         return function(*arguments)

@@ -58,13 +58,8 @@ class Round:
 def gain(score: Score, other: Score) -> Difference:
     """Compares two configurations of one round on the windows that both read, texts weighing the same.
 
-    Args:
-        score: the first.
-        other: the second; the same seeds.
-
-    Returns:
-        The difference of their objectives, negative where the first is better; its error is infinite where
-        one of them could not be run.
+    Both have the same seeds. The difference of their objectives, negative where the first is better; its
+    error is infinite where one of them could not be run.
     """
     pairs = list(zip(score.losses, other.losses, strict=True))
     whole = [(one, two) for one, two in pairs if one is not None and two is not None]
@@ -76,16 +71,7 @@ def gain(score: Score, other: Score) -> Difference:
 
 
 def search(plan: Plan, measure: Measure, ended: Callable[[Round], None] = lambda _: None) -> list[Round]:
-    """Goes through the rounds.
-
-    Args:
-        plan: the search.
-        measure: has a configuration run.
-        ended: told of every round.
-
-    Returns:
-        The rounds. The study's own settings take part in all of them.
-    """
+    """Goes through the rounds and tells `ended` of each; the study's own settings take part in all."""
     rounds: list[Round] = []
     taking_part = plan.configurations()
     for rung in plan.rungs:
@@ -135,22 +121,16 @@ class Trials:
     ) -> None:
         """Nothing is run yet.
 
-        Args:
-            plan: the search.
-            store: where results are kept.
-            listener: told of every stage's progress; may raise Cancelled.
-            ended: told of every trial.
+        The listener is told of every stage's progress and may raise Cancelled; `ended` is told of every
+        trial.
         """
         self.plan, self.store, self.listener, self.ended = plan, store, listener, ended
 
     def measure(self, configuration: Configuration, rung: Rung, seed: int) -> Losses | None:
-        """The losses of GPrune's model under a configuration.
+        """The (windows,) losses of GPrune's model under a configuration on each evaluation text.
 
-        Returns:
-            Of each evaluation text (windows,); None where the method cannot run under it.
-
-        Raises:
-            GpruneError: the model, a text or the cache cannot be used.
+        None where the method cannot run under it. Raises GpruneError where the model, a text or the cache
+        cannot be used.
         """
         study = self.plan.trial(configuration, rung, seed)
         reason, losses = "", self._there(study)

@@ -76,11 +76,7 @@ class Plan(Form):
     """seed of the drawing"""
 
     def __post_init__(self) -> None:
-        """Checks the rounds and every value of the space.
-
-        Raises:
-            SettingsError: a value is no valid setting, or there is nothing to choose.
-        """
+        """Raises SettingsError where a value of the space is no valid setting, or none is to be chosen."""
         require(bool(self.rungs), "rungs", list(self.rungs), "at least one round")
         counts = [rung.configurations for rung in self.rungs]
         falling = all(more > fewer >= 1 for more, fewer in itertools.pairwise(counts)) and counts[-1] >= 1
@@ -122,14 +118,9 @@ class Plan(Form):
 
 
 def from_file(path: Path, within: Path | None = None) -> Plan:
-    """Reads a plan.
+    """Reads a plan; `within` holds the model and the texts that the file names by relative paths.
 
-    Args:
-        path: the file.
-        within: folder that holds the model and the texts that the file names by relative paths.
-
-    Raises:
-        SettingsError: the file is missing, or does not hold a valid plan.
+    Raises SettingsError where the file is missing, or does not hold a valid plan.
     """
     return read(path, "search file", lambda values: _plan(values, within))
 

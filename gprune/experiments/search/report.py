@@ -36,11 +36,7 @@ class Made:
 
 
 def write(folder: Path, plan: Plan, rounds: Sequence[Round], made: Made) -> None:
-    """Writes the report, the numbers and, after the last round, what won.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
+    """Writes the report, the numbers and, after the last round, what won. StoreError where it cannot."""
     try:
         make_folder(folder)
         write_text(folder / FILES[0], markdown(plan, rounds, made))

@@ -57,8 +57,7 @@ class Sweep(Form):
     def __post_init__(self) -> None:
         """Checks the names, and how many studies there are; their values are checked when they are made.
 
-        Raises:
-            SettingsError: nothing or too much is varied, or a field twice.
+        Raises SettingsError where nothing or too much is varied, or a field twice.
         """
         require(self.until in UNTIL, "until", self.until, f"one of {', '.join(UNTIL)}")
         require(bool(self.space or self.cases), "space", {}, "given at least one field, or cases beside it")
@@ -87,8 +86,7 @@ class Sweep(Form):
     def variations(self) -> list[Variation]:
         """Its studies, the last field varied first.
 
-        Raises:
-            SettingsError: a field is unknown, a value is not valid, or two studies are the same.
+        Raises SettingsError where a field is unknown, a value is not valid, or two studies are the same.
         """
         axes = [[(name, value) for value in values] for name, values in self.space]
         points = [(*case, *point) for case in self.cases or ((),) for point in itertools.product(*axes)]
@@ -114,11 +112,7 @@ class Sweep(Form):
 
 
 def require_distinct(made: Sequence[Variation]) -> None:
-    """Checks that no two studies are the same one.
-
-    Raises:
-        SettingsError: two are.
-    """
+    """Raises SettingsError where two studies are the same one."""
     seen: dict[str, Variation] = {}
     for one in made:
         other = seen.setdefault(one.study.digest, one)
@@ -127,11 +121,9 @@ def require_distinct(made: Sequence[Variation]) -> None:
 
 
 def words(settings: tuple[tuple[str, Any], ...], *, whole: bool = False) -> str:
-    """Settings for people: `drift quantile 0.85, seed 1`.
+    """Settings, dotted fields with their values, for people: `drift quantile 0.85, seed 1`.
 
-    Args:
-        settings: dotted fields with their values.
-        whole: whether texts keep their folders, and numbers all their digits.
+    If `whole`, texts keep their folders, and numbers all their digits.
     """
     ends = Counter(name.rpartition(".")[2] for name, _ in settings)
 
@@ -153,13 +145,9 @@ def _word(value: Any, whole: bool) -> str:
 
 
 def from_file(path: Path) -> Sweep:
-    """Reads a sweep.
+    """Reads a sweep; a study that the file names by a path lies beside it.
 
-    Args:
-        path: the file; a study that it names by a path lies beside it.
-
-    Raises:
-        SettingsError: the file is missing, or does not hold a valid sweep.
+    Raises SettingsError where the file is missing, or does not hold a valid sweep.
     """
     return read(path, "sweep file", lambda values: _sweep(values, path))
 

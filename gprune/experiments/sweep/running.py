@@ -46,20 +46,15 @@ class SweepJob:
 def prepare(variations: Sequence[Variation], store: Store) -> None:
     """Makes sure that all that the studies read is on this machine, before the first one starts.
 
-    Raises:
-        GpruneError: a model, a text or a task is missing or cannot be used; see
-        gprune.pipeline.stages.inputs.
+    Raises GpruneError where a model, a text or a task is missing or cannot be used; see
+    pipeline.stages.inputs.
     """
     for one in variations:
         read(one.study, {}, memory=store.digests)
 
 
 def extents(variations: Sequence[Variation], store: Store, until: str) -> list[Extent]:
-    """The stages of every study, and those of them that are not there.
-
-    Raises:
-        GpruneError: what a study reads is not on this machine.
-    """
+    """The stages of every study, and those not there; GpruneError where what it reads is not here."""
     return [extent(opened(one.study, store), until) for one in variations]
 
 
@@ -76,21 +71,11 @@ def run(
 ) -> list[StudyStatus]:
     """Has the studies run that are missing, were interrupted or cancelled, or are under way already.
 
-    Args:
-        variations: the studies of a sweep.
-        store: the cache.
-        until: how far they go.
-        again: whether those run again that have failed.
-        watch: told where the work stands.
-        told: told of every study that has ended, with the reason where it failed.
-        build: makes a run's argument list, as for gprune.jobs.submit.
-        slurm: has Slurm run the studies, as it is told here; None uses this machine's queue.
-
-    Returns:
-        Where the studies stand at the end.
-
-    Raises:
-        GpruneError: the cache cannot be written; the work under way is cancelled.
+    They go as far as `until`, and those that have failed run `again` if asked. `watch` is told where the work
+    stands, `told` of every study that has ended, with the reason where it failed; `build` makes a run's
+    argument list, as for gprune.jobs.submit; `slurm` has Slurm run the studies, as it is told here; None uses
+    this machine's queue. Gives where the studies stand at the end. Raises GpruneError where the cache cannot
+    be written; the work under way is cancelled.
     """
 
     def needed(entry: SweepJob) -> bool:

@@ -80,12 +80,9 @@ def arguments(
 ) -> list[str]:
     """The argument list of ``sbatch``, which reads the script from its standard input.
 
-    Args:
-        settings: what the cluster wants.
-        name: what `squeue` calls the jobs.
-        count: jobs in the array.
-        output: file for what the script itself says, with %a for the job's place.
-        exclusive: whether no other job may share the node: a clock is read.
+    `name` is what `squeue` calls the jobs, `count` those in the array, `output` the file for what the script
+    itself says, with %a for the job's place; if `exclusive`, no other job may share the node: a clock is
+    read.
     """
     at_once = f"%{settings.at_once}" if settings.at_once else ""
     words = [

@@ -49,11 +49,7 @@ def available() -> bool:
 
 
 def ask(command: Sequence[str], *, seconds: float = ANSWER_SECONDS, text: str = "") -> Answer:
-    """Runs one of Slurm's commands.
-
-    Raises:
-        JobError: there is no such command, or no answer in time.
-    """
+    """Runs one of Slurm's commands; JobError where there is no such command, or no answer in time."""
     name = command[0]
     # a file holds whatever is said without a pipe that fills; only its beginning is read
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as complaints:
@@ -86,8 +82,7 @@ def ask(command: Sequence[str], *, seconds: float = ANSWER_SECONDS, text: str = 
 def submit(arguments: Sequence[str], script: str) -> str:
     """Puts a batch script into Slurm, and returns its number.
 
-    Raises:
-        JobError: there is no Slurm client, or Slurm refuses the job; the sentence says why.
+    Raises JobError, which says why, where there is no Slurm client, or Slurm refuses the job.
     """
     answer = ask(arguments, seconds=SUBMIT_SECONDS, text=script)
     found = _NUMBER.fullmatch(answer.out.strip())
@@ -135,8 +130,7 @@ def refusal(said: str) -> str:
 def standings(arrays: Iterable[str]) -> dict[tuple[str, int], QueueState]:
     """Where the jobs of some arrays stand, those that have just ended included, by array and place.
 
-    Raises:
-        JobError: Slurm cannot be asked.
+    Raises JobError where Slurm cannot be asked.
     """
     found: dict[tuple[str, int], QueueState] = {}
     names = sorted({name for name in arrays if _NUMBER.fullmatch(name)})
@@ -185,8 +179,7 @@ def read_details(text: str) -> dict[str, str]:
 def cancel(array: str, task: int | None = None) -> None:
     """Has Slurm stop one job of an array, or the whole array; what has ended is left alone.
 
-    Raises:
-        JobError: Slurm was not told.
+    Raises JobError where Slurm was not told.
     """
     name = array if task is None else f"{array}_{task}"
     answer = ask(["scancel", name])

@@ -50,8 +50,7 @@ class Signals:
 def begin(folder: Path, environment: dict[str, str] | None = None) -> bool:
     """Takes a job up, for the first time or again; says whether there is something to do.
 
-    Raises:
-        JobError: the folder cannot be written.
+    Raises JobError where the folder cannot be written.
     """
     with files.locked(folder):
         _sign(folder, dict(os.environ) if environment is None else environment)

@@ -108,11 +108,7 @@ def read_record(folder: Path) -> Record:
 
 
 def write_record(folder: Path, record: Record) -> None:
-    """Replaces a job's part in Slurm; callers hold the job's lock.
-
-    Raises:
-        JobError: the folder cannot be written.
-    """
+    """Replaces a job's part in Slurm; callers hold the job's lock. JobError where it cannot be written."""
     try:
         files.write_json(folder / files.SLURM, asdict(record))
     except OSError as error:

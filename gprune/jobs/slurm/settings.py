@@ -82,11 +82,7 @@ class SlurmSettings(Checked):
 
 
 def from_dict(values: dict[str, Any]) -> SlurmSettings:
-    """Settings of JSON.
-
-    Raises:
-        SettingsError: a name is unknown or a value cannot be used.
-    """
+    """Settings of JSON; SettingsError where a name is unknown or a value cannot be used."""
     return SlurmSettings.of(values)
 
 
@@ -96,11 +92,7 @@ def default_file(cache: Path) -> Path:
 
 
 def read(cache: Path, file: Path | None = None) -> SlurmSettings:
-    """The settings of a cache, or of a file that was named.
-
-    Raises:
-        JobError: there is no such file, or it cannot be used.
-    """
+    """The settings of a cache, or of a file that was named; JobError without such a file, or a usable one."""
     place = file or default_file(cache)
     what = f"the Slurm settings {safe_parsing.quoted(str(place))}"
     try:

@@ -41,20 +41,11 @@ def submit(
     *,
     exclusive: bool = False,
 ) -> list[str]:
-    """Puts studies into Slurm; callers hold the lock of the jobs folder.
+    """Puts studies into Slurm and gives their jobs' ids; callers hold the lock of the jobs folder.
 
-    Args:
-        home: the folder of all jobs.
-        studies: what to run.
-        settings: what the cluster wants.
-        known: the jobs that are there; one that does the same and has not ended is taken.
-        exclusive: whether no other job may share the node.
-
-    Returns:
-        The id of each entry's job.
-
-    Raises:
-        JobError: there is no Slurm client, or Slurm refuses the jobs; then none of them is there.
+    One that is `known`, does the same and has not ended is taken. If `exclusive`, no other job may share the
+    node. Raises JobError where there is no Slurm client, or Slurm refuses the jobs; then none of them is
+    there.
     """
     if len(studies) > MOST_AT_ONCE:
         raise JobError(f"{len(studies)} studies are too many for one array: submit {MOST_AT_ONCE} at a time")
@@ -113,11 +104,7 @@ def _hand_over(folders: list[Path], settings: SlurmSettings, exclusive: bool) ->
 
 
 def settings_of(folder: Path) -> SlurmSettings:
-    """The Slurm settings that a job was submitted with.
-
-    Raises:
-        JobError: they cannot be read any more.
-    """
+    """The Slurm settings that a job was submitted with; JobError where they cannot be read any more."""
     try:
         return from_dict(read_record(folder).settings)
     except SettingsError as error:
@@ -127,8 +114,7 @@ def settings_of(folder: Path) -> SlurmSettings:
 def stop(folder: Path) -> None:
     """Has Slurm stop a job whose cancellation is recorded in its folder.
 
-    Raises:
-        JobError: Slurm was not told; the run sees the record when it looks, or when it starts.
+    Raises JobError where Slurm was not told; the run sees the record when it looks, or when it starts.
     """
     record = read_record(folder)
     if not record.known:

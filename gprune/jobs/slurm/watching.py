@@ -59,8 +59,7 @@ def open_in_slurm(state: JobState, record: Record) -> bool:
 def look(home: Path) -> None:
     """Asks Slurm once for all jobs that have not ended, and records what follows from it.
 
-    Raises:
-        JobError: a job's folder cannot be written.
+    Raises JobError where a job's folder cannot be written.
     """
     with _looking:
         _last[home] = time.monotonic()

@@ -27,13 +27,7 @@ class Heartbeat:
     """The processes of a run, as one of them watches them."""
 
     def __init__(self, store: Any, rank: int, numbers: Iterable[int]) -> None:
-        """Remembers who they are.
-
-        Args:
-            store: torch's, which all of them share.
-            rank: which of them this one is.
-            numbers: what the system calls them, in the order of their ranks.
-        """
+        """Remembers torch's store, which all of them share, its own rank, and the process numbers by rank."""
         self._store, self._rank, self._parent = store, rank, os.getppid()
         self._known = [(number, processes.process_start(number)) for number in numbers]
         self.over = False

@@ -21,16 +21,9 @@ _SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 def launch(count: int, arguments: list[str], folder: Path) -> int:
     """Runs a command of this package as several processes, to their end.
 
-    Args:
-        count: processes.
-        arguments: the words after `gprune`.
-        folder: for what the launcher writes.
-
-    Returns:
-        The exit code of rank 0; 130 where a signal has stopped them, 2 where rank 0 was killed.
-
-    Raises:
-        SettingsError: torch was built without what this needs.
+    `arguments` are the words after `gprune`; the launcher writes to `folder`. Gives the exit code of rank 0;
+    130 where a signal has stopped them, 2 where rank 0 was killed. Raises SettingsError where torch was built
+    without what this needs.
     """
     import torch.distributed
 
@@ -85,9 +78,7 @@ def _environment(count: int) -> dict[str, str]:
 def exit_code(codes: dict[int, int], count: int) -> int:
     """The exit code of rank 0; says what has happened where that one could not.
 
-    Args:
-        codes: of all that have failed, by rank, in the order in which they ended.
-        count: processes.
+    `codes` are of all that have failed, by rank, in the order in which they ended.
     """
     code = codes.get(0, 0)
     if code >= 0:

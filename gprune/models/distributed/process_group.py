@@ -65,12 +65,8 @@ class Ranks:
     def join(cls, device: str) -> Ranks:
         """Meets the processes that were started with this one; each computes on the GPU of its number.
 
-        Args:
-            device: auto, cpu or cuda, as in a study.
-
-        Raises:
-            SettingsError: there are fewer GPUs than processes, or none where one is asked for.
-            RanksError: the processes do not find each other.
+        `device` is auto, cpu or cuda, as in a study. Raises SettingsError where there are fewer GPUs than
+        processes, or none where one is asked for, RanksError where the processes do not find each other.
         """
         rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
         gpu = device != "cpu" and devices.automatic().type == devices.GPU
@@ -115,15 +111,10 @@ class Ranks:
         return [slice(*pair) for pair in zip(ends, ends[1:], strict=False)]
 
     def order(self, name: str, values: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-        """Tells the others what is to be done; rank 0 then does its own share.
+        """Tells the others what work is to be done; rank 0 then does its own share.
 
-        Args:
-            name: of the work.
-            values: what JSON can hold.
-            arrays: whatever is large.
-
-        Raises:
-            RanksError: another process has ended.
+        `values` are what JSON can hold, `arrays` whatever is large. Raises RanksError where another process
+        has ended.
         """
         data = torch.from_numpy(Order(name, values, arrays).encoded())
         with self.working():
@@ -166,9 +157,7 @@ class Ranks:
     def agreed(self) -> Iterator[None]:
         """Around work of one's own: where it goes wrong on one process it ends on all, which stay together.
 
-        Raises:
-            GpruneError: on rank 0, what went wrong first by rank.
-            Withdrawn: on the others.
+        Raises GpruneError on rank 0, what went wrong first by rank, and Withdrawn on the others.
         """
         error = None
         try:
@@ -188,11 +177,7 @@ class Ranks:
 
     @contextlib.contextmanager
     def working(self) -> Iterator[None]:
-        """Around work that no process can leave alone: says who is gone where it cannot be done.
-
-        Raises:
-            RanksError: another process has ended.
-        """
+        """Around work that no process can leave alone: RanksError says who is gone."""
         self._depth += 1
         try:
             yield
@@ -219,8 +204,7 @@ class Ranks:
     def end(self) -> bool:
         """Lets all processes go: nothing more is to be done together, and none is in the middle of something.
 
-        Returns:
-            Whether this process has left them; if not, it is held back by one that is gone.
+        Says whether this process has left them; if not, it is held back by one that is gone.
         """
         self._tell_over()
         leaving = threading.Thread(target=self._destroy, daemon=True)
@@ -259,10 +243,8 @@ def shard(decoder: Decoder) -> None:
     """Leaves each process a part of every layer's weights; a layer is whole only while it is at work.
 
     Embeddings, norms outside of layers and the LM head stay whole. The model's own calls bring a layer
-    together, on its way forward as on the way back; no gradient of a weight is ever formed.
-
-    Args:
-        decoder: its layers are changed in place, and a layer whose weights wait in their files is read.
+    together, on its way forward as on the way back; no gradient of a weight is ever formed. Layers are
+    changed in place, and one whose weights wait in their files is read.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard

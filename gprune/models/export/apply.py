@@ -31,20 +31,11 @@ def save(
 ) -> Path:
     """Cuts a dense model as a plan says and saves it; its tensors equal those of the first checkpoint.
 
-    Args:
-        place: a plan file, or a checkpoint folder that has one.
-        model: the dense model: ``demo``, a folder or a hub name.
-        folder: where to; it must not exist, or be empty.
-        cut: ``gprune.pruning.surgery.cut``.
-        on_progress: told each of the four steps.
-
-    Returns:
-        The folder.
-
-    Raises:
-        CheckpointError: the plan cannot be read or is of another model, the cut model answers otherwise than
-            the first one, the target is taken or the disk is full. Nothing is left behind.
-        ModelError: the dense model cannot be found or read.
+    `place` is a plan file, or a checkpoint folder that has one; `model` is ``demo``, a folder or a hub name;
+    `folder` must not exist, or be empty, and is given back; `cut` is ``gprune.pruning.surgery.cut``.
+    `on_progress` is told each of the four steps. Raises CheckpointError where the plan cannot be read or is
+    of another model, the cut model answers otherwise than the first one, the target is taken or the disk is
+    full: nothing is left behind. ModelError where the dense model cannot be found or read.
     """
     place = Path(place)
     checkpoint.require_as_written(place / plan_file.PLAN_FILE if place.is_dir() else place)

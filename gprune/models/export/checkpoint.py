@@ -63,21 +63,11 @@ def save(
 ) -> Path:
     """Saves a cut model, reads it back in full and compares the two; only then the folder gets its name.
 
-    Args:
-        model: what ``gprune.pruning.surgery.cut`` returned.
-        tokenizer: the dense model's tokenizer, or None.
-        folder: where to; it must not exist, or be empty.
-        pruned: what was cut: the masks, and what was done to the weights that stay.
-        source: the dense model as the person named it.
-        fingerprint: of the dense model.
-        study: the settings that led to the masks.
-
-    Returns:
-        The folder.
-
-    Raises:
-        CheckpointError: the folder is taken, the disk is full, the masks are not those of the model, or the
-            saved model does not read back as it was. Nothing is left behind.
+    `model` is what ``gprune.pruning.surgery.cut`` returned, `tokenizer` the dense model's, or None; `folder`
+    must not exist, or be empty, and is given back. `source` is the dense model as the person named it, with
+    its fingerprint; `study` the settings that led to the masks. Raises CheckpointError where the folder is
+    taken, the disk is full, the masks are not those of the model, or the saved model does not read back as it
+    was. Nothing is left behind.
     """
     folder = Path(folder).absolute()
     model_class = _pruned_class(model)
@@ -99,19 +89,11 @@ def save(
 
 
 def load(folder: Path, device: str = "auto", dtype: str = "auto") -> nn.Module:
-    """Loads a pruned checkpoint.
+    """Loads a pruned checkpoint that ``save`` made, in evaluation mode.
 
-    Args:
-        folder: a folder that ``save`` made.
-        device: ``auto``, ``cpu`` or ``cuda``.
-        dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
-
-    Returns:
-        A causal language model in evaluation mode.
-
-    Raises:
-        CheckpointError: the folder is no pruned checkpoint or is damaged.
-        SettingsError: the device is not available.
+    `device` is ``auto``, ``cpu`` or ``cuda``; `dtype` ``auto`` (float32 on a CPU, the checkpoint's type on a
+    GPU), float32, bfloat16 or float16. Raises CheckpointError where the folder is no pruned checkpoint or is
+    damaged, SettingsError where the device is not available.
     """
     place = device_of(device)
     automatic = torch.float32 if place.type == "cpu" else "auto"
@@ -120,15 +102,10 @@ def load(folder: Path, device: str = "auto", dtype: str = "auto") -> nn.Module:
 
 
 def load_verified(folder: Path) -> nn.Module:
-    """Loads a checkpoint on the CPU and checks it on its own.
+    """Loads a checkpoint on the CPU, in the number type of the file, and checks it on its own.
 
-    Files, plan, widths, finite weights, and the answer that the model gave when it was saved.
-
-    Returns:
-        The model, in the number type of the file.
-
-    Raises:
-        CheckpointError: something is missing, damaged or changed.
+    Files, plan, widths, finite weights, and the answer that the model gave when it was saved. Raises
+    CheckpointError where something is missing, damaged or changed.
     """
     folder = Path(folder)
     with as_checkpoint_error(f"the checkpoint {str(folder)!r} is damaged"):
@@ -139,8 +116,7 @@ def load_verified(folder: Path) -> nn.Module:
 def require_as_written(place: Path) -> None:
     """Holds a model, or a file of it, against the checksums of the cache that it lies in.
 
-    Raises:
-        CheckpointError: it is not what was written.
+    Raises CheckpointError where it is not what was written.
     """
     fault = manifests.spoilt(place)
     if fault:
@@ -267,11 +243,7 @@ def _logits(model: Any, ids: tuple[int, ...]) -> torch.Tensor:
 
 
 def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> None:
-    """Compares two state dicts bit for bit.
-
-    Raises:
-        CheckpointError: a tensor is missing, left over or different.
-    """
+    """Compares two state dicts bit for bit; CheckpointError where a tensor is missing, extra or different."""
     for name in sorted(before.keys() | after.keys()):
         if (
             name not in before
@@ -286,8 +258,7 @@ def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch
 def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:
     """Compares the logits of two models of one number type at all tokens of a short input.
 
-    Raises:
-        CheckpointError: they differ by more than rounding.
+    Raises CheckpointError where they differ by more than rounding.
     """
     ids, _ = _probe(live)
     tolerances = _SAME_DEVICE if _device(live) == _device(loaded) else _ANY_DEVICE
@@ -297,8 +268,7 @@ def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:
 def require_plan_answer(model: nn.Module, plan: CutPlan) -> None:
     """Compares a model's answer with the one that the checkpoint of a plan gave when it was saved.
 
-    Raises:
-        CheckpointError: they differ by more than rounding.
+    Raises CheckpointError where they differ by more than rounding.
     """
     _, logits = _probe(model, plan.probe_ids)
     _require_close(torch.tensor(plan.probe_logits), torch.tensor(logits), model, _ANY_DEVICE)
@@ -307,8 +277,7 @@ def require_plan_answer(model: nn.Module, plan: CutPlan) -> None:
 def require_same_tokens(tokenizer: Any, folder: Path) -> None:
     """Compares a tokenizer with the one that a folder holds, on a text with accents, spaces and signs.
 
-    Raises:
-        CheckpointError: they split it differently.
+    Raises CheckpointError where they split it differently.
     """
     if tokenizer is None:
         return

@@ -46,21 +46,13 @@ _ROPE_TYPES = ("default", "linear", "llama3")
 
 
 def save(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress = silent) -> int:
-    """Writes a pruned checkpoint with its tokenizer as one GGUF file, and reads it back.
+    """Writes a pruned checkpoint with its tokenizer as one GGUF file, and reads it back; its size in bytes.
 
-    Args:
-        folder: a folder that ``gprune.models.export.checkpoint.save`` made.
-        file: where to; it must not exist.
-        dtype: number type of the matrices, one of ``DTYPES``.
-        on_progress: told each of the four steps.
-
-    Returns:
-        Size of the file in bytes.
-
-    Raises:
-        CheckpointError: the package is missing, the checkpoint is damaged, llama.cpp has no place for a part
-            of the model or of its tokenizer, the target is taken, the disk is full, or the file does not read
-            back as it was written. Nothing is left behind.
+    `folder` is one that ``gprune.models.export.checkpoint.save`` made; `file` must not exist; `dtype` of the
+    matrices is one of ``DTYPES``; `on_progress` is told each of the four steps. Raises CheckpointError where
+    the package is missing, the checkpoint is damaged, llama.cpp has no place for a part of the model or of
+    its tokenizer, the target is taken, the disk is full, or the file does not read back as it was written.
+    Nothing is left behind.
     """
     folder, file = Path(folder), Path(file).absolute()
     _require_package()

@@ -80,14 +80,10 @@ class Vocabulary:
 
 
 def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
-    """Puts a tokenizer into llama.cpp's terms.
+    """Puts a tokenizer of transformers, with a ``backend_tokenizer``, into llama.cpp's terms.
 
-    Args:
-        tokenizer: of transformers, with a ``backend_tokenizer``.
-        size: rows of the model's embedding; rows without a token become unused tokens.
-
-    Raises:
-        CheckpointError: llama.cpp would split text otherwise, or the embedding has too few rows.
+    `size` is the rows of the model's embedding; those without a token become unused tokens. Raises
+    CheckpointError where llama.cpp would split text otherwise, or the embedding has too few rows.
     """
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

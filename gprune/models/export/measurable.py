@@ -23,15 +23,10 @@ from gprune.system.safe_parsing import quoted
 def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     """A causal language model to measure, without its tokenizer.
 
-    Args:
-        name: a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``.
-        device: where it goes.
-        dtype: number type of its weights.
-        align: FFN widths of a random model that is cut are multiples of this.
-
-    Raises:
-        ModelError: there is no such model, or it cannot be read.
-        SettingsError: the device is not there, a shape is unknown, or the memory is too small.
+    `name` is a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``; FFN widths of a
+    random model that is cut are multiples of `align`. Raises ModelError where there is no such model or it
+    cannot be read, SettingsError where the device is not there, a shape is unknown, or the memory is too
+    small.
     """
     if is_random(name):
         return _random_model(name.removeprefix(RANDOM), device, dtype, align)
@@ -48,9 +43,7 @@ def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
 def require_known(name: str, align: int = 1) -> None:
     """Checks that a name means a model, long before it is loaded; a hub model is fetched.
 
-    Raises:
-        ModelError: there is no such model.
-        SettingsError: the retention or the alignment of a random model is none.
+    Raises ModelError where there is none, SettingsError where a random one's retention or alignment is none.
     """
     if is_random(name):
         _random_config(name.removeprefix(RANDOM), align)
@@ -63,15 +56,8 @@ def require_known(name: str, align: int = 1) -> None:
 def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
     """A model of a published shape with random weights, made on the device itself.
 
-    Args:
-        text: SHAPE or SHAPE@RETENTION; SHAPE is a key of ``SHAPES`` or a folder whose configuration is taken.
-        device: where the weights are made.
-        dtype: their number type.
-        align: with a retention, FFN widths are multiples of this.
-
-    Raises:
-        ModelError: there is no such shape.
-        SettingsError: the retention is none, or the memory is too small.
+    `text` is SHAPE or SHAPE@RETENTION; SHAPE is a key of ``SHAPES`` or a folder whose configuration is taken.
+    Errors as `load`.
     """
     checkpoint.register()
     config, place = _random_config(text, align), loading.device_of(device)

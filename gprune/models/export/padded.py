@@ -60,17 +60,10 @@ class PaddedModel:
 def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> PaddedModel:
     """Saves a pruned checkpoint as an ordinary model, reads it back and compares the two.
 
-    Args:
-        folder_in: a folder that ``gprune.models.export.checkpoint.save`` made.
-        folder_out: where to; it must not exist, or be empty.
-        on_progress: told each of the four steps.
-
-    Returns:
-        The folder and the sizes of the dense, the pruned and the padded model.
-
-    Raises:
-        CheckpointError: the checkpoint is damaged, no ordinary family can hold it, the target is taken, the
-            disk is full, or the saved model does not give the same logits. Nothing is left behind.
+    `folder_in` is one that ``gprune.models.export.checkpoint.save`` made; `folder_out` must not exist, or be
+    empty; `on_progress` is told each of the four steps. Raises CheckpointError where the checkpoint is
+    damaged, no ordinary family can hold it, the target is taken, the disk is full, or the saved model does
+    not give the same logits. Nothing is left behind.
     """
     folder_in, folder_out = Path(folder_in), Path(folder_out).absolute()
     on_progress(0, _STEPS, "reading the checkpoint")

@@ -75,13 +75,9 @@ def write(folder: Path, plan: CutPlan) -> None:
 
 
 def read(place: Path) -> CutPlan:
-    """Reads a plan.
+    """Reads the ``plan.json`` of a checkpoint folder, or such a file under any name.
 
-    Args:
-        place: a checkpoint folder that has a ``plan.json``, or such a file under any name.
-
-    Raises:
-        CheckpointError: the file is missing, is not such a plan, or names units that cannot exist.
+    Raises CheckpointError where it is missing, is not such a plan, or names units that cannot exist.
     """
     with safe_parsing.refused_as(CheckpointError):
         place = safe_parsing.path(str(place), "the plan")

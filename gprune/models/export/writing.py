@@ -17,14 +17,9 @@ from gprune.system.network_files import move
 
 
 def require_room(target: Path, size: int) -> None:
-    """Checks that a target is free and that the disk has room.
+    """Checks that an absolute path is free (a folder may be empty), and that the disk has room.
 
-    Args:
-        target: absolute path of a file that must not exist, or of a folder that must not exist or be empty.
-        size: bytes that will be written.
-
-    Raises:
-        CheckpointError: the target is taken or the disk is too full.
+    Raises CheckpointError where it is taken, or so many bytes are not left.
     """
     _require_free(target)
     remedy = "free some space or choose another folder"
@@ -35,11 +30,8 @@ def require_room(target: Path, size: int) -> None:
 def new_folder(folder: Path) -> Iterator[Path]:
     """An empty folder to write into; it gets its name when the context ends without an error.
 
-    Args:
-        folder: absolute path that ``require_room`` has checked.
-
-    Raises:
-        CheckpointError: anything that went wrong inside, as one sentence. Nothing is left behind.
+    `folder` is an absolute path that ``require_room`` has checked. Raises CheckpointError for anything that
+    went wrong inside, as one sentence. Nothing is left behind.
     """
     partial = beside(folder)
     try:
@@ -56,14 +48,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_file(file: Path) -> Iterator[Path]:
-    """A path to write one file to; it gets its name when the context ends without an error.
-
-    Args:
-        file: absolute path that ``require_room`` has checked.
-
-    Raises:
-        CheckpointError: anything that went wrong inside, as one sentence. Nothing is left behind.
-    """
+    """A path to write one file to; otherwise as `new_folder`."""
     with as_checkpoint_error(f"the model cannot be saved as {str(file)!r}"):
         file.parent.mkdir(parents=True, exist_ok=True)
         with replaced(file) as partial:

@@ -36,13 +36,9 @@ def is_random(name: str) -> bool:
 
 
 def folder(name: str) -> Path:
-    """The folder of a shape.
+    """The folder of ``random:SHAPE``.
 
-    Args:
-        name: ``random:SHAPE``.
-
-    Raises:
-        ModelError: there is no such shape, or a retention follows it, which only `speed` takes.
+    Raises ModelError where there is no such shape, or a retention follows it, which only `speed` takes.
     """
     shape, sign, _ = name.removeprefix(RANDOM).partition("@")
     if sign and shape in SHAPES:

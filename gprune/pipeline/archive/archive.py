@@ -34,14 +34,10 @@ class Archive:
     """An open pack whose list of files has been checked."""
 
     def __init__(self, file: IO[bytes], largest: int | None = None) -> None:
-        """Reads the list of files and the index; nothing is unpacked.
+        """Reads the list of files and the index of an open file; nothing is unpacked.
 
-        Args:
-            file: open for reading, from its beginning.
-            largest: bytes that everything together may have; MOST_BYTES and MOST_RATIO where left out.
-
-        Raises:
-            UnreadableError: it is no pack, or holds what no pack holds.
+        `largest` is the bytes that everything together may have; MOST_BYTES and MOST_RATIO where left out.
+        Raises UnreadableError where it is no pack, or holds what no pack holds.
         """
         size = file.seek(0, 2)
         _require_plain_end(file, size)
@@ -76,19 +72,11 @@ class Archive:
         return index
 
     def record(self) -> dict[str, object]:
-        """The run's record.
-
-        Raises:
-            UnreadableError: it cannot be read, or is not what the index says.
-        """
+        """The run's record; UnreadableError where it cannot be read, or is not what the index says."""
         return self._object(contents_form.RECORD)
 
     def manifest(self, name: str) -> dict[str, object]:
-        """What a manifest holds.
-
-        Raises:
-            UnreadableError: it cannot be read, or is not what the index says.
-        """
+        """What a manifest holds; UnreadableError where it cannot be read, or is not what the index says."""
         return self._object(name)
 
     def _object(self, name: str) -> dict[str, object]:
@@ -99,9 +87,7 @@ class Archive:
     def save(self, name: str, path: Path) -> None:
         """Writes a file of the pack to a path.
 
-        Raises:
-            UnreadableError: it is not what the index says.
-            OSError: it cannot be written.
+        Raises UnreadableError where it is not what the index says, OSError where it cannot be written.
         """
         total, size = hashlib.sha256(), 0
         with path.open("xb") as out:

@@ -22,8 +22,7 @@ FIELDS = (
 def checked(values: dict[str, Any], what: str) -> dict[str, Any]:
     """The fields of a run's record that a pack takes along, each of the form that the program relies on.
 
-    Raises:
-        UnreadableError: a field is missing or of another form.
+    Raises UnreadableError where a field is missing or of another form.
     """
     try:
         found = check(values)
@@ -36,12 +35,8 @@ def checked(values: dict[str, Any], what: str) -> dict[str, Any]:
 def graph_of(values: dict[str, Any], what: str) -> Graph:
     """The stages of a run under the digests of what it has read, without model or texts.
 
-    Args:
-        values: what run.json holds.
-        what: what to call it in an error.
-
-    Raises:
-        UnreadableError: the record does not say what the run has read, or holds no study of today.
+    `values` are those of run.json. Raises UnreadableError where they do not say what the run has read, or
+    hold no study of today.
     """
     try:
         study = from_dict(values["study"])
@@ -84,14 +79,8 @@ class Contents:
 def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> Contents:
     """Chooses what goes into a pack; reads no array.
 
-    Args:
-        store: the cache.
-        run: name of the run.
-        with_texts: whether results go in from which texts can be had back.
-        with_steps: whether results go in that no page reads.
-
-    Raises:
-        StoreError: there is no such run, or its record cannot be used.
+    If `with_texts`, results go in from which texts can be had back, if `with_steps`, those that no page
+    reads. Raises StoreError where there is no such run, or its record cannot be used.
     """
     record = runs.required(store, run)
     graph = graph_of(record, f"the record of the run {quoted(run)}")

@@ -79,8 +79,7 @@ def arrays_of(stage: str) -> set[str]:
 def read_index(data: bytes) -> Index:
     """Reads an index that may be damaged or hostile.
 
-    Raises:
-        UnreadableError: it is not one, or names what no pack holds.
+    Raises UnreadableError where it is none, or names what no pack holds.
     """
     values = json_object(data, "the index of the pack")
     if values.get("format") != FORMAT:
@@ -104,11 +103,7 @@ def read_index(data: bytes) -> Index:
 
 
 def require_place(name: str) -> str:
-    """The name of a file, after it was found to be one that a pack may hold.
-
-    Raises:
-        UnreadableError: it is not.
-    """
+    """The name of a file, after it was found to be one that a pack may hold; else UnreadableError."""
     if name != RECORD:
         stage, _, file = _parts(name)
         if file != MANIFEST and file not in arrays_of(stage):

@@ -44,19 +44,12 @@ class Unpacked:
 def unpack(
     path: Path, store: Store, *, name: str = "", largest: int | None = None, progress: Progress = silent
 ) -> Unpacked:
-    """Reads a pack into a cache.
+    """Reads a pack into a cache, which is made if it is not there.
 
-    Args:
-        path: the pack.
-        store: the cache; it is made if it is not there.
-        name: what to call the run here; its own name by default.
-        largest: see `Archive`.
-        progress: told of every result.
-
-    Raises:
-        SettingsError: there is no such file.
-        UnreadableError: it is no pack, is damaged, or holds what no pack holds.
-        StoreError: the cache holds another run of that name, or cannot be written.
+    `name` is what to call the run here, its own name by default; for `largest` see `Archive`; `progress` is
+    told of every result. Raises SettingsError where there is no such file, UnreadableError where it is no
+    pack, is damaged, or holds what no pack holds, StoreError where the cache holds another run of that name,
+    or cannot be written.
     """
     try:
         with path.open("rb") as file:
@@ -198,11 +191,7 @@ def _reads(record: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def require_array(path: Path, name: str) -> None:
-    """Refuses a file that is not one whole array of plain numbers.
-
-    Raises:
-        UnreadableError: it is not.
-    """
+    """Raises UnreadableError where a file is not one whole array of plain numbers."""
     try:
         with path.open("rb") as file:
             version = np.lib.format.read_magic(file)

@@ -43,20 +43,10 @@ def write(
     with_steps: bool = False,
     progress: Progress = silent,
 ) -> Packed:
-    """Writes a run as one file.
+    """Writes a run as one file; for `with_texts` and `with_steps` see `contents`.
 
-    Args:
-        store: the cache.
-        run: name of the run.
-        out: file to write.
-        with_texts: see `contents`.
-        with_steps: see `contents`.
-        progress: told of every result.
-
-    Raises:
-        SettingsError: the file is there already, or its folder is not.
-        StoreError: there is no such run, a result is damaged, or the disk is full.
-        UnreadableError: the run's record cannot be used.
+    Raises SettingsError where the file is there already, or its folder is not, StoreError where there is no
+    such run, a result is damaged, or the disk is full, UnreadableError where the record cannot be used.
     """
     if not out.resolve().parent.is_dir():
         raise SettingsError(f"the folder {str(out.resolve().parent)!r} does not exist: create it first")
@@ -76,11 +66,7 @@ def write(
 
 
 def fill(store: Store, chosen: Contents, file: IO[bytes], progress: Progress = silent) -> None:
-    """Writes the archive into an open file.
-
-    Raises:
-        StoreError: a result is missing or damaged.
-    """
+    """Writes the archive into an open file; StoreError where a result is missing or damaged."""
     if chosen.lost:
         raise StoreError(
             f"the result “{chosen.lost[0]}” of the run is missing or damaged: run the study again, finished "

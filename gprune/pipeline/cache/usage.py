@@ -97,16 +97,10 @@ def size_of(place: Path) -> int:
 
 
 def needed_by(store: Store, found: Iterable[Stored] | None = None) -> dict[tuple[str, str], set[str]]:
-    """Which runs need the results that are there.
+    """Which runs need the results that are there, by stage and key; none where a result's set is empty.
 
-    Args:
-        found: what is there, where that is known already: looking takes a walk through the whole cache.
-
-    Returns:
-        Names of runs by stage and key; a result that no run needs has an empty set, finished or not.
-
-    Raises:
-        StoreError: the record of a run is there, and the disk does not give it.
+    `found` is what is there, where that is known already: looking takes a walk through the whole cache.
+    Raises StoreError where the record of a run is there, and the disk does not give it.
     """
     there = present(store) if found is None else found
     needed: dict[tuple[str, str], set[str]] = {(one.stage, one.key): set() for one in there}
@@ -123,19 +117,14 @@ def needed_by(store: Store, found: Iterable[Stored] | None = None) -> dict[tuple
 def of_run(store: Store, run: str) -> RunUsage:
     """The room that a run takes, its record and its exports included.
 
-    Raises:
-        StoreError: the record of a run cannot be read, or the name is none.
+    Raises StoreError where the record of a run cannot be read, or the name is none.
     """
     found = present(store)
     return _usage(store, store.folder(RUNS, run).name, found, needed_by(store, found))
 
 
 def overview(store: Store) -> Overview:
-    """What takes how much room in a cache, and for which runs.
-
-    Raises:
-        StoreError: the record of a run cannot be read.
-    """
+    """What takes how much room in a cache, and for which runs; StoreError where a record cannot be read."""
     found = present(store)
     needed = needed_by(store, found)
     kinds: dict[str, tuple[int, int]] = {}
@@ -159,11 +148,7 @@ def _usage(store: Store, run: str, found: list[Stored], needed: dict[tuple[str, 
 
 
 def unneeded(store: Store) -> list[Stored]:
-    """The results that no run needs.
-
-    Raises:
-        StoreError: the record of a run cannot be read.
-    """
+    """The results that no run needs; StoreError where the record of a run cannot be read."""
     found = present(store)
     return _free(found, needed_by(store, found))
 
@@ -176,17 +161,9 @@ def _free(found: list[Stored], needed: dict[tuple[str, str], set[str]]) -> list[
 
 
 def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list[Stored]:
-    """Removes results that no run needs; those that a process is at work on stay.
+    """Removes and gives results, all or some, that no run needs; what a process is at work on stays.
 
-    Args:
-        store: the cache.
-        among: results of which to remove those that are still not needed; all by default.
-
-    Returns:
-        What was removed.
-
-    Raises:
-        StoreError: the cache cannot be written, or the record of a run not be read.
+    Raises StoreError where the cache cannot be written, or the record of a run not be read.
     """
     chosen = list(among) if among is not None else unneeded(store)
     removed = []
@@ -221,8 +198,7 @@ def set_aside(store: Store) -> list[Path]:
 def remove_damaged(store: Store) -> list[tuple[str, int]]:
     """Removes the results that were set aside, and gives their names and sizes.
 
-    Raises:
-        StoreError: the cache cannot be written.
+    Raises StoreError where the cache cannot be written.
     """
     gone = []
     for path in set_aside(store):

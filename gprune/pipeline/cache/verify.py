@@ -25,12 +25,7 @@ class Verified:
 
 
 def verified(store: Store, progress: Callable[[Stored, int, int], None]) -> Verified:
-    """Reads every file of every result.
-
-    Args:
-        store: the cache.
-        progress: called with each result, how many are done, and how many there are.
-    """
+    """Reads every file of every result; `progress` gets each, how many are done, and how many there are."""
     found, faults, files, unsummed = stored(store), dict[str, str](), 0, 0
     for done, one in enumerate(found, start=1):
         kind = KINDS[one.stage].record

@@ -31,11 +31,7 @@ class Dimensions:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
-        """From the values of a configuration.
-
-        Raises:
-            ModelError: a size is missing or is no size.
-        """
+        """From the values of a configuration; ModelError where a size is missing or is no size."""
         try:
             sizes = (int(values[name]) for name in ("num_hidden_layers", "intermediate_size"))
             layers, neurons = sizes
@@ -80,11 +76,7 @@ class Dimensions:
 def of_model(name: str) -> Dimensions:
     """The sizes of a model that is on this machine, or of a published one with random weights.
 
-    Args:
-        name: ``demo``, a folder, a hub name or ``random:SHAPE``.
-
-    Raises:
-        ModelError: it is not here, or its configuration does not say its sizes.
+    Raises ModelError where it is not here, or its configuration does not say its sizes.
     """
     return Dimensions.of(identity.configuration(identity.locate(name)))
 

@@ -42,11 +42,7 @@ class Verdict:
         return (self.summary, *warned, *((f"cannot fit: {self.refusal}",) if self.refusal else ()))
 
     def require_fitting(self) -> None:
-        """Refuses a run that cannot fit.
-
-        Raises:
-            TooLarge: it cannot.
-        """
+        """Raises TooLarge where a run cannot fit."""
         if self.refusal:
             raise TooLarge(self.refusal)
 

@@ -53,11 +53,7 @@ class Capacity:
 
     @classmethod
     def of(cls, device: str) -> Capacity:
-        """Of this machine.
-
-        Args:
-            device: auto, cpu, cuda or cuda:1, as in a study.
-        """
+        """Of this machine; `device` is auto, cpu, cuda or cuda:1, as in a study."""
         free, whole = machine.memory()
         gpu = device != "cpu" and machine.has_gpu()
         number = device.partition(":")[2]
@@ -109,13 +105,9 @@ def forecast(
 ) -> Forecast | None:
     """What a run takes; None where its model is not on this machine, so that its sizes are not known.
 
-    Args:
-        study: what runs.
-        precision: float32, bfloat16 or float16, as resolved on this machine.
-        stages: those that are to be made, in their order.
-        records: of the runs of the cache, the latest first; they tell how fast this machine is.
-        last_time: seconds that stages took when this cache last saw them, by name.
-        processes: that compute one model together, each on a GPU of its own.
+    `precision` is resolved on this machine; `stages` are those to be made, in order; `records` of the cache's
+    runs, the latest first, tell how fast this machine is; `last_time` has the seconds that stages took when
+    this cache last saw them, by name; `processes` compute one model together, each on a GPU of its own.
     """
     try:
         model = of_model(study.model)
@@ -144,12 +136,7 @@ def forecast(
 def laid(study: Study, model: Dimensions, width: int, card: float, processes: int) -> Study:
     """The study as several processes run it: layers that one GPU cannot hold stay in their files.
 
-    Args:
-        study: what runs.
-        model: sizes of its model.
-        width: bytes of a number.
-        card: bytes of a GPU; 0 on a CPU.
-        processes: that compute it together.
+    `width` is the bytes of a number, `card` those of a GPU; 0 on a CPU.
     """
     large = bool(card) and model.parameters * width > WEIGHTS_OF_A_GPU * card
     return replace(study, offload=True) if processes > 1 and large else study

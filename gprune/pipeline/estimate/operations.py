@@ -50,13 +50,7 @@ class Rate:
 
 
 def operations(stage: StageId, model: Dimensions, study: Study) -> float | None:
-    """Floating-point operations of a stage; 0 for next to nothing, None where nobody can tell before.
-
-    Args:
-        stage: which one.
-        model: sizes of the dense model.
-        study: the study.
-    """
+    """Floating-point operations of a stage; 0 for next to nothing, None where nobody can tell before."""
     if stage.kind in ("accuracy", "speed", "sampled") or _foreign(stage):
         return None
     plain = 2.0 * model.shape.decoder_weights
@@ -116,13 +110,7 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
 
 
 def rate(records: Iterable[Mapping[str, Any]], gpu: bool, precision: str) -> Rate:
-    """How fast this machine computes.
-
-    Args:
-        records: of the runs of the cache, the latest first.
-        gpu: whether the study runs on one.
-        precision: number type of the model.
-    """
+    """How fast this machine computes, on a GPU or not, by a cache's records, the latest first."""
     kind = "gpu" if gpu else "cpu"
     for record in records:
         found = _measured(record, kind, precision)

@@ -18,12 +18,7 @@ Read = tuple[dict[str, Any] | None, Graph | None, str]
 
 
 def record(path: Path, status: os.stat_result) -> Read:
-    """Record and graph of a run, or why there is none; read again only when the file has changed.
-
-    Args:
-        path: the record.
-        status: of the file, as it is now.
-    """
+    """Record and graph of a run, or why there is none; read again only when the file has changed."""
     # a record that is replaced within one tick of the clock is another file
     return _record(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
 

@@ -29,13 +29,9 @@ def is_name(value: object) -> bool:
 
 
 def check(values: Any) -> dict[str, Any]:
-    """A record of the form that the program relies on.
+    """A record of the form that the program relies on, of what a file of JSON held.
 
-    Args:
-        values: what a file of JSON held.
-
-    Raises:
-        UnreadableError: it has not; the message goes on from the name of the file.
+    Raises UnreadableError where it has another; the message goes on from the name of the file.
     """
     if not isinstance(values, dict):
         raise UnreadableError("holds no object")

@@ -39,8 +39,7 @@ class RunNotes(Checked):
 def read(folder: Path) -> RunNotes:
     """What is said of the run in a folder; nothing where there is no such file.
 
-    Raises:
-        UnreadableError: the file is damaged; the message says what saving anew does.
+    Raises UnreadableError where it is damaged; the message says what saving anew does.
     """
     path = folder / FILE
     try:
@@ -56,11 +55,7 @@ def read(folder: Path) -> RunNotes:
 
 
 def save(store: Store, run: str, about: RunNotes) -> None:
-    """Writes what a person says of a run.
-
-    Raises:
-        StoreError: there is no such run any more, or the cache cannot be written.
-    """
+    """Writes what a person says of a run; StoreError without such a run, or a cache that can be written."""
     folder = store.folder("runs", run)
     if not (folder / RECORD).exists():
         raise StoreError(f"there is no run {run!r} in {store.root} any more: choose another one")

@@ -166,29 +166,18 @@ class Run:
         return bool(stage.key) and (own or self.results.holds(stage))
 
     def key(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> str:
-        """Content key of a result that is there.
-
-        Raises:
-            MissingResultError: the run has not come that far.
-        """
+        """Content key of a result that is there; MissingResultError where the run has not come that far."""
         return self._there(declare(self.graph, *args, **kwargs)).key
 
     def load(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """A record: `run.load(stages.masks, "flap")`.
 
-        Raises:
-            MissingResultError: the run has not come that far.
-            StoreError: the result is damaged.
+        Raises MissingResultError where the run has not come that far, StoreError where the result is damaged.
         """
         return self.read(declare(self.graph, *args, **kwargs))
 
     def read(self, stage: Stage[R]) -> R:
-        """The record of a stage.
-
-        Raises:
-            MissingResultError: the run has not come that far.
-            StoreError: the result is damaged.
-        """
+        """The record of a stage; for errors see `load`."""
         found = self._there(stage)
         kind = stages.KINDS[found.kind].record
         return cast(R, record(self.root, found.kind, found.key, kind.__name__ if kind else ""))
@@ -207,19 +196,11 @@ class Run:
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
-        """The masks that are there.
-
-        Raises:
-            StoreError: one is damaged.
-        """
+        """The masks that are there; StoreError where one is damaged."""
         return {name: self.load(stages.masks, name) for name in self.masked}
 
     def agreement(self) -> records.Agreement:
-        """The comparisons of modules that are there.
-
-        Raises:
-            MissingResultError: none is.
-        """
+        """The comparisons of modules that are there; MissingResultError where none is."""
         wanted = stages.agreements(self.graph)
         rows = {name: self.read(stage) for name, stage in wanted.items() if self.there(stage)}
         if not rows:
@@ -242,9 +223,7 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
 
     Its files are looked at each time that it is handed out: one that another program has changed in place is
     read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
-
-    Raises:
-        StoreError: the result is absent or damaged.
+    Raises StoreError where the result is absent or damaged.
     """
     return _record(root, stage, key, kind, Store(Path(root)).stamp(stage, key))
 

@@ -20,10 +20,8 @@ MOST_BYTES = 16 * 2**20
 def load(path: Path) -> dict[str, Any]:
     """The record in a file, with every field of the form that the program relies on.
 
-    The plug-ins that it names are known from then on, whether or not they are installed.
-
-    Raises:
-        UnreadableError: one sentence that begins with the file and says what is wrong with it.
+    The plug-ins that it names are known from then on, whether or not they are installed. Raises
+    UnreadableError with one sentence that begins with the file and says what is wrong with it.
     """
     try:
         found = form.check(_values(path))
@@ -62,11 +60,7 @@ def read(store: Store, run: str) -> dict[str, Any] | None:
 
 
 def required(store: Store, run: str) -> dict[str, Any]:
-    """The record of a run that a person has named.
-
-    Raises:
-        StoreError: there is no run of that name that can be read.
-    """
+    """The record of a run that a person has named; StoreError where none of that name can be read."""
     record = read(store, run)
     if record is None:
         raise StoreError(

@@ -32,8 +32,7 @@ ROOM = 2048
 def save(store: Store, run: str, values: dict[str, Any]) -> None:
     """Writes the record of a run (study, keys of its stages, state, result) in one step.
 
-    Raises:
-        StoreError: the disk is full or the cache is read-only.
+    Raises StoreError where the disk is full or the cache is read-only.
     """
     folder = store.folder("runs", run)
     rest = {name: value for name, value in values.items() if name not in ("state", "error")}

@@ -50,12 +50,7 @@ def decided(
 ) -> Stage[PruningMasks]:
     """The masks that a baseline decides, or a control that learns nothing.
 
-    Args:
-        graph: the study's graph.
-        method: the method.
-        identity: what the masks are.
-        title: the same in words.
-        attention: the masks whose key/value groups are kept, under this name; none decides on its own.
+    `attention` has the masks whose key/value groups are kept, under this name; none decides on its own.
     """
     needs, decide = _DECISIONS[method.decision](graph, method)
     study, needs = graph.study, needs | (attention or {})
@@ -119,13 +114,9 @@ def _ranked(graph: Graph, method: Method) -> Declared:
 
 
 def ranked_scores(study: Study, method: Method, shape: ModelShape, parts: list[Any]) -> UnitScores:
-    """The scores that a ranking decides by.
+    """The scores that a ranking, of a method that decides by `flap` or `uniform`, decides by.
 
-    Args:
-        study: the study.
-        method: whose decision is `flap` or `uniform`.
-        shape: sizes of the decoder.
-        parts: the scores of each text that counts; of a pooled method what they would be made from.
+    `parts` are the scores of each text that counts; of a pooled method what they would be made from.
     """
     if method.scoring == "pooled":
         return _pooled(study, method.metric, parts)
@@ -270,9 +261,7 @@ def _llm_pruner(graph: Graph, _: Method) -> Declared:
 def taylor_margins(scores: Array, kept: Array) -> Array:
     """(layers, neurons) margins of LLM-Pruner, infinite in layers that it leaves whole: they stay so.
 
-    Args:
-        scores: (layers, neurons) its importance scores.
-        kept: (layers, neurons) bool, what it keeps.
+    Both arguments are (layers, neurons): its importance scores, and bool, what it keeps.
     """
     stays = kept.all(axis=1, keepdims=True)
     return np.where(stays, np.inf, margin(scores, kept))

@@ -47,12 +47,7 @@ def norms(graph: Graph) -> Stage[WeightNorms]:
 
 @once
 def sampled(graph: Graph, text: str) -> Stage[SampledText]:
-    """What the dense model writes, for a text of the study that is its own.
-
-    Args:
-        graph: the study's graph.
-        text: role of a calibration text, or the name of an evaluation text.
-    """
+    """What the dense model writes, for a calibration text by role or an evaluation text by name."""
     calibration = text in ROLES
     name = getattr(graph.study, text) if calibration else text
     recipe = recipe_of(graph.study, name, "calibration" if calibration else "evaluation")
@@ -98,10 +93,7 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
 def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -> Stage[ActivationStatistics]:
     """One pass of the dense model over a calibration set.
 
-    Args:
-        graph: the study's graph.
-        text: role of the text.
-        released: whether the recursion of FLAP's released code is kept beside the moments.
+    If `released`, the recursion of FLAP's released code is kept beside the moments.
     """
     settings = graph.study.calibration
     variant = replace(settings, flap_variant="released" if released else "paper")
@@ -140,10 +132,6 @@ def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
     """Where each FFN neuron answers most on a calibration set: made by the pass of the statistics.
 
     Where these are there already, as in the runs of versions that kept no positions, it takes a pass.
-
-    Args:
-        graph: the study's graph.
-        text: role of the text.
     """
     settings = graph.study.calibration
     count = settings.positions
@@ -197,14 +185,9 @@ def context_statistics(
     gradient: bool,
     other_seed: bool = False,
 ) -> Stage[ContextStatistics]:
-    """One pass over a calibration set under the contexts of another.
+    """One pass over a calibration set under the contexts of another, `made_on`, maybe of another seed.
 
-    Args:
-        graph: the study's graph.
-        text: role of the text that is measured.
-        made_on: role of the text whose contexts they are.
-        gradient: whether the affinity of neurons and contexts is measured as well, by a backward pass.
-        other_seed: whether the contexts are those of another seed.
+    If `gradient`, the affinity of neurons and contexts is measured as well, by a backward pass.
     """
     settings = graph.study.calibration
     # the moments are the same with and without a gradient

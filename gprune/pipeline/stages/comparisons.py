@@ -101,11 +101,9 @@ COMPARISONS: dict[str, Comparison] = {
 def compared(metric: str, methods: tuple[str, ...], substitute: str) -> tuple[Comparison, ...]:
     """The comparisons that a study makes, in the order of the figure.
 
-    Args:
-        metric: its base metric; a swap of the texts says something of token-weighted FLAP only, since the
-            size of the drift is the same in both orders.
-        methods: what it compares; FANG's groups stand beside where FANG does, and beside token-weighted FLAP.
-        substitute: its third text; without one nothing is substituted.
+    A swap of the texts says something of token-weighted FLAP only, since the size of the drift is the same in
+    both orders; FANG's groups stand beside where FANG is among the methods, and beside token-weighted FLAP;
+    without a third text, `substitute`, nothing is substituted.
     """
     weighted = metric == "twflap"
     grouped = weighted or "fang" in methods

@@ -60,13 +60,9 @@ class Processes:
         return self._held
 
     def called(self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0) -> Ranks:
-        """Has the others take part in a pass over a calibration set.
+        """Has the others take part in a pass, STATISTICS or POSITIONS, over a calibration set.
 
-        Args:
-            name: STATISTICS or POSITIONS.
-            tokens: the calibration set.
-            settings: as this process has them.
-            count: strongest positions kept for each neuron; 0 for none.
+        `count` is the strongest positions kept for each neuron; 0 for none.
         """
         about = {"text": tokens.text, "fingerprint": tokens.fingerprint, "available": tokens.available}
         values = self._about() | about | {"settings": asdict(settings), "count": count}
@@ -78,8 +74,7 @@ class Processes:
     def sharded(self, passed: tuple[int, int]) -> Iterator[Decoder]:
         """The model in shards over all processes; nothing else of it is in memory meanwhile.
 
-        Args:
-            passed: tokens that the models which are let go have been run over.
+        `passed` counts the tokens that the models which are let go have been run over.
         """
         from gprune.models import oom_backoff
         from gprune.models.sharding import sharded

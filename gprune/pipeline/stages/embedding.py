@@ -18,12 +18,7 @@ BEHAVIOUR, PARAMETERS = analysis.BEHAVIOUR, analysis.PARAMETERS
 
 @once
 def components(graph: Graph, layer: int) -> Stage[Components]:
-    """The neurons of a layer in the principal components of their parameters.
-
-    Args:
-        graph: the study's graph.
-        layer: counted from 0.
-    """
+    """The neurons of a layer, counted from 0, in the principal components of their parameters."""
 
     def make(work: RunContext) -> Components:
         from gprune.models.weights import neuron_parameters
@@ -45,13 +40,10 @@ def components(graph: Graph, layer: int) -> Stage[Components]:
 
 @once
 def neuron_map(graph: Graph, layer: int, basis: str, texts: tuple[str, ...] = ()) -> Stage[NeuronMap]:
-    """The neurons of a layer laid out by UMAP.
+    """The neurons of a layer, counted from 0, laid out by UMAP.
 
-    Args:
-        graph: the study's graph.
-        layer: counted from 0.
-        basis: BEHAVIOUR or PARAMETERS.
-        texts: roles of the texts whose statistics tell the behaviour; of no effect on parameters.
+    `basis` is BEHAVIOUR or PARAMETERS; `texts` are roles of the texts whose statistics tell the behaviour; of
+    no effect on parameters.
     """
     seed = graph.study.seed
     texts = texts if basis == BEHAVIOUR else ()

@@ -76,12 +76,8 @@ def edited_perplexity(
 ) -> Stage[Perplexity]:
     """Perplexity of a method whose masks were edited by hand; made when somebody asks for it.
 
-    Args:
-        graph: the study's graph.
-        method: whose masks were edited.
-        text: an evaluation text of the study.
-        digest: of which units are kept: edited masks are no result of a study and have no key.
-        edited: makes these masks again.
+    `digest` is of which units are kept, because edited masks are no result of a study and have no key;
+    `edited` makes these masks again.
     """
     evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
 

@@ -180,12 +180,10 @@ class Graph:
     def __init__(
         self, study: Study, inputs: Inputs | None = None, letters: Mapping[str, str] = LETTERS
     ) -> None:
-        """Binds a study to what it reads; nothing is loaded.
+        """Binds a study to digests of what it reads; nothing is loaded.
 
-        Args:
-            study: the study.
-            inputs: digests of its model and texts; without them stages have names and titles, but no keys.
-            letters: what titles call its texts, by role.
+        Without them stages have names and titles, but no keys. `letters` are what titles call its texts, by
+        role.
         """
         self.study, self.letters = study, letters
         self.known = inputs is not None
@@ -210,14 +208,9 @@ class Graph:
     ) -> Stage[Any]:
         """The handle of a result; the same one whenever it is asked for.
 
-        Args:
-            identity: what it is.
-            title: what it does, in words.
-            make: computes it, see Stage.
-            needs: handles of what it is made from.
-            reads: digests of what it reads from outside.
-            settings: the slice of the study that it depends on.
-            about: what else a Stage says of itself: optional, served_by, beside.
+        `title` says what it does; `make` computes it, see Stage; `needs` are handles of what it is made from,
+        `reads` digests of what it reads from outside, `settings` the slice of the study that it depends on;
+        `about` is what else a Stage says of itself: optional, served_by, beside.
         """
         with self.lock:
             if identity not in self._stages:
@@ -285,11 +278,9 @@ def needed(stage: Stage[Any]) -> tuple[Stage[Any], ...]:
 
 
 def resolve(needs: Any, load: Callable[[Stage[Any]], Any]) -> Any:
-    """The records of some needs, in the form of the needs.
+    """The records of some needs, handles or lists and mappings of them, in the form of the needs.
 
-    Args:
-        needs: handles, or lists and mappings of them.
-        load: gives the record of a stage; None leaves it out of lists and mappings.
+    A record that `load` gives as None is left out of lists and mappings.
     """
     if isinstance(needs, Stage | FieldSubset):
         return load(needs.stage)
@@ -311,11 +302,8 @@ def order(wanted: Iterable[Stage[Any]], has: Has) -> tuple[Stage[Any], ...]:
     """Every stage that some stages need, themselves included, each after all that it is made from.
 
     What one of them makes on the way follows it where it is there, or where the work is still to be done: a
-    run whose work was done without it is whole as it is.
-
-    Args:
-        wanted: stages in the order in which people want to see them.
-        has: whether a result is there.
+    run whose work was done without it is whole as it is. `wanted` stands in the order in which people want to
+    see it; `has` says whether a result is there.
     """
     wanted = tuple(wanted)
     everything = _walked(wanted, lambda one: one, {})

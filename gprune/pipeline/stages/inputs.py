@@ -77,11 +77,7 @@ def lacking(study: Study, inputs: Inputs) -> set[str]:
 
 
 def describe_texts(study: Study) -> None:
-    """Finds every text of a study; nothing is downloaded.
-
-    Raises:
-        CorpusError: one is missing or cannot be used.
-    """
+    """Finds every text of a study; nothing is downloaded. CorpusError where one cannot be used."""
     for text in roles(study).values():
         corpora.describe(text, "calibration")
     for text in study.evaluation.texts:
@@ -98,18 +94,11 @@ def read(
 ) -> Inputs:
     """Digests of what a study reads, after everything has been found.
 
-    Args:
-        study: the study.
-        missing_tasks: gets why tasks of the study cannot be measured here, by task.
-        download: whether what is on the hub only may be fetched.
-        on_progress: told of the download of the model; the hub's own bars are drawn where left out.
-        memory: folder in which digests of large files are kept for other processes; none where left out.
-
-    Raises:
-        ModelError: the model folder holds no model.
-        CorpusError: a text cannot be read.
-        SettingsError: two calibration texts hold the same content, there is no such task, or a plug-in that
-            the study names is not installed.
+    `missing_tasks` gets why tasks cannot be measured here, by task; what is on the hub only is fetched if
+    `download`; `on_progress` is told of the model's; the hub's own bars are drawn where left out. `memory`
+    keeps digests of large files for other processes; none where left out. Raises ModelError where the model
+    folder holds no model, CorpusError where a text cannot be read, SettingsError where two calibration texts
+    hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
     folder = identity.locate(study.model, download=download, on_progress=on_progress)
@@ -142,8 +131,7 @@ def read(
 def plugins_read(study: Study) -> dict[str, dict[str, str]]:
     """What the plug-ins of a study declare and hold now, by place; none of their code is imported.
 
-    Raises:
-        SettingsError: one is not installed, or its files cannot be read.
+    Raises SettingsError where one is not installed, or its files cannot be read.
     """
     found = {}
     for plugin in methods.plugins_of(study.metric, study.methods):
@@ -166,9 +154,7 @@ def recipe_of(study: Study, text: str, role: Literal["calibration", "evaluation"
 def tokens_read(study: Study, role: str) -> int | None:
     """Tokens of a text that a study reads where it is a hub text with more of them; None for all.
 
-    Args:
-        study: the study.
-        role: role of a calibration text, or evaluation.
+    `role` is that of a calibration text, or evaluation.
     """
     if role == "evaluation":
         windows = study.evaluation.windows
@@ -189,16 +175,9 @@ def content_of(
 ) -> str:
     """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by.
 
-    Args:
-        study: the study, which decides how much of a sampled text is drawn, and of a hub text is read.
-        model: content of the model folder.
-        precision: number type of the model.
-        text: name of the text.
-        role: role of a calibration text, or evaluation.
-        memory: see `read`.
-
-    Raises:
-        CorpusError: the text cannot be read.
+    The study decides how much of a sampled text is drawn, and of a hub text is read. `model` is the content
+    of the model folder, `precision` its number type, `role` that of a calibration text, or evaluation; for
+    `memory` see `read`. Raises CorpusError where the text cannot be read.
     """
     used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
     found = corpora.fingerprint(text, used, memory, tokens_read(study, role))
@@ -239,12 +218,7 @@ def _tasks(study: Study, missing: dict[str, str], download: bool) -> dict[str, s
 
 
 def doubtful_tasks(study: Study, missing: Collection[str] = ()) -> dict[str, str]:
-    """Why the data of tasks is probably another split than the one they are measured on, by task.
-
-    Args:
-        study: the study.
-        missing: tasks that have no data here.
-    """
+    """Why the data of tasks, if not missing, is probably another split than they are measured on, by task."""
     if not study.evaluation.tasks:
         return {}
     from gprune.evaluation import tasks

@@ -61,12 +61,7 @@ class MethodInputs:
 def given(results: Results, method: str) -> MethodInputs | None:
     """What a method was given; None for the dense model, and where its masks are not there.
 
-    Args:
-        results: what is there of the study.
-        method: one of METHODS.
-
-    Raises:
-        StoreError: a record of its learning is damaged.
+    Raises StoreError where a record of its learning is damaged.
     """
     graph, known = results.graph, METHODS[method]
     needs = pruned(graph, method)
@@ -108,12 +103,7 @@ def _called(names: list[str]) -> str:
 
 
 def standings(graph: Graph, overlap: Callable[[str], TextOverlap]) -> dict[str, HoldoutStatus]:
-    """What the evaluation texts of a study are to its calibration texts; a damaged overlap is not known.
-
-    Args:
-        graph: the study's graph.
-        overlap: gives what was measured of an evaluation text.
-    """
+    """What the evaluation texts of a study are to its calibration texts; a damaged overlap is not known."""
     found = {}
     for text in graph.study.evaluation.texts:
         with contextlib.suppress(StoreError):

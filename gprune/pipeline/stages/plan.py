@@ -44,8 +44,7 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
 def _strongest(graph: Graph) -> list[Stage[Any]]:
     """The strongest positions on every text, with the statistics whose pass makes them where both lack.
 
-    Raises:
-        SettingsError: the study keeps none.
+    Raises SettingsError where the study keeps none.
     """
     count, texts = graph.study.calibration.positions, (role for role in ROLES if getattr(graph.study, role))
     rule = "at least 1 for a run until positions: the study keeps none"
@@ -79,13 +78,7 @@ def measured(graph: Graph) -> list[Stage[Any]]:
 
 
 def course(graph: Graph, until: str, has: Has) -> tuple[Stage[Any], ...]:
-    """Every stage that a run goes through, in its order.
-
-    Args:
-        graph: the study's graph.
-        until: the last thing wanted, one of UNTIL.
-        has: whether a result is there.
-    """
+    """Every stage that a run as far as `until`, one of UNTIL, goes through, in its order."""
     return order(wanted(graph, until), has)
 
 

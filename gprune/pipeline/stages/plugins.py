@@ -41,8 +41,7 @@ def settings_of(graph: Graph, plugin: Plugin) -> dict[str, Any]:
 def code_of(plugin: Plugin, inputs: Inputs) -> Any:
     """Imports a plug-in: only what computes may ask for it.
 
-    Raises:
-        PluginError: it is not installed, has changed since the run began, or cannot be imported.
+    Raises PluginError where it is not installed, has changed since the run began, or cannot be imported.
     """
     return load(methods.installed(plugin), inputs.digest_of(plugin))
 
@@ -103,8 +102,7 @@ def decide(
 ) -> tuple[PruningMasks, Array]:
     """Masks of a plug-in's method, and the margins by which its neurons were kept or removed.
 
-    Raises:
-        PluginError: it cannot decide, or changes the model.
+    Raises PluginError where it cannot decide, or changes the model.
     """
     plugin, study = _declared(method), work.study
     code = code_of(plugin, work.inputs)

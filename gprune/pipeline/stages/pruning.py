@@ -83,10 +83,8 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     """Which units some masks keep, by the name under which methods use them.
 
-    Making them raises MethodError where the method cannot run on the model or at the retention.
-
-    Raises:
-        SettingsError: no method has masks of this name.
+    Making them raises MethodError where the method cannot run on the model or at the retention. Raises
+    SettingsError where no method has masks of this name.
     """
     method = of_masks(name)
     identity, title = StageId("masks", method=name), f"masks of {METHODS[method.name].label}"
@@ -106,12 +104,7 @@ def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMask
 
 
 def pruned(graph: Graph, method: str) -> dict[str, Any]:
-    """What a method's model is made from: its masks, and what the repairs of its weights need.
-
-    Args:
-        graph: the study's graph.
-        method: one of METHODS; nothing is needed for the dense model.
-    """
+    """What a method's model is made from: its masks, and what the repairs of its weights need."""
     known = METHODS[method]
     if known.decision == "none":
         return {}

@@ -41,12 +41,7 @@ LAYERS, SHUFFLED = "layers", "shuffled"
 
 @once
 def space(graph: Graph, modules: str = "") -> Stage[Partition]:
-    """The modules that neurons are ranked in.
-
-    Args:
-        graph: the study's graph.
-        modules: the study's own where empty, or layers, random or shuffled.
-    """
+    """The modules that neurons are ranked in: the study's own where empty, or layers, random or shuffled."""
     if modules == LAYERS:
         return _whole_layers(graph)
     return _shuffled(graph) if modules == SHUFFLED else partition(graph, kind=modules)
@@ -92,9 +87,7 @@ def scored_in(graph: Graph, text: str, modules: str = "") -> Scoring:
 def modules(graph: Graph, among: str = "") -> Stage[ModuleStatistics]:
     """Drift, mean score and repeatability of every module (RASA before its thresholds).
 
-    Args:
-        graph: the study's graph.
-        among: which modules, see `gprune.pipeline.stages.ranking_groups.space`; the study's own where empty.
+    `among` says which, see `space`; the study's own where empty.
     """
     hows = [scored_in(graph, text, among) for text in PAIR]
     known = space(graph, among)
@@ -126,12 +119,7 @@ def _split_scores(work: RunContext, text: str, scorer: Scorer) -> Iterator[tuple
 
 @once
 def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
-    """RASA (section 3.2): scores in which unreliable modules are re-scored; of a control, in its own modules.
-
-    Args:
-        graph: the study's graph.
-        method: a method whose masks are learned.
-    """
+    """RASA (section 3.2): scores in which unreliable modules are re-scored; a control in its own."""
     chosen = METHODS[method]
     settings, seed = graph.study.reliability, graph.study.seed
     if not chosen.adapts:

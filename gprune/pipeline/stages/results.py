@@ -18,12 +18,7 @@ class Results:
     """What is there of a study; a result is there when its key is, whichever run made it."""
 
     def __init__(self, store: Store, graph: Graph) -> None:
-        """Binds a graph to a store; nothing is read.
-
-        Args:
-            store: the cache.
-            graph: the study's graph, with the digests of what it reads.
-        """
+        """Binds a graph, with the digests of what it reads, to a store; nothing is read."""
         self.store, self.graph = store, graph
 
     def holds(self, stage: Stage[Any]) -> bool:
@@ -37,8 +32,7 @@ class Results:
     def record(self, stage: Stage[R]) -> R:
         """The record of a stage, its arrays read-only; of a folder's stage its path, all of it checked.
 
-        Raises:
-            StoreError: the result is absent or damaged.
+        Raises StoreError where the result is absent or damaged.
         """
         kind, key = stage.kind, served(stage, self.holds).key
         record = KINDS[kind].record
@@ -48,8 +42,7 @@ class Results:
     def whole(self, stage: Stage[Any]) -> bool:
         """Whether the result of this very stage is there and is what was written; all of it is read.
 
-        Raises:
-            StoreError: it is there and cannot be read.
+        Raises StoreError where it is there and cannot be read.
         """
         try:
             return self.holds(stage) and bool(
@@ -61,8 +54,7 @@ class Results:
     def set_aside(self, stage: Stage[Any]) -> str:
         """Moves what is in the place of a result out of its way if it is damaged, and says so.
 
-        Raises:
-            StoreError: the cache cannot be written.
+        Raises StoreError where the cache cannot be written.
         """
         return self.store.set_aside(stage.kind, stage.key, KINDS[stage.kind].record)
 
@@ -73,8 +65,7 @@ class Results:
     def get(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """The record that a declaration speaks of: `results.get(scores, "auxiliary")`.
 
-        Raises:
-            StoreError: the result is absent or damaged.
+        Raises StoreError where the result is absent or damaged.
         """
         return self.record(declare(self.graph, *args, **kwargs))
 

@@ -34,14 +34,10 @@ class RunContext:
         loading: Progress = silent,
         ranks: Ranks | None = None,
     ) -> None:
-        """Binds a study.
+        """Binds a study to digests of what it reads.
 
-        Args:
-            study: what runs.
-            inputs: digests of what it reads.
-            text_cache: folder in which texts that are built on the spot are kept.
-            loading: told when the model is loaded.
-            ranks: the processes that compute together, of which this is the first; None where it is alone.
+        `text_cache` keeps texts that are built on the spot; `loading` is told when the model is loaded;
+        `ranks` are the processes that compute together, of which this is the first; None where it is alone.
         """
         self.company = None if ranks is None else Processes(ranks, study, inputs.precision, self._forget)
         """the other processes; None where this one is alone"""
@@ -91,11 +87,7 @@ class RunContext:
     ) -> Ranks | None:
         """The processes that share a pass over a calibration set; None where this one is alone.
 
-        Args:
-            name: of the pass, one of `gprune.pipeline.stages.distributed`.
-            tokens: the calibration set.
-            settings: as the pass has them.
-            count: strongest positions kept for each neuron; 0 for none.
+        For the arguments see `gprune.pipeline.stages.distributed.called`.
         """
         return None if self.company is None else self.company.called(name, tokens, settings, count)
 
@@ -130,12 +122,7 @@ class RunContext:
         return self._projected[known]
 
     def cut(self, method: str, model: PrunedModel | None) -> Any:
-        """The model of a method; the last one is kept for the next stage.
-
-        Args:
-            method: what tells it from the other models of the study.
-            model: see `pruned`.
-        """
+        """The model of a method, as `pruned` gives it; the last one is kept for the next stage."""
         if self._cut[0] != method:
             # the old copy goes before the new one is made
             self.let_go()
@@ -147,11 +134,7 @@ class RunContext:
         self._cut = ("", None)
 
     def pruned(self, model: PrunedModel | None) -> Any:
-        """The dense model itself, or a physically smaller copy.
-
-        Args:
-            model: what is left of it, with the records that its repairs need; None for all of it.
-        """
+        """The dense model itself, or a physically smaller copy; `model` has the records its repairs need."""
         if model is None:
             return self.evaluated.model
         from gprune.pruning import surgery
@@ -163,10 +146,7 @@ class RunContext:
         """Lends the dense model to code of another package, which must leave it as it was.
 
         Its passes are counted as ours are. A model that comes back changed is loaded again before anything
-        else uses it.
-
-        Raises:
-            PluginError: the model was changed.
+        else uses it. Raises PluginError where the model was changed.
         """
         from gprune.models import mutation_guard
 
@@ -184,14 +164,7 @@ class RunContext:
 
     @contextmanager
     def within_memory(self, what: str) -> Iterator[None]:
-        """Says in one sentence that memory ran out where fewer sequences at a time do not help.
-
-        Args:
-            what: what is done inside, in words.
-
-        Raises:
-            SettingsError: memory ran out.
-        """
+        """Raises SettingsError where memory ran out in the work `what`; fewer sequences do not help."""
         try:
             yield
         except (RuntimeError, MemoryError) as error:

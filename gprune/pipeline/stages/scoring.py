@@ -248,14 +248,10 @@ def partition(
     kind: str = "",
     other_seed: bool = False,
 ) -> Stage[Partition]:
-    """Modules of a pair of texts (BCM, section 3.1).
+    """Modules of a pair of texts, by their roles (BCM, section 3.1).
 
-    Args:
-        graph: the study's graph.
-        first: role of the first text.
-        second: role of the second.
-        kind: refined, initialization or random; the study's by default.
-        other_seed: whether the seed is the next one.
+    `kind` is refined, initialization or random, the study's by default; the seed is the next one if
+    `other_seed`.
     """
     pair = (first, second)
     variant = seeded(other_seed) + ((kind,) if kind else ())

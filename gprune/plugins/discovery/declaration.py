@@ -73,8 +73,7 @@ class Plugin:
     def from_plain(cls, values: Mapping[str, Any]) -> Plugin:
         """Reads what `to_plain` has written, wherever it comes from; other fields are passed over.
 
-        Raises:
-            PluginError: it says nothing that a plug-in can be.
+        Raises PluginError where it says nothing that a plug-in can be.
         """
         known = {one.name for one in fields(cls)}
         found: dict[str, Any] = {name: value for name, value in values.items() if name in known}
@@ -92,11 +91,7 @@ class Plugin:
 
 
 def require_name(name: str) -> None:
-    """Checks that a plug-in can be called so.
-
-    Raises:
-        PluginError: it cannot.
-    """
+    """Raises PluginError where a plug-in cannot be called so."""
     if len(name) > LONGEST_NAME or not NAME.fullmatch(name):
         raise PluginError(
             f"the name {safe_parsing.quoted(name)} cannot be used: choose small letters, digits and single "
@@ -105,18 +100,10 @@ def require_name(name: str) -> None:
 
 
 def declared(kind: Kind, path: Path, attribute: str) -> dict[str, Any]:
-    """The facts that a plug-in's source states, read from its text.
+    """The facts, fields of Plugin, that a metric's or method's source states, read from its text.
 
-    Args:
-        kind: metric or method.
-        path: the source file of the module that its entry point names.
-        attribute: the name in it that the entry point names.
-
-    Returns:
-        Fields of Plugin.
-
-    Raises:
-        PluginError: the file cannot be read, or does not state them in a form that can be.
+    `path` is the source file of the module that its entry point names, `attribute` the name in it. Raises
+    PluginError where the file cannot be read, or does not state them in a form that can be.
     """
     wanted, file = _CLASSES[kind], path.name
     call = _call(_tree(path), attribute)
@@ -172,11 +159,7 @@ def _literal(node: ast.expr, fact: str, file: str) -> Any:
 
 
 def require_facts(found: Mapping[str, Any]) -> None:
-    """Checks the facts that are there.
-
-    Raises:
-        PluginError: one is not what it can be.
-    """
+    """Raises PluginError where a fact is not what it can be."""
     label = found["label"]
     if not isinstance(label, str) or len(label) > LONGEST_LABEL or not LABEL.fullmatch(label):
         shown = safe_parsing.quoted(label)

@@ -29,12 +29,7 @@ class Table(Mapping[str, T]):
     """What is known of each name; the pages of several people read it at the same time."""
 
     def __init__(self, items: Mapping[str, T], complete: Callable[[], object] = lambda: None) -> None:
-        """Begins with some.
-
-        Args:
-            items: those that are there at once.
-            complete: called before anything is said of others; adds what is missing, when it is called first.
-        """
+        """Begins with some items; `complete` is called before anything is said of others, and adds those."""
         self._items = dict(items)
         self._complete = complete
         self._adding = Lock()
@@ -77,8 +72,7 @@ class Installed:
     def digest(self) -> str:
         """What enters the keys of all that it computes: package, version and content.
 
-        Raises:
-            PluginError: its files cannot be read.
+        Raises PluginError where its files cannot be read.
         """
         return f"{self.plugin.distribution} {self.plugin.version} {self.source.content()}"
 
@@ -109,12 +103,7 @@ class Found:
 
 
 def found(metrics: Collection[str], methods: Collection[str]) -> Found:
-    """Looks through the metadata of all installed packages.
-
-    Args:
-        metrics: names of the built-in metrics.
-        methods: names of the built-in methods.
-    """
+    """Looks through the metadata of all installed packages; both are the names of the built-in ones."""
     installed: list[Installed] = []
     faults: list[Fault] = []
     for distribution, entries in _brought(faults):
@@ -134,11 +123,7 @@ def found(metrics: Collection[str], methods: Collection[str]) -> Found:
 
 @contextmanager
 def _metadata_read() -> Iterator[None]:
-    """Makes one sentence of whatever damaged metadata lead to: one package must not end the program.
-
-    Raises:
-        PluginError: they are damaged.
-    """
+    """Makes one PluginError of whatever damaged metadata lead to: one package must not end the program."""
     try:
         yield
     except PluginError:

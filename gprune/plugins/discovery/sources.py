@@ -32,11 +32,7 @@ class Recorded:
     """(name, SHA-256 as pip writes it, path) of each, its metadata and caches left out"""
 
     def module(self, name: str) -> Path:
-        """The file of a module.
-
-        Raises:
-            PluginError: it is none of the package's own.
-        """
+        """The file of a module; PluginError where it is none of the package's own."""
         stem = name.replace(".", "/")
         paths = {file: path for file, _, path in self.hashes}
         # where both are there, Python takes the package
@@ -52,8 +48,7 @@ class Recorded:
     def require_unchanged(self) -> None:
         """Checks that the files, source and data, are those of the record.
 
-        Raises:
-            PluginError: one was changed since, so that the key of a result would not tell.
+        Raises PluginError where one was changed since, so that the key of a result would not tell.
         """
         for name, told, path in self.hashes:
             if told != _as_recorded(Path(path)):
@@ -72,11 +67,7 @@ class Editable:
     """the folders, or single files, of the top-level modules that the entry points name, or the metadata"""
 
     def module(self, name: str) -> Path:
-        """The file of a module.
-
-        Raises:
-            PluginError: it is none of the package's own.
-        """
+        """The file of a module; PluginError where it is none of the package's own."""
         top, *inner = name.split(".")
         for root in self.roots:
             if root.is_file() and root.stem == top and not inner:
@@ -91,8 +82,7 @@ class Editable:
     def content(self) -> str:
         """Hash of every file of these packages as it is now, a link as the file that it leads to.
 
-        Raises:
-            PluginError: they are too large, lead to another folder, or cannot be read.
+        Raises PluginError where they are too large, lead to another folder, or cannot be read.
         """
         found, size = [], 0
         for path in sorted(islice(self._files(), MOST_FILES + 1)):
@@ -132,14 +122,9 @@ Source = Recorded | Editable
 
 
 def source_of(distribution: Distribution, modules: Iterable[str]) -> Source:
-    """Where the source of a package is.
+    """Where the source of a package with these modules is.
 
-    Args:
-        distribution: the package.
-        modules: what its entry points name.
-
-    Raises:
-        PluginError: it was not installed by pip, or lies elsewhere than it says.
+    Raises PluginError where it was not installed by pip, or lies elsewhere than it says.
     """
     project = _project(distribution)
     if project is not None:

@@ -30,14 +30,9 @@ def require(holds: bool, words: str) -> None:
 
 
 def declares(kind: str, **facts: object) -> None:
-    """Checks what a plug-in says of itself, as its discovery will.
+    """Checks the fields that a plug-in, a metric or a method, says of itself, as its discovery will.
 
-    Args:
-        kind: metric or method.
-        facts: the fields that are read from its source.
-
-    Raises:
-        ContractError: it would be left out.
+    Raises ContractError where it would be left out.
     """
     with on(f"the declaration of the {kind}"):
         require_facts(facts)
