@@ -34,11 +34,7 @@ class Answers:
     """(questions,) index of the right option among them"""
 
     def __post_init__(self) -> None:
-        """Checks and freezes the arrays.
-
-        Raises:
-            ValueError: they do not fit each other.
-        """
+        """Checks and freezes the arrays; ValueError where they do not fit each other."""
         require_axes(self)
         require_range(self, 0, MOST_OPTIONS, "counts")
         if int(self.counts.sum()) != len(self.likelihoods) or (self.counts < 1).any():
@@ -62,11 +58,7 @@ class Questions:
     """(questions,) options of each question"""
 
     def __post_init__(self) -> None:
-        """Checks and freezes the arrays.
-
-        Raises:
-            ValueError: they do not fit each other.
-        """
+        """Checks and freezes the arrays; ValueError where they do not fit each other."""
         require_axes(self)
         require_range(self, 0, 255, "text")
         require_range(self, 0, MOST_OPTIONS, "counts")
@@ -77,12 +69,7 @@ class Questions:
 
     @classmethod
     def of(cls, task: str, asked: list[tuple[str, list[str]]]) -> Questions:
-        """Keeps questions, each cut to what is kept of it.
-
-        Args:
-            task: the task as asked for.
-            asked: every question with its options.
-        """
+        """Keeps every question of a task with its options, each cut to what is kept of it."""
         pieces = [
             piece
             for question, options in asked
@@ -95,11 +82,7 @@ class Questions:
         return cls(task, np.frombuffer(b"".join(encoded), dtype=np.uint8), ends, counts)
 
     def asked(self, number: int) -> tuple[str, list[str]]:
-        """A question and its options.
-
-        Args:
-            number: of the question, from 0.
-        """
+        """A question, counted from 0, and its options."""
         first = int(self.counts[:number].sum()) + number
         begin, pieces = int(self.ends[first - 1]) if first else 0, list[str]()
         for end in self.ends[first : first + 1 + int(self.counts[number])]:

@@ -68,12 +68,7 @@ def axes_of(kind: type) -> dict[str, Axes]:
 
 
 def misfit(kind: type, shapes: Mapping[str, tuple[int, ...]]) -> str:
-    """What is wrong with the shapes of a record's arrays; empty if nothing is.
-
-    Args:
-        kind: class of the record.
-        shapes: the shape of each of its arrays.
-    """
+    """What is wrong with the shapes of the arrays of a record's class; empty if nothing is."""
     lengths: dict[str, int] = {}
     for name, axes in axes_of(kind).items():
         actual = tuple(shapes[name])
@@ -89,11 +84,7 @@ def misfit(kind: type, shapes: Mapping[str, tuple[int, ...]]) -> str:
 
 
 def require_axes(record: object) -> None:
-    """Checks that the array fields have the dimensions that are declared, and fit each other.
-
-    Raises:
-        ValueError: one has another shape.
-    """
+    """Checks that the array fields have the declared dimensions, and fit each other; else ValueError."""
     kind = type(record)
     found = misfit(kind, {name: np.shape(getattr(record, name)) for name in axes_of(kind)})
     if found:
@@ -101,13 +92,10 @@ def require_axes(record: object) -> None:
 
 
 def require_range(record: object, least: int, most: int, *names: str) -> None:
-    """Checks that fields hold nothing outside a range.
+    """Raises ValueError where fields hold something outside a range.
 
-    Numbers that numpy takes as counts or places have to be small: it writes outside of its memory where
-    their sum overflows.
-
-    Raises:
-        ValueError: one holds such a value.
+    Numbers that numpy takes as counts or places have to be small: it writes outside of its memory where their
+    sum overflows.
     """
     for name in names:
         values = np.asarray(getattr(record, name))
@@ -116,11 +104,7 @@ def require_range(record: object, least: int, most: int, *names: str) -> None:
 
 
 def require_finite(record: object, *names: str) -> None:
-    """Checks that array fields hold finite numbers only.
-
-    Raises:
-        NumericsError: one holds NaN or infinity.
-    """
+    """Raises NumericsError where array fields hold NaN or infinity."""
     for name in names:
         array = getattr(record, name)
         bad = ~np.isfinite(array)

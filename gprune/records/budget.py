@@ -15,15 +15,9 @@ from gprune.records import Array, ModelShape
 
 
 def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
-    """Retained fraction of the decoder's linear weights.
+    """Retained fraction, in [0, 1], of the decoder's linear weights.
 
-    Args:
-        shape: the dense model.
-        ffn: (layers, neurons) bool, True = kept.
-        heads: (layers, key/value groups) bool, True = kept.
-
-    Returns:
-        Fraction in [0, 1].
+    `ffn` (layers, neurons) and `heads` (layers, key/value groups) are bool, True = kept.
     """
     kept = np.count_nonzero(ffn) * shape.neuron_weights + np.count_nonzero(heads) * shape.group_weights
     return kept / shape.decoder_weights
@@ -35,18 +29,11 @@ def nearest_whole(value: float) -> int:
 
 
 def uniform_counts(shape: ModelShape, target: float) -> tuple[int, float]:
-    """Units that every layer keeps when all layers are pruned at one ratio.
+    """Units that every layer keeps when all layers are pruned at one ratio, `target` in (0, 1).
 
-    The key/value groups come first: as near `target` of them as leaves between one and all neurons to
-    fill the rest of the layer's budget.
-
-    Args:
-        shape: the dense model.
-        target: fraction of the decoder's weights to keep, in (0, 1).
-
-    Returns:
-        Key/value groups of each layer, and neurons of each layer before rounding; where no choice of groups
-        leaves a possible number of neurons, the number nearest to possible.
+    The key/value groups come first: as near `target` of them as leaves between one and all neurons to fill
+    the rest of the layer's budget. Gives key/value groups of each layer, and neurons of each layer before
+    rounding; where no choice of groups leaves a possible number of neurons, the number nearest to possible.
     """
     budget = target * shape.decoder_weights / shape.layers
 
@@ -62,15 +49,7 @@ def uniform_counts(shape: ModelShape, target: float) -> tuple[int, float]:
 
 
 def keep_one(mask: Array, scores: Array) -> Array:
-    """The floor: a mask in which no layer is empty.
-
-    Args:
-        mask: (layers, units) bool, True = kept.
-        scores: (layers, units) scores; an empty layer keeps its highest.
-
-    Returns:
-        (layers, units) bool; layers that kept a unit are unchanged.
-    """
+    """The floor: a (layers, units) bool mask in which an empty layer keeps its highest score."""
     floored = np.array(mask, dtype=bool)
     empty = np.flatnonzero(~floored.any(axis=1))
     floored[empty, np.argmax(np.asarray(scores)[empty], axis=1)] = True
@@ -80,17 +59,10 @@ def keep_one(mask: Array, scores: Array) -> Array:
 def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float) -> Array:
     """Adds or removes the neurons nearest their thresholds until the kept weights meet the target.
 
-    Args:
-        shape: the dense model.
-        ffn: (layers, neurons) bool, the decision to correct.
-        heads: (layers, key/value groups) bool, left as it is.
-        margin: (layers, neurons) score minus threshold: kept neurons are removed from the lowest margin up,
-            removed ones added from the highest down.
-        target: the retention asked for.
-
-    Returns:
-        (layers, neurons) bool with at least one neuron in every layer, whose kept weights are as near
-        the target as one neuron allows, or as near as the fixed heads and that floor leave possible.
+    `ffn` (layers, neurons) bool is the decision to correct; `heads` (layers, key/value groups) bool is left
+    as it is. `margin` (layers, neurons) is score minus threshold: kept neurons are removed from the lowest
+    up, removed ones added from the highest down. Every layer keeps a neuron; the kept weights are as near the
+    target as one neuron allows, or as near as the fixed heads and that floor leave possible.
     """
     order = np.argsort(margin, axis=None, kind="stable")
     position: Array = np.empty(np.shape(margin), dtype=np.int64)
@@ -112,35 +84,20 @@ def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, tar
 
 
 def least_neurons(shape: ModelShape, alignment: int) -> int:
-    """Neurons that every layer keeps at least: one block, or the whole layer where a block is wider.
-
-    Args:
-        shape: the dense model.
-        alignment: neurons of a block, >= 1.
-    """
+    """Neurons that every layer keeps at least: one block, or the whole layer where a block is wider."""
     return min(alignment, shape.neurons)
 
 
 def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: float, alignment: int) -> Array:
-    """Meets the target with FFN widths that are multiples of a block of neurons.
+    """Meets the target with FFN widths that are multiples of a block of `alignment` >= 1 neurons.
 
     The exact solution is rounded down to whole blocks in every layer. The layers whose next block has the
-    highest mean margin then round up, until the kept weights are as near the target as a block allows;
-    where the floors alone exceed it, the blocks of the lowest mean margin leave instead. Inside a layer the
-    neurons nearest their thresholds are the first to come or go.
-
-    Args:
-        shape: the dense model.
-        ffn: (layers, neurons) bool, the decision to correct.
-        heads: (layers, key/value groups) bool, left as it is.
-        margin: (layers, neurons) score minus threshold.
-        target: the retention asked for.
-        alignment: neurons of a block, >= 1; 1 is ``fill_exactly``.
-
-    Returns:
-        (layers, neurons) bool. Every width is a positive multiple of ``alignment`` or the full width of the
-        layer; the kept weights are within half a block of the target, or as near as the fixed heads and
-        the floor of one block leave possible.
+    highest mean margin then round up, until the kept weights are as near the target as a block allows; where
+    the floors alone exceed it, the blocks of the lowest mean margin leave instead. Inside a layer the neurons
+    nearest their thresholds are the first to come or go. For the arguments see `fill_exactly`, which
+    alignment 1 is. Every width is a positive multiple of ``alignment`` or the full width of the layer; the
+    kept weights are within half a block of the target, or as near as the fixed heads and the floor of one
+    block leave possible.
     """
     exact = fill_exactly(shape, ffn, heads, margin, target)
     if alignment == 1:
@@ -157,13 +114,10 @@ def align(shape: ModelShape, ffn: Array, heads: Array, margin: Array, target: fl
 
 
 def _aligned_widths(counts: Array, sums: Array, wanted: float, alignment: int) -> Array:
-    """(layers,) aligned widths whose sum is nearest ``wanted``, by whole blocks.
+    """(layers,) aligned widths whose sum is nearest ``wanted`` neurons, by whole blocks.
 
-    Args:
-        counts: (layers,) neurons of the exact solution.
-        sums: (layers, neurons + 1) summed margins of each layer's first neurons in the order of keeping.
-        wanted: neurons of all layers together.
-        alignment: neurons of a block.
+    `counts` (layers,) are neurons of the exact solution, `sums` (layers, neurons + 1) the summed margins of
+    each layer's first neurons in the order of keeping.
     """
     full, layers = sums.shape[1] - 1, np.arange(len(counts))
     least = min(alignment, full)

@@ -103,14 +103,10 @@ class ActivationStatistics:
         return len(self.shard_tokens)
 
     def merge(self, shards: Array | list[int] | None = None) -> ActivationStatistics:
-        """Merges the chosen shards into one by Chan's rule; no forward pass is needed.
+        """Merges the chosen shards, by default all, into one by Chan's rule; no forward pass is needed.
 
-        Args:
-            shards: indices of the shards to merge; all of them by default.
-
-        Returns:
-            Statistics with a single shard. The released fluctuation depends on the order of all samples
-            and cannot be merged: it is carried over unchanged, and is exact only when all shards merge.
+        The released fluctuation depends on the order of all samples and cannot be merged: it is carried over
+        unchanged, and is exact only when all shards merge.
         """
         index = np.arange(self.shards) if shards is None else np.asarray(shards)
         counts = self.shard_tokens[index].astype(np.float64)
@@ -171,13 +167,8 @@ class StrongestPositions:
 def merge_moments(counts: Array, means: Array, moments: Array) -> tuple[Array, Array]:
     """Merges means and centred second moments of disjoint groups (Chan, Golub and LeVeque 1983).
 
-    Args:
-        counts: (groups,) tokens in each group, float64.
-        means: (groups, ...) mean of each group.
-        moments: (groups, ...) sum of squared deviations from the group's own mean.
-
-    Returns:
-        Mean and centred second moment of the union, each of shape (...).
+    `counts` (groups,) are tokens, float64, `means` (groups, ...) and `moments` (groups, ...) sums of squared
+    deviations from the group's own mean. Gives both for the union, of shape (...).
     """
     weight = (counts / counts.sum()).reshape((-1,) + (1,) * (means.ndim - 1))
     mean = (weight * means).sum(axis=0)
@@ -186,15 +177,10 @@ def merge_moments(counts: Array, means: Array, moments: Array) -> tuple[Array, A
 
 
 def pool(first: ActivationStatistics, second: ActivationStatistics) -> ActivationStatistics:
-    """Puts the shards of two calibration sets side by side, as if they were one set (pooling baseline).
+    """Puts the shards of two texts' sets side by side, as if they were one set (pooling baseline).
 
-    Args:
-        first: statistics of one text.
-        second: of another, of the same model.
-
-    Returns:
-        Statistics with the shards of both. The released fluctuation depends on the order of all samples and
-        does not pool: it is the token-weighted mean of the two.
+    The released fluctuation depends on the order of all samples and does not pool: it is the token-weighted
+    mean of the two.
     """
     parts = ("ffn_mean", "ffn_moment", "ffn_energy", "attention_mean", "attention_moment", "attention_energy")
     share = first.shard_tokens.sum() / (first.shard_tokens.sum() + second.shard_tokens.sum())

@@ -68,13 +68,9 @@ class ContextStatistics:
         return len(self.tokens)
 
     def merge(self, shards: Array | list[int] | None = None) -> ContextStatistics:
-        """Merges the chosen shards into one by Chan's rule, context by context; no forward pass is needed.
+        """Merges the chosen shards, by default all, into one by Chan's rule, context by context.
 
-        Args:
-            shards: indices of the shards to merge; all of them by default.
-
-        Returns:
-            Statistics with a single shard; affinity and layer change stay those of the whole set.
+        No forward pass is needed; affinity and layer change stay those of the whole set.
         """
         index = np.arange(self.shards) if shards is None else np.asarray(shards)
         counts, means, moments = self.tokens[index], self.mean[index], self.moment[index]
@@ -87,18 +83,10 @@ class ContextStatistics:
 
 
 def pool_contexts(first: ContextStatistics, second: ContextStatistics) -> ContextStatistics:
-    """Puts the shards of two calibration sets side by side under the same contexts (pooling baseline).
+    """Puts the shards of two texts' sets side by side under the same contexts (pooling baseline).
 
-    Args:
-        first: statistics of one text.
-        second: of another, measured under the same contexts.
-
-    Returns:
-        Statistics with the shards of both; affinity and layer change are token-weighted means, which is what
-        one pass over both texts would have given.
-
-    Raises:
-        ValueError: the two were measured under different contexts.
+    Affinity and layer change are token-weighted means, which is what one pass over both texts would have
+    given. Raises ValueError where the two were measured under different contexts.
     """
     if first.contexts != second.contexts:
         raise ValueError(

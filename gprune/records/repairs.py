@@ -109,12 +109,7 @@ class PrunedModel:
         return labels(self.repairs)
 
     def parameters(self, shape: ModelShape, size: ModelSize) -> int:
-        """Parameters, embeddings, norms and biases included: the count that the saved model has.
-
-        Args:
-            shape: the dense model.
-            size: its parameters and biases.
-        """
+        """Parameters, embeddings, norms and biases included: the count that the saved model has."""
         neurons, groups = (int((~mask).sum()) for mask in (self.masks.ffn, self.masks.heads))
         removed = neurons * (shape.neuron_weights + size.neuron_biases)
         removed += groups * (shape.group_weights + size.group_biases)

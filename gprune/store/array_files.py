@@ -38,14 +38,7 @@ def file_name(field: str) -> str:
 
 
 def write(path: Path, array: np.ndarray[Any, Any]) -> str:
-    """Writes an array to a new file that only its owner may read.
-
-    Returns:
-        SHA-256 of what was written.
-
-    Raises:
-        OSError: the file cannot be written.
-    """
+    """Writes an array to a new file that only its owner may read; SHA-256 of it. OSError if it cannot."""
     with open(create(path), "wb") as file:
         writer = Writer(file)
         np.save(writer, array, allow_pickle=False)
@@ -53,15 +46,9 @@ def write(path: Path, array: np.ndarray[Any, Any]) -> str:
 
 
 def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
-    """Reads an array.
+    """Reads an array from a file that `write` made, of a SHA-256 where that is known.
 
-    Args:
-        path: file that `write` made.
-        wanted: SHA-256 of what was written; None where it is not known.
-
-    Raises:
-        OSError: the file cannot be read.
-        ValueError: it holds something else, or no array.
+    Raises OSError where it cannot be read, ValueError where it holds something else, or no array.
     """
     seen = checksums.stamp(path)
     if seen[0] > LARGEST_IN_MEMORY and not forgets_open_files(path):
@@ -80,8 +67,7 @@ def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
 def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     """Shape and number type that an array's file begins with; None where the rest does not follow.
 
-    Raises:
-        OSError: the file cannot be read.
+    Raises OSError where the file cannot be read.
     """
 
     def beginning() -> tuple[bytes, int]:

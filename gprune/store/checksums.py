@@ -33,11 +33,7 @@ class Writer(io.RawIOBase):
         return True
 
     def write(self, data: object, /) -> int:
-        """Writes some bytes.
-
-        Raises:
-            OSError: the file cannot take them.
-        """
+        """Writes some bytes; OSError where the file cannot take them."""
         view = memoryview(data).cast("B")  # type: ignore[arg-type]
         self._file.write(view)
         self._sum.update(view)
@@ -50,11 +46,7 @@ class Writer(io.RawIOBase):
 
 
 def stamp(path: Path) -> Stamp:
-    """What changes whenever a file does.
-
-    Raises:
-        OSError: there is no such file.
-    """
+    """What changes whenever a file does; OSError where there is no such file."""
     return stamp_of(again(path.stat))
 
 
@@ -64,11 +56,7 @@ def of_bytes(data: bytes) -> str:
 
 
 def of_file(path: Path) -> str:
-    """SHA-256 of a file's content, read in blocks unless it is known.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """SHA-256 of a file's content, read in blocks unless it is known; OSError if it cannot be read."""
     return again(lambda: _of_file(path))
 
 

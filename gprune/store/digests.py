@@ -28,16 +28,8 @@ _known: dict[tuple[str, bytes], tuple[Stamp, str]] = {}
 def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"") -> list[str]:
     """SHA-256 of some files, read several at a time unless they are known.
 
-    Args:
-        paths: the files.
-        memory: folder that keeps the digests of large files for other processes; none is kept where left out.
-        salt: bytes that are digested before the content.
-
-    Returns:
-        64 hexadecimal digits for each file, in order.
-
-    Raises:
-        OSError: a file cannot be read.
+    `memory` keeps the digests of large files for other processes; `salt` is digested before the content. 64
+    hexadecimal digits for each file, in order. Raises OSError where one cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
         return [again(partial(_of_file, path, memory, salt)) for path in paths]

@@ -44,13 +44,9 @@ class Tried:
 
 
 def tried(root: Path) -> Iterator[Tried]:
-    """Tries everything, one after the other; what was made for it is removed.
+    """Tries everything in a cache, made if missing, one after the other; what was made for it is removed.
 
-    Args:
-        root: the cache folder; made if it is missing.
-
-    Raises:
-        StoreError: the folder cannot be written.
+    Raises StoreError where the folder cannot be written.
     """
     # a name that is swept, should this process be killed
     place = root / FOLDER / f".{_HERE}-{uuid4().hex}"

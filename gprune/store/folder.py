@@ -14,8 +14,7 @@ NAME = "gprune"
 def default_cache() -> Path:
     """The cache folder: GPRUNE_CACHE, or `cache/` in a checkout, or the user's own of an installed package.
 
-    Raises:
-        StoreError: no folder of this system can have the name in GPRUNE_CACHE, or there is no home folder.
+    Raises StoreError where no folder can have the name in GPRUNE_CACHE, or there is no home folder.
     """
     chosen = os.environ.get("GPRUNE_CACHE")
     with safe_parsing.refused_as(StoreError):

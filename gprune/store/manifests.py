@@ -69,15 +69,9 @@ def sealed(entries: Mapping[str, Any]) -> bytes:
 def close(folder: Path, entries: Mapping[str, Any], sums: Mapping[str, str], kind: type | None) -> None:
     """Ends a folder that was just filled: its manifest is written, and the disk has all of it.
 
-    Args:
-        folder: filled with files that nobody else knows of.
-        entries: what the manifest says besides of files and checksums.
-        sums: checksums that are known from the writing.
-        kind: class of the record that was written, if it is one.
-
-    Raises:
-        OSError: the disk has no room for it.
-        ValueError: what was written is no such record.
+    Nobody else knows of its files; `entries` are what the manifest says besides of files and checksums, of
+    which `sums` are known from the writing; `kind` is the class of the record, if it is one. Raises OSError
+    where the disk has no room for it, ValueError where what was written is no such record.
     """
     paths = sorted(folder.rglob("*"))
     names = {str(path.relative_to(folder)): path for path in paths if path.is_file()}
@@ -99,9 +93,7 @@ def close(folder: Path, entries: Mapping[str, Any], sums: Mapping[str, str], kin
 def fields_of(folder: Path, manifest: Mapping[str, Any], kind: type) -> dict[str, Any]:
     """Every field of a record, from a folder that was looked at; what is read is held against its checksum.
 
-    Raises:
-        OSError: a file cannot be read.
-        ValueError: one does not hold what was written.
+    Raises OSError where a file cannot be read, ValueError where one does not hold what was written.
     """
     sums = manifest.get(SUMS, {})
     names = {name: array_files.file_name(name) for name in axes_of(kind)}
@@ -110,14 +102,10 @@ def fields_of(folder: Path, manifest: Mapping[str, Any], kind: type) -> dict[str
 
 
 def look(folder: Path, kind: type | None = None) -> Looked:
-    """What a folder holds; known while none of its files has changed.
+    """What a result's folder holds; known while none of its files has changed.
 
-    Args:
-        folder: of a result.
-        kind: class of its record; where it is left out, the one that the manifest names.
-
-    Raises:
-        OSError: the disk or its permissions keep it from being read.
+    `kind` is the class of its record, by default the one that the manifest names. Raises OSError where the
+    disk or its permissions keep it from being read.
     """
     found = _looked.get((str(folder), kind))
     if found is None or found.stamps != _stamps(folder, found.stamps):
@@ -149,10 +137,9 @@ def refuse(folder: Path, kind: type, fault: str) -> None:
 
 
 def unlike(folder: Path, manifest: Mapping[str, Any]) -> str:
-    """Which file of a folder does not hold what was written; every file is read. Empty if all do.
+    """Which file of a folder does not hold what was written; every file is read.
 
-    Raises:
-        OSError: one cannot be read.
+    Empty if all do. Raises OSError where one cannot be read.
     """
     sums = manifest.get(SUMS, {})
     return next((changed(name) for name in sums if checksums.of_file(folder / name) != sums[name]), "")
@@ -161,11 +148,8 @@ def unlike(folder: Path, manifest: Mapping[str, Any]) -> str:
 def spoilt(path: Path) -> str:
     """What is wrong with a file or a folder inside a result, as the model of a checkpoint.
 
-    Returns:
-        The end of a sentence; empty if nothing is wrong, or the path lies in no result.
-
-    Raises:
-        OSError: it cannot be read.
+    The end of a sentence; empty if nothing is wrong, or the path lies in no result. Raises OSError where it
+    cannot be read.
     """
     for folder in path.absolute().parents:
         if _KEY.fullmatch(folder.name) and (folder / NAME).is_file():

@@ -29,13 +29,8 @@ LONGEST_NAME, MOST = 60, 200
 def cleaned(name: Any, what: str, *, hyphen: bool = True) -> str:
     """A name as it is kept: without spaces around and between its words more than one.
 
-    Args:
-        name: what was typed, or stands in a file.
-        what: what has the name, in words.
-        hyphen: whether it may begin with one; a command takes what does so for an option.
-
-    Raises:
-        SettingsError: it is none.
+    `what` has the name, in words; it begins with a `hyphen` only if allowed: a command takes what does so for
+    an option. Raises SettingsError where it is none.
     """
     found = " ".join(name.split()) if isinstance(name, str) else ""
     odd = not found or len(found) > LONGEST_NAME or not found.isprintable()
@@ -83,9 +78,8 @@ class Collection(Generic[T]):
     def save(self, root: str | Path, chosen: T) -> None:
         """Keeps one; another of the same name is replaced.
 
-        Raises:
-            SettingsError: there are too many of its kind.
-            StoreError: the cache cannot be written.
+        Raises SettingsError where there are too many of its kind, StoreError where the cache cannot be
+        written.
         """
         path = self.path(root, chosen)
         if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST:
@@ -97,11 +91,7 @@ class Collection(Generic[T]):
             raise explain(error, path.parent) from error
 
     def delete(self, root: str | Path, chosen: T) -> None:
-        """Removes one, if it is there.
-
-        Raises:
-            StoreError: the cache cannot be written.
-        """
+        """Removes one, if it is there; StoreError where the cache cannot be written."""
         path = self.path(root, chosen)
         try:
             path.unlink(missing_ok=True)
@@ -129,11 +119,7 @@ class Collection(Generic[T]):
         return (json.dumps(self._values(chosen), indent=self.indent, ensure_ascii=False) + "\n").encode()
 
     def read(self, raw: bytes) -> list[T]:
-        """What a file holds.
-
-        Raises:
-            SettingsError: it is not a file of this kind, or something in it is not valid.
-        """
+        """What a file holds; SettingsError where it is of another kind, or something in it is not valid."""
         values = self._opened(raw)
         return forms.read(_several(self), values)[self.entries] if self.entries else [self.one.of(values)]
 

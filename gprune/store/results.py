@@ -32,11 +32,7 @@ class Store:
     """Results by stage and key under one folder."""
 
     def __init__(self, root: Path | None = None) -> None:
-        """Opens a cache without creating anything.
-
-        Args:
-            root: the cache folder; `default_cache()` when left out.
-        """
+        """Opens a cache, by default `default_cache()`, without creating anything."""
         self.root = (root or default_cache()).resolve()
 
     @property
@@ -50,11 +46,7 @@ class Store:
         return self.root / digests.FOLDER
 
     def folder(self, stage: str, key: str) -> Path:
-        """The folder of one result; names that could leave the cache are refused.
-
-        Raises:
-            StoreError: the stage or the key is not a plain name.
-        """
+        """The folder of one result; StoreError for a name that is not plain and could leave the cache."""
         for name in (stage, key):
             if not _NAME.fullmatch(name):
                 raise StoreError(f"{name!r} is not a name of a stage or result")
@@ -63,10 +55,7 @@ class Store:
     def manifest(self, stage: str, key: str, kind: type | None = None) -> dict[str, Any] | None:
         """The manifest of a whole result; None when it is absent or known to be damaged.
 
-        Args:
-            stage: name of the stage.
-            key: content key of the result.
-            kind: class of its record; where it is left out, the one that the manifest names.
+        `kind` is the class of its record, by default the one that the manifest names.
         """
         try:
             found = manifests.look(self.folder(stage, key), kind).manifest
@@ -81,9 +70,7 @@ class Store:
     def get(self, stage: str, key: str, kind: type[Record]) -> Record:
         """Reads a result; its arrays are read-only.
 
-        Raises:
-            DamagedError: it is not what was written.
-            StoreError: it is absent or cannot be read.
+        Raises DamagedError where it is not what was written, StoreError where it is absent or cannot be read.
         """
         folder, manifest = self.folder(stage, key), self._whole(stage, key, kind)
         try:
@@ -95,14 +82,9 @@ class Store:
             raise DamagedError(stage, key, str(error)) from error
 
     def check(self, stage: str, key: str, kind: type | None = None) -> Path:
-        """Reads every file of a result, once a process, and compares it with what was written.
+        """The folder of a result, every file read, once a process, and compared with what was written.
 
-        Returns:
-            The folder of the result.
-
-        Raises:
-            DamagedError: it is not what was written.
-            StoreError: it is absent or cannot be read.
+        Raises DamagedError where it is not what was written, StoreError where it is absent or cannot be read.
         """
         folder, manifest = self.folder(stage, key), self._whole(stage, key, kind)
         try:
@@ -130,13 +112,10 @@ class Store:
         raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
 
     def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
-        """Moves a damaged result out of the way; one that is whole stays. Its lock is held.
+        """Moves a damaged result out of the way; one that is whole stays.
 
-        Returns:
-            What was wrong with it and where it is now, as a sentence; empty if nothing was moved.
-
-        Raises:
-            StoreError: the cache cannot be written, or the result not be read.
+        Its lock is held. Says in a sentence what was wrong with it and where it is now; empty if nothing was
+        moved. Raises StoreError where the cache cannot be written, or the result not be read.
         """
         if not os.path.lexists(self.folder(stage, key)):
             return ""
@@ -161,16 +140,10 @@ class Store:
         return place
 
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
-        """Writes a record; if another process has written it meanwhile, that one stays.
+        """Writes a frozen record; if another process has written it meanwhile, that one stays.
 
-        Args:
-            stage: name of the stage.
-            key: content key of the result.
-            record: a frozen record of gprune.records.
-            details: what to keep beside it (settings, seconds, versions).
-
-        Raises:
-            StoreError: the disk is full or the cache is read-only.
+        `details` are kept beside it (settings, seconds, versions). Raises StoreError where the disk is full
+        or the cache is read-only.
         """
 
         def write(folder: Path) -> dict[str, Any]:
@@ -254,15 +227,9 @@ class Store:
         """Holds a result for one process at a time; a killed process frees it.
 
         Nothing depends on it but time: of two that make the same, the result that is moved into place first
-        stays, and the other has the same content. Under it, what its last holder has left is seen.
-
-        Args:
-            stage: name of the stage.
-            key: content key of the result.
-            on_wait: called about once a second while another process holds it; may raise to give up.
-
-        Raises:
-            StoreError: the cache cannot be written.
+        stays, and the other has the same content. Under it, what its last holder has left is seen. `on_wait`
+        is called about once a second while another process holds it; may raise to give up. Raises StoreError
+        where the cache cannot be written.
         """
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
         try:

@@ -35,11 +35,7 @@ class Interval:
 
     @classmethod
     def chosen(cls) -> Interval:
-        """As the environment says.
-
-        Raises:
-            SettingsError: it says what is no interval.
-        """
+        """As the environment says; SettingsError where it says what is no interval."""
         text = os.environ.get(VARIABLE, "").strip()
         if not text:
             return cls(seconds=USUAL_SECONDS)
@@ -78,11 +74,7 @@ class Spent:
 
     @classmethod
     def of(cls, values: Any) -> Spent:
-        """From a state.
-
-        Raises:
-            ValueError: it does not say.
-        """
+        """From a state; ValueError where it does not say."""
         fits = isinstance(values, list) and len(values) == 3 and {type(one) for one in values} <= {int, float}
         if not fits or not all(math.isfinite(one) and one >= 0 for one in values):
             raise ValueError("it does not say what it has cost")
@@ -100,13 +92,8 @@ class Resumption:
     def __init__(self, file: StateFile, here: Callable[[], Spent], progress: Progress) -> None:
         """Binds a result; nothing is read or written.
 
-        Args:
-            file: where the state is.
-            here: what this process has spent on the stage so far.
-            progress: told what is to be known of all this.
-
-        Raises:
-            SettingsError: the environment names no interval.
+        `here` gives what this process has spent on the stage so far; `progress` is told of all this. Raises
+        SettingsError where the environment names no interval.
         """
         self._file, self._here, self._progress = file, here, progress
         self._every = Interval.chosen()
@@ -130,11 +117,7 @@ class Resumption:
             return None
 
     def refuse(self, fault: str) -> None:
-        """Moves a state away that cannot be gone on from, and says so.
-
-        Args:
-            fault: what is wrong with it, as the end of a sentence.
-        """
+        """Moves a state away that cannot be gone on from, and says its fault, the end of a sentence."""
         try:
             where = f"is kept in {self._file.set_aside()}"
         except StoreError:
@@ -152,11 +135,7 @@ class Resumption:
         )
 
     def due(self, step: int) -> bool:
-        """Whether a state is to be saved now.
-
-        Args:
-            step: finished steps.
-        """
+        """Whether a state is to be saved after so many finished steps."""
         return self._every.over(step - self._saved, time.monotonic() - self._moment)
 
     def save(self, state: State) -> None:
@@ -175,12 +154,7 @@ class Resumption:
         self._moment = time.monotonic()
 
     def stopped(self, step: int, state: Callable[[], State]) -> None:
-        """Saves the state of a stage that is being stopped, unless it is saved already.
-
-        Args:
-            step: finished steps.
-            state: gives what to save.
-        """
+        """Saves the state of a stage that is stopped after so many steps, unless it is saved already."""
         # whoever listens may only say once more that it is to stop
         with contextlib.suppress(Cancelled):
             if step > self._saved:

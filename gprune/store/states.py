@@ -54,16 +54,7 @@ class StateFile:
     """The state of one stage that is not finished."""
 
     def __init__(self, store: Store, stage: str, key: str) -> None:
-        """Binds a result; nothing is read.
-
-        Args:
-            store: the cache.
-            stage: name of the stage.
-            key: content key of its result.
-
-        Raises:
-            StoreError: the stage or the key is not a plain name.
-        """
+        """Binds a result; nothing is read. StoreError where the stage or the key is not a plain name."""
         self.store, self.stage, self.key = store, stage, key
         self.path = store.folder(stage, key).with_name(f"{key}{SUFFIX}")
 
@@ -112,8 +103,7 @@ class StateFile:
     def write(self, state: State) -> int:
         """Writes the state in the place of an earlier one, in one step, and gives its bytes.
 
-        Raises:
-            StoreError: the disk is full, or the cache cannot be written.
+        Raises StoreError where the disk is full, or the cache cannot be written.
         """
         about = {
             "form": FORM,
@@ -137,8 +127,7 @@ class StateFile:
     def set_aside(self) -> Path:
         """Moves a state that cannot be gone on from out of the way, and says where it is now.
 
-        Raises:
-            StoreError: the cache cannot be written.
+        Raises StoreError where the cache cannot be written.
         """
         place = self.store.root / DAMAGED / f"{self.stage}-{self.key}-{uuid4().hex[:8]}{SUFFIX}"
         try:

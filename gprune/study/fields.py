@@ -82,8 +82,7 @@ def _classes(module: str) -> list[ast.ClassDef]:
 def assignment(word: str) -> tuple[str, Any]:
     """Reads FIELD=VALUE; the value is JSON, or text where it is none.
 
-    Raises:
-        SettingsError: there is no sign of equality, or a list or object is damaged or hostile.
+    Raises SettingsError where there is no sign of equality, or a list or object is damaged or hostile.
     """
     field, sign, value = word.partition("=")
     if not sign:

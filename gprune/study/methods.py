@@ -176,11 +176,7 @@ def faults() -> tuple[Fault, ...]:
 
 
 def of_masks(masks: str) -> Method:
-    """The method whose decision some masks are.
-
-    Raises:
-        SettingsError: no method has masks of this name.
-    """
+    """The method whose decision some masks are; SettingsError where no method has masks of this name."""
     found = next((method for method in METHODS.values() if method.masks == masks), None)
     if found is None:
         raise SettingsError(f"no method has masks called {masks!r}")
@@ -195,9 +191,7 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
 def repairs_of(method: Method, switches: object) -> tuple[Repair, ...]:
     """The repairs of a method's kept weights: its own, and those that a study switches on.
 
-    Args:
-        method: the method.
-        switches: the study's section `sparsity`, where the switch of a repair has its name.
+    `switches` is its section `sparsity`, where the switch of a repair has its name.
     """
     if method.decision == "none":
         return ()
@@ -255,14 +249,9 @@ def metric_choices() -> tuple[str, ...]:
 
 
 def require_known(field: str, name: str) -> None:
-    """Checks that a study can name a metric or a method.
+    """Checks that a study can name a metric or a method; `field` is metric, or methods.
 
-    Args:
-        field: metric, or methods.
-        name: its name.
-
-    Raises:
-        SettingsError: nothing of this name is built in, installed, or in a run that was read.
+    Raises SettingsError where nothing of this name is built in, installed, or in a run that was read.
     """
     known: Mapping[str, Any] = METRICS if field == "metric" else METHODS
     if name in known:
@@ -285,11 +274,7 @@ def plugins_of(metric: str, methods: Sequence[str]) -> tuple[Plugin, ...]:
 
 
 def installed(plugin: Plugin) -> Installed:
-    """Where a plug-in is.
-
-    Raises:
-        PluginError: it is not installed.
-    """
+    """Where a plug-in is; PluginError where it is not installed."""
     if plugin.place not in INSTALLED:
         raise PluginError(
             f"{plugin.words} is not installed here: install {plugin.distribution}, or choose another "

@@ -21,16 +21,10 @@ PRESET_LENGTHS = {"128": 128, "2048": 2048}
 
 
 def read(place: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
-    """What a JSON file of settings holds.
+    """What a JSON file of settings holds; `name` is what it is, as `study file`.
 
-    Args:
-        place: the file.
-        name: what it is, as `study file`.
-        make: checks its values and makes the settings of them; may raise SettingsError.
-        pipe: whether it may be a pipe, as `<(...)` and `/dev/stdin` are.
-
-    Raises:
-        SettingsError: the file is missing, is not JSON, or its values are refused.
+    `make` checks its values and makes the settings of them; `pipe` allows one, as `<(...)` and `/dev/stdin`
+    are. Raises SettingsError where the file is missing, is not JSON, or its values are refused.
     """
     what = f"the {name} {quoted(str(place))}"
     with refused_as(SettingsError):
@@ -45,34 +39,19 @@ def read(place: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool =
 
 
 def require(condition: bool, name: str, value: object, rule: str) -> None:
-    """Checks one rule.
-
-    Raises:
-        SettingsError: it does not hold; the message names the setting, the rule and the value.
-    """
+    """Checks one rule; the SettingsError names the setting, the rule and the value."""
     if not condition:
         raise SettingsError(f"{name} must be {rule} (got {quoted(value)})")
 
 
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Checks that a setting is one of a few words.
-
-    Raises:
-        SettingsError: it is not.
-    """
+    """Raises SettingsError where a setting is not one of a few words."""
     if value not in choices:
         raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {quoted(value)})")
 
 
 def require_whole(**values: object) -> None:
-    """Checks that settings are whole numbers, before their rules compare them.
-
-    Args:
-        values: by the names of the settings.
-
-    Raises:
-        SettingsError: one is something else.
-    """
+    """Raises SettingsError where settings, by name, are no whole numbers, before their rules compare them."""
     for name, value in values.items():
         require(isinstance(value, Integral) and not isinstance(value, bool), name, value, "a whole number")
 

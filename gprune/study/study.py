@@ -158,8 +158,7 @@ class Study(Checked):
     def with_settings(self, changes: dict[str, Any]) -> Study:
         """A copy with dotted fields replaced, as `{"reliability.drift_quantile": 0.8}`.
 
-        Raises:
-            SettingsError: a field is unknown or its value is not valid.
+        Raises SettingsError where a field is unknown or its value is not valid.
         """
         values = self.to_dict()
         for dotted, value in changes.items():
@@ -209,20 +208,14 @@ def field_names() -> tuple[str, ...]:
 def from_dict(values: dict[str, Any]) -> Study:
     """Builds a study from plain values.
 
-    Raises:
-        SettingsError: a field is unknown, missing, of the wrong type or out of range.
+    Raises SettingsError where a field is unknown, missing, of the wrong type or out of range.
     """
     return Study.of(values)
 
 
 def from_file(path: str | Path, *, pipe: bool = False) -> Study:
-    """Reads a study from a JSON file.
+    """Reads a study from a JSON file, or if allowed a pipe, as `<(...)` and `/dev/stdin` are.
 
-    Args:
-        path: the file.
-        pipe: whether it may be a pipe, as `<(...)` and `/dev/stdin` are.
-
-    Raises:
-        SettingsError: the file is missing, is not JSON, or does not hold a valid study.
+    Raises SettingsError where it is missing, is not JSON, or does not hold a valid study.
     """
     return read(path, "study file", from_dict, pipe=pipe)

@@ -65,13 +65,7 @@ class DamagedError(StoreError):
     """A result in the cache is not what was written there."""
 
     def __init__(self, stage: str, key: str, fault: str) -> None:
-        """Says which one, and what makes it whole again.
-
-        Args:
-            stage: name of its stage.
-            key: its content key.
-            fault: what is wrong with it, as the end of a sentence.
-        """
+        """Says which result it is, its fault as the end of a sentence, and what makes it whole again."""
         super().__init__(
             f"no whole result: {stage}/{key} is damaged ({fault}): run the study again, "
             "it is made anew and finished stages are kept"

@@ -54,8 +54,7 @@ def remove(path: Path) -> None:
 def discard(path: Path) -> None:
     """Removes a folder that others may read, under another name first, so that nobody meets half of it.
 
-    Raises:
-        OSError: it cannot be renamed; what is left under the other name is passed over.
+    Raises OSError where it cannot be renamed; what is left under the other name is passed over.
     """
     aside = beside(path)
     network_files.move(path, aside)
@@ -66,8 +65,7 @@ def discard(path: Path) -> None:
 def make_folder(path: Path) -> None:
     """Makes a folder, and those above it that are missing, for their owner alone; one that is there stays.
 
-    Raises:
-        OSError: it cannot be made, or something else has its name.
+    Raises OSError where it cannot be made, or something else has its name.
     """
     if path.is_dir():
         return
@@ -81,8 +79,7 @@ def make_folder(path: Path) -> None:
 def settle(path: Path) -> None:
     """Closes a file to those who may not enter its folder, and waits until the disk has it.
 
-    Raises:
-        OSError: the disk has no room for it.
+    Raises OSError where the disk has no room for it.
     """
     mode, outside = path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o077
     if mode & 0o077 & ~outside:
@@ -93,8 +90,7 @@ def settle(path: Path) -> None:
 def sync(path: Path) -> None:
     """Waits until the disk has a file, or which names a folder holds; not every disk can say so.
 
-    Raises:
-        OSError: the disk has no room for it.
+    Raises OSError where the disk has no room for it.
     """
     number = os.open(path, os.O_RDONLY)
     try:
@@ -110,10 +106,7 @@ def sync(path: Path) -> None:
 def replaced(path: Path) -> Iterator[Path]:
     """A temporary path to write to; the file takes the place of `path` when the context ends without error.
 
-    Nothing is left under the temporary name, whatever happens.
-
-    Raises:
-        OSError: the file cannot be moved into place.
+    Nothing is left under the temporary name. Raises OSError where the file cannot be moved into place.
     """
     temporary = beside(path)
     try:
@@ -127,32 +120,16 @@ def replaced(path: Path) -> Iterator[Path]:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Writes a file in one step.
-
-    Raises:
-        OSError: the file cannot be written; one that was there is unchanged.
-    """
+    """Writes a file in one step; where an OSError says that it cannot, an older one is unchanged."""
     with replaced(path) as temporary:
         temporary.write_bytes(data)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text in one step, as UTF-8 and with its line ends as they are.
-
-    Raises:
-        OSError: the file cannot be written; one that was there is unchanged.
-    """
+    """Writes a text as `write_bytes` does, as UTF-8 and with its line ends as they are."""
     write_bytes(path, text.encode("utf-8"))
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Writes a value as JSON in one step; letters beyond ASCII stay readable.
-
-    Args:
-        path: file to write; an existing one is replaced.
-        value: what JSON can hold.
-
-    Raises:
-        OSError: the file cannot be written; one that was there is unchanged.
-    """
+    """Writes a value as JSON, as `write_bytes` does; letters beyond ASCII stay readable."""
     write_text(path, json.dumps(value, indent=1, ensure_ascii=False))

@@ -170,13 +170,8 @@ class Form:
     def of(cls, values: Any, kind: type[GpruneError] = SettingsError) -> Self:
         """What an object of JSON holds.
 
-        Args:
-            values: as they were read.
-            kind: class of the error.
-
-        Raises:
-            GpruneError: of that class: a field is unknown, missing, of another type or out of range. All that
-                is wrong is told at once, each with its place and value.
+        Raises an error of the class `kind` where a field is unknown, missing, of another type or out of
+        range. All that is wrong is told at once, each with its place and value.
         """
         try:
             return cls(**read(cls, values, kind))
@@ -202,11 +197,7 @@ class Checked(Form):
     """whether it keeps what Python gives in the types of its fields; else as given, since keys rest on it"""
 
     def __post_init__(self) -> None:
-        """Checks every field.
-
-        Raises:
-            SettingsError: one is of another type or out of range.
-        """
+        """Checks every field; SettingsError where one is of another type or out of range."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
         taken = read(type(self), given, where=self.WHERE)
         for name in taken if self.TAKES else ():
@@ -267,16 +258,9 @@ def _is_form(hint: Any) -> bool:
 
 
 def read(form: Any, values: Any, kind: type[GpruneError] = SettingsError, where: str = "") -> Any:
-    """The fields of a form that an object of JSON has, by name, or a value of another type.
+    """The fields of a form that an object of JSON has, by name, or a value of another type with its rules.
 
-    Args:
-        form: the form, or the type with its rules.
-        values: as they were read.
-        kind: class of the error.
-        where: what stands before the names of fields in it.
-
-    Raises:
-        GpruneError: of that class, with every fault.
+    `where` stands before the names of fields. Raises an error of the class `kind`, with every fault.
     """
     reader = _reader(form)
     from pydantic import ValidationError

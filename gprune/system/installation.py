@@ -19,12 +19,7 @@ CHILD_FOLDER = None if INSTALLED else _PACKAGE.parent
 
 
 def command(module: str, *arguments: str) -> list[str]:
-    """The command line of a module of this package, for a process that starts in ``CHILD_FOLDER``.
-
-    Args:
-        module: its dotted name.
-        arguments: what follows it.
-    """
+    """The command line of a module of this package, for a process that starts in ``CHILD_FOLDER``."""
     # the folder in which the app was started may hold anything, also a file torch.py
     safely = ["-P"] if INSTALLED else []
     return [sys.executable, *safely, "-m", module, *arguments]

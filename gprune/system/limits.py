@@ -53,17 +53,10 @@ LONGEST_LIST = 1000
 
 
 def require_room(kind: type[GpruneError], what: str, size: int, folder: Path, remedy: str) -> None:
-    """Checks that a disk has room for what is to be written, before the start.
+    """Checks that a disk has room for so many bytes of what is to be written, before the start.
 
-    Args:
-        kind: class of the error.
-        what: what is to be written, as the sentence begins.
-        size: bytes.
-        folder: where they go; it need not exist yet.
-        remedy: what to do, as the sentence ends.
-
-    Raises:
-        GpruneError: of that class: there is less room; names both.
+    `what` begins the sentence of the error, of the class `kind`, that names both, and `remedy` ends it; the
+    folder need not exist yet.
     """
     free = room(folder)
     if free < size:
@@ -83,13 +76,8 @@ def _existing(folder: Path) -> Path:
 def require_affordable(most: int, cost: str, factors: dict[str, int]) -> None:
     """Checks that what settings ask for together is not beyond every machine.
 
-    Args:
-        most: the largest product.
-        cost: what the product counts ("tokens of each text").
-        factors: the settings by name.
-
-    Raises:
-        SettingsError: the product is larger; the message names it, the settings and the bound.
+    `cost` is what their product counts ("tokens of each text"). Raises SettingsError where it is larger than
+    `most`; the message names it, the settings and the bound.
     """
     product = math.prod(factors.values())
     if product <= most:

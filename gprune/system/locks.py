@@ -37,12 +37,10 @@ class Lock:
     """A lock of one file; what is seen under it of the file's folder is what its last holder has left."""
 
     def __init__(self, path: Path, poll: float = 0.05, lease: float = LEASE_SECONDS) -> None:
-        """Takes nothing yet.
+        """Takes nothing yet; the file stays when the lock is freed.
 
-        Args:
-            path: the file; it stays when the lock is freed.
-            poll: seconds between two tries, to begin with.
-            lease: seconds after which a lease has run out; the same for all who lock this file.
+        `poll` is seconds between two tries, to begin with, `lease` those after which a lease has run out; the
+        same for all who lock this file.
         """
         self._path, self._poll, self._seconds = path, poll, lease
         self._waited = 0.0
@@ -70,11 +68,7 @@ class Lock:
     def acquire(self, seconds: float) -> bool:
         """Takes it as soon as nobody has it; says whether this process has it now.
 
-        Args:
-            seconds: how long to wait for it; 0 to try once.
-
-        Raises:
-            OSError: the file cannot be made.
+        Waits so many seconds, 0 to try once. Raises OSError where the file cannot be made.
         """
         if self._overtaken:
             self.release()

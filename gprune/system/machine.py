@@ -93,11 +93,7 @@ def version(package: str) -> str:
 
 
 def describe(device: str) -> str:
-    """What a speed depends on besides the models: devices, threads, libraries.
-
-    Args:
-        device: auto, cpu or cuda, as in a study.
-    """
+    """What a speed depends on besides the models: devices, threads, libraries. Device as in a study."""
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
     # the card decides, by whatever name it was asked for
     name = card(device)
@@ -105,11 +101,7 @@ def describe(device: str) -> str:
 
 
 def card(device: str) -> str:
-    """Name of the GPU that a study computes on; empty where that is the CPU.
-
-    Args:
-        device: auto, cpu or cuda, as in a study.
-    """
+    """Name of the GPU that a study with auto, cpu or cuda computes on; empty where that is the CPU."""
     if device == "cpu" or not has_gpu():
         return ""
     number = device.partition(":")[2]

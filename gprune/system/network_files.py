@@ -42,12 +42,8 @@ _NETWORK = ("nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs")
 def again(operation: Callable[[], Result], also: tuple[int, ...] = ()) -> Result:
     """Does something from its beginning, and once more where a file was replaced or removed under it.
 
-    Args:
-        operation: opens what it reads itself.
-        also: further error numbers that may pass.
-
-    Raises:
-        OSError: as `operation`; ESTALE only after `TRIES` times.
+    `operation` opens what it reads itself; `also` are further error numbers that may pass. Raises OSError as
+    `operation`; ESTALE only after `TRIES` times.
     """
     for attempt in range(TRIES - 1):
         try:
@@ -78,8 +74,7 @@ def refresh(folder: Path) -> None:
 def status(path: Path) -> os.stat_result | None:
     """What a name stands for, links not followed; None where it is missing also after a second look.
 
-    Raises:
-        OSError: the disk or its permissions keep it from being told.
+    Raises OSError where the disk or its permissions keep it from being told.
     """
     try:
         return again(lambda: os.lstat(path))
@@ -102,8 +97,7 @@ def there(path: Path) -> bool:
 def move(source: Path, target: Path) -> None:
     """Renames a file or a folder, in place of a file that is there; a reply that was lost is no failure.
 
-    Raises:
-        OSError: it was not renamed.
+    Raises OSError where it was not renamed.
     """
     before = again(lambda: os.lstat(source))
     try:
@@ -131,8 +125,7 @@ def _arrived(source: Path, target: Path, before: os.stat_result) -> bool:
 def make(folder: Path, mode: int = 0o777) -> None:
     """Makes a folder; one that is there is as good, whoever has made it.
 
-    Raises:
-        OSError: it cannot be made, or something else has its name.
+    Raises OSError where it cannot be made, or something else has its name.
     """
     try:
         folder.mkdir(mode=mode)
@@ -143,14 +136,10 @@ def make(folder: Path, mode: int = 0o777) -> None:
 
 
 def create(path: Path) -> int:
-    """Opens a new file for writing, for its owner alone, in a folder that nobody else writes to.
+    """Descriptor of a new file for writing, for its owner alone, in a folder that nobody else writes to.
 
-    Returns:
-        The descriptor.
-
-    Raises:
-        FileExistsError: there is a file that somebody has written to.
-        OSError: it cannot be made.
+    Raises FileExistsError where there is a file that somebody has written to, OSError where it cannot be
+    made.
     """
     try:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -165,18 +154,13 @@ def create(path: Path) -> int:
 def age(path: Path) -> float:
     """Seconds since a file or folder was changed, by the clock of the disk that keeps it.
 
-    Raises:
-        OSError: it is not there, or its folder cannot be written.
+    Raises OSError where it is not there, or its folder cannot be written.
     """
     return now(path.parent) - os.lstat(path).st_mtime
 
 
 def now(folder: Path) -> float:
-    """The moment, by the clock of the disk that keeps a folder; seconds since 1970.
-
-    Raises:
-        OSError: the folder cannot be written.
-    """
+    """Seconds since 1970 by the clock of a folder's disk; OSError where the folder cannot be written."""
     probe = folder / f".clock-{uuid4().hex}"
     os.close(create(probe))
     try:
@@ -209,11 +193,7 @@ class Mount:
 
 
 def mount(path: Path) -> Mount:
-    """Which disk keeps a file or folder that is there.
-
-    Raises:
-        OSError: it is not there.
-    """
+    """Which disk keeps a file or folder; OSError where it is not there."""
     return _mount(os.stat(path).st_dev, os.path.realpath(path))
 
 

@@ -20,8 +20,7 @@ _BOOT = Path("/proc/sys/kernel/random/boot_id")
 def process_start(pid: int) -> float | None:
     """Seconds from the start of the machine to the start of a process; None if it does not run.
 
-    Counted from the machine's start because the plain creation time of a process moves whenever the clock
-    is corrected.
+    The plain creation time of a process moves whenever the clock is corrected.
     """
     try:
         process = psutil.Process(pid)

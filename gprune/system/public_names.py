@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def lead(places: Mapping[str, str]) -> None:
-    """Lets modules be imported by their public names, at no cost before.
-
-    Args:
-        places: the public dotted name of each module, and its own.
-    """
+    """Lets modules be imported by their public dotted names, of each its own, at no cost before."""
     sys.meta_path.insert(0, _Leading(dict(places)))  # type: ignore[arg-type]
 
 

@@ -79,17 +79,12 @@ def refused_as(kind: type[GpruneError], remedy: str = "") -> Iterator[None]:
 
 
 def json_value(data: bytes | str, what: str, *, finite: bool = True, digits: int = MOST_DIGITS) -> Any:
-    """The value in a JSON text that may be damaged or hostile.
+    """The value in a JSON text, or its bytes in UTF-8, that may be damaged or hostile.
 
-    Args:
-        data: the text, or its bytes in UTF-8 (a byte order mark is passed over).
-        what: what to call it in an error ("the study file 'a.json'").
-        finite: refuse NaN and infinities; off for what this project writes itself.
-        digits: of a whole number at most; more for rows of texts, whose other columns may hold hashes.
-
-    Raises:
-        UnreadableError: it is not JSON, nests deeper than DEEPEST, or holds a number that no computer
-            counts with; the message starts with `what`.
+    `what` is what to call it in an error ("the study file 'a.json'"). If `finite`, NaN and infinities are
+    refused; off for what this project writes itself. A whole number has so many `digits` at most; more for
+    rows of texts, whose other columns may hold hashes. Raises UnreadableError, which starts with `what`,
+    where it is not JSON, nests deeper than DEEPEST, or holds a number that no computer counts with.
     """
     if len(data) > MOST_BYTES:
         raise UnreadableError(
@@ -117,16 +112,8 @@ def json_file(
 ) -> Any:
     """The value in a JSON file, read as by `json_value`.
 
-    Args:
-        path: the file.
-        what: what to call it in an error.
-        finite: refuse NaN and infinities.
-        digits: of a whole number at most.
-        pipe: whether it may be a pipe that a person gave; within a folder a pipe would be waited for forever.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UnreadableError: it cannot be read, or not as JSON.
+    `pipe` allows one that a person gave; within a folder a pipe would be waited for forever. Raises
+    FileNotFoundError where there is no such file, UnreadableError where it cannot be read, or not as JSON.
     """
     return json_value(contents(path, what, pipe=pipe), what, finite=finite, digits=digits)
 
@@ -134,9 +121,8 @@ def json_file(
 def contents(path: Path, what: str, *, most: int = MOST_BYTES, pipe: bool = False) -> bytes:
     """The bytes of a file, of which there may not be more than `most`.
 
-    Raises:
-        FileNotFoundError: there is no such file.
-        UnreadableError: it is larger, no ordinary file, or cannot be read.
+    Raises FileNotFoundError where there is no such file, UnreadableError where it is larger, no ordinary
+    file, or cannot be read.
     """
 
     def read() -> bytes:
@@ -161,11 +147,7 @@ def contents(path: Path, what: str, *, most: int = MOST_BYTES, pipe: bool = Fals
 
 
 def json_object(data: bytes | str, what: str, *, finite: bool = True) -> dict[str, Any]:
-    """Like `json_value`, for what must be an object.
-
-    Raises:
-        UnreadableError: it cannot be read, or is not an object.
-    """
+    """Like `json_value`, for what must be an object; UnreadableError where it is none."""
     value = json_value(data, what, finite=finite)
     if not isinstance(value, dict):
         raise UnreadableError(f"{what} holds no JSON object (got {quoted(value)})")
@@ -176,13 +158,8 @@ def yaml_object(text: str, what: str) -> dict[str, Any]:
     """The object in a YAML text that may be damaged or hostile; an empty text is an empty object.
 
     A value that is no list or object is a text as it stands there: no date, no number, nothing that is made.
-
-    Args:
-        text: the text.
-        what: what to call it in an error.
-
-    Raises:
-        UnreadableError: it is too large, is not valid YAML, nests deeper than DEEPEST, or holds no object.
+    Raises UnreadableError where it is too large, is not valid YAML, nests deeper than DEEPEST, or holds no
+    object.
     """
     import yaml
 
@@ -210,12 +187,8 @@ def yaml_object(text: str, what: str) -> dict[str, Any]:
 def path(text: str, what: str) -> Path:
     """A path that a person typed, with `~` resolved; it need not exist.
 
-    Args:
-        text: what was typed.
-        what: what it is for, in an error ("the model").
-
-    Raises:
-        UnreadableError: no file of this system can have that name, or there is no such user.
+    `what` it is for is told in an error. Raises UnreadableError where no file of this system can have that
+    name, or there is no such user.
     """
     if "\0" in text:
         raise UnreadableError(f"{what} cannot be {quoted(text)}: a path has no NUL character")

@@ -21,9 +21,7 @@ def seconds_since_1970(moment: object) -> float:
 def duration(seconds: float | None, units: int = 2) -> str:
     """A duration in words; a dash where it is not known.
 
-    Args:
-        seconds: how long.
-        units: 2 for minutes with seconds and hours with minutes; 1 for what is only an estimate.
+    `units` is 2 for minutes with seconds and hours with minutes; 1 for what is only an estimate.
     """
     if seconds is None or seconds != seconds:
         return "–"

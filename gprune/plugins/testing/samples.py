@@ -40,11 +40,7 @@ def declares(kind: str, **facts: object) -> None:
 
 @contextmanager
 def on(case: str) -> Iterator[None]:
-    """Says on which made-up case the plug-in failed, or gave what cannot be used.
-
-    Raises:
-        ContractError: it did.
-    """
+    """Raises ContractError that says on which made-up case the plug-in failed."""
     try:
         yield
     except PluginError as error:
