@@ -177,21 +177,11 @@ class Store:
         kind: type | None = None,
         sums: dict[str, str] | None = None,
     ) -> Path:
-        """Lets `write` fill a temporary folder, adds the manifest and moves it into place.
+        """Lets `write` fill a temporary folder, adds the manifest and moves it into its place, its result.
 
-        Args:
-            stage: name of the stage.
-            key: content key of the result.
-            write: fills the folder it is given and returns entries for the manifest.
-            details: further entries for the manifest.
-            kind: class of the record that is written, if it is one.
-            sums: SHA-256 of files that are known once `write` has returned; the others are computed.
-
-        Returns:
-            The folder in its final place.
-
-        Raises:
-            StoreError: the disk is full or the cache is read-only.
+        `write` returns entries for the manifest, of which `details` are more; `kind` is the class of the
+        record that is written, if it is one; `sums` are SHA-256 of files that are known once `write` has
+        returned; the others are computed. Raises StoreError where the disk is full or the cache is read-only.
         """
         final = self.folder(stage, key)
         temporary = beside(final)
