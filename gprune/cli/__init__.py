@@ -47,7 +47,7 @@ COMMANDS = {
     "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
-    "pack": Command("packs", "write a run as one file, to be looked at elsewhere"),
+    "pack": Command("packs", "write a run as one file, to open elsewhere"),
     "unpack": Command("packs", "read a packed run, with neither model nor texts"),
     "card": Command("card", "the card of a calibration text of a run"),
     "map": Command("map", "lay out the neurons of one layer by UMAP"),
