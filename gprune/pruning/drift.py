@@ -17,23 +17,14 @@ def rank_drift(
     halves_primary: tuple[UnitScores, UnitScores],
     halves_auxiliary: tuple[UnitScores, UnitScores],
 ) -> RankDrift:
-    """Rank drift of every FFN neuron between two calibration texts, with its re-sampling control.
+    """Rank drift of every FFN neuron between two texts, in [0, 1] within its layer, with its control.
 
-    Args:
-        primary: scores on text A.
-        auxiliary: scores on text B.
-        halves_primary: scores on two token-disjoint halves of A.
-        halves_auxiliary: scores on two token-disjoint halves of B.
-
-    Returns:
-        Drift in [0, 1] within each layer. A layer of one neuron has no drift, and a correlation is NaN where
-        all scores of a layer are equal on one side.
+    The halves are scores on two token-disjoint halves of a text. A layer of one neuron has no drift, and a
+    correlation is NaN where all scores of a layer are equal on one side.
     """
     signed = signed_drift(primary.ffn, auxiliary.ffn)
     magnitude = np.abs(signed)
-    (first_a, second_a), (first_b, second_b) = (
-        (first.ffn, second.ffn) for first, second in (halves_primary, halves_auxiliary)
-    )
+    first_a, second_a, first_b, second_b = (half.ffn for half in halves_primary + halves_auxiliary)
     return RankDrift(
         magnitude=magnitude,
         signed=signed,
@@ -49,27 +40,17 @@ def rank_drift(
 
 
 def signed_drift(first: Array, second: Array) -> Array:
-    """Signed rank drift, (r_A - r_B) / (N - 1) (appendix, direction-aware refinement).
+    """(layers, neurons) signed drift (r_A - r_B) / (N - 1) of scores of that shape, in [-1, 1].
 
-    Args:
-        first: (layers, neurons) scores on A.
-        second: (layers, neurons) scores on B.
-
-    Returns:
-        (layers, neurons) in [-1, 1]; positive where A ranks the neuron higher.
+    Positive where A, the first, ranks the neuron higher (appendix, direction-aware refinement).
     """
     return (ranks(first) - ranks(second)) / max(np.shape(first)[-1] - 1, 1)
 
 
 def match_scale(signed: Array, magnitude: Array) -> Array:
-    """Signed drift scaled to the spread of the magnitude in its layer, d± (Eq. 15).
+    """(layers, neurons) signed drift scaled to the spread of the magnitude in its layer, d± (Eq. 15).
 
-    Args:
-        signed: (layers, neurons) signed drift.
-        magnitude: (layers, neurons) its absolute value.
-
-    Returns:
-        (layers, neurons); zeros in a layer where the signed drift does not vary.
+    Zeros in a layer where the signed drift does not vary.
     """
     spread = signed.std(axis=-1, keepdims=True)
     scale = magnitude.std(axis=-1, keepdims=True) / np.where(spread > 0, spread, 1.0)

@@ -42,13 +42,8 @@ class Reduced:
 def behaviour_rows(measured: Sequence[ActivationStatistics], layer: int) -> Array:
     """(neurons, columns) float64 of what the neurons of a layer do, standardised over the neurons.
 
-    Args:
-        measured: statistics of the texts, each in its shards.
-        layer: counted from 0.
-
-    Returns:
-        For every text its shards' means, then their standard deviations over tokens; a column in which all
-        neurons are equal is 0.
+    For every text its shards' means, then their standard deviations over tokens; a column in which all
+    neurons are equal is 0.
     """
     columns = []
     for one in measured:
@@ -64,8 +59,7 @@ def behaviour_rows(measured: Sequence[ActivationStatistics], layer: int) -> Arra
 def behaviour(measured: Sequence[ActivationStatistics], layer: int) -> Reduced:
     """The neurons of a layer in the principal components of what they do; see `behaviour_rows`.
 
-    Raises:
-        NumericsError: they all do the same.
+    Raises NumericsError where they all do the same.
     """
     rows = behaviour_rows(measured, layer)
     require_different(rows, f"the behaviour of layer {layer}")
@@ -73,14 +67,9 @@ def behaviour(measured: Sequence[ActivationStatistics], layer: int) -> Reduced:
 
 
 def principal(rows: Array, most: int) -> Reduced:
-    """Principal components of many rows of few columns.
+    """At most `most` principal components of (neurons, columns), with few columns; none without variance.
 
-    Args:
-        rows: (neurons, columns).
-        most: components at most; those without variance are left out.
-
-    Returns:
-        Components whose largest entry by size is positive, so that the same rows give the same picture.
+    The largest entry by size of a component is positive, so that the same rows give the same picture.
     """
     centred = rows - rows.mean(axis=0)
     variances, directions = np.linalg.eigh(centred.T @ centred)
@@ -93,26 +82,14 @@ def principal(rows: Array, most: int) -> Reduced:
 
 
 def require_different(rows: Array, what: str) -> None:
-    """Checks that there is something to lay out.
-
-    Args:
-        rows: (neurons, columns).
-        what: whose rows they are.
-
-    Raises:
-        NumericsError: all neurons are equal, or there is one only.
-    """
+    """Raises NumericsError where the (neurons, columns) rows of `what` are all equal, or only one."""
     if len(rows) < 2 or bool((rows == rows[:1]).all()):
         count = "there is one neuron" if len(rows) < 2 else f"all {len(rows):,} neurons are equal"
         raise NumericsError(f"in {what} {count}, so nothing can be laid out: choose another layer or basis")
 
 
 def require_enough(neurons: int) -> None:
-    """Checks that UMAP has neighbours to go by.
-
-    Raises:
-        SettingsError: there are too few neurons.
-    """
+    """Raises SettingsError where there are too few neurons for UMAP to have neighbours to go by."""
     if neurons < FEWEST:
         raise SettingsError(
             f"UMAP goes by the {NEIGHBOURS} nearest neighbours of a neuron and needs {FEWEST} neurons; this "
@@ -123,16 +100,8 @@ def require_enough(neurons: int) -> None:
 def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
     """Lays points out in a plane by UMAP; only for processes of their own, it loads and compiles for long.
 
-    Args:
-        points: (neurons, components).
-        seed: of the layout; the same points and seed give the same plane.
-
-    Returns:
-        (neurons, 2) float32 places, and (neurons,) float32 share of each neuron's nearest among the points
-        that are among its nearest in the plane.
-
-    Raises:
-        SettingsError: there are too few neurons.
+    Of (neurons, components) and a seed, which always give the same plane, come (neurons, 2) float32 places,
+    and what `shared_neighbours` says of them. Raises SettingsError where there are too few neurons.
     """
     require_enough(len(points))
     import umap
@@ -145,10 +114,7 @@ def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
 def shared_neighbours(points: Array, places: Array, count: int) -> Array:
     """(neurons,) float32 share of each neuron's nearest among some points that are its nearest in the plane.
 
-    Args:
-        points: (neurons, components).
-        places: (neurons, 2).
-        count: how many nearest, fewer than neurons.
+    Points are (neurons, components), places (neurons, 2); `count` is how many nearest, fewer than neurons.
     """
     from sklearn.neighbors import NearestNeighbors
 
@@ -162,12 +128,9 @@ def shared_neighbours(points: Array, places: Array, count: int) -> Array:
 
 
 def shown(neurons: int, most: int, always: int | None = None) -> Array:
-    """(at most `most`) numbers of neurons that a chart shows, evenly spaced where there are more.
+    """Numbers of at most `most` neurons of a layer that a chart shows, evenly spaced where there are more.
 
-    Args:
-        neurons: of the layer.
-        most: how many a chart can bear.
-        always: one that is shown in any case.
+    The neuron `always` is shown in any case.
     """
     if neurons <= most:
         return np.arange(neurons)
@@ -195,15 +158,9 @@ def table(
     scores: Mapping[str, UnitScores],
     masks: Mapping[str, PruningMasks],
 ) -> pd.DataFrame:
-    """One row a neuron of one layer, with what a run has found of it so far.
+    """One row a neuron of one layer (from 0), with what a run has found of it so far.
 
-    Args:
-        layer: counted from 0.
-        neurons: (chosen,) their numbers.
-        partition: modules, once there are any.
-        drift: once it is there.
-        scores: by the letter of their text.
-        masks: by what to call them.
+    Scores are by the letter of their text, masks by what to call them.
     """
     columns: dict[str, Any] = {"layer": np.full(len(neurons), layer)}
     if partition is not None:

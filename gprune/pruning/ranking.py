@@ -27,11 +27,7 @@ class GroupedRanks:
     """
 
     def __init__(self, labels: Array) -> None:
-        """Puts the units in order of group.
-
-        Args:
-            labels: (units,) group of each unit, from 0 on.
-        """
+        """Puts the units in order of group; `labels` (units,) count groups from 0 on."""
         self.by_group = np.argsort(labels, kind="stable")
         sizes = module_sizes(labels)
         self.size = sizes[sizes > 0]
@@ -52,13 +48,9 @@ class GroupedRanks:
         return result
 
     def displacement(self, first: Array, second: Array) -> Array:
-        """(groups,) int64 sum over a group's units of twice the difference of their two ranks.
+        """(groups,) int64 sum over a group's (units,) of twice the difference of their ranks by two scores.
 
         Whole numbers, since shared ranks are halves: nothing is rounded, whatever the size of the groups.
-
-        Args:
-            first: (units,) scores.
-            second: (units,) other scores of the same units.
         """
         sums, (one, other) = np.empty(len(self.size), dtype=np.int64), map(_whole_numbers, (first, second))
         for block in self._blocks:
@@ -163,14 +155,7 @@ def _doubled_ranks(numbers: Array) -> Array:
 
 
 def ranks(scores: Array) -> Array:
-    """Average ranks along the last axis.
-
-    Args:
-        scores: (..., units) importance scores.
-
-    Returns:
-        (..., units) float64 ranks from 0 (least important) to units - 1; ties share the mean rank.
-    """
+    """(..., units) float64 average ranks along the last axis: 0 is least important, ties share the mean."""
     scores = np.asarray(scores)
     result = np.empty(scores.shape)
     if scores.size:
@@ -181,15 +166,7 @@ def ranks(scores: Array) -> Array:
 
 
 def rank_within(scores: Array, labels: Array) -> Array:
-    """Average ranks of each unit among the units that carry the same label.
-
-    Args:
-        scores: (units,) scores of one layer.
-        labels: (units,) module labels.
-
-    Returns:
-        (units,) float64 ranks, from 0 to module size - 1.
-    """
+    """(units,) float64 average ranks among the units of the same label, from 0 to module size - 1."""
     return GroupedRanks(labels).by_unit(scores)
 
 
@@ -214,15 +191,7 @@ def module_means(values: Array, labels: Array, count: int | None = None) -> Arra
 
 
 def spearman(first: Array, second: Array) -> Array:
-    """Spearman correlation along the last axis, ties averaged; NaN where one side is constant.
-
-    Args:
-        first: (..., units) scores.
-        second: (..., units) scores.
-
-    Returns:
-        (...) correlation in [-1, 1].
-    """
+    """(...) Spearman correlation along the last axis, ties averaged; NaN where one side is constant."""
     a, b = ranks(first), ranks(second)
     a, b = a - a.mean(-1, keepdims=True), b - b.mean(-1, keepdims=True)
     norm = np.sqrt((a * a).sum(-1) * (b * b).sum(-1))
@@ -232,13 +201,9 @@ def spearman(first: Array, second: Array) -> Array:
 
 
 def standardize(scores: Array) -> Array:
-    """Standard scores within each layer: mean 0, sample standard deviation 1 (ddof 1).
+    """Standard scores within each layer of (layers, units): mean 0, sample standard deviation 1 (ddof 1).
 
-    Args:
-        scores: (layers, units) scores.
-
-    Returns:
-        (layers, units); zeros in a layer whose scores are all equal.
+    Zeros in a layer whose scores are all equal.
     """
     scores = np.asarray(scores, dtype=np.float64)
     centred = scores - scores.mean(axis=1, keepdims=True)

@@ -15,23 +15,15 @@ from gprune.study import ReliabilitySettings
 from gprune.system.errors import SettingsError
 
 Split = tuple[tuple[int, ...], tuple[int, ...]]
-
-
 _MOST_SPLITS = 126
 """of 10 shards; of more shards' splits an evenly spaced choice estimates the same expectation"""
 
 
 def balanced_splits(shards: int) -> list[Split]:
-    """Every way to part the shards into two halves of equal size, the order of the halves ignored.
+    """Every way to part an even number of shards into two halves of equal size, shard 0 always in the first.
 
-    Args:
-        shards: number of shards, even.
-
-    Returns:
-        Pairs of shard indices; shard 0 is always in the first half. 8 shards give 35.
-
-    Raises:
-        SettingsError: the shards do not part into halves.
+    The order of the halves is ignored: 8 shards give 35. Raises SettingsError where they do not part into
+    halves.
     """
     if shards < 2 or shards % 2:
         raise SettingsError(
@@ -51,21 +43,11 @@ def module_statistics(
     halves_auxiliary: Iterable[tuple[Array, Array]],
     settings: ReliabilitySettings,
 ) -> ModuleStatistics:
-    """Drift, mean primary score and repeatability of every module (Eqs. 6 and 7).
+    """Drift, mean primary score and repeatability of every module (Eqs. 6 and 7), by layer and label.
 
-    Args:
-        primary: scores on A.
-        auxiliary: scores on B.
-        partition: modules of every layer.
-        halves_primary: (layers, neurons) scores on the two halves of A, one pair for each balanced split.
-        halves_auxiliary: the same for B.
-        settings: ``score_scale`` says whether the mean score is of raw or of standardised scores.
-
-    Returns:
-        One row for each module, in order of layer and label.
-
-    Raises:
-        SettingsError: there is no pair of halves.
+    The halves are (layers, neurons) scores on the two halves of a text, one pair for each balanced split;
+    ``score_scale`` says whether the mean score is of raw or of standardised scores. Raises SettingsError
+    where there is no pair of halves.
     """
     local = GroupedRanks(partition.global_labels.ravel())
     return ModuleStatistics(
@@ -94,16 +76,10 @@ def _discrepancy(local: GroupedRanks, pairs: Iterable[tuple[Array, Array]]) -> A
 
 
 def mean_scores(scores: Array, partition: Partition, scale: str) -> Array:
-    """Mean score of every module under one text.
+    """(modules,) mean of (layers, neurons) scores under one text.
 
-    Args:
-        scores: (layers, neurons) scores.
-        partition: modules of every layer.
-        scale: ``raw`` as in the paper, or ``standardized`` within the layer (sample deviation, ddof 1; zeros
-            where all scores of the layer are equal), which makes modules of different layers comparable.
-
-    Returns:
-        (modules,) means.
+    ``raw`` as in the paper, or ``standardized`` within the layer (sample deviation, ddof 1; zeros where all
+    scores of the layer are equal), which makes modules of different layers comparable.
     """
     values = standardize(scores) if scale == "standardized" else np.asarray(scores, dtype=np.float64)
     return module_means(values.ravel(), partition.global_labels.ravel(), partition.modules)
@@ -121,17 +97,7 @@ def adapt(
 
     The thresholds are linearly interpolated quantiles over all modules of all layers. ``random`` selection
     adapts as many modules as the paper's rule would; a tie of the repeatabilities goes to the primary text.
-
-    Args:
-        primary: scores on A.
-        auxiliary: scores on B.
-        partition: modules of every layer.
-        statistics: of the same partition.
-        settings: quantile levels and variants.
-        seed: of the random variants.
-
-    Returns:
-        Adapted scores; neurons of modules that are not adapted keep their primary score bit for bit.
+    Neurons of modules that are not adapted keep their primary score bit for bit.
     """
     drift_threshold = float(np.quantile(statistics.drift, settings.drift_quantile))
     score_threshold = float(np.quantile(statistics.score, settings.score_quantile))
@@ -145,13 +111,7 @@ def adapt(
 
 
 def prefers_auxiliary(statistics: ModuleStatistics, settings: ReliabilitySettings, seed: int) -> Array:
-    """(modules,) bool: would be scored from B if it were adapted; the thresholds have no part in it.
-
-    Args:
-        statistics: repeatability of every module under both texts.
-        settings: how the text is chosen.
-        seed: of the random choice.
-    """
+    """(modules,) bool: would be scored from B if it were adapted; the thresholds have no part in it."""
     if settings.source == "random":
         return np.random.default_rng([seed, 1]).random(len(statistics.size)) < 0.5
     return statistics.u_auxiliary < statistics.u_primary

@@ -23,19 +23,11 @@ from gprune.system.progress import Progress, silent
 
 
 def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progress = silent) -> nn.Module:
-    """Makes a smaller model of the same class, without the units that the masks remove.
+    """Makes a smaller model of the same class, without the units that the masks remove, repaired as it says.
 
-    Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own.
-
-    Args:
-        decoder: the dense model; it stays as it is.
-        model: which units are kept, at least one neuron and one key/value group in every layer, and how the
-            weights that stay are repaired.
-        on_progress: told how far a repair is; may raise to stop.
-
-    Returns:
-        A causal language model in evaluation mode, on the dense model's device and of its number type. Its
-        ``config`` is a copy of the dense one and still tells the dense widths; each projection knows its own.
+    Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own, as are
+    device and number type; the dense model stays as it is. The model is in evaluation mode. Its ``config`` is
+    a copy of the dense one and still tells the dense widths; each projection knows its own.
 
     Raises:
         ModelError: the masks, or what a repair needs, are of another model, or a layer would lose all its
@@ -65,12 +57,9 @@ class Silenced:
         model: PruningMasks | PrunedModel,
         known: Mapping[str, Any] | None = None,
     ) -> None:
-        """Prepares masks and repairs; the decoder stays as it is.
+        """Prepares masks and repairs, with errors as of ``cut``; the decoder stays as it is.
 
-        Args:
-            decoder: see ``cut``, as for the errors.
-            model: see ``cut``.
-            known: what ``gprune.pruning.repair.ready`` has found for its repairs; None looks for it.
+        `known` is what ``gprune.pruning.repair.ready`` has found for the repairs; None looks for it.
         """
         self._maps = _repaired(decoder, PrunedModel.of(model), known)
 
@@ -88,7 +77,13 @@ def _repaired(
 ) -> list[repair.OutputMap]:
     """The output maps of a model that fits, repaired."""
     _require_fit(decoder.shape, model.masks)
-    _require_something_left(model.masks)
+    for what, mask in (("neurons", model.masks.ffn), ("key/value groups", model.masks.heads)):
+        empty = np.flatnonzero(~mask.any(axis=1))
+        if empty.size:
+            raise ModelError(
+                f"layer {int(empty[0])} would lose all {mask.shape[1]} {what}: keep at least one in every "
+                "layer, for example by a higher retention"
+            )
     known = repair.ready(decoder, model) if known is None else known
     return repair.output_maps(decoder, model, known, on_progress)
 
@@ -131,9 +126,8 @@ def _copy_around(decoder: Decoder, replaced: dict[int, Any]) -> nn.Module:
         if id(module) in replaced
         for parameter in module.parameters()
     }
-    known = dict(replaced)
-    known |= {id(p): p for p in decoder.model.parameters() if id(p) not in inside}
-    return copy.deepcopy(decoder.model, known).eval()
+    shared = {id(p): p for p in decoder.model.parameters() if id(p) not in inside}
+    return copy.deepcopy(decoder.model, replaced | shared).eval()
 
 
 def _require_fit(shape: ModelShape, masks: PruningMasks) -> None:
@@ -144,13 +138,3 @@ def _require_fit(shape: ModelShape, masks: PruningMasks) -> None:
             f"the {masks.method} masks have the shapes {actual[0]} for neurons and {actual[1]} for groups, "
             f"the model has {expected[0]} and {expected[1]}: choose the model they were made for"
         )
-
-
-def _require_something_left(masks: PruningMasks) -> None:
-    for what, mask in (("neurons", masks.ffn), ("key/value groups", masks.heads)):
-        empty = np.flatnonzero(~mask.any(axis=1))
-        if empty.size:
-            raise ModelError(
-                f"layer {int(empty[0])} would lose all {mask.shape[1]} {what}: keep at least one in every "
-                "layer, for example by a higher retention"
-            )

@@ -9,13 +9,9 @@ from gprune.records import Array, ModelShape, PruningMasks, budget
 
 
 def aligned(decided: PruningMasks, margins: Array, shape: ModelShape, alignment: int) -> PruningMasks:
-    """Rounds the widths to an alignment, the neurons nearest the cut first.
+    """Rounds FFN widths to multiples of `alignment`, the neurons nearest the cut first; 1 changes nothing.
 
-    Args:
-        decided: what a baseline keeps.
-        margins: (layers, neurons) by which neurons were kept (positive) or removed (negative).
-        shape: sizes of the model.
-        alignment: FFN widths become multiples of it; 1 changes nothing.
+    `margins` (layers, neurons) say by how much neurons were kept (positive) or removed (negative).
     """
     if alignment == 1:
         return decided
@@ -24,17 +20,10 @@ def aligned(decided: PruningMasks, margins: Array, shape: ModelShape, alignment:
 
 
 def margin(scores: Array, kept: Array, labels: Array | None = None) -> Array:
-    """Rank quantile of a neuron in its layer, or in its group there, above the share that was removed.
+    """(layers, neurons) rank quantile in the layer, or its group there, above the share removed; in [-1, 1].
 
-    Args:
-        scores: (layers, neurons) importance.
-        kept: (layers, neurons) bool.
-        labels: (layers, neurons) groups that were cut each by itself; none where a layer was cut as a whole.
-
-    Returns:
-        (layers, neurons) in [-1, 1].
-
-    Ranks make scores of different layers comparable, and each layer or group has its cut at zero.
+    `labels` are groups that were cut each by itself; none where a layer was cut as a whole. Ranks make scores
+    of different layers comparable, and each layer or group has its cut at zero.
     """
     layers, neurons = scores.shape
     groups = np.zeros((layers, neurons), dtype=np.int64) if labels is None else labels

@@ -15,18 +15,12 @@ STRENGTH = 0.5
 
 
 def layer_ratios(layer_change: Array, target: float) -> Array:
-    """How much of each layer is pruned.
+    """How much of each layer is pruned: (layers,) in [0, 1], of mean 1 - target.
 
-    The ratio of a layer is the overall one, less what its change exceeds the mean change by, both scaled to
-    a span of 2 * STRENGTH times the overall ratio. Ratios outside [0, 1] are clipped, and all others are
-    shifted alike until the mean is the overall ratio again.
-
-    Args:
-        layer_change: (layers,) mean of 1 - cosine similarity of a layer's input and output.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-
-    Returns:
-        (layers,) in [0, 1], of mean 1 - target.
+    The ratio of a layer is the overall one, less what its change exceeds the mean change by, both scaled to a
+    span of 2 * STRENGTH times the overall ratio. Ratios outside [0, 1] are clipped, and all others are
+    shifted alike until the mean is the overall ratio again. `layer_change` (layers,) is the mean of 1 -
+    cosine similarity of a layer's input and output.
     """
     change = np.asarray(layer_change, dtype=np.float64)
     pruned = 1 - target
@@ -38,26 +32,16 @@ def layer_ratios(layer_change: Array, target: float) -> Array:
 def allocate(
     scores: UnitScores, groups: Partition, layer_change: Array, shape: ModelShape, target: float
 ) -> PruningMasks:
-    """Prunes each layer at its ratio, and in it every group of a context at one ratio.
+    """Prunes each layer at its ratio (see `layer_ratios`), and in it every group of a context at one ratio.
 
     Key/value groups are chosen first, as near a layer's ratio as they come, and its neurons make up the
-    difference. The shared group is kept whole, unless the layer loses more neurons than all other groups
-    hold: then those go, and the shared group gives the rest.
+    difference. The shared group (the last label of a layer) is kept whole, unless the layer loses more
+    neurons than all other groups hold: then those go, and the shared group gives the rest.
 
-    Args:
-        scores: twFLAP's scores under the groups; heads by FLAP.
-        groups: functional groups; the last label of a layer is the shared group.
-        layer_change: (layers,) mean of 1 - cosine similarity of a layer's input and output.
-        shape: the dense model.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-
-    Returns:
-        Masks of method ``fang`` with a neuron and a key/value group in every layer at least. What these
-        floors cost is taken from the other layers, and the kept weights are as near the target as one
-        neuron allows, unless the floors alone exceed it.
-
-    Raises:
-        ModelError: groups or layer change belong to a model of another shape.
+    The scores are twFLAP's under the groups, heads by FLAP. Every layer keeps a neuron and a key/value group
+    at least. What these floors cost is taken from the other layers, and the kept weights are as near the
+    target as one neuron allows, unless the floors alone exceed it. Raises ModelError where groups or layer
+    change belong to a model of another shape.
     """
     for name, actual, expected in (
         ("functional groups", groups.labels.shape, (shape.layers, shape.neurons)),

@@ -10,20 +10,11 @@ from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
-    """Keeps the highest standardised scores of the whole model.
+    """Keeps the highest standardised scores of the whole model, by FLAP or another metric.
 
-    The ranking is cut where the kept weights are nearest the target. A layer that the cut would leave
-    without a neuron or without a key/value group keeps its best one; the rest is then ranked for what
-    remains, so that the target is still met.
-
-    Args:
-        scores: importance scores, by FLAP or another metric.
-        shape: the dense model.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-
-    Returns:
-        Masks of method ``flap``; the retention misses the target by half a key/value group at most, unless
-        the floors alone exceed it.
+    The ranking is cut where the kept weights are nearest the target. A layer that the cut would leave without
+    a neuron or without a key/value group keeps its best one; the rest is then ranked for what remains, so
+    that the retention misses the target by half a key/value group at most, unless the floors alone exceed it.
     """
     ffn = standardize(scores.ffn)
     # a head is not standardised itself: it is the mean of channels that are, as in FLAP's code

@@ -37,16 +37,7 @@ def lowest_retention(shape: ModelShape) -> float:
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
     """Prunes the layers between at the one ratio that meets the target over the whole decoder.
 
-    Args:
-        scores: importance scores of all layers.
-        shape: the dense model.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-
-    Returns:
-        Masks of method ``llm_pruner``.
-
-    Raises:
-        MethodError: the target is below what is left when these layers keep one unit of each kind.
+    Raises MethodError where the target is below what is left when these layers keep one unit of each kind.
     """
     block = pruned_layers(shape.layers)
     lowest = lowest_retention(shape)

@@ -1,6 +1,6 @@
-"""Wanda-sp's allocation: every layer is pruned at one ratio, each from its own scores.
+"""Wanda-sp's allocation, a baseline of section 4: every layer is pruned at one ratio, from its own scores.
 
-A baseline of section 4.
+Targets are the fraction of the decoder's linear weights to keep, in (0, 1).
 """
 
 from collections.abc import Callable
@@ -9,28 +9,17 @@ import numpy as np
 
 from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
-LayerScores = Callable[[int, Array, Array, int], tuple[Array, Array]]
-"""(layer, energy of each neuron, energy of each o_proj channel, sequences) to neuron and group scores."""
-
-Decision = Callable[[int, Array, Array, int], tuple[Array, Array]]
-"""The same arguments to the neurons and key/value groups kept."""
+LayerUnits = Callable[[int, Array, Array, int], tuple[Array, Array]]
+"""(layer, (neurons,) energy, (heads * head_width,) energy, sequences) to what neurons and groups have."""
 
 
 def allocate_layer(
     ffn: Array, heads: Array, shape: ModelShape, target: float, layer: int
 ) -> tuple[Array, Array]:
-    """Keeps the highest scores of one layer.
+    """(neurons,) and (key/value groups,) bool, True for a layer's highest scores; at least one of each.
 
-    Args:
-        ffn: (neurons,) scores.
-        heads: (key/value groups,) scores.
-        shape: the dense model.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-        layer: index of the layer; where the budget is no whole number of neurons, some layers round up and
-            some down, so that the total does not drift.
-
-    Returns:
-        (neurons,) and (key/value groups,) bool, True = kept; at least one of each.
+    Where the budget is no whole number of neurons, some layers round up and some down, so that the total does
+    not drift.
     """
     groups, neurons = budget.uniform_counts(shape, target)
     return highest(ffn, _share(layer, neurons)), highest(heads, groups)
@@ -42,16 +31,7 @@ def _share(layer: int, neurons: float) -> int:
 
 
 def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
-    """Prunes every layer at one ratio, from scores of the dense model.
-
-    Args:
-        scores: importance scores by any metric.
-        shape: the dense model.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-
-    Returns:
-        Masks whose method is the scores' metric.
-    """
+    """Prunes every layer at one ratio, from scores of the dense model by a metric, which names the masks."""
     layers = [
         allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer)
         for layer in range(shape.layers)
@@ -63,14 +43,8 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
 def allocate_around(scores: UnitScores, shape: ModelShape, target: float, heads: Array) -> PruningMasks:
     """Prunes the neurons of every layer at one ratio, such that given key/value groups meet the target.
 
-    Args:
-        scores: importance scores by any metric; those of neurons count.
-        shape: the dense model.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-        heads: (layers, key/value groups) bool, left as it is.
-
-    Returns:
-        Masks as near the target as one neuron allows, or as near as the given groups leave possible.
+    `heads` (layers, key/value groups) stays as it is; the masks are as near the target as one neuron allows,
+    or as near as the given groups leave possible.
     """
     left = target * shape.decoder_weights - np.count_nonzero(heads) * shape.group_weights
     neurons = min(max(left / shape.neuron_weights / shape.layers, 1.0), float(shape.neurons))
@@ -78,18 +52,8 @@ def allocate_around(scores: UnitScores, shape: ModelShape, target: float, heads:
     return masks(shape, ffn, np.array(heads), target, scores.metric)
 
 
-def decision(score: LayerScores, shape: ModelShape, target: float) -> Decision:
-    """How a layer-by-layer pass decides: scores one layer and keeps its best units.
-
-    Args:
-        score: scores the units of one layer from their activation energies.
-        shape: the dense model.
-        target: fraction of the decoder's linear weights to keep, in (0, 1).
-
-    Returns:
-        A function of (layer, (neurons,) energy, (heads * head_width,) energy, sequences) that returns the
-        neurons and key/value groups to keep.
-    """
+def decision(score: LayerUnits, shape: ModelShape, target: float) -> LayerUnits:
+    """How a layer-by-layer pass decides: scores one layer and keeps its best units (bool, True = kept)."""
 
     def decide(layer: int, ffn_energy: Array, attention_energy: Array, samples: int) -> tuple[Array, Array]:
         ffn, heads = score(layer, ffn_energy, attention_energy, samples)
@@ -101,18 +65,7 @@ def decision(score: LayerScores, shape: ModelShape, target: float) -> Decision:
 def masks(
     shape: ModelShape, ffn: Array, heads: Array, target: float, method: str = "wanda_sp"
 ) -> PruningMasks:
-    """Puts the decisions of all layers into one record.
-
-    Args:
-        shape: the dense model.
-        ffn: (layers, neurons) bool, True = kept.
-        heads: (layers, key/value groups) bool, True = kept.
-        target: what was asked for.
-        method: name of the method.
-
-    Returns:
-        The masks with the retention they reach.
-    """
+    """Puts the bool decisions of all layers, True = kept, into one record with the retention they reach."""
     return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), target)
 
 

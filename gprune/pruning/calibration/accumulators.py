@@ -7,7 +7,6 @@ neither the batch size nor the order of the sequences matters. Nothing waits for
 """
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -35,17 +34,38 @@ class Moments:
     """(layers, channels) fluctuation of the released recursion; zeros where it was not asked for"""
 
 
-class Released(Protocol):
-    """What keeps the fluctuation of FLAP's released code over sequences that follow each other."""
+class Released:
+    """The fluctuation that FLAP's released code accumulates at batch 1.
+
+    fluc = 1/(n-1) * sum over samples j = 1 ... n-1 of j/(j+1) * sum over tokens of (x_jt - mean_{0..j})^2,
+    where the mean is over all tokens of the samples up to and including j. The order of the samples counts.
+    """
+
+    def __init__(self, like: torch.Tensor, samples: int = 0) -> None:
+        """Starts empty with a sequence of that number, from 0; `like` is (layers, channels) on the device."""
+        self.samples = samples
+        self.sum = torch.zeros_like(like, dtype=torch.float64)
+        self.total = torch.zeros_like(self.sum)
 
     def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
         """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
+        together, total = self.sum.clone(), self.total.clone()
+        for sample in range(sums.shape[1]):
+            offset_sum, j = sums[:, sample].double(), self.samples + sample
+            together += offset_sum + length * centre
+            # sum of (x - mean)^2 from the sums about `centre`, which lies `distance` from the mean of 0 ... j
+            distance = together / ((j + 1) * length) - centre
+            about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
+            total += about_mean * (j / (j + 1))
+        return [(self.sum, together), (self.total, total)]
 
     def commit(self, samples: int) -> None:
         """Takes over the rest of a batch that was prepared."""
+        self.samples += samples
 
     def result(self) -> Array:
-        """(layers, channels) fluctuation."""
+        """(layers, channels) fluctuation; zeros for a single sample."""
+        return (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()
 
 
 class ChannelMoments:
@@ -60,15 +80,10 @@ class ChannelMoments:
         device: torch.device,
         released: bool = False,
     ) -> None:
-        """Starts empty.
+        """Starts empty for the `channels` inputs of a projection in some decoder layers.
 
-        Args:
-            name: what the projection is called in messages.
-            shards: groups of sequences kept apart.
-            layers: indices of the decoder layers observed.
-            channels: inputs of the projection.
-            device: where the activations are.
-            released: whether the fluctuation of FLAP's released code is wanted as well.
+        `name` stands in messages, `shards` are groups of sequences that are kept apart, and `released` says
+        whether the fluctuation of FLAP's released code is wanted as well.
         """
         self.name = name
         self.first = layers.start
@@ -80,15 +95,10 @@ class ChannelMoments:
         self.squares = torch.empty_like(self.sums)
         self.piece = torch.empty(0, device=device)
         self.length = 0
-        self.released: Released | None = _ReleasedFluctuation(self.shift) if released else None
+        self.released = Released(self.shift) if released else None
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
-        """Reduces the inputs of one layer for the batch at hand.
-
-        Args:
-            layer: index of the layer.
-            inputs: (sequences, length, channels) of any floating type.
-        """
+        """Reduces one layer's (sequences, length, channels) inputs (any float type) of the batch at hand."""
         sequences, self.length, channels = inputs.shape
         index = layer - self.first
         if self.sums.shape[1] != sequences:
@@ -110,19 +120,11 @@ class ChannelMoments:
             torch.sum(piece.square_(), dim=1, out=self.squares[index, rows])
 
     def finish_batch(self, shard: Array) -> None:
-        """Merges the batch that every layer has added.
-
-        Args:
-            shard: (sequences,) ascending shard of each sequence of the batch.
-        """
+        """Merges the batch that every layer has added; the (sequences,) `shard` of its sequences ascends."""
         self.commit(shard, self.prepare(shard))
 
     def prepare(self, shard: Array) -> Pending:
-        """What the batch that every layer has added changes; nothing is changed yet.
-
-        Args:
-            shard: (sequences,) ascending shard of each sequence of the batch.
-        """
+        """What the batch that every layer has added changes, see `finish_batch`; nothing is changed yet."""
         centre, pending = self.shift.double(), Pending()
         if self.released is not None:
             pending += self.released.extend(self.sums, self.squares, centre, self.length)
@@ -173,11 +175,7 @@ def _runs(shard: Array) -> list[tuple[int, slice]]:
 
 
 def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -> None:
-    """Checks a shard of both kinds of channel and names the first layer where something went wrong.
-
-    Raises:
-        NumericsError: an activation was NaN or infinite.
-    """
+    """Raises NumericsError, which names the first layer where an input of a shard is NaN or infinite."""
     # in the order in which a layer computes them, since everything after the first is infected
     found = [bad for bad in (attention.not_finite(shard), ffn.not_finite(shard)) if bad]
     if found:
@@ -186,36 +184,3 @@ def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -
             f"the input of {where} is not finite: check the model's weights for NaN, or use float32 or "
             "bfloat16"
         )
-
-
-class _ReleasedFluctuation:
-    """The fluctuation that FLAP's released code accumulates at batch 1.
-
-    fluc = 1/(n-1) * sum over samples j = 1 ... n-1 of j/(j+1) * sum over tokens of (x_jt - mean_{0..j})^2,
-    where the mean is over all tokens of the samples up to and including j. The order of the samples counts.
-    """
-
-    def __init__(self, like: torch.Tensor) -> None:
-        self.samples = 0
-        self.sum = torch.zeros_like(like, dtype=torch.float64)
-        self.total = torch.zeros_like(self.sum)
-
-    def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
-        """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
-        together, total = self.sum.clone(), self.total.clone()
-        for sample in range(sums.shape[1]):
-            offset_sum, j = sums[:, sample].double(), self.samples + sample
-            together += offset_sum + length * centre
-            # sum of (x - mean)^2 from the sums about `centre`, which lies `distance` from the mean of 0 ... j
-            distance = together / ((j + 1) * length) - centre
-            about_mean = squares[:, sample].double() - 2 * distance * offset_sum + length * distance**2
-            total += about_mean * (j / (j + 1))
-        return [(self.sum, together), (self.total, total)]
-
-    def commit(self, samples: int) -> None:
-        """Takes over the rest of a batch that was prepared."""
-        self.samples += samples
-
-    def result(self) -> Array:
-        """(layers, channels) fluctuation; zeros for a single sample."""
-        return (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()

@@ -11,8 +11,7 @@ import numpy as np
 from gprune.records import Array
 
 # Lloyd steps, and rounds of prices within each.
-_ITERATIONS = 25
-_SWEEPS = 5
+_ITERATIONS, _SWEEPS = 25, 5
 # A Lloyd step that tightens the clusters by a smaller share than this is the last.
 _LEAST_GAIN = 1e-4
 
@@ -26,14 +25,9 @@ def balanced_clusters(
 ) -> tuple[Array, Array]:
     """k-means with clusters of equal size: k-means++ seeds, then Lloyd steps while they tighten.
 
-    Args:
-        points: (points, dimensions) float64.
-        count: number of clusters, at least 2 and at most that of the points.
-        generator: chooses the seeds.
-        on_step: called before every Lloyd step; may raise to stop.
-
-    Returns:
-        (points,) labels, whose sizes differ by one at most, and (count, dimensions) means of the clusters.
+    Takes (points, dimensions) float64, and a count from 2 up to that of the points; `on_step` is called
+    before every Lloyd step and may raise to stop. Gives (points,) labels, whose sizes differ by one at most,
+    and the (count, dimensions) means of the clusters.
     """
     labels, centroids, _ = _lloyd(points, count, generator, balanced_labels, on_step)
     return labels, centroids
@@ -47,18 +41,9 @@ def bounded_clusters(
     starts: int,
     on_step: Callable[[], None] = _on,
 ) -> tuple[Array, Array]:
-    """k-means with clusters of about equal size: the tightest of several starts.
+    """`balanced_clusters` with sizes that are about equal: the tightest of several starts (k-means++ seeds).
 
-    Args:
-        points: (points, dimensions) float64.
-        count: number of clusters, at least 2 and at most that of the points.
-        generator: chooses the seeds.
-        slack: how far a size may be from an even share of the points, as a share of that.
-        starts: how often k-means++ seeds are drawn.
-        on_step: called before every Lloyd step; may raise to stop.
-
-    Returns:
-        (points,) labels, and (count, dimensions) means of the clusters.
+    `slack` is how far a size may be from an even share of the points, as a share of that.
     """
     even = len(points) / count
     low, high = max(1, math.floor((1 - slack) * even)), math.ceil((1 + slack) * even)
@@ -122,12 +107,9 @@ def balanced_labels(cost: Array) -> Array:
     it has room for, or more, takes those that would lose most elsewhere, and closes; the others ask again.
     There always is such a cluster, so this ends after as many rounds as there are clusters, at most.
 
-    Args:
-        cost: (points, clusters) cost of each assignment, up to a constant for each point; at least two
-            clusters, and no more than points.
-
-    Returns:
-        (points,) labels, whose sizes differ by one at most; the clusters nearest to most are the larger.
+    `cost` is (points, clusters), up to a constant for each point, of at least two clusters and no more than
+    points. The sizes of the (points,) labels differ by one at most; the clusters nearest to most are the
+    larger.
     """
     points, count = cost.shape
     room = np.full(count, points // count)
@@ -137,19 +119,11 @@ def balanced_labels(cost: Array) -> Array:
 
 
 def bounded_labels(cost: Array, low: int, high: int) -> Array:
-    """Assigns points to clusters whose sizes lie within bounds, near the least total cost.
+    """(points,) labels of clusters of `low` to `high` points each, near the least total cost.
 
     As `balanced_labels`, but only clusters that would be too large or too small get a price. Where the
-    nearest clusters have sizes within the bounds, every point gets its nearest.
-
-    Args:
-        cost: (points, clusters) cost of each assignment, up to a constant for each point; at least two
-            clusters.
-        low: fewest points of a cluster; all clusters together hold no more than there are.
-        high: most points of a cluster; all clusters together hold no fewer than there are.
-
-    Returns:
-        (points,) labels.
+    nearest clusters have sizes within the bounds, every point gets its nearest. All points must fit in the
+    bounds.
     """
     priced = cost + _bounded_prices(cost, low, high)
     demand = np.bincount(priced.argmin(axis=1), minlength=cost.shape[1])

@@ -7,7 +7,7 @@ any half of the set can be scored later without another pass. The LM head is nev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -52,26 +52,12 @@ def collect(
     """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
 
     Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
-    and nothing else, and is halved where memory runs out.
+    and nothing else, and is halved where memory runs out. `strongest` keeps strongest positions on the way.
+    Of several processes (`ranks`) each is called with the same arguments, runs the model over its own
+    sequences, and has the moments of all of them in the end.
 
-    Of several processes each is called with the same arguments, runs the model over its own sequences, and
-    has the moments of all of them in the end.
-
-    Args:
-        decoder: the dense model.
-        tokens: the calibration set.
-        settings: shards, batch size, and whether FLAP's released fluctuation is wanted.
-        on_progress: told of the sequences done; may raise to stop.
-        strongest: keeps strongest positions on the way, see `strongest_of`.
-        ranks: the processes that share the sequences out; None for this one alone.
-
-    Returns:
-        Statistics per shard, float64.
-
-    Raises:
-        SettingsError: there are fewer sequences than shards, they are longer than the model's positions, or
-            not even one of them fits in memory.
-        NumericsError: an activation is NaN or infinite.
+    Raises SettingsError where there are fewer sequences than shards, they are longer than the model's
+    positions, or not even one of them fits in memory; NumericsError where an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
@@ -112,13 +98,7 @@ def collect(
 
 
 def strongest_of(decoder: Decoder, tokens: Tokens, count: int) -> Strongest:
-    """What keeps the strongest positions of every FFN neuron while `collect` goes over a calibration set.
-
-    Args:
-        decoder: the dense model.
-        tokens: the calibration set.
-        count: positions for each neuron.
-    """
+    """Keeps each FFN neuron's `count` strongest positions while `collect` goes over a calibration set."""
     shape = decoder.shape
     return Strongest(count, len(tokens.ids), shape.layers, shape.neurons, decoder.device)
 
@@ -134,17 +114,7 @@ def collect_strongest(
 ) -> StrongestPositions:
     """Runs the unmodified model once for the strongest positions alone, where the moments are there already.
 
-    Args:
-        decoder: the dense model.
-        tokens: the calibration set.
-        settings: the batch size, which changes speed and nothing else.
-        count: positions for each neuron.
-        on_progress: told of the sequences done; may raise to stop.
-        ranks: the processes that share the sequences out; see `collect`.
-
-    Raises:
-        SettingsError: the sequences are longer than the model's positions, or not one fits in memory.
-        NumericsError: an activation is NaN or infinite.
+    Batches, processes and errors are those of `collect`.
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
@@ -195,15 +165,11 @@ def shard_of(samples: int, shards: int) -> Array:
 @contextmanager
 def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> Iterator[None]:
     """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open."""
-    handles = []
-    try:
+    with ExitStack() as undone:
         for layer in layers:
             for module, observer in ((decoder.down_proj(layer), ffn), (decoder.o_proj(layer), attention)):
-                handles.append(module.register_forward_pre_hook(_hook(observer, layer)))
+                undone.callback(module.register_forward_pre_hook(_hook(observer, layer)).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _hook(observer: Observer, layer: int) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], None]:

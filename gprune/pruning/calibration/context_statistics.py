@@ -33,26 +33,17 @@ def collect_contexts(
     gradient: bool,
     on_progress: Progress = silent,
 ) -> ContextStatistics:
-    """Runs the unmodified model once and keeps the moments of every neuron per shard and context.
+    """Runs the unmodified model once and keeps the moments of every neuron per shard and context, float64.
 
-    Args:
-        decoder: the dense model; its weights stay frozen.
-        tokens: the calibration set.
-        contexts: of this model, made from any text.
-        shards: contiguous runs of the sequences that are kept apart.
-        batch: sequences of one pass; changes speed, not results, and is halved where memory runs out.
-        gradient: whether the affinity is wanted, which takes a backward pass as well. The loss of a sequence
-            is the sum over its predictions. Without it, no graph is built and the LM head is not run.
-        on_progress: told of the sequences done; may raise to stop.
-
-    Returns:
-        Statistics per shard, float64; the affinity is zero where no gradient was asked for.
+    Shards are contiguous runs of the sequences; `batch` changes speed, not results, and is halved where
+    memory runs out. `gradient` asks for the affinity, which takes a backward pass as well; the loss of a
+    sequence is the sum over its predictions. Without it the affinity is zero, no graph is built and the LM
+    head is not run.
 
     Raises:
         SettingsError: there are fewer sequences than shards, or not even one of them fits in memory.
         ModelError: the contexts were made with a model of another shape.
-        MethodError: a gradient is asked for and the model cannot give one, or not even that of one sequence
-            fits in memory.
+        MethodError: a gradient is asked for and the model cannot give one, or it does not fit.
         NumericsError: an activation or a gradient is NaN or infinite.
     """
     samples = len(tokens.ids)
@@ -93,14 +84,10 @@ class GroupMoments:
         self.moment = torch.zeros_like(self.mean)
 
     def prepare(self, layer: int, shards: slice, inputs: torch.Tensor, members: torch.Tensor) -> Pending:
-        """What tokens of one layer change; nothing is changed yet.
+        """What one layer's (tokens, channels) inputs, of any floating type, change; nothing is changed yet.
 
-        Args:
-            layer: index of the layer.
-            shards: the shards that the tokens belong to.
-            inputs: (tokens, channels) of any floating type.
-            members: (groups, tokens) float32, 1 where a token belongs to a group; a group is a context in one
-                of those shards, contexts of the first shard first.
+        `members` is (groups, tokens) float32, 1 where a token belongs to a group: a context in one of the
+        `shards` that the tokens belong to, contexts of the first shard first.
         """
         wide = inputs.float()
         tokens = members.sum(dim=1, dtype=torch.float64)[:, None]

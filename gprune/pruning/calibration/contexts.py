@@ -8,7 +8,7 @@ context with the nearest centroid.
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Event
 from typing import Any
@@ -37,7 +37,6 @@ class Projected:
     """The FFN inputs of a text in their principal components: what contexts of any seed are made from."""
 
     text: str
-    """the text, as typed"""
     mean: Array
     """(layers, hidden) float32"""
     components: Array
@@ -56,20 +55,9 @@ def project_inputs(
 ) -> Projected:
     """Takes the FFN inputs of every layer, from one forward pass over the first sequences of a text.
 
-    Args:
-        decoder: the dense model.
-        tokens: the calibration set; its first sequences are used, until they hold ``settings.tokens`` tokens.
-        settings: number of contexts, of principal components (fewer than tokens), and tokens.
-        batch: sequences of one forward pass; changes speed, not results, and is halved where memory runs out.
-        on_progress: told of the sequences and then of the layers done; may raise to stop.
-
-    Returns:
-        Principal components of every layer, and the inputs in them.
-
-    Raises:
-        SettingsError: there are fewer than two tokens for each context, or not even one sequence fits in
-            memory.
-        NumericsError: an FFN input is NaN or infinite.
+    The sequences are as many as hold `settings.tokens` tokens; `batch` changes speed, not results, and is
+    halved where memory runs out. Raises SettingsError where there are fewer than two tokens for each context
+    or not even one sequence fits in memory, NumericsError where an FFN input is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     sequences = min(samples, -(-settings.tokens // length))
@@ -94,14 +82,7 @@ def fit_contexts(
 ) -> Contexts:
     """Clusters the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
 
-    Args:
-        inputs: in their principal components.
-        settings: number of contexts, and how they are made.
-        seed: of the clustering; every layer has a generator of its own.
-        on_progress: told of the layers done, in their order; may raise to stop.
-
-    Returns:
-        Centroids and principal components of every layer.
+    Every layer has a generator of its own.
     """
     layers, found, ended = len(inputs.points), [], Event()
 
@@ -135,11 +116,7 @@ class Lookup:
     """
 
     def __init__(self, decoder: Decoder, contexts: Contexts) -> None:
-        """Prepares the directions on the model's device.
-
-        Raises:
-            ModelError: the contexts were made with a model of another shape.
-        """
+        """Prepares the directions; raises ModelError where the contexts are of a model of another shape."""
         expected = (decoder.shape.layers, decoder.shape.hidden)
         if contexts.mean.shape != expected:
             raise ModelError(
@@ -161,12 +138,10 @@ class Lookup:
 @contextmanager
 def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
     """Calls a hook before each of some modules, with its positional inputs, while the context is open."""
-    handles = [module.register_forward_pre_hook(hook) for module, hook in hooks.items()]
-    try:
+    with ExitStack() as undone:
+        for module, hook in hooks.items():
+            undone.callback(module.register_forward_pre_hook(hook).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
 
 
 def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:

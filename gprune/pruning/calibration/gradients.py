@@ -6,7 +6,7 @@ weight to its units as soon as it is there, so that never more than one matrix's
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from gprune.study.settings import BaselineSettings
 from gprune.system.errors import MethodError, NumericsError
 from gprune.system.progress import Progress, silent
 
-# Logits in float32 that exist at a time: 64 MiB.
+# logits in float32 that exist at a time: 64 MiB
 _BLOCK_LOGITS = 2**24
 # Keeps the softmax of a large vocabulary above the smallest number of float16 on its way through the head.
 _HEAD_SCALE = 2.0**8
@@ -34,9 +34,8 @@ Reduced = dict[tuple[int, str], torch.Tensor]
 def require_differentiable(decoder: Decoder, purpose: str) -> None:
     """Checks that gradients can flow through the model's weights.
 
-    Raises:
-        MethodError: a weight is quantized, or was made for inference only.
-        SettingsError: the layers are offloaded.
+    Raises MethodError where a weight is quantized or was made for inference only, SettingsError where the
+    layers are offloaded.
     """
     decoder.require_whole(purpose)
     for name, weight in decoder.model.named_parameters():
@@ -58,14 +57,9 @@ def loss_gradient(
     it comes multiplied by a power of two that brings its largest entry to at most 1, the loss being computed
     in float32: entries a million times smaller survive then, and layers may enlarge it 60000 times.
 
-    Args:
-        decoder: the model.
-        hidden: (sequences, length, hidden) from ``Decoder.hidden_states``.
-        ids: (sequences, length) int64 token ids.
-
-    Returns:
-        The gradient, in the shape and number type of ``hidden`` and zero at the last token of a sequence, and
-        the power of two (scalar float64) that it is to be divided by.
+    Takes the (sequences, length, hidden) states of `Decoder.hidden_states` and (sequences, length) int64 ids.
+    Gives the gradient, in the shape and number type of `hidden` and zero at the last token of a sequence, and
+    the power of two (scalar float64) that it is to be divided by.
     """
     states, targets = hidden.detach()[:, :-1].flatten(0, 1), ids[:, 1:].flatten().to(hidden.device)
     half = hidden.dtype == torch.float16
@@ -94,25 +88,16 @@ def taylor_scores(
 ) -> UnitScores:
     """LLM-Pruner's importance of every unit: the sum of |weight * gradient| over its coupled matrices.
 
-    The loss is the mean cross-entropy of all predictions, and there is one backward pass of one batch. A
-    neuron sums its gate row, up row and down column. A key/value group sums the rows of its query heads, of
-    its key and of its value head, and the columns of o_proj that belong to it. Of these an o_proj channel's
-    score holds its column, the row of q_proj of the same place, and the rows of k_proj and v_proj of the same
-    place divided by the query heads that share them; a group is the sum of its channels.
+    The loss is the mean cross-entropy of all predictions of the first sequences' first tokens, and there is
+    one backward pass of one batch. A neuron sums its gate row, up row and down column. A key/value group sums
+    the rows of its query heads, of its key and of its value head, and the columns of o_proj that belong to
+    it. Of these an o_proj channel's score holds its column, the row of q_proj of the same place, and the rows
+    of k_proj and v_proj of the same place divided by the query heads that share them; a group is the sum of
+    its channels.
 
-    Args:
-        decoder: the dense model; its weights are frozen again afterwards.
-        tokens: the calibration set.
-        settings: how many of its first sequences are used, and how many of their first tokens.
-        on_progress: told before and after; may raise to stop.
-
-    Returns:
-        Scores under the metric "llm_pruner"; higher is more important.
-
-    Raises:
-        MethodError: the calibration set is smaller than that, the batch does not fit on the GPU, or the
-            model's weights cannot have gradients; other methods need none of this.
-        NumericsError: an activation or a gradient is NaN or infinite.
+    The weights are frozen again afterwards. Raises MethodError where the calibration set is smaller than
+    that, the batch does not fit on the GPU, or the model's weights cannot have gradients (other methods need
+    none of this); NumericsError where an activation or a gradient is NaN or infinite.
     """
     ids = _first(tokens, settings)
     require_differentiable(decoder, "LLM-Pruner")
@@ -166,17 +151,15 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
         states = output[0] if isinstance(output, tuple) else output
         finite.append(torch.isfinite(states.detach()).all())
 
-    handles = [layer.register_forward_hook(check) for layer in decoder.layers]
-    try:
+    with ExitStack() as undone:
+        for layer in decoder.layers:
+            undone.callback(layer.register_forward_hook(check).remove)
         yield
-    finally:
-        for handle in handles:
-            handle.remove()
     # one answer of the device for all layers
-    for layer, good in enumerate(torch.stack(finite).tolist()):
+    for index, good in enumerate(torch.stack(finite).tolist()):
         if not good:
             raise NumericsError(
-                f"the output of layer {layer} is not finite: check the model's weights for NaN, or use "
+                f"the output of layer {index} is not finite: check the model's weights for NaN, or use "
                 "float32 or bfloat16"
             )
 

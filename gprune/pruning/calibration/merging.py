@@ -14,7 +14,7 @@ import numpy as np
 import torch
 
 from gprune.models.oom_backoff import Pending
-from gprune.pruning.calibration.accumulators import ChannelMoments
+from gprune.pruning.calibration.accumulators import ChannelMoments, Released
 from gprune.pruning.calibration.strongest import NOBODY, Strongest
 from gprune.records import Array
 
@@ -44,15 +44,7 @@ def alone(ffn: ChannelMoments, attention: ChannelMoments, strongest: Strongest |
 def merge(
     parts: tuple[ChannelMoments, ...], strongest: Strongest | None, ranks: Ranks, shard: Array, length: int
 ) -> None:
-    """Takes over what all processes have measured.
-
-    Args:
-        parts: moments of this process; changed in place.
-        strongest: the same.
-        ranks: the processes.
-        shard: (sequences,) shard of each sequence of the calibration set.
-        length: tokens of a sequence.
-    """
+    """Takes over what all processes have measured; `shard` (sequences,) is of the whole calibration set."""
     rows = ranks.rows(len(shard))
     tokens = np.stack([np.bincount(shard[one], minlength=int(shard[-1]) + 1) for one in rows]) * length
     for part in parts:
@@ -62,13 +54,7 @@ def merge(
 
 
 def merge_moments(part: ChannelMoments, ranks: Ranks, tokens: Array) -> None:
-    """Takes over what all processes have measured of one kind of channel, by Chan's rule.
-
-    Args:
-        part: what this process has; changed in place.
-        ranks: the processes.
-        tokens: (processes, shards) tokens that each of them has seen of each shard.
-    """
+    """Takes over all processes' moments by Chan's rule: `tokens` (processes, shards) each has seen."""
     seen = torch.from_numpy(tokens.astype(np.float64)).to(part.mean.device)[..., None]
     for index in range(part.mean.shape[1]):
         mean, moment = torch.zeros_like(part.mean[:, index]), torch.zeros_like(part.mean[:, index])
@@ -87,12 +73,9 @@ def merge_moments(part: ChannelMoments, ranks: Ranks, tokens: Array) -> None:
 
 
 def merge_strongest(kept: Strongest, ranks: Ranks, length: int) -> None:
-    """Takes over the strongest positions of all processes; of equally strong ones the earlier stays.
+    """Takes over the strongest positions of all processes, whose sequences follow each other.
 
-    Args:
-        kept: what this process has; changed in place.
-        ranks: the processes, whose sequences follow each other.
-        length: tokens of a sequence.
+    Of equally strong ones the earlier stays.
     """
     # a process without sequences has seen none
     kept.length = length
@@ -107,7 +90,7 @@ def merge_strongest(kept: Strongest, ranks: Ranks, length: int) -> None:
         kept.places[layer], kept.sequences[layer] = places.gather(0, order), sequences.gather(0, order)
 
 
-class ReleasedRun:
+class ReleasedRun(Released):
     """FLAP's released recursion over a run of the sequences, before it is known what was seen ahead of them.
 
     With P the sum over all tokens ahead, T that over the run up to sequence j and n the tokens up to it, the
@@ -116,15 +99,9 @@ class ReleasedRun:
     """
 
     def __init__(self, like: torch.Tensor, first: int) -> None:
-        """Starts empty.
-
-        Args:
-            like: (layers, channels) on the device.
-            first: number of the run's first sequence, from 0.
-        """
-        self.samples, self.square, self._squared = first, 0.0, 0.0
-        self.sum = torch.zeros_like(like, dtype=torch.float64)
-        self.linear, self.total = torch.zeros_like(self.sum), torch.zeros_like(self.sum)
+        """Starts empty with the run's first sequence, see `Released`."""
+        super().__init__(like, first)
+        self.square, self._squared, self.linear = 0.0, 0.0, torch.zeros_like(self.sum)
 
     def extend(self, sums: torch.Tensor, squares: torch.Tensor, centre: torch.Tensor, length: int) -> Pending:
         """What a batch's sequences change, given their (layers, sequences, channels) sums about `centre`."""
@@ -145,7 +122,7 @@ class ReleasedRun:
 
     def commit(self, samples: int) -> None:
         """Takes over the rest of a batch that was prepared."""
-        self.samples += samples
+        super().commit(samples)
         self.square = self._squared
 
     def merge(self, ranks: Ranks) -> None:
@@ -159,7 +136,3 @@ class ReleasedRun:
                 total += rest + linear * ahead + float(count[1]) * ahead**2
                 ahead = ahead + own
             self.sum[layer], self.total[layer] = ahead, total
-
-    def result(self) -> Array:
-        """(layers, channels) fluctuation; zeros for a single sample."""
-        return (self.total / max(self.samples - 1, 1)).clamp(min=0).cpu().numpy()

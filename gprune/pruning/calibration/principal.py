@@ -17,14 +17,10 @@ come nearer to the exact directions than wide ones that cost as much"""
 
 
 def places(rows: Array, most: int) -> tuple[Array, Array]:
-    """Points in the directions of their largest variance.
+    """(points, directions) float32 points in at most `most` directions of largest variance, and the shares.
 
-    Args:
-        rows: (points, width) float32, at least two of them different.
-        most: directions at most.
-
-    Returns:
-        (points, directions) float32, and (directions,) float64 share of the whole variance.
+    `rows` is (points, width) float32, at least two of them different; the shares of the whole variance are
+    (directions,) float64.
     """
     centred = rows - rows.mean(axis=0)
     _, found = principal(torch.from_numpy(centred), min(most, len(rows) - 1, rows.shape[1]))
@@ -37,13 +33,9 @@ def places(rows: Array, most: int) -> tuple[Array, Array]:
 def principal(centred: torch.Tensor, dimensions: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The directions of largest variance, and the points in them.
 
-    Args:
-        centred: (points, width) float32 of mean zero.
-        dimensions: how many; at most the width, and fewer than points.
-
-    Returns:
-        (dimensions, width) float32 orthonormal rows, largest variance first, the largest entry of each
-        positive; and (points, dimensions) float32 products of the points with them.
+    `centred` is (points, width) float32 of mean zero; dimensions are at most the width and fewer than points.
+    Gives (dimensions, width) float32 orthonormal rows, largest variance first, the largest entry of each
+    positive; and the (points, dimensions) float32 products of the points with them.
     """
     block = (dimensions + 1) // 2
     # where the space is nearly as wide as the points nothing would be saved

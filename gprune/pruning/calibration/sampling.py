@@ -31,19 +31,11 @@ _BEAT = 8
 
 @torch.no_grad()
 def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = silent) -> SampledText:
-    """Lets the model write.
+    """Lets the model write the text that is named so.
 
-    Args:
-        decoder: the dense model with its tokenizer.
-        recipe: how much of what.
-        text: the text's name as typed.
-        on_progress: told of the tokens written; may raise to stop.
-
-    Raises:
-        SettingsError: a document does not fit the model.
-        ModelError: the model has no sign that a text could start from.
-        CorpusError: too few of the documents differ.
-        NumericsError: the model's scores are not finite.
+    Raises SettingsError where a document does not fit the model, ModelError where the model has no sign that
+    a text could start from, CorpusError where too few of the documents differ, NumericsError where the
+    model's scores are not finite.
     """
     _require_room(decoder, recipe, text)
     start, leads = _start(decoder, text)
@@ -52,7 +44,9 @@ def sample(decoder: Decoder, recipe: Recipe, text: str, on_progress: Progress = 
     size = max(1, min(_MOST_DOCUMENTS, _MOST_TOKENS // recipe.length))
     for first in range(0, recipe.drawn, size):
         count = min(size, recipe.drawn - first)
-        chances = _chances(recipe, range(first, first + count), recipe.length - leads)
+        # a random number in [0, 1) for every token that is drawn
+        seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in range(first, first + count))
+        chances = np.stack([np.random.default_rng(seed).random(recipe.length - leads) for seed in seeds])
         told = partial(_told, on_progress, recipe, first, count)
         written, loss = _write(decoder, start, barred, chances, recipe.temperature, told)
         if not np.isfinite(loss).all():
@@ -122,12 +116,6 @@ def _barred(decoder: Decoder) -> Tensor:
     return barred
 
 
-def _chances(recipe: Recipe, documents: range, tokens: int) -> Array:
-    """(documents, tokens) a random number in [0, 1) for every token that is drawn."""
-    seeds = ([recipe.seed, _ROLES[recipe.role], document] for document in documents)
-    return np.stack([np.random.default_rng(seed).random(tokens) for seed in seeds])
-
-
 def _write(
     decoder: Decoder,
     start: int,
@@ -136,11 +124,7 @@ def _write(
     temperature: float,
     told: Callable[[int], None],
 ) -> tuple[Array, Array]:
-    """Writes a batch of documents.
-
-    Returns:
-        (documents, tokens) int32 ids without the start, and (documents,) mean loss of a token.
-    """
+    """Writes documents: (documents, tokens) int32 ids without the start, (documents,) mean loss a token."""
     model: Any = decoder.model
     given = torch.from_numpy(chances).to(decoder.device)
     last = torch.full((len(given), 1), start, device=decoder.device)
@@ -160,13 +144,9 @@ def _write(
 
 
 def _drawn(scores: Tensor, barred: Tensor, chance: Tensor, temperature: float) -> Tensor:
-    """(documents, 1) the token at which the summed probabilities pass a chance.
+    """(documents, 1) the token at which the summed probabilities pass a chance in [0, 1).
 
-    Args:
-        scores: (documents, vocabulary) float64.
-        barred: (vocabulary,) tokens of no probability.
-        chance: (documents, 1) in [0, 1).
-        temperature: what the scores are divided by.
+    `scores` are (documents, vocabulary) float64; tokens that are `barred` (vocabulary,) have no probability.
     """
     allowed = (scores / temperature).masked_fill(barred, -torch.inf)
     summed = allowed.softmax(dim=-1).cumsum(dim=-1)

@@ -6,6 +6,7 @@ come from the dense model and need none of this.
 """
 
 from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,23 +34,13 @@ def walk(
 ) -> tuple[Array, Array]:
     """Prunes layer by layer, each layer measured on the already pruned ones below it.
 
-    It counts as one forward pass over the calibration set. The second run of each layer, once it is pruned,
-    and the passes that show how the model calls its layers are not counted.
+    Gives the (layers, neurons) and (layers, key/value groups) bool masks, True = kept. `decide` is asked
+    again where memory runs out and the walk begins anew with half the batch; the model is left as it was. It
+    counts as one forward pass over the calibration set: the second run of each layer, once it is pruned, and
+    the passes that show how the model calls its layers are not counted.
 
-    Args:
-        decoder: the dense model; it is left as it was.
-        tokens: the calibration set.
-        batch: sequences of one forward pass; changes speed, not results, and is halved where memory runs out.
-        decide: chooses the units of a layer from the sum over tokens of the squares of its channels; asked
-            again where the walk begins anew.
-        on_progress: told of the layers done; may raise to stop.
-
-    Returns:
-        (layers, neurons) and (layers, key/value groups) bool, True = kept.
-
-    Raises:
-        SettingsError: not even one sequence fits in memory.
-        NumericsError: an activation is NaN or infinite.
+    Raises SettingsError where not even one sequence fits in memory, NumericsError where an activation is NaN
+    or infinite.
     """
     samples, length = tokens.ids.shape
     # layers stand on those below them, so where memory runs out the walk begins anew
@@ -98,13 +89,13 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
     """Embeds all sequences and learns from the model itself how it calls its layers.
 
     Families and library versions differ in what they pass to a layer, and layers in their attention masks;
-    none of it depends on the sequences, so one ordinary pass for each batch size shows it.
-
-    Returns:
-        The batches in front of the first layer, on the model's device if it has room, else on the CPU.
+    none of it depends on the sequences, so one ordinary pass for each batch size shows it. The batches stand
+    in front of the first layer, on the model's device if it has room, else on the CPU.
     """
     samples, length = tokens.ids.shape
-    home = _home(decoder, samples * length)
+    needed, home = samples * length * decoder.shape.hidden * decoder.dtype.itemsize, decoder.device
+    if devices.is_gpu(home) and needed >= devices.memory(home)[0] / 2:
+        home = torch.device("cpu")
     calls: dict[int, list[Call]] = {}
     blocks = []
     for start in range(0, samples, batch):
@@ -113,13 +104,6 @@ def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
             calls[len(ids)] = _calls(decoder, ids)
         blocks.append(Block(_embedded(decoder, ids).to(home), calls[len(ids)]))
     return blocks
-
-
-def _home(decoder: Decoder, tokens: int) -> torch.device:
-    if not devices.is_gpu(decoder.device):
-        return decoder.device
-    needed = tokens * decoder.shape.hidden * decoder.dtype.itemsize
-    return decoder.device if needed < devices.memory(decoder.device)[0] / 2 else torch.device("cpu")
 
 
 class _Reached(Exception):  # noqa: N818
@@ -134,13 +118,11 @@ def _calls(decoder: Decoder, ids: torch.Tensor) -> list[Call]:
         arguments, keywords, _states = _without_states(arguments, keywords)
         calls.append((arguments, keywords))
 
-    handles = [layer.register_forward_pre_hook(record, with_kwargs=True) for layer in decoder.layers]
-    try:
+    with ExitStack() as undone:
+        for layer in decoder.layers:
+            undone.callback(layer.register_forward_pre_hook(record, with_kwargs=True).remove)
         with decoder.uncounted():
             decoder.hidden_states(ids)
-    finally:
-        for handle in handles:
-            handle.remove()
     return calls
 
 
@@ -152,13 +134,9 @@ def _embedded(decoder: Decoder, ids: torch.Tensor) -> torch.Tensor:
         reached.append(_without_states(arguments, keywords)[2])
         raise _Reached
 
-    handle = decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True)
-    try:
+    # taking the hook away is the handle's own way out
+    with decoder.layers[0].register_forward_pre_hook(stop, with_kwargs=True), suppress(_Reached):
         decoder.hidden_states(ids)
-    except _Reached:
-        pass
-    finally:
-        handle.remove()
     return reached[0]
 
 

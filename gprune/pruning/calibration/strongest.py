@@ -21,14 +21,9 @@ class Strongest:
     """Keeps the strongest positions of the inputs of one projection in every layer."""
 
     def __init__(self, count: int, samples: int, layers: int, channels: int, device: torch.device) -> None:
-        """Starts empty.
+        """Starts empty for `layers` x `channels` inputs of the `samples` sequences of a calibration set.
 
-        Args:
-            count: positions to keep for each channel, at least 1; no more than there are sequences.
-            samples: sequences of the calibration set.
-            layers: decoder layers.
-            channels: inputs of the projection.
-            device: where the activations are.
+        Keeps `count` (at least 1) positions of each channel, no more than there are sequences.
         """
         self.count, self.samples, self.seen, self.length = min(count, samples), samples, 0, 0
         shape = layers, self.count, channels
@@ -40,12 +35,7 @@ class Strongest:
         self.found = torch.empty(layers, 0, channels, dtype=torch.int32, device=device)
 
     def add(self, layer: int, inputs: torch.Tensor) -> None:
-        """Looks at the inputs of one layer for the batch at hand.
-
-        Args:
-            layer: index of the layer.
-            inputs: (sequences, length, channels) of any floating type.
-        """
+        """Looks at a layer's (sequences, length, channels) inputs (any float type) of the batch at hand."""
         sequences, self.length, channels = inputs.shape
         if self.peaks.shape[1] != sequences:
             self.peaks = self.peaks.new_empty(len(self.values), sequences, channels)
@@ -58,10 +48,7 @@ class Strongest:
             self.found[layer] = places[:, 0]
 
     def _look(self, layer: int, inputs: torch.Tensor) -> None:
-        """The same on a CPU, where finding the largest is fast and finding where it is slow.
-
-        So the place is looked for only where the value beats what the channel has already.
-        """
+        """`add` on a CPU, where finding where is slow: only where a value beats what its channel has."""
         high, low = inputs.amax(dim=1), inputs.amin(dim=1)
         strength = torch.maximum(high, -low)
         self.peaks[layer] = strength
@@ -106,14 +93,7 @@ class Strongest:
         self.seen += self.peaks.shape[1]
 
     def result(self, tokens: Tokens) -> StrongestPositions:
-        """Copies what was kept out of the device.
-
-        Args:
-            tokens: the calibration set, all of whose sequences were seen.
-
-        Raises:
-            NumericsError: an activation was NaN or infinite.
-        """
+        """Copies what was kept of the whole calibration set out of the device."""
         values, places, sequences = (
             part.transpose(1, 2).cpu().numpy() for part in (self.values, self.places, self.sequences)
         )

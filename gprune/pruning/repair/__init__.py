@@ -53,20 +53,16 @@ class OutputMap:
     def applied(self) -> Iterator[None]:
         """Has the dense map say what the narrowed one says, and leaves it as it was, whatever happens."""
         dense, removed = self.dense, torch.as_tensor(~self.kept, device=self.dense.weight.device)
+        wide = None
+        if self.weight is not None:
+            wide = torch.zeros_like(dense.weight).index_copy_(1, self._index(), self.weight)
         with ExitStack() as undone:
             undone.callback(dense.register_forward_pre_hook(_silence(removed)).remove)
-            for name, value in (("weight", self._widened()), ("bias", self.bias)):
+            for name, value in (("weight", wide), ("bias", self.bias)):
                 if value is not None:
                     undone.callback(setattr, dense, name, getattr(dense, name))
                     setattr(dense, name, nn.Parameter(value, requires_grad=False))
             yield
-
-    def _widened(self) -> torch.Tensor | None:
-        """(outputs, inputs) the repaired weight, zero where columns leave."""
-        if self.weight is None:
-            return None
-        wide = torch.zeros_like(self.dense.weight)
-        return wide.index_copy_(1, self._index(), self.weight)
 
     def _index(self, kept: bool = True) -> torch.Tensor:
         chosen = np.flatnonzero(self.kept if kept else ~self.kept)
@@ -74,14 +70,9 @@ class OutputMap:
 
 
 def ready(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
-    """What the repairs of a model know before they see its masks, by name.
+    """What a model's repairs know before they see its masks, by name, from the records that they need.
 
-    Args:
-        decoder: the dense model.
-        model: with the records that its repairs need.
-
-    Raises:
-        ModelError: a record is of another model.
+    Raises ModelError where a record is of another model.
     """
     return {
         one.name: _module(one.name).ready(decoder, **{name: model.inputs[name] for name in one.needs})

@@ -12,17 +12,10 @@ from gprune.system.progress import Progress
 
 
 def ready(decoder: Decoder, means: Sequence[ActivationStatistics]) -> dict[str, Array]:
-    """Mean inputs of the output maps over all shards of one text, or of two texts as one.
+    """Mean inputs of the output maps over all shards of the scoring texts, two of them as one, by map's name.
 
-    Args:
-        decoder: the dense model.
-        means: statistics of the texts that the method is scored on.
-
-    Returns:
-        By map: o_proj (layers, heads * head_width), down_proj (layers, neurons).
-
-    Raises:
-        ModelError: the statistics are of another model.
+    o_proj has (layers, heads * head_width), down_proj (layers, neurons). Raises ModelError where the
+    statistics are of another model.
     """
     statistics = (means[0] if len(means) == 1 else pool(means[0], means[1])).merge()
     found = {"down_proj": statistics.ffn_mean[0], "o_proj": statistics.attention_mean[0]}

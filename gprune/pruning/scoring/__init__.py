@@ -28,6 +28,9 @@ Metric = Callable[[ActivationStatistics, WeightNorms, ModelShape, CalibrationSet
 
 METRICS: dict[str, Metric] = {"flap": flap.score, "wanda_sp": wanda_sp.score}
 
+SUMMED = ("wanda_sp",)
+"""metrics whose key/value group sums its channels' scores; that of the others is their mean"""
+
 
 def score(
     metric: str,
@@ -37,24 +40,13 @@ def score(
     settings: CalibrationSettings,
     shards: Array | Sequence[int] | None = None,
 ) -> UnitScores:
-    """Importance scores of a calibration set, or of some of its shards.
+    """Importance scores of neurons and key/value groups, of a calibration set or of chosen `shards` of it.
 
-    Args:
-        metric: name in ``METRICS``.
-        statistics: of the whole calibration set, per shard.
-        norms: column norms of down_proj and o_proj.
-        shape: the dense model.
-        settings: which form of FLAP is wanted.
-        shards: indices of the shards to score; all by default. The released form of FLAP's fluctuation
-            depends on the order of all samples and has no value on a part of them: parts are then scored by
-            the plain token variance.
+    Higher is more important. The released form of FLAP's fluctuation depends on the order of all samples and
+    has no value on a part of them: parts are then scored by the plain token variance.
 
-    Returns:
-        Scores of every neuron and key/value group; higher is more important.
-
-    Raises:
-        SettingsError: the metric is unknown, or no shard is chosen.
-        ModelError: the statistics or norms belong to a model of another shape.
+    Raises SettingsError where the metric is unknown or no shard is chosen, ModelError where the statistics or
+    norms belong to a model of another shape.
     """
     if metric not in METRICS:
         raise SettingsError(f"no metric is called {metric!r}: choose one of {', '.join(METRICS)}")
@@ -67,21 +59,15 @@ def score(
 
 
 def _require_fit(statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape) -> None:
-    expected = {
-        "ffn_mean": (shape.layers, shape.neurons),
-        "attention_mean": (shape.layers, shape.heads * shape.head_width),
-    }
-    for name, size in expected.items():
+    neurons, channels = (shape.layers, shape.neurons), (shape.layers, shape.heads * shape.head_width)
+    for name, size in (("ffn_mean", neurons), ("attention_mean", channels)):
         actual = getattr(statistics, name).shape[1:]
         if actual != size:
             raise ModelError(
                 f"the statistics' {name} covers {actual} layers and channels, but the model has {size}: "
                 "collect them again with this model"
             )
-    for name, size in (
-        ("down_column_square", expected["ffn_mean"]),
-        ("out_column_square", expected["attention_mean"]),
-    ):
+    for name, size in (("down_column_square", neurons), ("out_column_square", channels)):
         actual = getattr(norms, name).shape
         if actual != size:
             raise ModelError(
@@ -89,26 +75,11 @@ def _require_fit(statistics: ActivationStatistics, norms: WeightNorms, shape: Mo
             )
 
 
-SUMMED = ("wanda_sp",)
-"""metrics whose key/value group sums its channels' scores; that of the others is their mean"""
-
-
 def combine(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
-    """Averages the scores of two texts.
+    """Averages the scores of two texts by score_average, or by rank_average: ranks in the layer from 0.
 
-    Args:
-        scoring: score_average, the mean of both scores; or rank_average, the mean of both ranks within the
-            layer, from 0 for the least important.
-        primary: scores on A.
-        auxiliary: scores on B by the same metric.
-        shape: the dense model.
-
-    Returns:
-        Scores of neurons and o_proj channels; a key/value group follows from the averaged channels by the
-        metric's own rule.
-
-    Raises:
-        ValueError: another way of scoring, or scores that differ in metric or shape.
+    A key/value group follows from the averaged o_proj channels by the metric's own rule. Raises ValueError
+    for another way of scoring, or scores that differ in metric or shape.
     """
     if scoring not in ("score_average", "rank_average"):
         raise ValueError(f"scores are combined by score_average or rank_average (got {scoring!r})")
@@ -150,14 +121,9 @@ _LAYERS = {"flap": flap.layer_neurons, "wanda_sp": wanda_sp.layer_neurons}
 
 
 def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms) -> Parts:
-    """What scores the neurons of chosen shards.
+    """What scores the neurons of chosen shards by a metric of ``METRICS``.
 
     The released form of FLAP has no value on a part of a text: parts are scored by the plain token variance.
-
-    Args:
-        metric: name in `gprune.pruning.scoring.METRICS`.
-        statistics: of the whole calibration set, per shard.
-        norms: column norms of down_proj of the same model.
     """
     score = _LAYERS[metric]
 
@@ -171,6 +137,6 @@ def neuron_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNo
 
 
 def layer_scorer(metric: str, statistics: ActivationStatistics, norms: WeightNorms, layer: int) -> Parts:
-    """The same of one layer: (neurons,) scores of the shards of given indices; see `neuron_scorer`."""
+    """`neuron_scorer` of one layer: (neurons,) scores of the shards of given indices."""
     score = _LAYERS[metric]
     return lambda shards: score(statistics, norms, np.asarray(shards), layer)

@@ -15,18 +15,11 @@ from gprune.study import CalibrationSettings
 def score(
     statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape, settings: CalibrationSettings
 ) -> UnitScores:
-    """Scores every neuron and key/value group of the dense model.
+    """Scores units by s_j = fluctuation_j * |W_:j|^2, of statistics that are merged into one shard.
 
-    Args:
-        statistics: merged into one shard.
-        norms: column norms of down_proj and o_proj.
-        shape: the dense model.
-        settings: ``flap_variant`` chooses the fluctuation; ``square_head_score`` squares the channel scores
-            of o_proj once more, as FLAP's code does.
-
-    Returns:
-        s_j = fluctuation_j * |W_:j|^2, where the plain fluctuation is the population variance over tokens; a
-        group is the mean of its channels' scores.
+    The plain fluctuation is the population variance over tokens; ``flap_variant`` chooses.
+    ``square_head_score`` squares the channel scores of o_proj once more, as FLAP's code does; a group is
+    their mean.
     """
     ffn = _fluctuation(statistics, "ffn", settings) * norms.down_column_square
     channels = _fluctuation(statistics, "attention", settings) * norms.out_column_square
@@ -37,14 +30,7 @@ def score(
 
 
 def layer_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
-    """(neurons,) plain scores of one layer on some shards.
-
-    Args:
-        statistics: of the whole calibration set, per shard.
-        norms: column norms of down_proj.
-        shards: indices of the shards.
-        layer: index of the layer.
-    """
+    """(neurons,) plain scores of one layer on the shards of given indices, from statistics per shard."""
     counts = statistics.shard_tokens[shards]
     mean, moment = statistics.ffn_mean[shards, layer], statistics.ffn_moment[shards, layer]
     _, merged = merge_moments(counts.astype(np.float64), mean, moment)

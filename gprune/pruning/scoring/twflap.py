@@ -29,9 +29,8 @@ def context_weights(
         distances: (layers, contexts, contexts) between the contexts' centres.
         temperature: of the softmax, > 0; the higher, the more alike the weights.
 
-    Returns:
-        (layers, groups, contexts) weight of one token; 0 for contexts without a token. Summed over all
-        tokens of a layer the weights give the number of tokens.
+    Gives the (layers, groups, contexts) weight of one token; 0 for contexts without a token. Summed over all
+    tokens of a layer the weights give the number of tokens.
     """
     tokens = statistics.tokens[0].astype(np.float64)[:, None, :]
     exponent = np.where(tokens > 0, -np.asarray(distances, dtype=np.float64) / temperature, -np.inf)
@@ -42,18 +41,13 @@ def context_weights(
 
 
 def module_profile(affinity: Array, labels: Array, groups: int, kind: str = "dominant") -> Array:
-    """Which contexts each module serves, by the mean affinity of its neurons.
+    """(layers, groups, contexts) shares of the contexts that each module serves, of sum 1.
 
-    Args:
-        affinity: (layers, contexts, neurons) mean of |input * gradient of the loss| over a context's tokens.
-        labels: (layers, neurons) module of each neuron; layers may have different numbers of modules.
-        groups: rows of the profile, at least the largest number of modules.
-        kind: dominant puts a module whole into the context in which its neurons stand out most above the
-            layer's mean, as FANG does with its groups; mixed takes the mean affinities as shares.
-
-    Returns:
-        (layers, groups, contexts) shares of sum 1; equal shares for a module that serves no context and for
-        rows that no module of the layer fills.
+    They follow from `affinity` (layers, contexts, neurons), the mean of |input * gradient of the loss| over a
+    context's tokens, and `labels` (layers, neurons); layers may have fewer than `groups` modules. Kind
+    dominant puts a module whole into the context in which its neurons stand out most above the layer's mean,
+    as FANG does with its groups; mixed takes the mean affinities as shares. A module that serves no context,
+    and rows that no module of the layer fills, have equal shares.
     """
     layers, contexts, _ = np.shape(affinity)
     profile = np.full((layers, groups, contexts), 1.0 / contexts)
@@ -80,24 +74,20 @@ def score(
     settings: ContextSettings,
     shards: Array | Sequence[int] | None = None,
 ) -> UnitScores:
-    """Scores every neuron under its group's token weights; attention is scored by FLAP.
+    """Scores neurons by s_j = weighted fluctuation about the weighted mean, times |W_:j|^2.
 
     Args:
         statistics: moments of a calibration set per shard and context.
         contexts: the contexts they were measured under.
         norms: column norms of down_proj.
-        labels: (layers, neurons) group or module of each neuron.
+        labels: (layers, neurons) group or module of each neuron, whose token weights it has.
         profile: (layers, groups, contexts) or (groups, contexts) share of each context in a group.
         heads: FLAP's scores of the same text, of which heads and channels are taken over.
         settings: the temperature of the token weights.
         shards: indices of the shards to score; all by default.
 
-    Returns:
-        s_j = weighted fluctuation of neuron j about its weighted mean, times |W_:j|^2.
-
-    Raises:
-        SettingsError: no shard is chosen.
-        ModelError: labels, profile, norms and contexts do not belong to these statistics.
+    Raises SettingsError where no shard is chosen, ModelError where labels, profile, norms and contexts do not
+    belong to these statistics.
     """
     if shards is not None and len(shards) == 0:
         raise SettingsError("no shard was chosen to score (got an empty list): choose at least one")

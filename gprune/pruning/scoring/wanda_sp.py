@@ -13,16 +13,9 @@ from gprune.study import CalibrationSettings
 def score(
     statistics: ActivationStatistics, norms: WeightNorms, shape: ModelShape, settings: CalibrationSettings
 ) -> UnitScores:
-    """Scores every neuron and key/value group of the dense model.
+    """Scores units by s_j = mean over rows r of |W_rj| * sqrt(energy_j / sequences), of one merged shard.
 
-    Args:
-        statistics: merged into one shard.
-        norms: column norms of down_proj and o_proj.
-        shape: the dense model.
-        settings: not used by this metric.
-
-    Returns:
-        s_j = mean over rows r of |W_rj| * sqrt(energy_j / sequences); a group sums its channels' scores.
+    A group sums its channels. The settings are those of other metrics.
     """
     samples = int(statistics.shard_samples[0])
     ffn = _product(norms.down_column_absolute, statistics.ffn_energy[0], samples)
@@ -32,14 +25,7 @@ def score(
 
 
 def layer_neurons(statistics: ActivationStatistics, norms: WeightNorms, shards: Array, layer: int) -> Array:
-    """(neurons,) scores of one layer on some shards.
-
-    Args:
-        statistics: of the whole calibration set, per shard.
-        norms: column norms of down_proj.
-        shards: indices of the shards.
-        layer: index of the layer.
-    """
+    """(neurons,) scores of one layer on the shards of given indices, from statistics per shard."""
     samples = int(statistics.shard_samples[shards].sum())
     energy = statistics.ffn_energy[shards, layer].sum(axis=0)
     return _product(norms.down_column_absolute[layer], energy, samples)
@@ -53,18 +39,10 @@ def layer_scores(
     attention_energy: Array,
     samples: int,
 ) -> tuple[Array, Array]:
-    """Scores the units of one layer, for a pass that prunes layer by layer.
+    """(neurons,) and (key/value groups,) scores of one layer, for a pass that prunes layer by layer.
 
-    Args:
-        norms: column norms of down_proj and o_proj.
-        shape: the dense model.
-        layer: index of the layer.
-        ffn_energy: (neurons,) sum over tokens of the squared inputs of down_proj.
-        attention_energy: (heads * head_width,) the same for o_proj.
-        samples: sequences seen.
-
-    Returns:
-        (neurons,) and (key/value groups,) scores.
+    The energies are sums over the tokens of `samples` sequences of the squared inputs of down_proj (neurons,)
+    and of o_proj (heads * head_width,).
     """
     ffn = _product(norms.down_column_absolute[layer], ffn_energy, samples)
     channels = _product(norms.out_column_absolute[layer], attention_energy, samples)
