@@ -5,6 +5,8 @@ that `--help` answers at once: what it says of every command stands here.
 """
 
 import argparse
+import shlex
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,6 +91,16 @@ def registered(
     parser: argparse.ArgumentParser = commands.add_parser(name, help=COMMANDS[name].about, description=about)
     parser.set_defaults(command=command)
     return parser
+
+
+def add_job(parser: argparse.ArgumentParser) -> None:
+    """Adds the folder of the job that a command is, which people do not give."""
+    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+
+
+def command_line() -> str:
+    """The command that this process was started by, as people type it."""
+    return shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
 
 
 def add_settings(parser: Any, words: str) -> None:

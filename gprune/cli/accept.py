@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, paths, place, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered
 from gprune.cli.jobs import add_devices
 from gprune.cli.study import add_field
 from gprune.models.shapes import is_random
@@ -103,8 +102,7 @@ def _work(options: argparse.Namespace, found: Acceptance) -> TableWork:
 
     store, series = Store(options.cache), found.series
     folder = options.out or store.root / "acceptance" / folder_name(series.model, series.scale)
-    command = shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
-    return TableWork(store, series, [found.table], folder, command=command)
+    return TableWork(store, series, [found.table], folder, command=command_line())
 
 
 def _plan(found: Acceptance, made: TableWork, stream: TextIO) -> None:

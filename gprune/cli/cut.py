@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, add_job, place, registered
 from gprune.cli.export import recorded, shown
 from gprune.records.repairs import labels
 
@@ -33,7 +33,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     """Adds what names a mask set of a run; see `set_of`."""
     parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     parser.add_argument("set", metavar="SET", help="name of a mask set of this run")
-    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    add_job(parser)
     # the set as a page has seen it
     parser.add_argument("--identity", default="", help=argparse.SUPPRESS)
     add_cache(parser)

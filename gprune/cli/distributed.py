@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -47,12 +47,9 @@ def run(options: argparse.Namespace, study: Study, first: Callable[[Ranks], int]
     `first` is what rank 0 does, given the processes; there GpruneError says why the run has failed, and that
     they cannot be started.
     """
-    return _joined(options, study, first) if _started() else _launched(options, study)
-
-
-def _started() -> bool:
-    """Whether this process is one of several that torch's launcher has started."""
-    return "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ
+    # torch's launcher has started this process as one of several
+    started = "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ
+    return _joined(options, study, first) if started else _launched(options, study)
 
 
 def _launched(options: argparse.Namespace, study: Study) -> int:
@@ -62,41 +59,23 @@ def _launched(options: argparse.Namespace, study: Study) -> int:
     if study.device == "cpu" or not machine.has_gpu():
         told = f"--model-gpus {options.model_gpus}: no GPU is used, so that many processes share the CPU"
         print(told, file=sys.stderr)
-    with _workspace() as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix="gprune-ranks-", ignore_cleanup_errors=True)
         # a study that came through a pipe can be read once
-        file = _written(study, folder)
+        file = Path(made.name, "study.json")
+        file.write_text(study.to_json(), encoding="utf-8")
+    except OSError as error:
+        raise SettingsError(
+            "--model-gpus keeps the study in a temporary file, which cannot be written "
+            f"({error.strerror or error}): make room, or set TMPDIR to another folder"
+        ) from error
+    with made as folder:
         words = ["run", str(file), "--model-gpus", str(options.model_gpus), "--until", options.until]
         words += ["--json"] if options.json else []
         words += ["--anyway"] if options.anyway else []
         for name, value in (("--job", options.job), ("--cache", options.cache)):
             words += [name, str(value)] if value is not None else []
-        return launch(options.model_gpus, words, folder)
-
-
-@contextlib.contextmanager
-def _workspace() -> Iterator[Path]:
-    """A folder for as long as the processes run."""
-    try:
-        made = tempfile.TemporaryDirectory(prefix="gprune-ranks-", ignore_cleanup_errors=True)
-    except OSError as error:
-        raise _no_room(error) from error
-    with made as folder:
-        yield Path(folder)
-
-
-def _written(study: Study, folder: Path) -> Path:
-    try:
-        (folder / "study.json").write_text(study.to_json(), encoding="utf-8")
-    except OSError as error:
-        raise _no_room(error) from error
-    return folder / "study.json"
-
-
-def _no_room(error: OSError) -> SettingsError:
-    return SettingsError(
-        "--model-gpus keeps the study in a temporary file, which cannot be written "
-        f"({error.strerror or error}): make room, or set TMPDIR to another folder"
-    )
+        return launch(options.model_gpus, words, Path(folder))
 
 
 def _joined(options: argparse.Namespace, study: Study, first: Callable[[Ranks], int]) -> int:
@@ -238,8 +217,7 @@ def _told(ranks: Ranks, error: Exception) -> GpruneError:
     if oom_backoff.out_of_memory(error):
         return SettingsError(
             f"memory ran out on {who} ({oom_backoff.sizes(error, ranks.place)}): use more GPUs "
-            f"(--model-gpus), "
-            "dtype bfloat16, or close what else uses the memory"
+            "(--model-gpus), dtype bfloat16, or close what else uses the memory"
         )
     words = safe_parsing.sentence(f"{type(error).__name__}: {error}")
     return RanksError(f"{who} has failed ({words}): finished stages are kept, report what is printed above")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import place, registered
+from gprune.cli import add_job, place, registered
 from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -26,14 +26,14 @@ def add(commands: Any) -> None:
     pad = registered(commands, "pad", _pad)
     pad.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     pad.add_argument("out", metavar="OUT", type=place, help="folder to write")
-    pad.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    add_job(pad)
     gguf = registered(commands, "gguf", _gguf)
     gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     gguf.add_argument("out", metavar="OUT.gguf", type=place, help="file to write")
     gguf.add_argument(
         "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
     )
-    gguf.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    add_job(gguf)
 
 
 def _apply(options: argparse.Namespace) -> int:

@@ -233,32 +233,14 @@ def _line(job: Job) -> str:
         now = jobs.progress(job.folder.parents[1], job.id)
         words.append(f"{now.stage} {now.done}/{now.total}" if now.total else now.stage)
         words.append(now.waits)
-    words.append(f"on {job.device}" if job.device else "")
-    words.append(job.label)
-    words.append(job.error or job.run_id)
-    words.append(job.note)
+    words += [f"on {job.device}" if job.device else "", job.label, job.error or job.run_id, job.note]
     return "  ".join(word for word in words if word)
 
 
 def _plain(job: Job) -> dict[str, Any]:
     """A job for programs; times are seconds since 1970."""
-    names = (
-        "id",
-        "label",
-        "state",
-        "engine",
-        "note",
-        "returns",
-        "position",
-        "device",
-        "created",
-        "started",
-        "ended",
-        "error",
-        "run_id",
-        "summary",
-    )
-    return {name: getattr(job, name) for name in names} | {"folder": str(job.folder)}
+    names = "id label state engine note returns position device created started ended error run_id summary"
+    return {name: getattr(job, name) for name in names.split()} | {"folder": str(job.folder)}
 
 
 def _size(log: Path) -> int:

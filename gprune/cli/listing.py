@@ -82,12 +82,7 @@ def _runs(options: argparse.Namespace) -> int:
     found = list(run_records.every(store))
     for name, record in found:
         study = record["study"]
-        words = (
-            run_records.standing(record),
-            study.get("model"),
-            study.get("metric"),
-            study.get("retention"),
-        )
+        words = run_records.standing(record), *map(study.get, ("model", "metric", "retention"))
         print(f"{name:<52} " + "  ".join(str(word) for word in words))
     if not found:
         print(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)

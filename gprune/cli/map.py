@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, add_job, place, registered
 from gprune.cli.export import recorded, shown
 from gprune.study.settings import require
 
@@ -28,7 +28,7 @@ def add(commands: Any) -> None:
     parser.add_argument(
         "-o", "--out", metavar="FILE", type=place, help="also write the places of the neurons as CSV"
     )
-    parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    add_job(parser)
     add_cache(parser)
 
 
@@ -42,9 +42,7 @@ def _map(options: argparse.Namespace) -> int:
         require(0 <= options.layer < layers, "--layer", options.layer, f"0 to {layers - 1}")
         texts = stages.mapped_texts(graph, results.there)
         wanted = stages.neuron_map(graph, options.layer, options.of, texts)
-        found = lazy_results.made(
-            results, wanted, lambda _stage, done, total, message: progress(done, total, message)
-        )
+        found = lazy_results.made(results, wanted, lambda _stage, *event: progress(*event))
     if options.out is not None:
         _write(options, found)
     print(

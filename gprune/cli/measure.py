@@ -33,9 +33,7 @@ def _measure(options: argparse.Namespace) -> int:
 
     results, chosen = set_of(options)
     with shown("measure", options.job) as progress:
-        found = mask_sets.measure(
-            results, chosen, lambda _stage, done, total, message: progress(done, total, message)
-        )
+        found = mask_sets.measure(results, chosen, lambda _stage, *event: progress(*event))
     lines = [_line(results, chosen, text, one) for text, one in found.items()]
     if options.json:
         print(json.dumps({"set": chosen.name, "method": chosen.method, "texts": lines}))

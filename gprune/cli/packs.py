@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,20 +62,13 @@ def _pack(options: argparse.Namespace) -> int:
     from gprune.pipeline.archive.contents_form import ENDING
 
     store = Store(options.cache)
-    chosen = archive.contents(
-        store, options.run, with_texts=options.with_contexts, with_steps=options.with_steps
-    )
+    wanted = {"with_texts": options.with_contexts, "with_steps": options.with_steps}
+    chosen = archive.contents(store, options.run, **wanted)
     _say_texts(chosen, options.with_contexts)
     out = options.out or Path(f"{options.run}{ENDING}")
     with progress.Reporter() as shown:
-        made = archive.write(
-            store,
-            options.run,
-            out,
-            with_texts=options.with_contexts,
-            with_steps=options.with_steps,
-            progress=lambda *event: shown("pack", *event),
-        )
+        progressed = partial(shown, "pack")
+        made = archive.write(store, options.run, out, **wanted, progress=progressed)
     for line in _left_out(chosen):
         print(line, file=sys.stderr)
     print(f"{out}: {len(chosen.results)} results of {options.run}, {amount(made.size)}")
@@ -114,13 +108,8 @@ def _unpack(options: argparse.Namespace) -> int:
     largest = None if options.largest is None else int(options.largest * 2**30)
     store = Store(options.cache)
     with progress.Reporter() as shown:
-        found = archive.unpack(
-            options.file,
-            store,
-            name=options.name,
-            largest=largest,
-            progress=lambda *event: shown("unpack", *event),
-        )
+        progressed = partial(shown, "unpack")
+        found = archive.unpack(options.file, store, name=options.name, largest=largest, progress=progressed)
     there = f", {found.kept} were there already" if found.kept else ""
     print(f"{found.run}: {found.added} results unpacked{there}")
     where = "" if store.root == default_cache() else f" --cache {shlex.quote(str(store.root))}"

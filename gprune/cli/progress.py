@@ -61,15 +61,12 @@ class Reporter:
             # what a result was made by stays to be read when the bars have gone on
             _say(self.console, f"{stage}: {message}")
         elif self.console.is_terminal:
-            self._draw(stage, done, total, message)
+            if stage not in self.tasks:
+                self.tasks[stage] = self.bars.add_task(stage, total=total, message="")
+            self.bars.update(self.tasks[stage], completed=done, total=total, message=message)
         elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _REDRAW_SECONDS:
             self.printed[stage] = time.monotonic()
             _say(self.console, f"{stage}: {done}/{total} {message}")
-
-    def _draw(self, stage: str, done: int, total: int, message: str) -> None:
-        if stage not in self.tasks:
-            self.tasks[stage] = self.bars.add_task(stage, total=total, message="")
-        self.bars.update(self.tasks[stage], completed=done, total=total, message=message)
 
 
 def summary(result: dict[str, Any]) -> None:
@@ -78,9 +75,8 @@ def summary(result: dict[str, Any]) -> None:
     if "perplexity" in result:
         texts = list(result["settings"]["evaluation"]["texts"])
         preset = result["settings"]["evaluation"]["preset"]
-        table = Table(title=f"Perplexity, windows of {preset} tokens (lower is better)")
-        for title in ("method", "retention", "parameters", *map(short, texts)):
-            table.add_column(Text(title), justify="left" if title == "method" else "right")
+        title = f"Perplexity, windows of {preset} tokens (lower is better)"
+        table = _table(title, "retention", "parameters", *map(short, texts))
         for method, values in result["perplexity"].items():
             row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
             table.add_row(
@@ -132,8 +128,7 @@ def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
         for method, reason in result.get("unavailable", {}).items():
             _say(console, f"seed {seed}: {method} left out: {reason}")
         computed, reused = len(result["seconds"]) - len(result["reused"]), len(result["reused"])
-        words = f"seed {seed}: run {result['run']}, {computed} stages computed, {reused} reused"
-        _say(console, words)
+        _say(console, f"seed {seed}: run {result['run']}, {computed} stages computed, {reused} reused")
 
 
 def _say(console: Console, line: str) -> None:
@@ -165,12 +160,18 @@ def _mark(result: dict[str, Any], method: str, text: str) -> str:
     return "" if number is None or not _several(result) else MARKS[min(number, len(MARKS) - 1)]
 
 
+def _table(title: str, *columns: str, left: int = 1) -> Table:
+    """An empty table whose first column has the methods; the columns that are no numbers stand left."""
+    table = Table(title=title)
+    for place, name in enumerate(("method", *columns)):
+        table.add_column(Text(name), justify="left" if place < left else "right")
+    return table
+
+
 def _over_seeds(found: dict[str, Any], title: str, scale: float) -> Table:
     """One line a method, one column a text or task; of an accuracy the plain one."""
     subjects = list(dict.fromkeys(subject for values in found.values() for subject in values))
-    table = Table(title=title)
-    for name in ("method", *map(short, subjects)):
-        table.add_column(Text(name), justify="left" if name == "method" else "right")
+    table = _table(title, *map(short, subjects))
     for method, values in found.items():
         known = [values.get(subject, {}) for subject in subjects]
         cells = [each.get("acc", each) for each in known]
@@ -182,9 +183,7 @@ def _over_seeds(found: dict[str, Any], title: str, scale: float) -> Table:
 def _accuracies(found: dict[str, dict[str, Any]]) -> Table:
     """Accuracy of every method on every task: acc, and length-normalised where a task has it."""
     tasks = list(dict.fromkeys(task for values in found.values() for task in values))
-    table = Table(title="Zero-shot accuracy in percent, acc / acc_norm (higher is better)")
-    for title in ("method", *map(short, tasks)):
-        table.add_column(Text(title), justify="left" if title == "method" else "right")
+    table = _table("Zero-shot accuracy in percent, acc / acc_norm (higher is better)", *map(short, tasks))
     for method, values in found.items():
         table.add_row(Text(method), *(Text(_accuracy(values.get(task))) for task in tasks))
     chances = [next(values[task]["chance"] for values in found.values() if task in values) for task in tasks]
@@ -202,9 +201,8 @@ def _accuracy(found: dict[str, Any] | None) -> str:
 
 def _speeds(found: dict[str, Any]) -> Table:
     """Tokens a second of every method, with the ratio to the first."""
-    table = Table(title=f"Tokens a second: {found['setting']}")
-    for title in ("method", "phase", "mode", "tokens/s", "ratio"):
-        table.add_column(title, justify="left" if title in ("method", "phase", "mode") else "right")
+    title = f"Tokens a second: {found['setting']}"
+    table = _table(title, "phase", "mode", "tokens/s", "ratio", left=3)
     for row in found["rows"]:
         ratio = f"{row['ratio']:.2f} ± {row['ratio_spread']:.2f}"
         speed = f"{row['tokens_per_second']:.1f} ± {row['spread']:.1f}"

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, paths, place, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered
 from gprune.cli.jobs import add_devices, add_engine, slurm_settings
 from gprune.cli.study import add_field, add_profile
 from gprune.study import profiles, short
@@ -59,7 +58,13 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     add_field(scale, "task-folder", "evaluation.task_folder")
     scale.add_argument("--seeds", type=int, nargs="+", help="seeds; tables of one seed take the first")
     scale.add_argument("--retentions", type=float, nargs="+", help="retentions of the main table")
-    _add_methods(scale)
+    scale.add_argument(
+        "--methods",
+        nargs="+",
+        metavar="METHOD",
+        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
+        f"there on the metric of each: {', '.join(choices())}",
+    )
     scale.add_argument(
         "--tasks",
         nargs="+",
@@ -77,16 +82,6 @@ def _add_scale(parser: argparse.ArgumentParser) -> None:
     settings = [word for word in get_args(hint("evaluation.speed")) if word != "none"]
     add_field(scale, "speed", "evaluation.speed", choices=settings, metavar=None)
     add_settings(scale, "any other field of every study, as calibration.batch=8 (repeatable)")
-
-
-def _add_methods(scale: Any) -> None:
-    scale.add_argument(
-        "--methods",
-        nargs="+",
-        metavar="METHOD",
-        help="methods of the main table, in place of the paper's rows and of the controls; gprune stands "
-        f"there on the metric of each: {', '.join(choices())}",
-    )
 
 
 def _reproduce(options: argparse.Namespace) -> int:
@@ -113,10 +108,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 
 
 def _require_fitting(options: argparse.Namespace, chosen: list[PaperTable]) -> None:
-    """Refuses what cannot be written.
-
-    Raises SettingsError for one folder for several models, or a report without the table that it is of.
-    """
+    """Raises SettingsError for one folder for several models, or a report without its table."""
     from gprune.experiments.reproduction.control_rows import FAIR
 
     if options.out and len(options.model) > 1:
@@ -147,7 +139,7 @@ def _work(options: argparse.Namespace, chosen: list[PaperTable], series: Series)
 
     store = Store(options.cache)
     folder = options.out or default_folder(store.root, series.model, series.scale)
-    return TableWork(store, series, chosen, folder, command=_command())
+    return TableWork(store, series, chosen, folder, command=command_line())
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
@@ -172,7 +164,9 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
 
     work.prepare(series)
     made = _work(options, chosen, series)
-    print(f"{short(series.model)}: {_outlook(made)}", file=sys.stderr)
+    missing, seconds = made.outlook()
+    left = f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
+    print(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
     device_slots.allow(options.devices)
     slurm = slurm_settings(options, made.store.root)
     with Shown() as shown:
@@ -183,30 +177,18 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
     return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
 
 
-def _outlook(made: TableWork) -> str:
-    """What is left to run, and about how long it takes."""
-    missing, seconds = made.outlook()
-    if not missing:
-        return "every study is there"
-    return f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
-
-
 def _report(options: argparse.Namespace, every: list[Series]) -> None:
     """Writes the report of the table `study` over all models."""
     from gprune.experiments.reproduction import control_report
     from gprune.store import Store
     from gprune.system.files import write_text
 
-    text = control_report.markdown(Store(options.cache), every, _command())
+    text = control_report.markdown(Store(options.cache), every, command_line())
     try:
         write_text(options.report, text)
     except OSError as error:
         raise StoreError(f"the report {options.report} cannot be written ({error})") from error
     print(f"report: {options.report}", file=sys.stderr)
-
-
-def _command() -> str:
-    return shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
 
 
 def _print(table: Assembled) -> None:

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, place, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_file, short
@@ -50,7 +50,7 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--anyway", action="store_true", help="start even if the estimate says that it cannot fit in memory"
     )
-    run.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    add_job(run)
     add_cache(run)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import shlex
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, command_line, place, registered
 from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
@@ -57,15 +56,15 @@ def _run(options: argparse.Namespace, plan: Plan) -> int:
 
     store = Store(options.cache)
     folder = options.out or store.root / "searches" / _name(plan)
-    command = shlex.join(["python", "-m", "gprune", *sys.argv[1:]])
-    made = report.Made(command, {name: str(value) for name, value in versions().items()})
+    made = report.Made(command_line(), {name: str(value) for name, value in versions().items()})
     rounds: list[Round] = []
 
     def ended(done: Round) -> None:
         rounds.append(done)
         report.write(folder, plan, rounds, made)
 
-    halving.search(plan, Trials(plan, store, _quiet, _Told(plan)).measure, ended)
+    # stages of a trial are not told one by one: there are thousands
+    halving.search(plan, Trials(plan, store, lambda *_: None, _Told(plan)).measure, ended)
     print(report.markdown(plan, rounds, made).rpartition("\n## ")[2].partition("\n\n")[2], end="")
     print(f"search: {folder}", file=sys.stderr)
     return 0
@@ -78,10 +77,6 @@ def _name(plan: Plan) -> str:
 
     stem = re.sub(r"[^a-z0-9]+", "-", plan.title.lower()).strip("-")[:40] or "search"
     return f"{stem}-{hashlib.sha256(repr(plan).encode()).hexdigest()[:8]}"
-
-
-def _quiet(stage: str, done: int, total: int, message: str) -> None:
-    """Stages of a trial are not told one by one: there are thousands."""
 
 
 class _Told:

@@ -8,6 +8,7 @@ width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on wh
 import argparse
 import contextlib
 import csv
+import itertools
 import json
 import sys
 from dataclasses import asdict
@@ -19,18 +20,7 @@ from gprune.models.shapes import SHAPES
 from gprune.system.errors import GpruneError, SettingsError
 
 _COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "spread", "ratio", "spread", "peak memory")
-_FIELDS = (
-    "model",
-    "parameters",
-    "phase",
-    "mode",
-    "tokens_per_second",
-    "spread",
-    "ratio",
-    "ratio_spread",
-    "peak_bytes",
-    "memory",
-)
+_FIELDS = "model parameters phase mode tokens_per_second spread ratio ratio_spread peak_bytes memory".split()
 
 
 def add(commands: Any) -> None:
@@ -84,10 +74,7 @@ def _speed(options: argparse.Namespace) -> int:
 
 
 def _measured(options: argparse.Namespace, settings: Any) -> tuple[list[Any], SettingsError | None]:
-    """The rows of all models; where one cannot be measured those of the models before it, and why.
-
-    Raises GpruneError where a name means no model, or no two models could be measured.
-    """
+    """The rows of all models; where one cannot be measured those of the models before it, and why."""
     from gprune.cli import progress
     from gprune.evaluation import speed
     from gprune.models.export import measurable
@@ -96,7 +83,9 @@ def _measured(options: argparse.Namespace, settings: Any) -> tuple[list[Any], Se
     for name in options.models:
         measurable.require_known(name, options.align)
         load = partial(measurable.load, name, settings.device, settings.dtype, options.align)
-        models[_unique(name, models)] = load
+        # numbered from its second time on
+        numbered = (f"{name} #{number}" for number in itertools.count(2))
+        models[next(one for one in itertools.chain([name], numbered) if one not in models)] = load
     with progress.Reporter() as shown:
         measurement = speed.Measurement(models, settings, lambda *event: shown("speed", *event))
         try:
@@ -127,15 +116,6 @@ def _settings(options: argparse.Namespace) -> Any:
     )
 
 
-def _unique(name: str, taken: dict[str, Any]) -> str:
-    """The name, numbered from its second time on."""
-    number, unique = 1, name
-    while unique in taken:
-        number += 1
-        unique = f"{name} #{number}"
-    return unique
-
-
 def _machine(device: str) -> dict[str, str]:
     import torch
     import transformers
@@ -156,18 +136,10 @@ def table(rows: list[Any]) -> list[str]:
 
 
 def _cells(row: Any) -> list[str]:
+    speed = [f"{row.tokens_per_second:,.1f}", f"±{row.spread:,.1f}"]
+    ratio = [f"{row.ratio:.2f}x", f"±{row.ratio_spread:.2f}"]
     memory = f"{row.peak_bytes / 2**20:,.1f} MiB {row.memory}"
-    return [
-        row.model,
-        f"{row.parameters:,}",
-        row.phase,
-        row.mode,
-        f"{row.tokens_per_second:,.1f}",
-        f"±{row.spread:,.1f}",
-        f"{row.ratio:.2f}x",
-        f"±{row.ratio_spread:.2f}",
-        memory,
-    ]
+    return [row.model, f"{row.parameters:,}", row.phase, row.mode, *speed, *ratio, memory]
 
 
 def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> None:

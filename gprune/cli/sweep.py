@@ -94,18 +94,12 @@ def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], s
     from gprune.jobs import device_slots
 
     device_slots.allow(options.devices)
-    slurm = slurm_settings(options, store.root)
+    slurm, again = slurm_settings(options, store.root), options.retry_failed
     running.prepare(made, store)
     print(f"{sweep.title}: {_studies(len(made))}", file=sys.stderr)
     with Shown() as shown:
         found = running.run(
-            made,
-            store,
-            sweep.until,
-            again=options.retry_failed,
-            watch=shown.watch,
-            told=shown.ended,
-            slurm=slurm,
+            made, store, sweep.until, again=again, watch=shown.watch, told=shown.ended, slurm=slurm
         )
     _tell(options, sweep, found)
     if any(one.state == FAILED for one in found):
@@ -138,11 +132,5 @@ def _tell(options: argparse.Namespace, sweep: Sweep, found: Sequence[StudyStatus
 
 def _plain(one: StudyStatus) -> dict[str, Any]:
     """A study for programs."""
-    return {
-        "name": one.variation.study.name,
-        "settings": dict(one.variation.settings),
-        "run": one.run,
-        "state": one.state,
-        "words": one.words,
-        "job": one.job,
-    }
+    about = {"name": one.variation.study.name, "settings": dict(one.variation.settings)}
+    return about | {"run": one.run, "state": one.state, "words": one.words, "job": one.job}
