@@ -41,14 +41,10 @@ EXIT_ERROR, EXIT_UNEXPECTED, EXIT_STOPPED = 2, 1, 130
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs one command.
+    """Runs one command, by the words after the program's name, those of the process when left out.
 
-    Args:
-        arguments: the words after the program's name; those of the process when left out.
-
-    Returns:
-        The exit code: 0 done, 2 an error with its one sentence on stderr, 3 done but for tasks or rows that
-        could not be measured, 130 stopped or interrupted, 1 a defect of ours.
+    Gives the exit code: 0 done, 2 an error with its one sentence on stderr, 3 done but for tasks or rows that
+    could not be measured, 130 stopped or interrupted, 1 a defect of ours.
     """
     words = sys.argv[1:] if arguments is None else arguments
     options = _parser(words).parse_args(words)

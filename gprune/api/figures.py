@@ -27,13 +27,6 @@ _ALIKE: dict[type, tuple[type, ...]] = {
 """what may be given for an option whose default is of a type"""
 
 
-def names() -> tuple[str, ...]:
-    """What figures are called."""
-    from gprune.app.figures import KNOWN
-
-    return tuple(sorted(KNOWN))
-
-
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """A figure of a run; see `gprune.Run.figure`."""
     from gprune.app.figures import KNOWN
@@ -44,20 +37,15 @@ def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
         if option not in known:
             listed = ", ".join(known) or "none"
             raise SettingsError(f"the figure {name} has no option {quoted(option)}; it has: {listed}")
-        _require_alike(option, value, known[option])
+        wanted = _ALIKE.get(type(known[option]), ())
+        if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
+            raise SettingsError(f"{option} must be like {quoted(known[option])} (got {quoted(value)})")
     if "selected" in options:
         options = options | {"selected": unit.given(run, options["selected"])}
     found = go.Figure(KNOWN[name](run, **options).figure)
     if pio.templates.default in ("plotly", "streamlit"):
         found.layout.template = LOOK
     return found
-
-
-def _require_alike(option: str, value: Any, default: Any) -> None:
-    """Raises SettingsError where an option is not of the kind that its default is."""
-    wanted = _ALIKE.get(type(default), ())
-    if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
-        raise SettingsError(f"{option} must be like {quoted(default)} (got {quoted(value)})")
 
 
 def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path:

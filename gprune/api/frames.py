@@ -115,21 +115,13 @@ def perplexity(
     `retention`, the fraction of the decoder's weights that is kept, and `parameters`, of the whole model, are
     by method.
     """
+    fields = ("text", "perplexity", "standard_error", "windows", "length")
     rows = [
-        {
-            "method": method,
-            "text": one.text,
-            "perplexity": one.perplexity,
-            "standard_error": one.standard_error,
-            "windows": one.windows,
-            "length": one.length,
-            "retention": retention[method],
-            "parameters": parameters[method],
-        }
+        {"method": method, "retention": retention[method], "parameters": parameters[method]}
+        | {name: getattr(one, name) for name in fields}
         for method, one in found
     ]
-    names = ("perplexity", "standard_error", "windows", "length", "retention", "parameters")
-    return pd.DataFrame(rows, columns=["method", "text", *names])
+    return pd.DataFrame(rows, columns=["method", *fields, "retention", "parameters"])
 
 
 def accuracy(found: Iterable[tuple[str, Accuracy]]) -> pd.DataFrame:
@@ -171,12 +163,11 @@ class Masks(Mapping[str, pd.DataFrame]):
     def __init__(self, loaded: Run) -> None:
         """Binds a run; nothing is read."""
         self._loaded = loaded
+        self._cutting = [name for name in loaded.study.methods if METHODS[name].decision != "none"]
 
     def __iter__(self) -> Iterator[str]:
         """The methods whose masks are there, in the order of the study."""
-        loaded = self._loaded
-        cutting = (name for name in loaded.study.methods if METHODS[name].decision != "none")
-        return (name for name in cutting if loaded.has(stages.masks, METHODS[name].masks))
+        return (name for name in self._cutting if self._loaded.has(stages.masks, METHODS[name].masks))
 
     def __len__(self) -> int:
         """How many there are."""
@@ -191,8 +182,7 @@ class Masks(Mapping[str, pd.DataFrame]):
 
         Raises SettingsError where the run has no such method, StoreError where it has not come that far.
         """
-        cutting = [one for one in self._loaded.study.methods if METHODS[one].decision != "none"]
-        require_choice("method", name, tuple(cutting))
+        require_choice("method", name, tuple(self._cutting))
         return masks(self._loaded.load(stages.masks, METHODS[name].masks))
 
     def get(self, name: str, default: Any = None) -> Any:

@@ -47,13 +47,9 @@ def scores(
         batch: sequences of one pass; changes speed, not results.
         seed: of the choice of sequences.
 
-    Returns:
-        One row a unit: layer, unit, index, score.
-
-    Raises:
-        SettingsError: the metric is unknown, or a number is out of range.
-        CorpusError: the text cannot be read, or is too short.
-        ModelError: the model is of a kind that cannot be pruned.
+    Gives one row a unit: layer, unit, index, score. Raises SettingsError where the metric is unknown or a
+    number out of range, CorpusError where the text cannot be read or is too short, ModelError where the model
+    is of a kind that cannot be pruned.
 
     Example:
         >>> import gprune
@@ -82,20 +78,13 @@ def scores(
 
 
 def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
-    """A physically smaller model, without the units that masks remove.
+    """A physically smaller model of the same class, without the units that masks remove, to be evaluated.
 
-    Args:
-        model: a causal language model of transformers, of a supported family; it stays as it is.
-        masks: what is kept: a frame with the columns layer, unit, index and kept, as `Run.masks` gives it and
-            as `scores` and a decision on its rows make it, or a record of masks.
-
-    Returns:
-        A model of the same class in evaluation mode. Nothing is repaired: that needs results of a text,
-        which `Run.model` has.
-
-    Raises:
-        SettingsError: the frame lacks a column, or does not say of every unit of the model whether it stays.
-        ModelError: the model cannot be pruned, or a layer would lose all its units.
+    `model`, a causal language model of transformers, of a supported family, stays as it is. `masks` say what
+    is kept: a frame with the columns layer, unit, index and kept, as `Run.masks` gives it and as `scores` and
+    a decision on its rows make it, or a record of masks. Nothing is repaired: that needs results of a text,
+    which `Run.model` has. Raises SettingsError where the frame lacks a column, or does not say of every unit
+    of the model whether it stays, ModelError where the model cannot be pruned or a layer would lose all.
 
     Example:
         >>> import gprune
@@ -144,14 +133,10 @@ def _from_frame(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
         raise SettingsError(f"masks need the columns {', '.join(_COLUMNS)} (without {', '.join(lacking)})")
     if not masks.columns.is_unique:
         raise SettingsError("masks have two columns of one name: keep one of them")
-    # as truth values a gap and the word False would both be kept
-    wrong = (
-        []
-        if masks["kept"].dtype == bool
-        else [v for v in masks["kept"] if not isinstance(v, bool | np.bool_)]
-    )
-    if wrong:
-        raise SettingsError(f"the column kept of masks must hold True or False (got {quoted(wrong[0])})")
+    for value in () if masks["kept"].dtype == bool else masks["kept"]:
+        # as truth values a gap and the word False would both be kept
+        if not isinstance(value, bool | np.bool_):
+            raise SettingsError(f"the column kept of masks must hold True or False (got {quoted(value)})")
     ffn = _marked(masks, frames.NEURON, (shape.layers, shape.neurons))
     heads = _marked(masks, frames.GROUP, (shape.layers, shape.kv_heads))
     kept = budget.retention(shape, ffn, heads)
@@ -162,9 +147,7 @@ def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
     """(layers, units) of one kind, from its rows."""
     rows = masks[masks["unit"] == unit]
     places = _whole(rows["layer"]), _whole(rows["index"])
-    inside = all(
-        bool(((place >= 0) & (place < most)).all()) for place, most in zip(places, size, strict=True)
-    )
+    inside = all(((place >= 0) & (place < most)).all() for place, most in zip(places, size, strict=True))
     distinct = inside and len(np.unique(places[0] * size[1] + places[1])) == size[0] * size[1] == len(rows)
     if not distinct:
         raise SettingsError(

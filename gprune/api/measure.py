@@ -33,13 +33,9 @@ def perplexity(
         windows: windows measured at most; all of the text where left out.
         batch: windows of one pass; changes speed, not results.
 
-    Returns:
-        The perplexity with its standard error and the loss of every window.
-
-    Raises:
-        SettingsError: a number is out of range, or the window is longer than the model can read.
-        CorpusError: the text cannot be read, or is shorter than one window.
-        NumericsError: a loss is not finite.
+    Gives the perplexity with its standard error and the loss of every window. Raises SettingsError where a
+    number is out of range, or the window longer than the model can read, CorpusError where the text cannot be
+    read, or is shorter than one window, NumericsError where a loss is not finite.
 
     Example:
         >>> import gprune
@@ -56,6 +52,5 @@ def perplexity(
     require_whole(length=length, batch=batch, **({} if windows is None else {"windows": windows}))
     settings = EvaluationSettings(preset=str(length), windows=windows, batch=batch)
     require_language_model(model)
-    limit = windows * length if windows else None
-    tokens = stream(text, tokenizer, limit)
+    tokens = stream(text, tokenizer, windows * length if windows else None)
     return measurement.perplexity(model, tokens, name_of(text), settings)

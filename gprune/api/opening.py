@@ -34,7 +34,7 @@ def run(
     progress: bool = True,
     anyway: bool = False,
 ) -> Run:
-    """Runs a study, every stage in order, reusing what is there.
+    """Runs a study, every stage in order, reusing what is there, and gives the run with what it has come to.
 
     Stopped by the keyboard, by the button of a notebook or by force, it keeps every finished stage: called
     again, it goes on there.
@@ -46,11 +46,7 @@ def run(
         progress: whether a bar is drawn, on a terminal and in a notebook.
         anyway: whether it starts even if the estimate says that it cannot fit in memory.
 
-    Returns:
-        The run, with what it has come to.
-
-    Raises:
-        GpruneError: the same errors as the command line, with the same sentences.
+    Raises GpruneError: the same errors as the command line, with the same sentences.
 
     Example:
         >>> import gprune
@@ -105,10 +101,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
 
 
 def runs(*, cache: Place | None = None) -> pd.DataFrame:
-    """The runs of a cache, the latest written first.
-
-    Args:
-        cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
+    """The runs of a cache, the latest written first; of GPRUNE_CACHE, or the default one, where left out.
 
     Example:
         >>> import gprune

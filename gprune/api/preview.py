@@ -44,13 +44,10 @@ class Preview:
 
 
 def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
-    """What a rule decides.
+    """What a rule decides: `changes` are fields of RASA's settings that are not the run's, and `retention`.
 
-    `changes` are fields of RASA's settings that are not the run's own, and `retention`.
-
-    Raises:
-        SettingsError: a value is not valid, or the retention cannot be reached.
-        StoreError: the run has not come that far, or a result is damaged.
+    Raises SettingsError where a value is not valid, or the retention cannot be reached, StoreError where the
+    run has not come that far, or a result is damaged.
     """
     retention = changes.pop("retention", run.study.retention)
     dotted = {f"reliability.{name}": value for name, value in changes.items()}

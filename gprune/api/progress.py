@@ -55,16 +55,13 @@ class _Told:
             self._drawn.write(f"{stage}: {message}", file=sys.stderr)
             return
         if not self._stages:
-            self._read()
+            # the run has written them into its record by then
+            record = runs.read(self._store, self._run) or {}
+            if record.get("state") == "running":
+                self._stages = dict.fromkeys(record.get("expected") or {}, 0.0)
+                self._drawn.total = max(len(self._stages), 1)
         if stage in self._stages:
             self._stages[stage] = max(self._stages[stage], done / max(total, 1))
         words = f"{stage}: {message}" if message and not isinstance(message, Reused) else stage
         self._drawn.set_description_str(sentence(words, _WIDEST), refresh=False)
         self._drawn.update(sum(self._stages.values()) - self._drawn.n)
-
-    def _read(self) -> None:
-        """Takes the stages from the record, once the run has written them there."""
-        record = runs.read(self._store, self._run) or {}
-        if record.get("state") == "running":
-            self._stages = dict.fromkeys(record.get("expected") or {}, 0.0)
-            self._drawn.total = max(len(self._stages), 1)

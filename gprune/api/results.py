@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run: what `gprune.run` and `gprune.open` give.
+    """A run, as `gprune.run` and `gprune.open` give it.
 
     Frames are made anew at each access from results that are kept; changing one changes nothing else. What
     the run has not come to yet raises StoreError, with a sentence that names it.
@@ -200,9 +200,8 @@ class Run:
             selection: by which of the two a module is adapted.
             retention: fraction of the decoder's linear weights to keep.
 
-        Raises:
-            SettingsError: a value is out of range, or the retention cannot be reached.
-            StoreError: the run has not come that far.
+        Raises SettingsError where a value is out of range, or the retention cannot be reached, StoreError
+        where the run has not come that far.
 
         Example:
             >>> import gprune
@@ -212,13 +211,8 @@ class Run:
             >>> run.adapt(selection="none").adapted
             0
         """
-        given = {
-            "drift_quantile": drift_quantile,
-            "score_quantile": score_quantile,
-            "score_scale": score_scale,
-            "selection": selection,
-            "retention": retention,
-        }
+        given: dict[str, Any] = {"drift_quantile": drift_quantile, "score_quantile": score_quantile}
+        given |= {"score_scale": score_scale, "selection": selection, "retention": retention}
         return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
 
     @property
@@ -236,20 +230,12 @@ class Run:
         return tokenizer(self._loaded, self._trusted)
 
     def model(self, method: str = "gprune") -> Any:
-        """The model that a method of the run leaves, as transformers has it.
+        """The causal language model that a method leaves, as transformers has it, in evaluation mode.
 
-        It is cut anew from the dense model, with the repairs of the method.
-
-        Args:
-            method: one of the study's methods; `dense` is the model itself.
-
-        Returns:
-            A causal language model in evaluation mode.
-
-        Raises:
-            SettingsError: the run does not have the method, or its model has code that was not allowed.
-            ModelError: the dense model is not on this machine, or is another one now.
-            StoreError: the run has no masks of the method.
+        It is cut anew from the dense model, with the repairs of the method; `dense` is that model itself.
+        Raises SettingsError where the run does not have the method, or its model has code that was not
+        allowed, ModelError where the dense model is not on this machine, or is another one now, StoreError
+        where the run has no masks of the method.
 
         Example:
             >>> import gprune
@@ -271,23 +257,15 @@ class Run:
             >>> "drift" in gprune.run("demo", progress=False).figures
             True
         """
-        from gprune.api.figures import names
+        from gprune.app.figures import KNOWN
 
-        return names()
+        return tuple(sorted(KNOWN))
 
     def figure(self, name: str, **options: Any) -> go.Figure:
-        """A figure of the app.
+        """A figure of the app, one of `figures`, drawn by Plotly through the same code as its card.
 
-        Args:
-            name: one of `figures`.
-            options: what can be set beside the card in the app; "copy as Python" of a card says it.
-
-        Returns:
-            A figure of Plotly, drawn by the same code as the card.
-
-        Raises:
-            SettingsError: there is no such figure, or it has no such option.
-            StoreError: the run has not come that far.
+        `options` are what can be set beside the card; its "copy as Python" says them. Raises SettingsError
+        where there is no such figure or option, StoreError where the run has not come that far.
 
         Example:
             >>> import gprune
@@ -302,17 +280,9 @@ class Run:
     def report(self, file: str | os.PathLike[str], cards: Sequence[str] = ()) -> Path:
         """Writes figures of the run as one HTML file that needs no network and nothing beside it.
 
-        Args:
-            file: where it is written; its name ends in `.html`.
-            cards: names of figures, as `figures` lists them, in their order; all that the run has where left
-                out.
-
-        Returns:
-            The file.
-
-        Raises:
-            SettingsError: there is no such figure, or the file's name ends otherwise.
-            StoreError: the file cannot be written.
+        `file`, which is given back, ends in `.html`; `cards` are names of `figures` in their order, all that
+        the run has where left out. Raises SettingsError where there is no such figure, or the file's name
+        ends otherwise, StoreError where the file cannot be written.
 
         Example:
             >>> import gprune, pathlib, tempfile

@@ -36,10 +36,7 @@ def remove(path: Path) -> None:
     """Removes a file, a link, or a folder with all that is in it, as far as it can be.
 
     A folder of which something stays, as a file that NFS keeps because it is open, gets a hidden name: who
-    looks does not find half of it, and who sweeps does.
-
-    Raises:
-        OSError: the file cannot be removed.
+    looks does not find half of it, and who sweeps does. Raises OSError where a file cannot be removed.
     """
     if not path.is_dir() or path.is_symlink():
         # gone is gone: the reply to a first request may have been lost

@@ -56,12 +56,10 @@ class Before:
         return core_schema.no_info_before_validator_function(self.convert, handler(source))
 
 
-@dataclass(frozen=True, slots=True)
-class After:
+class After(Before):
     """Makes something of a value whose type and rules are checked; may raise SettingsError."""
 
-    convert: Callable[[Any], Any]
-    """from the value"""
+    __slots__ = ()
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         """Runs after whatever stands before it in the annotation."""
@@ -312,16 +310,12 @@ def _place(parts: Iterable[str | int], where: str) -> str:
 @cache
 def names_of(form: Any) -> tuple[str, ...]:
     """Every field of a form; those of a form within it as dotted names."""
-    hints = typing.get_type_hints(form)
-    return tuple(
-        name
-        for field in fields(form)
-        for name in (
-            [f"{field.name}.{inner}" for inner in names_of(hints[field.name])]
-            if _is_form(hints[field.name])
-            else [field.name]
-        )
-    )
+    hints, names = typing.get_type_hints(form), list[str]()
+    for field in fields(form):
+        hint = hints[field.name]
+        inner = [f"{field.name}.{name}" for name in names_of(hint)] if _is_form(hint) else [field.name]
+        names += inner
+    return tuple(names)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

@@ -75,7 +75,9 @@ class Lock:
         if not self.leased and _device(self._path.parent) in _without:
             self._lock = self._lease()
         try:
-            again(lambda: self._lock.acquire(timeout=seconds, poll_interval=self._interval()))
+            # each try is a request to a shared disk
+            seldom = self._poll if self._waited < PATIENT_SECONDS else max(self._poll, SELDOM_SECONDS)
+            again(lambda: self._lock.acquire(timeout=seconds, poll_interval=seldom))
         except filelock.Timeout:
             self._waited += seconds
             return self._clear() and self.acquire(0)
@@ -101,10 +103,6 @@ class Lock:
                 # its number stays the library's, which frees and closes what has it now
                 os.dup2(nothing.fileno(), self._numbers[-1], inheritable=False)
                 self._lock.release()
-
-    def _interval(self) -> float:
-        """Seconds between two tries: more for who has waited long, as each is a request to a shared disk."""
-        return self._poll if self._waited < PATIENT_SECONDS else max(self._poll, SELDOM_SECONDS)
 
     def _clear(self) -> bool:
         """Removes a lease whose holder has died, never signed or long left alone; says whether."""

@@ -30,18 +30,15 @@ class _Leading:
     ) -> ModuleSpec | None:
         for public, own in self.places.items():
             if fullname == public or fullname.startswith(f"{public}."):
-                return _spec(fullname, own + fullname.removeprefix(public))
+                found = importlib.util.find_spec(own + fullname.removeprefix(public))
+                if found is None:
+                    return None
+                folders = found.submodule_search_locations
+                loader = cast("Loader", _Same(found.name))
+                spec = ModuleSpec(fullname, loader, is_package=folders is not None)
+                spec.submodule_search_locations = folders
+                return spec
         return None
-
-
-def _spec(fullname: str, own: str) -> ModuleSpec | None:
-    found = importlib.util.find_spec(own)
-    if found is None:
-        return None
-    folders = found.submodule_search_locations
-    spec = ModuleSpec(fullname, cast("Loader", _Same(own)), is_package=folders is not None)
-    spec.submodule_search_locations = folders
-    return spec
 
 
 class _Same:

@@ -210,9 +210,7 @@ def inside(folder: Path, name: Any, what: str) -> Path:
     """A file that something names inside a folder; links count as where they lead.
 
     The hub's cache keeps the files of a snapshot as links to `blobs`, beside `snapshots`: these are inside.
-
-    Raises:
-        UnreadableError: the name is none, or leads outside the folder.
+    Raises UnreadableError where the name is none, or leads outside the folder.
     """
     if not isinstance(name, str) or not name or Path(name).is_absolute():
         raise UnreadableError(f"{what} names {quoted(name)}, which is no file inside {quoted(str(folder))}")

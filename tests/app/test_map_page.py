@@ -15,7 +15,7 @@ from gprune.app.pages.mask_atlas import panels as atlas
 from gprune.app.pages.neuron_map import charts as figures
 from gprune.app.pages.neuron_map import colouring, panels
 from gprune.app.pages.neuron_map import page as region
-from gprune.app.ui import chart_style, masks_cache
+from gprune.app.ui import masks_cache
 from gprune.app.ui.unit import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.stages import BEHAVIOUR, neuron_map
@@ -112,7 +112,7 @@ def test_no_two_modules_of_a_layer_look_the_same():
 def test_a_layer_of_a_large_model_stays_within_a_charts_bytes(large_run, colour):
     figure = panels.neuron_map(large_run, layer=3, colour=colour).figure
     assert sum(len(trace.x) for trace in figure.data) == 11_008
-    assert chart_style.payload(figure) < 300_000
+    assert len(figure.to_json().encode()) < 300_000
 
 
 def test_of_more_neurons_than_a_chart_can_bear_some_are_drawn_and_it_says_so():

@@ -59,6 +59,7 @@ _NO_SESSION = "none"
 """the cookie of whoever came with a wrong token, so that the form can say so"""
 _BYTES = 32
 """of chance in each secret: 2**256 values are not to be tried out"""
+_STRANGER = "A page of another origin has asked for this; only the app's own pages may."
 _STRANGE_NAME = (
     "This server does not answer under this name: open the address that it printed, or start it with "
     "--public-address and the name and port that you use."
@@ -141,9 +142,9 @@ class Guard:
         host = (request.header("host") or "").lower()
         origin = self._names.origins.get(host)
         if origin is None:
-            return _refused(_STRANGE_NAME)
+            return Answer(403, _STRANGE_NAME)
         if not _from_own_page(request, origin):
-            return _refused("A page of another origin has asked for this; only the app's own pages may.")
+            return Answer(403, _STRANGER)
         carried = request.cookies(cookie_name(host))
         known = any(_same(value, self._keys.session) for value in carried)
         if request.token is not None:
@@ -162,11 +163,7 @@ class Guard:
 
         async def sent(message: Message) -> None:
             nonlocal started
-            if message["type"] in (
-                "http.response.start",
-                "websocket.http.response.start",
-                "websocket.accept",
-            ):
+            if message["type"].endswith(("http.response.start", "websocket.accept")):
                 started = True
                 message = {**message, "headers": _with_headers(message.get("headers", ()))}
             await send(message)
@@ -222,22 +219,16 @@ def _form(request: Request, origin: str, problem: str) -> Answer:
     return Answer(401, token_form(origin + request.path, fields, problem), headers)
 
 
-def _refused(sentence: str) -> Answer:
-    return Answer(403, sentence)
-
-
 def _same(given: str, secret: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), secret.encode())
 
 
 def _with_headers(headers: Any) -> list[tuple[bytes, bytes]]:
     """The headers of a response with ours; where both forbid something, both do."""
+    policy = b"content-security-policy"
     ours = {name.encode(): value.encode() for name, value in HEADERS.items()}
-    kept = [(name, value) for name, value in headers if name.lower() not in ours or name.lower() == _POLICY]
+    kept = [(name, value) for name, value in headers if name.lower() not in ours or name.lower() == policy]
     return [*kept, *ours.items()]
-
-
-_POLICY = b"content-security-policy"
 
 
 async def _say(answer: Answer, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:

@@ -28,9 +28,8 @@ def has_screen() -> bool:
 def opened(address: str, folder: Path, show: Callable[[str], object] = webbrowser.open) -> Iterator[None]:
     """Opens an address, and leaves no trace of it.
 
-    A browser gets its address as an argument, which every user of the machine can read while it runs. So it
-    gets that of a file in `folder`, which only this user and a confined browser can read, and the file leads
-    on.
+    Every user of the machine can read what a browser gets as an argument while it runs. So it gets that
+    of a file in `folder`, which only this user and a confined browser can read, and the file leads on.
     """
     try:
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html", dir=folder)
@@ -38,7 +37,11 @@ def opened(address: str, folder: Path, show: Callable[[str], object] = webbrowse
         # a cache that is not there yet, or that is read-only
         handle, name = tempfile.mkstemp(prefix="open-", suffix=".html")
     with open(handle, "w", encoding="utf-8") as file:
-        file.write(_leading_to(address))
+        file.write(
+            '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
+            f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
+            f'<title>GPrune Studio</title><a href="{escape(address)}">Open GPrune Studio</a>\n'
+        )
     path = Path(name)
     remover = threading.Timer(SECONDS, path.unlink, kwargs={"missing_ok": True})
     remover.daemon = True
@@ -50,11 +53,3 @@ def opened(address: str, folder: Path, show: Callable[[str], object] = webbrowse
     finally:
         remover.cancel()
         path.unlink(missing_ok=True)
-
-
-def _leading_to(address: str) -> str:
-    return (
-        '<!doctype html><meta charset="utf-8"><meta name="referrer" content="no-referrer">'
-        f'<meta http-equiv="refresh" content="0; url={escape(address)}">'
-        f'<title>GPrune Studio</title><a href="{escape(address)}">Open GPrune Studio</a>\n'
-    )

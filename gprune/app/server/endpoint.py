@@ -73,19 +73,14 @@ def found(address: str, port: int, public: Sequence[str] = ()) -> Endpoint:
     if not 0 <= port <= _MOST:
         raise SettingsError(f"port must be from 0 to {_MOST}, where 0 takes a free one (got {port})")
     try:
-        taken = _tried(address, port)
+        with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((address, port))
+            probe.listen(1)
+            taken = int(probe.getsockname()[1])
     except (OSError, UnicodeError) as error:
         raise SettingsError(_why(address, port, error)) from error
     return Endpoint(address, taken, names(address, taken, public), Keys())
-
-
-def _tried(address: str, port: int) -> int:
-    """Listens for a moment; the port that it was."""
-    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((address, port))
-        probe.listen(1)
-        return int(probe.getsockname()[1])
 
 
 def _why(address: str, port: int, error: Exception) -> str:

@@ -39,7 +39,9 @@ class Hint:
 
     def __init__(self, app: App, scripts: Path) -> None:
         """Puts the hint around an app; none where `scripts`, served at /static/js, lack today's script."""
-        self._app, self._link = app, _script_link(scripts)
+        found = sorted(scripts.glob(CHARTS))
+        link = f"</static/js/{found[0].name}>; rel=modulepreload" if found else None
+        self._app, self._link = app, link and link.encode()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Hands a request on, and adds the hint to an answer that is a page."""
@@ -48,26 +50,13 @@ class Hint:
             return
 
         async def sent(message: Message) -> None:
-            if message["type"] == "http.response.start" and _is_page(message):
+            kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
+            page = message.get("status") == 200 and any(kind.startswith(b"text/html") for kind in kinds)
+            if message["type"] == "http.response.start" and page:
                 message = {**message, "headers": [*message.get("headers", ()), (b"link", self._link)]}
             await send(message)
 
         await self._app(scope, receive, sent)
-
-
-def _is_page(message: Message) -> bool:
-    kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
-    return message["status"] == 200 and any(kind.startswith(b"text/html") for kind in kinds)
-
-
-def _script_link(scripts: Path) -> bytes | None:
-    found = sorted(scripts.glob(CHARTS))
-    return f"</static/js/{found[0].name}>; rel=modulepreload".encode() if found else None
-
-
-def begin_imports() -> None:
-    """Begins to import what the pages need, in a thread."""
-    threading.Thread(target=import_views, name="imports of the pages", daemon=True).start()
 
 
 def import_views() -> None:
@@ -90,14 +79,12 @@ def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[N
     open_with(terms)
     # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
     sys.argv = [str(SCRIPT)]
-    logging.getLogger("uvicorn.error").addFilter(_worth_saying)
+    # who waits outside with an open page asks every second
+    logging.getLogger("uvicorn.error").addFilter(
+        lambda record: record.levelno >= logging.WARNING and record.msg != _REFUSED
+    )
     with contextlib.suppress(KeyboardInterrupt):
         app(place, shown).run(config=_settings(place))
-
-
-def _worth_saying(record: logging.LogRecord) -> bool:
-    """Whether a line of the server's log is shown; who waits outside with an open page asks every second."""
-    return record.levelno >= logging.WARNING and record.msg != _REFUSED
 
 
 def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
@@ -111,7 +98,7 @@ def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
         print(place.told(), flush=True)
         if not place.private:
             print(UNSAFE, file=sys.stderr, flush=True)
-        begin_imports()
+        threading.Thread(target=import_views, name="imports of the pages", daemon=True).start()
         with shown:
             yield
 

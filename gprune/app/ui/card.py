@@ -199,27 +199,24 @@ class Card:
         caption: str = "",
     ) -> None:
         """What stands below a chart: how to read it, a switch that shows the numbers, and their CSV."""
-        self._table = self._table or table
+        self._table, shown = self._table or table, False
         with st.container(horizontal=True, vertical_alignment="center", gap="small"):
             if caption:
                 st.caption(caption, width="stretch")
             # in a narrow card they go below the caption together
             with st.container(horizontal=True, vertical_alignment="center", gap="small", width="content"):
-                shown = self._switches(table, switch, how)
+                if how:
+                    key = f"{self.key}_how"
+                    with st.popover("How to read", type="tertiary", icon=":material/help:", key=key):
+                        st.markdown(how)
+                if table is not None:
+                    shown = switch and url_state.toggle("Table", f"{self.key}_table")
+                    file, key = f"{self._file_name()}.csv", f"{self.key}_csv"
+                    tables.download(
+                        "CSV", lambda: tables.csv(table()), file, "text/csv", key, type="tertiary"
+                    )
         if shown and table is not None:
             tables.show(table(), alt="the numbers behind the chart")
-
-    def _switches(self, table: Callable[[], pd.DataFrame] | None, switch: bool, how: str) -> bool:
-        """Draws the tools themselves; says whether the table is to be shown."""
-        if how:
-            with st.popover("How to read", type="tertiary", icon=":material/help:", key=f"{self.key}_how"):
-                st.markdown(how)
-        if table is None:
-            return False
-        shown = switch and url_state.toggle("Table", f"{self.key}_table")
-        file, key = f"{self._file_name()}.csv", f"{self.key}_csv"
-        tables.download("CSV", lambda: tables.csv(table()), file, "text/csv", key, type="tertiary")
-        return shown
 
     def published(self, claim: Published, study: Study) -> None:
         """Shows what the paper reports, and whether its setting is this run's."""
@@ -252,7 +249,11 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
         except MissingResultError as missing:
             _missing(run, missing)
         except GpruneError as error:
-            _failed(run, error)
+            if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
+                # what a pack did not bring is no fault
+                st.info(said(packed.sentence(error)), icon=":material/inventory_2:")
+            else:
+                st.error(said(error), icon=":material/error:")
 
 
 def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
@@ -287,26 +288,15 @@ def published_badge() -> None:
     )
 
 
-def _failed(run: Run | None, error: GpruneError) -> None:
-    """Says what went wrong; of a packed run what it did not bring is no fault."""
-    if run is not None and run.packed and isinstance(error, ModelError | CorpusError):
-        st.info(said(packed.sentence(error)), icon=":material/inventory_2:")
-    else:
-        st.error(said(error), icon=":material/error:")
-
-
 def _missing(run: Run | None, reason: MissingResultError) -> None:
     """Says which result is missing and what makes it."""
-    what = reason.title
+    needed, icon = f"Needs “{reason.title}”", ":material/hourglass_empty:"
+    words = f"{needed}, which this run does not have."
     if run is not None and job_runs.is_live(run):
-        sentence = f"Needs “{what}”, which is being computed: the card draws itself when it is there."
-        st.info(sentence, icon=":material/hourglass_top:")
-        return
-    if run is not None and (why := packed.reason(run, what)):
-        st.info(said(why), icon=":material/inventory_2:")
-        return
-    if run is not None and "gprune" not in run.study.methods:
-        why = f"Needs “{what}”: this run compares {', '.join(run.study.methods)} and leaves GPrune out."
-        st.info(said(why), icon=":material/hourglass_empty:")
-        return
-    st.info(f"Needs “{what}”, which this run does not have.", icon=":material/hourglass_empty:")
+        icon = ":material/hourglass_top:"
+        words = f"{needed}, which is being computed: the card draws itself when it is there."
+    elif run is not None and (why := packed.reason(run, reason.title)):
+        words, icon = said(why), ":material/inventory_2:"
+    elif run is not None and "gprune" not in run.study.methods:
+        words = said(f"{needed}: this run compares {', '.join(run.study.methods)} and leaves GPrune out.")
+    st.info(words, icon=icon)

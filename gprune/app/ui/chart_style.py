@@ -48,53 +48,34 @@ class Looks(Mapping[str, str]):
 
 
 METHOD_LABELS = Looks(lambda name: METHODS[name].label[:1].upper() + METHODS[name].label[1:])
-_FAMILY_COLORS = {
-    "dense": GREY,
-    "gprune": BLUE,
-    "flap": ORANGE,
-    "wanda_sp": GREEN,
-    "fang": PURPLE,
-    "llm_pruner": SKY,
+_FAMILIES = {
+    "dense": (GREY, "line-ns-open"),
+    "gprune": (BLUE, "circle"),
+    "flap": (ORANGE, "square"),
+    "wanda_sp": (GREEN, "diamond"),
+    "fang": (PURPLE, "pentagon"),
+    "llm_pruner": (SKY, "x"),
 }
-_FAMILY_SYMBOLS = {
-    "dense": "line-ns-open",
-    "gprune": "circle",
-    "flap": "square",
-    "wanda_sp": "diamond",
-    "fang": "pentagon",
-    "llm_pruner": "x",
-}
+"""hue and symbol of each family"""
 _PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")
-_PLUGIN_SYMBOLS = (
-    "hexagram",
-    "star-square",
-    "bowtie",
-    "hourglass",
-    "star-diamond",
-    "star-triangle-up",
-    "octagon",
-)
+_PLUGIN_SYMBOLS = "hexagram star-square bowtie hourglass star-diamond star-triangle-up octagon".split()
 """as many that it is no multiple of the hues: the first 21 plug-ins differ in one or the other"""
 _PLUGIN_DASHES = ("solid", "dash", "dot", "dashdot")
-_SCORING_SYMBOLS = {"score_average": "triangle-up", "rank_average": "triangle-down", "pooled": "star"}
-_SCORING_DASHES = {"score_average": "dash", "rank_average": "dot", "pooled": "dashdot"}
-
-
-_CONTROL_SYMBOLS = {
-    "flap_uniform": "square-cross-open",
-    "wanda_sp_uniform": "diamond-cross-open",
-    "msl_layers": "hexagon-open",
-    "msl_random": "circle-x-open",
-    "msl_shuffled": "circle-cross-open",
-    "gprune_no_rasa": "circle-open",
+_SCORINGS = {
+    "score_average": ("triangle-up", "dash"),
+    "rank_average": ("triangle-down", "dot"),
+    "pooled": ("star", "dashdot"),
 }
-_CONTROL_DASHES = {
-    "flap_uniform": "longdashdot",
-    "wanda_sp_uniform": "longdashdot",
-    "msl_layers": "dash",
-    "msl_random": "dot",
-    "msl_shuffled": "dashdot",
+"""symbol and dash of the forms of a method that score otherwise"""
+_CONTROLS = {
+    "flap_uniform": ("square-cross-open", "longdashdot"),
+    "wanda_sp_uniform": ("diamond-cross-open", "longdashdot"),
+    "msl_layers": ("hexagon-open", "dash"),
+    "msl_random": ("circle-x-open", "dot"),
+    "msl_shuffled": ("circle-cross-open", "dashdot"),
+    "gprune_no_rasa": ("circle-open", "longdash"),
 }
+"""symbol and dash of the controls"""
 
 
 def called(method: str) -> str:
@@ -114,7 +95,7 @@ def family(method: str) -> str:
 
 def _color(method: str) -> str:
     place = _plugin_place(method)
-    return _FAMILY_COLORS[family(method)] if place is None else _PLUGIN_COLORS[place % len(_PLUGIN_COLORS)]
+    return _FAMILIES[family(method)][0] if place is None else _PLUGIN_COLORS[place % len(_PLUGIN_COLORS)]
 
 
 def _plugin_place(method: str) -> int | None:
@@ -127,25 +108,24 @@ def _symbol(method: str) -> str:
     place = _plugin_place(method)
     if place is not None:
         return _PLUGIN_SYMBOLS[place % len(_PLUGIN_SYMBOLS)]
-    own = _FAMILY_SYMBOLS[family(method)]
-    if method == family(method):
-        return own
-    return _CONTROL_SYMBOLS.get(method) or _SCORING_SYMBOLS.get(METHODS[method].scoring, f"{own}-open")
+    own = _FAMILIES[family(method)][1]
+    return own if method == family(method) else _form(method, (f"{own}-open", ""))[0]
 
 
 def _dash(method: str) -> str:
     place = _plugin_place(method)
     if place is not None:
         return _PLUGIN_DASHES[place // len(_PLUGIN_COLORS) % len(_PLUGIN_DASHES)]
-    if method == family(method):
-        return "solid"
-    return _CONTROL_DASHES.get(method) or _SCORING_DASHES.get(METHODS[method].scoring, "longdash")
+    return "solid" if method == family(method) else _form(method, ("", "longdash"))[1]
+
+
+def _form(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
+    """Symbol and dash of a form or a control of a method."""
+    return _CONTROLS.get(method) or _SCORINGS.get(METHODS[method].scoring, otherwise)
 
 
 METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Looks(_dash)
 MOST_LAYER_TICKS = 16
-
-
 _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
 
 
@@ -156,20 +136,13 @@ def label(method: str) -> str:
 
 def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -> go.Figure:
     """Titles the axes of a figure, sets what all share and its height in pixels, and returns it."""
+    above = {"x": 0, "xanchor": "left", "y": 1.02, "yanchor": "bottom"}
     shared: dict[str, Any] = {
         "height": height,
         "margin": {"l": 64, "r": 16, "t": 16, "b": 52},
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "legend": {
-            "orientation": "h",
-            "x": 0,
-            "xanchor": "left",
-            "y": 1.02,
-            "yanchor": "bottom",
-            "title": None,
-            "traceorder": "normal",
-        },
+        "legend": above | {"orientation": "h", "title": None, "traceorder": "normal"},
         "uirevision": "fixed",
         "hoverlabel": {"namelength": -1},
     }
@@ -194,11 +167,6 @@ def waiting(sentence: str) -> go.Figure:
     figure.update_yaxes(showticklabels=False, showgrid=False)
     figure.add_annotation(text=sentence, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
     return figure
-
-
-def payload(figure: go.Figure) -> int:
-    """Bytes that a figure sends to the browser."""
-    return len(figure.to_json().encode())
 
 
 def log_ticks(lowest: float, highest: float) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from gprune.app.ui.memo import memoized
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
-from gprune.pipeline.stages import Inputs, Results, Stage
+from gprune.pipeline.stages import Results, Stage
 from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.pruning import rasa
 from gprune.records import Array
@@ -97,11 +97,10 @@ def measurements(run: Run) -> list[Measurement]:
     masks, there = run.masks(), measured(run)
     # a method has one size, on however many texts it was measured
     sizes = {method: _size(run, method, masks) for method in dict.fromkeys(method for method, _ in there)}
-    found = []
-    for method, text in there:
-        stage = stages.perplexity(run.graph, method, text)
-        found.append(measurement(run, method, text, stage, *sizes[method]))
-    return found
+    return [
+        measurement(run, method, text, stages.perplexity(run.graph, method, text), *sizes[method])
+        for method, text in there
+    ]
 
 
 def measurement(
@@ -113,7 +112,7 @@ def measurement(
     known. Raises MissingResultError where the result is not there, StoreError where it is damaged.
     """
     value, inputs, study = run.read(stage), run.graph.inputs, run.study
-    made = run.results.details(stage)
+    made, digest = run.results.details(stage), inputs.evaluation.get(text)
     return Measurement(
         run=run.name,
         method=name,
@@ -125,7 +124,8 @@ def measurement(
         retention=retention,
         parameters=parameters,
         model=inputs.model or study.model,
-        content=_content(inputs, text),
+        # what fixes the windows' tokens besides their length; empty where it is not recorded
+        content=f"{inputs.tokenizer}:{digest}" if digest else "",
         losses=value.losses,
         stamp=protocol.of_perplexity(value, made, inputs.precision, study.evaluation.windows),
     )
@@ -141,12 +141,6 @@ def unavailable(run: Run) -> dict[str, str]:
             if stage.key in reasons and not run.there(stage):
                 found[name] = reasons[stage.key]
     return found
-
-
-def _content(inputs: Inputs, text: str) -> str:
-    """What fixes the windows' tokens besides their length: tokenizer and text; empty where not recorded."""
-    digest = inputs.evaluation.get(text)
-    return f"{inputs.tokenizer}:{digest}" if digest else ""
 
 
 def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tuple[float, int]:
@@ -192,14 +186,10 @@ def seed_sentence(record: records.Agreement) -> str:
     if found is None or seed is None or seed >= found[0]:
         return ""
     share = "Most" if seed < found[0] / 2 else "Part"
-    alone = (
-        f", and the initialization alone agrees at {start:.2f} under the shared seed"
-        if start is not None
-        else ""
-    )
+    alone = f", and the initialization alone agrees at {start:.2f} under the shared seed"
     return (
         f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
-        f"the modules agree at only {seed:.2f}{alone}."
+        f"the modules agree at only {seed:.2f}{'' if start is None else alone}."
     )
 
 
@@ -207,9 +197,8 @@ def layer_strip(run: Run) -> dict[str, Array]:
     """(layers,) rows of the overview's heat map, as far as the run has come."""
     rows: dict[str, Array] = {}
     if run.has(stages.drift):
-        rows["median drift A|B"] = drift_layers(run.root, run.key(stages.drift))[
-            "median drift A|B"
-        ].to_numpy()
+        table = drift_layers(run.root, run.key(stages.drift))
+        rows["median drift A|B"] = table["median drift A|B"].to_numpy()
     if run.has_agreement:
         rows["mean ARI"] = _mean_ari(run.agreement())
     masks = run.masks()
@@ -224,10 +213,7 @@ def layer_strip(run: Run) -> dict[str, Array]:
 
 
 def _mean_ari(record: records.Agreement) -> Array:
-    chosen = [
-        row
-        for name, row in zip(record.comparisons, record.ari, strict=True)
-        if COMPARISONS[name].kind == SUBSTITUTION
-    ]
+    rows = zip(record.comparisons, record.ari, strict=True)
+    chosen = [row for name, row in rows if COMPARISONS[name].kind == SUBSTITUTION]
     mean: Array = np.mean(chosen or list(record.ari), axis=0)
     return mean

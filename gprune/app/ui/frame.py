@@ -15,7 +15,6 @@ from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
     job_runs,
     live,
-    navigation,
     packed,
     present,
     run_choice,
@@ -28,12 +27,15 @@ from gprune.app.ui import (
 )
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain, said
+from gprune.app.ui.unit import KEYS
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
 from gprune.study.demo import demo_study
 from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
+SHARED = (run_choice.RUN, *KEYS)
+"""keys of addresses that go with the reader from page to page"""
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
     ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
@@ -70,10 +72,8 @@ def _require_door() -> None:
     """Shows nothing to a visitor of a server that has no door: any page of any site could be one."""
     # whoever comes over the network sends headers; a test has none
     if current_terms() is None and len(st.context.headers):
-        st.error(
-            f"Start the app with `make app` or `{COMMAND}`: end this server first.",
-            icon=":material/lock:",
-        )
+        told = f"Start the app with `make app` or `{COMMAND}`: end this server first."
+        st.error(told, icon=":material/lock:")
         st.stop()
 
 
@@ -89,7 +89,11 @@ def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
         links = st.container(gap="xxsmall", key="frame_pages")
         _sidebar(situation)
     with links:
-        navigation.show(sections)
+        for heading, pages in sections.items():
+            st.caption(heading)
+            for one in pages:
+                where = url_state.link(one.url_path, SHARED)
+                st.page_link(one, query_params=where or None, width="stretch")
     # a run that another program computes is followed as well, and redrawn when its process is gone
     going_on = situation.active or any(run.state == "running" for run in situation.runs)
     if going_on and page.url_path != "launch":
@@ -167,9 +171,8 @@ def _unreadable(situation: work.Situation) -> None:
 def _badges(run: Run) -> None:
     colors: dict[str, Any] = {"done": "green", "failed": "red", "cancelled": "orange"}
     if run.is_demo:
-        st.badge(
-            "demo", color="violet", help="The small bundled model: for looking around, not for conclusions."
-        )
+        told = "The small bundled model: for looking around, not for conclusions."
+        st.badge("demo", color="violet", help=told)
     if run.packed:
         st.badge("pack", icon=":material/inventory_2:", color="grey", help=packed.ABOUT)
     state = run.state
@@ -249,27 +252,17 @@ def require_run() -> Run | None:
         st.caption("No results yet: they appear when the run reaches this stage.")
         return None
     if run.outdated and not job_runs.is_live(run):
-        _outdated(run)
+        told = (
+            f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
+            "this program and are not shown. Run it again: what still holds is kept."
+        )
+        _offered(run, told, ":material/history:", "Run it again", "frame_again")
     elif not run.complete and not job_runs.is_live(run):
         _incomplete(run)
     elif run.state == "done" and run.stopped_early:
-        _short(run)
+        told = f"This run was only asked for “{plain(str(run.record.get('until')))}”."
+        _offered(run, told, ":material/info:", "Run the rest", "frame_rest", mild=True)
     return run
-
-
-def _outdated(run: Run) -> None:
-    """Says that results of a run are those of an earlier version, and offers to make them anew."""
-    told = (
-        f"{run.outdated} of {len(run.stages)} results of this run were made by an earlier version of "
-        "this program and are not shown. Run it again: what still holds is kept."
-    )
-    _offered(run, told, ":material/history:", "Run it again", "frame_again")
-
-
-def _short(run: Run) -> None:
-    """Says that a run went only as far as it was asked to, and offers the rest."""
-    told = f"This run was only asked for “{plain(str(run.record.get('until')))}”."
-    _offered(run, told, ":material/info:", "Run the rest", "frame_rest", mild=True)
 
 
 def _incomplete(run: Run) -> None:

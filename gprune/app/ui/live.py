@@ -93,7 +93,10 @@ def _watch(root: str, whose: str | None, marks: work.Marks, drawn: float, patien
     if due(seen, whose, marks, time.monotonic() - drawn, sessions, patience):
         st.rerun()
     for job in seen.situation.active[:3]:
-        _card(seen, job)
+        with st.container(border=True, key=f"live_{job.id}"):
+            sentence, fraction = told(seen, job)
+            st.markdown(sentence)
+            st.progress(fraction)
 
 
 def due(seen: Look, whose: str | None, drawn: work.Marks, ago: float, sessions: int, patience: float) -> bool:
@@ -119,13 +122,6 @@ def rest(active: list[Job], sessions: int = 1) -> float:
     started = [job.started for job in active if job.started is not None]
     elapsed = time.time() - min(started) if started else 0.0
     return max(min(max(SHARE * elapsed, SOONEST), LATEST), REST_EACH * sessions)
-
-
-def _card(seen: Look, job: Job) -> None:
-    with st.container(border=True, key=f"live_{job.id}"):
-        sentence, fraction = told(seen, job)
-        st.markdown(sentence)
-        st.progress(fraction)
 
 
 def told(seen: Look, job: Job) -> tuple[str, float]:
@@ -155,10 +151,8 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
     if run is None or not run.outlook:
         return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", 0.0
     found = titles.outlook(run, progress)
-    step = min(found.done + 1, found.steps)
-    sentence = (
-        f":material/hourglass_top: {name} {verb}: step {step} of {found.steps}, {_now(study, progress)}"
-    )
+    step = f"step {min(found.done + 1, found.steps)} of {found.steps}"
+    sentence = f":material/hourglass_top: {name} {verb}: {step}, {_now(study, progress)}"
     if found.left is not None and found.left >= 1:
         sentence += f", about {duration(found.left)} left in all"
     return sentence, found.share

@@ -40,13 +40,9 @@ def delete_button(key: str, kept: Collection[Any], root: str, chosen: object) ->
         key=f"{key}_delete",
         type="tertiary",
         icon=":material/delete:",
-        on_click=_delete,
-        args=(key, kept, root, chosen),
+        on_click=attempt,  # type: ignore[arg-type]
+        args=(key, kept.delete, root, chosen),
     )
-
-
-def _delete(key: str, kept: Collection[Any], root: str, chosen: object) -> None:
-    attempt(key, kept.delete, root, chosen)
 
 
 def take_along(key: str, kept: Collection[Any], root: str, there: Sequence[Any], megabytes: int) -> None:

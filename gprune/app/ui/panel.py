@@ -70,7 +70,11 @@ class PanelFunction(Generic[P]):
         """Makes the panel of a run, the first argument."""
         made = self.make(*args, **options)
         if self.clicked:
-            _keep_the_rest(made.figure)
+            # a clicked mark does not fade the others: what is selected is marked by the page
+            for trace in made.figure.data:
+                if trace.type in ("scatter", "scattergl", "bar"):
+                    opacity = trace.marker.opacity
+                    trace.unselected = {"marker": {"opacity": 1.0 if opacity is None else opacity}}
         # what begins with `_` a page has at hand: it follows from the others
         given = {one: value for one, value in options.items() if one[0] != "_"}
         changed = {one: value for one, value in given.items() if value != self.options[one]}
@@ -133,11 +137,3 @@ def in_range(name: str, value: int | None, count: int) -> int:
     require_whole(**{name: value})
     require(0 <= value < count, name, value, f"0 to {count - 1}")
     return value
-
-
-def _keep_the_rest(figure: go.Figure) -> None:
-    """A clicked mark does not fade the others: what is selected is marked by the page, not by Plotly."""
-    for trace in figure.data:
-        if trace.type in ("scatter", "scattergl", "bar"):
-            opacity = trace.marker.opacity
-            trace.unselected = {"marker": {"opacity": 1.0 if opacity is None else opacity}}

@@ -83,13 +83,13 @@ def _cells(trace: Any, across: str, up: str) -> pd.DataFrame:
     """(rows x columns) cells of a heat map, one a row of the table."""
     values = np.asarray(trace.z, dtype=object)
     rows, columns = values.shape
-    x = list(trace.x) if trace.x is not None else list(range(columns))
-    y = list(trace.y) if trace.y is not None else list(range(rows))
+    x = list(range(columns) if trace.x is None else trace.x)
+    y = range(rows) if trace.y is None else trace.y
     return pd.DataFrame(
         {
             "series": from_figure(trace.name or ""),
-            across: [x[column] for _ in range(rows) for column in range(columns)],
-            up if up != across else f"{up} ": [y[row] for row in range(rows) for _ in range(columns)],
+            across: x * rows,
+            up if up != across else f"{up} ": [one for one in y for _ in range(columns)],
             "value": values.ravel(),
         }
     )

@@ -34,7 +34,9 @@ def code(run: Run, card: str, calls: Iterable[Call], options: Mapping[str, Any])
         known = {name: _literal(value) for name, value in options.items()}
         listed = ", ".join(f"{name}={value}" for name, value in known.items())
         lines = [TABLES[card].format(**known, options=listed)]
-    opened = ["import gprune", "", f"run = gprune.open({_literal(_place(run))})"]
+    # by its name in the cache that is the default everywhere, else by its folder
+    place = os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
+    opened = ["import gprune", "", f"run = gprune.open({_literal(place)})"]
     return "\n".join([*opened, *lines]) if lines else ""
 
 
@@ -62,11 +64,6 @@ def _written(call: Call) -> str:
     """A call as Python writes it, on a run called `run`."""
     options = "".join(f", {name}={_literal(value)}" for name, value in call.options.items())
     return f"run.figure({_literal(call.name)}{options})"
-
-
-def _place(run: Run) -> str:
-    """How a run is found: by its name in the cache that is the default everywhere, else by its folder."""
-    return os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
 
 
 def _literal(value: Any) -> str:

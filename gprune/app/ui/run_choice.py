@@ -28,17 +28,17 @@ def labels(runs: list[Run]) -> dict[str, str]:
     metric and retention as well, and of runs that share those too, a short hash: a narrow list shows it all.
     """
     found = {run.name: _words(run) for run in runs}
+
+    def sizes(run: Run) -> str:
+        return f"{label(run.study.metric)} · keep {100 * run.study.retention:.3g} %"
+
     # no two are called alike: a browser speaks of a run by its label
-    for words in (_sizes, lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
+    for words in (sizes, lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(found.values())
         for run in runs:
             if times[found[run.name]] > 1:
                 found[run.name] += f" · {words(run)}"
     return found
-
-
-def _sizes(run: Run) -> str:
-    return f"{label(run.study.metric)} · keep {100 * run.study.retention:.3g} %"
 
 
 def _words(run: Run) -> str:
@@ -125,7 +125,7 @@ def _selector(runs: list[Run], chosen: str) -> None:
         key=_PICKED,
         format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
         help="Every page shows this run.",
-        on_change=_pick,
+        on_change=lambda: choose_run(str(st.session_state[_PICKED])),
     )
     if len(called := run_label(offered[chosen], shown)) > _ROOM:
         # the field is narrower than that
@@ -137,10 +137,6 @@ def _selector(runs: list[Run], chosen: str) -> None:
             key=_STUDIES,
             help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
         )
-
-
-def _pick() -> None:
-    choose_run(str(st.session_state[_PICKED]))
 
 
 def warn(asked: str) -> None:

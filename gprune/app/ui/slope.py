@@ -30,28 +30,23 @@ def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
             showarrow=False,
         )
     _mark(figure, found, chosen)
-    style(figure, "", "rank (1 = most important)", height, margin=_MARGIN)
+    margin = {"l": 56, "r": 12, "t": 28, "b": 32}
+    style(figure, "", "rank (1 = most important)", height, margin=margin)
     ticks = {"tickvals": [0, 1], "ticktext": ["on text A", "on text B"]}
     figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, **ticks)
     figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
     return figure
 
 
-_MARGIN = {"l": 56, "r": 12, "t": 28, "b": 32}
-
-
 def _lines(found: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
     """One trace for all lines of a hue, broken between neurons."""
-    count = len(members)
-    gap = np.full(count, np.nan)
-    x = np.tile([0.0, 1.0, np.nan], count)
-    y = np.stack([found.first[members], found.second[members], gap], axis=1).ravel()
+    ends = zip(found.first[members], found.second[members], strict=True)
     neuron = np.repeat(found.neurons[members], 3)
     moves = np.repeat(found.second[members] - found.first[members], 3)
     identity = marks.identity(found.layer, marks.NONE, neuron)
     return go.Scatter(
-        x=[None if np.isnan(value) else value for value in x],
-        y=[None if np.isnan(value) else round(float(value), 4) for value in y],
+        x=[0.0, 1.0, None] * len(members),
+        y=[rank for pair in ends for rank in (*(round(float(end), 4) for end in pair), None)],
         customdata=np.column_stack([identity, np.round(moves, 4)]),
         mode="lines+markers",
         line={"color": color, "width": 1.5},

@@ -21,12 +21,8 @@ def begin(page: str) -> None:
 
 def pressed(label: str, key: str, **options: Any) -> bool:
     """Draws a button; whether it was clicked since it was last drawn."""
-    st.button(label, key=key, on_click=_note, args=(key,), **options)
+    st.button(label, key=key, on_click=lambda: st.session_state.setdefault(_NOTED, set()).add(key), **options)
     noted: set[str] = st.session_state.get(_NOTED, set())
     found = key in noted
     noted.discard(key)
     return found
-
-
-def _note(key: str) -> None:
-    st.session_state.setdefault(_NOTED, set()).add(key)

@@ -4,6 +4,7 @@ A step is an address: the page, and `tour` with the number of the step. Findings
 what is not there yet is said, and the tour goes on.
 """
 
+import contextlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -34,16 +35,6 @@ def _first_visit(url: str, root: str) -> bool:
     st.session_state[_SEEN] = True
     wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
     return fresh and wanted and not url and not len(st.query_params) and not _over_path(root).exists()
-
-
-def _end_visit(root: str) -> None:
-    """Notes that the tour was ended or skipped; where the cache cannot be written, it begins again."""
-    path = _over_path(root)
-    try:
-        make_folder(path.parent)
-        write_text(path, "The tour of the app was ended or skipped here.\n")
-    except OSError:
-        return
 
 
 def _over_path(root: str) -> Path:
@@ -202,8 +193,12 @@ def _end(primary: bool = False) -> None:
 
 
 def _stop() -> None:
+    """Ends the tour and notes that it was; where the cache cannot be written, it begins again."""
     url_state.put(TOUR, "")
-    _end_visit(root())
+    path = _over_path(root())
+    with contextlib.suppress(OSError):
+        make_folder(path.parent)
+        write_text(path, "The tour of the app was ended or skipped here.\n")
 
 
 def _link(number: int, run: Run | None) -> None:

@@ -26,19 +26,14 @@ def written(value: Any) -> list[str]:
     return [str(value)] if value not in ("", None) else []
 
 
-def complaint(key: str, found: str, wanted: str) -> str:
-    """Of a value that is none of those meant."""
-    return said(f"The address has {key} = {found[:_LONGEST]}, which is not used here: {wanted} is meant.")
+def complaint(key: str, found: str, reason: str) -> str:
+    """Why a value is not used, said by what follows `which`."""
+    return said(f"The address has {key} = {found[:_LONGEST]}, which {reason}.")
 
 
 def ambiguous(key: str, found: list[str]) -> str:
     """Of a key that has one value and was given several."""
     return said(f"The address has {key} {len(found)} times; the last, {found[-1][:_LONGEST]}, is used.")
-
-
-def stranger(key: str, found: str) -> str:
-    """Of a name that nothing on the page has."""
-    return said(f"The address has {key} = {found[:_LONGEST]}, which this page does not have.")
 
 
 def listed(options: Iterable[str]) -> str:

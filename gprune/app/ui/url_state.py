@@ -55,7 +55,7 @@ def finish(slot: Any) -> None:
     for key, found in state.unclaimed.items():
         state.values.pop(key, None)
         if found:
-            state.faults[key] = url_session.stranger(key, found)
+            state.faults[key] = url_session.complaint(key, found, "this page does not have")
     state.unclaimed = {}
     state.write()
     for sentence in state.faults.values():
@@ -130,7 +130,8 @@ def several(key: str, options: Options, default: Iterable[str]) -> list[str]:
     found = [name for name in (arrived or state.values.get(key, default)) if name]
     unknown = [name for name in found if name not in options]
     if arrived is not None and unknown:
-        state.faults[key] = url_session.complaint(key, ", ".join(unknown), url_session.listed(options))
+        wanted = f"is not used here: {url_session.listed(options)} is meant"
+        state.faults[key] = url_session.complaint(key, ", ".join(unknown), wanted)
     chosen = [name for name in dict.fromkeys(found) if name in options]
     if arrived is not None:
         state.values[key] = chosen
@@ -228,7 +229,8 @@ def _read(key: str, default: T, parse: Callable[[Any], T], wanted: str) -> T:
             if len(set(arrived)) > 1:
                 state.faults[key] = url_session.ambiguous(key, arrived)
         except (ValueError, OverflowError):
-            state.faults[key] = url_session.complaint(key, arrived[-1], wanted)
+            reason = f"is not used here: {wanted} is meant"
+            state.faults[key] = url_session.complaint(key, arrived[-1], reason)
     try:
         # another run can have fewer layers or methods: its own default serves then, and the value is kept
         value = parse(state.values[key]) if state.values.get(key) is not None else default

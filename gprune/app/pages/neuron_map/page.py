@@ -7,7 +7,7 @@ import numpy as np
 import streamlit as st
 
 from gprune.app.pages.neuron_map import charts, colouring, panels
-from gprune.app.ui import derived_cache, frame, navigation, offered_job, selection, tables, url_state
+from gprune.app.ui import derived_cache, frame, offered_job, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.text import said
 from gprune.models import identity
@@ -210,6 +210,6 @@ def _onward(run: Run) -> None:
     chosen = selection.current(run)
     if chosen.neuron is None:
         return
-    where = url_state.link("inspector", navigation.SHARED)
+    where = url_state.link("inspector", frame.SHARED)
     words = f"Open {chosen.words} in the Inspector"
     st.page_link("pages/inspection.py", label=words, icon=":material/search:", query_params=where or None)
