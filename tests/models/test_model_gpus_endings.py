@@ -1,11 +1,14 @@
 """How processes that compute one model together end where something goes wrong: one sentence, none left."""
 
+import argparse
+import errno
 import os
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -88,17 +91,17 @@ def test_the_exit_code_is_that_of_the_first_process(codes, code, words, capsys):
     assert words in said and bool(said) == bool(words)
 
 
-def test_a_folder_for_temporary_files_that_cannot_be_written_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+def full(*_, **__):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+@pytest.mark.parametrize("what", [(tempfile, "TemporaryDirectory"), (Path, "write_text")])
+def test_a_folder_for_temporary_files_that_cannot_be_written_is_told(what, monkeypatch):
+    monkeypatch.setattr(*what, full)
     with pytest.raises(
-        SettingsError, match="temporary file, which cannot be written .*: make room, or set TMPDIR"
+        SettingsError, match=r"temporary file, .* \(No space left on device\): make room, or set TMPDIR"
     ):
-        with ranks._workspace():
-            pass
-    with pytest.raises(
-        SettingsError, match="temporary file, which cannot be written .*: make room, or set TMPDIR"
-    ):
-        ranks._written(demo_study(), tmp_path / "nowhere")
+        ranks.run(argparse.Namespace(model_gpus=2), demo_study(), lambda _: 0)
 
 
 def test_the_others_give_their_gpus_back_before_a_model_is_laid_over_them(

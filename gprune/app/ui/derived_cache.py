@@ -186,10 +186,12 @@ def seed_sentence(record: records.Agreement) -> str:
     if found is None or seed is None or seed >= found[0]:
         return ""
     share = "Most" if seed < found[0] / 2 else "Part"
-    alone = f", and the initialization alone agrees at {start:.2f} under the shared seed"
+    alone = (
+        "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
+    )
     return (
         f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
-        f"the modules agree at only {seed:.2f}{'' if start is None else alone}."
+        f"the modules agree at only {seed:.2f}{alone}."
     )
 
 
