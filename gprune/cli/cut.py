@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.cli import add_cache, add_job, place, registered
 from gprune.cli.export import recorded, shown
-from gprune.records.repairs import labels
 
 if TYPE_CHECKING:
     from gprune.analysis.mask_edits import Edited, MaskSet
@@ -16,8 +15,8 @@ if TYPE_CHECKING:
     from gprune.system.progress import Progress
 
 _ABOUT = (
-    "Carries out a mask set that was saved on the page By hand and writes the pruned model, with the "
-    f"{labels()} of its method. The masks are made again from the edits and compared with those saved."
+    "Carries out a mask set that was saved on the page By hand and writes the pruned model, with the repair "
+    "of its method. The masks are made again from the edits and compared with those saved."
 )
 _STEPS = 3
 
@@ -68,7 +67,7 @@ def _write(
     """Cuts the dense model and saves what is left."""
     from gprune.models import identity
     from gprune.models.export import checkpoint
-    from gprune.pipeline import stages
+    from gprune.pipeline import lazy_results, stages
 
     graph = results.graph
     progress(0, _STEPS, "checking the dense model")
@@ -77,8 +76,11 @@ def _write(
     # on the CPU a copied row or column is the same whatever machine the run had
     study = replace(graph.study, device="cpu", offload=False)
     work = stages.RunContext(study, graph.inputs, results.store.texts)
-    needs = stages.resolve(stages.pruned(graph, chosen.method) | {"masks": []}, results.record)
-    pruned = stages.pruned_model(graph, chosen.method, **(needs | {"masks": found.masks}))
+    needs = stages.pruned_by_hand(graph, chosen.method, chosen.digest, lambda: found.masks)
+    for fitted in stages.every_need(needs):
+        if stages.KINDS[fitted.kind].on_demand:
+            lazy_results.made(results, fitted, lambda _stage, *event: progress(*event))
+    pruned = stages.pruned_model(graph, chosen.method, found.masks, **stages.resolve(needs, results.record))
     model = work.pruned(pruned)
     progress(2, _STEPS, "writing and reading back")
     checkpoint.save(

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         pool,
     )
     from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
-    from gprune.records.decisions import Learning, LearningHistory, PruningMasks
+    from gprune.records.decisions import Learning, LearningHistory, PruningMasks, RepairedWeights
     from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
     from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
     from gprune.records.modules import (
@@ -62,6 +62,7 @@ __all__ = [
     "REPAIRS",
     "RankDrift",
     "Repair",
+    "RepairedWeights",
     "SampledText",
     "StrongestPositions",
     "TextOverlap",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from gprune.records.base import Array, freeze, real, truth
+from gprune.records.base import Array, freeze, real, truth, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,3 +94,29 @@ class Learning:
     def history(self) -> LearningHistory:
         """How it went."""
         return LearningHistory(self.steps, self.columns, self.thresholds, self.head_thresholds)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RepairedWeights:
+    """Weights of o_proj and down_proj, layer by layer, as a repair has fitted them to some masks."""
+
+    method: str
+    """whose masks they were fitted to"""
+    kind: str
+    """how they were fitted: a name of `gprune.records.repairs.REPAIRS`"""
+    dtype: str
+    """number type of the weights: float32, float16, or bfloat16, whose bits `numbers` has as whole numbers"""
+    columns: Annotated[Array, whole("maps")]
+    """(2 * layers,) columns of each map that are kept"""
+    ends: Annotated[Array, whole("maps")]
+    """(2 * layers,) where each map ends in `numbers`"""
+    numbers: Annotated[Array, real("numbers")]
+    """the (hidden, columns) weights of all maps, row by row, one map after the other"""
+    biases: Annotated[Array, real("biases", "hidden")]
+    """(2 * layers, hidden) float32; no row where the repair leaves biases alone"""
+    errors: Annotated[Array, real("maps", 2)]
+    """(2 * layers, 2) mean over the tokens of the squared residual of each map, before and after"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)

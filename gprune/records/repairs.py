@@ -1,9 +1,9 @@
 """A pruned model as one thing: which units stay, and how the weights of what stays are repaired.
 
 Every repair is declared here, once: what it needs, what it leaves in the model, what it takes and how it is
-called. What it does stands in the module of its name in `gprune.pruning.repair`, and a study switches it on
-by the setting of its name in `sparsity`. Keys, estimates, counts, saved folders, tables and words follow from
-this table. Nothing here needs torch.
+called. What it does stands in a module of `gprune.pruning.repair`, and a study chooses it for every method by
+its word in `repair.kind`. Keys, estimates, counts, saved folders, tables and words follow from this table.
+Nothing here needs torch.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ class Repair:
     """One way to change the weights that stay, for those that leave."""
 
     name: str
-    """of its setting in `sparsity`, and of its module in `gprune.pruning.repair`"""
+    """as records and plans name it"""
+    word: str
+    """as `repair.kind` names it"""
     label: str
     """as tables and sentences call it"""
     about: str
@@ -30,20 +32,27 @@ class Repair:
     attribute: str
     """what a method is that has it, as in: GPrune compensated"""
     needs: Mapping[str, str]
-    """kinds of results, of each text that the method is scored on, by the parameter that takes them"""
+    """kinds of results by the parameter that takes them: of each text that it is made from, or FITTED"""
     bytes: Callable[[ModelShape, float], float]
     """bytes on the device at its peak, beside the dense and the pruned model, at a retention"""
     biases: bool
     """whether o_proj and down_proj have a bias afterwards"""
     weights: bool
     """whether the kept columns of o_proj and down_proj change"""
-    learned_only: bool = False
-    """whether the setting speaks of learned masks alone, since other methods say themselves what they have"""
     version: int = 1
-    """of its formula, in the keys of what is measured with it; 0 leaves these keys as they are without one"""
+    """of its formula, in the keys of what is measured with it; 0 where what it needs says all"""
+    module: str = ""
+    """of `gprune.pruning.repair`, where it is not that of its name"""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether it is fitted to a method's masks, so that other masks need weights of their own."""
+        return FITTED in self.needs.values()
 
 
 COMPENSATION = "bias_compensation"
+FITTED = "repaired"
+"""the kind of result that has weights fitted to the masks of a method"""
 
 
 def _widened_columns(shape: ModelShape, retention: float) -> float:
@@ -51,11 +60,22 @@ def _widened_columns(shape: ModelShape, retention: float) -> float:
     return (1 - retention) * 8 * shape.hidden * max(shape.neurons, shape.heads * shape.head_width)
 
 
+def _one_map(shape: ModelShape, retention: float) -> float:
+    """The numbers of one map on their way to the device."""
+    return retention * 4 * shape.hidden * max(shape.neurons, shape.heads * shape.head_width)
+
+
+def _fitted(word: str, label: str, about: str, attribute: str, biases: bool) -> Repair:
+    needs = {"weights": FITTED}
+    return Repair(word, word, label, about, attribute, needs, _one_map, biases, True, 0, "fitted")
+
+
 REPAIRS: dict[str, Repair] = {
     repair.name: repair
     for repair in (
         Repair(
             name=COMPENSATION,
+            word="bias",
             label="bias compensation",
             about="What removed neurons contribute on average is added to a bias. FLAP does it.",
             attribute="compensated",
@@ -63,16 +83,38 @@ REPAIRS: dict[str, Repair] = {
             bytes=_widened_columns,
             biases=True,
             weights=False,
-            learned_only=True,
             version=0,
+        ),
+        _fitted(
+            "affine",
+            "affine repair",
+            "Each output channel of o_proj and down_proj is scaled and shifted towards what is missing.",
+            "rescaled",
+            True,
+        ),
+        _fitted(
+            "least_squares",
+            "least squares",
+            "The kept columns of o_proj and down_proj are fitted to what is missing, layer after layer.",
+            "refitted",
+            False,
+        ),
+        _fitted(
+            "least_squares_bias",
+            "least squares with a bias",
+            "The kept columns of o_proj and down_proj and a bias are fitted, layer after layer.",
+            "refitted with a bias",
+            True,
         ),
     )
 }
 """every repair by name, in the order in which they are carried out"""
+WORDS = {repair.word: repair for repair in REPAIRS.values()}
+"""every repair by its word in `repair.kind`"""
 
 
-def labels(repairs: Iterable[Repair] = REPAIRS.values()) -> str:
-    """Repairs in words, all that there are where none are given; empty for none."""
+def labels(repairs: Iterable[Repair]) -> str:
+    """Repairs in words; empty for none."""
     return " and ".join(repair.label for repair in repairs)
 
 

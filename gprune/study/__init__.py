@@ -8,6 +8,7 @@ from gprune.study.settings import (
     EvaluationSettings,
     ModularizationSettings,
     ReliabilitySettings,
+    RepairSettings,
     SparsitySettings,
 )
 from gprune.study.study import METRIC_NAMES, Study, field_names, from_dict, from_file, run_name, short
@@ -21,6 +22,7 @@ __all__ = [
     "EvaluationSettings",
     "ModularizationSettings",
     "ReliabilitySettings",
+    "RepairSettings",
     "SparsitySettings",
     "Study",
     "field_names",

@@ -26,6 +26,7 @@ OPTIONS = {
     "epochs": "sparsity.epochs",
     "seed": "seed",
     "methods": "methods",
+    "repair": "repair.kind",
     "tasks": "evaluation.tasks",
     "evaluate": "evaluation.texts",
     "preset": "evaluation.preset",

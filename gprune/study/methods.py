@@ -13,7 +13,7 @@ from typing import Any
 
 from gprune.plugins import discovery
 from gprune.plugins.discovery import Fault, Installed, Plugin, Table
-from gprune.records.repairs import COMPENSATION, REPAIRS, Repair, in_order
+from gprune.records.repairs import COMPENSATION, WORDS, Repair, in_order
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
 
@@ -188,16 +188,14 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*methods, *CONTROLS)))
 
 
-def repairs_of(method: Method, switches: object) -> tuple[Repair, ...]:
-    """The repairs of a method's kept weights: its own, and those that a study switches on.
-
-    `switches` is its section `sparsity`, where the switch of a repair has its name.
-    """
+def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
+    """The repairs of a method's kept weights: its own, or the one that a study gives every method."""
     if method.decision == "none":
         return ()
-    learned = method.decision == "learned"
-    switched = (one for one in REPAIRS.values() if learned or not one.learned_only)
-    return in_order((*method.repairs, *(one.name for one in switched if getattr(switches, one.name))))
+    if study.repair.kind != "own":
+        return tuple(WORDS[word] for word in (study.repair.kind,) if word in WORDS)
+    switched = method.decision == "learned" and study.sparsity.bias_compensation
+    return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
 
 
 def adopt(plugin: Plugin) -> None:

@@ -272,6 +272,40 @@ class SparsitySettings(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class RepairSettings(Checked):
+    """What is done to the weights that stay, once the masks are decided; the same for every method."""
+
+    WHERE: ClassVar = "repair."
+    kind: Literal["own", "none", "bias", "affine", "least_squares", "least_squares_bias"] = "own"
+    """own is what each method does by itself; bias is FLAP's compensation, affine a scale and a shift of each
+    output channel, least_squares new weights for the kept columns of o_proj and down_proj"""
+    texts: Literal["primary", "auxiliary", "both", "both_and_sampled", "sampled"] = "both"
+    """calibration texts that it is made from; sampled is what the dense model writes itself"""
+    sampled: Annotated[
+        Text, Rule("a text that the model writes, as self:#seed=1", lambda text: text.startswith("self:"))
+    ] = "self:"
+    """the text that the model writes, where it is among them"""
+    target: Literal["residual_stream", "dense_inputs", "own_inputs"] = "residual_stream"
+    """what is fitted to: the dense model's residual stream after the block, what its projection gives there,
+    or what the dense projection gives for the pruned model's own inputs"""
+    damping: Annotated[Real, NOT_NEGATIVE] = 0.1
+    """ridge towards the old weights, in means of the diagonal of the inputs' second moments"""
+
+    @property
+    def fitted(self) -> bool:
+        """Whether weights are fitted to the masks."""
+        return self.kind in ("affine", "least_squares", "least_squares_bias")
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of its texts."""
+        return {
+            "both": ("primary", "auxiliary"),
+            "both_and_sampled": ("primary", "auxiliary", "sampled"),
+        }.get(self.texts, (self.texts,))
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationSettings(Checked):
     """What the pruned models are measured on."""
 

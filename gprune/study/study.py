@@ -24,6 +24,7 @@ from gprune.study.settings import (
     ModularizationSettings,
     Real,
     ReliabilitySettings,
+    RepairSettings,
     Several,
     SparsitySettings,
     Text,
@@ -117,6 +118,8 @@ class Study(Checked):
     """RASA"""
     sparsity: SparsitySettings = field(default_factory=SparsitySettings)
     """MSL"""
+    repair: RepairSettings = field(default_factory=RepairSettings)
+    """repair of the kept weights"""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     """what the result is measured on"""
 
@@ -126,6 +129,11 @@ class Study(Checked):
         for method in self.methods:
             require_known("methods", method)
         self._require_affordable()
+        if self.sparsity.bias_compensation and self.repair.kind != "own":
+            raise SettingsError(
+                "sparsity.bias_compensation is repair.kind bias for learned methods, and repair.kind is "
+                f"{self.repair.kind}: leave one of them out"
+            )
         if self.primary == self.auxiliary:
             raise SettingsError(
                 f"primary and auxiliary are the same text ({self.primary!r}): rank drift would be zero. "
@@ -180,6 +188,9 @@ class Study(Checked):
         values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
         for section, plain in _LATER.items():
             values[section] = dict(values[section].items() - plain.items())
+        if self.repair == RepairSettings():
+            # came later, as a whole
+            del values["repair"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def renamed(self, name: str) -> Study:

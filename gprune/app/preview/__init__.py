@@ -30,6 +30,7 @@ __all__ = [
     "Source",
     "State",
     "Written",
+    "left_out",
     "pool",
     "verdict",
 ]

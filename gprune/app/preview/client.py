@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 
 from gprune.app.preview.own_text import Held, OwnText
-from gprune.app.preview.request import DENSE, Question, Source, key_of, resolve
+from gprune.app.preview.request import Question, Source, against, key_of, resolve
 from gprune.app.preview.request_queue import CURVE, PREVIEW
 from gprune.app.preview.response import Answer, State
 from gprune.app.preview.token_requests import Passage, Prompt, Reading, parts
@@ -125,8 +125,8 @@ class Client(WorkerManager):
         require_trust(source.graph.study.trust_remote_code)
         pairs = []
         for question in questions:
-            against = resolve(source, base or Question(question.text, DENSE))
-            pairs.append((resolve(source, question), against))
+            other = resolve(source, against(source, question, base))
+            pairs.append((resolve(source, question), other))
         with self._changed:
             asked = self._scheduler.put(pairs, owner, kind, time.monotonic())
             self._wake()

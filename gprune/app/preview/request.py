@@ -7,7 +7,7 @@ each other's numbers, and get the same ones where they ask the same.
 
 import hashlib
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class Question:
     """whose repairs it has, one of gprune.study.methods.METHODS; `dense` has no masks"""
     masks: PruningMasks | None = None
     """units that are kept; None means those that the run has decided on for this method"""
+    fitted: bool = True
+    """whether weights that were fitted to the run's masks take part, where these are the masks"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +118,35 @@ def resolve(source: Source, question: Question) -> Resolved:
     text = text_of(source, question.text)
     pruned, own = silent(source, question)
     identity = digest([source.model, {**text, "batch": 0}, pruned])
-    losses = _stored(source, question) if own else None
+    losses = _stored(source, question) if own and (question.fitted or not _fits(source, question)) else None
     return Resolved(identity, question, source.model, text, pruned, losses)
+
+
+def against(source: Source, question: Question, base: Question | None) -> Question:
+    """What a question is compared with, the dense model where left out, given what the question is given.
+
+    Weights that are fitted to masks are there for the run's own alone: where other masks are asked for, the
+    base does without them as well. Errors as `resolve`.
+    """
+    base = base or Question(question.text, DENSE)
+    alike = not _fits(source, question) or _masks(source, question)[1]
+    return base if alike else replace(base, fitted=False)
+
+
+def left_out(graph: Graph, method: str) -> str:
+    """That live figures of edited masks lack a repair, for people; empty where they lack none."""
+    names = " and ".join(one.label for one in stages.repairs(graph, method) if one.fitted)
+    if not names:
+        return ""
+    return (
+        f"Live figures of other masks leave {names} out, here and in what they are compared with: it is "
+        "fitted to the run's own masks. A mask set that is saved and measured as a job is repaired anew."
+    )
+
+
+def _fits(source: Source, question: Question) -> bool:
+    """Whether a repair of the method is fitted to its masks."""
+    return any(one.fitted for one in stages.repairs(source.graph, question.method))
 
 
 def digest(content: Any) -> str:
@@ -156,7 +185,7 @@ def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, b
     masks, own = _masks(source, question)
     if masks is None:
         return None, own
-    repairs, inputs = _repairs(source, question.method)
+    repairs, inputs = _repairs(source, question.method, own and question.fitted)
     return {"masks": packed(masks), "repairs": repairs, "inputs": inputs}, own
 
 
@@ -191,17 +220,22 @@ def _masks(source: Source, question: Question) -> tuple[PruningMasks | None, boo
     return question.masks, same
 
 
-def _repairs(source: Source, method: str) -> tuple[list[str], dict[str, list[list[str]]]]:
-    """Names of a method's repairs, and kinds and keys of the records that they need, by parameter."""
-    results, inputs = source.results, {}
-    repairs = stages.repairs(source.graph, method)
+def _repairs(source: Source, method: str, fitted: bool) -> tuple[list[str], dict[str, Any]]:
+    """Names of a method's repairs, and kinds and keys of the records that they need, by parameter.
+
+    Those that are fitted to its masks are left out unless `fitted`.
+    """
+    results = source.results
+    repairs = [one for one in stages.repairs(source.graph, method) if fitted or not one.fitted]
     needs = stages.pruned(source.graph, method)
-    for name in (name for repair in repairs for name in repair.needs):
-        found = [stages.served(stage, results.holds) for stage in needs[name]]
-        for stage in found:
-            # says what is missing, before a process is started for it
-            results.record(stage)
-        inputs[name] = [[stage.kind, stage.key] for stage in found]
+
+    def place(stage: stages.Stage[Any]) -> list[str]:
+        found = stages.served(stage, results.holds)
+        # says what is missing, before a process is started for it
+        results.record(found)
+        return [found.kind, found.key]
+
+    inputs = {name: stages.resolve(needs[name], place) for one in repairs for name in one.needs}
     return [repair.name for repair in repairs], inputs
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from gprune.analysis.claims import RECOMMENDED, repaired
 from gprune.experiments.reproduction.grid import Row, Series, label, together
 from gprune.records import REPAIRS
+from gprune.records.repairs import COMPENSATION
 from gprune.study import profiles
 from gprune.study.methods import BUILT_IN, METHODS
 
@@ -51,9 +52,8 @@ def _rows(series: Series, retention: float, seed: int) -> list[Row]:
 
 def _variants() -> list[tuple[str, str, dict[str, Any]]]:
     """Id, words and settings of what GPrune is compared as besides; what changes nothing is left out."""
-    found = [
-        (repaired(repair), repair.label, {f"sparsity.{repair.name}": True}) for repair in REPAIRS.values()
-    ]
+    compensation = REPAIRS[COMPENSATION]
+    found = [(repaired(compensation), compensation.label, {f"sparsity.{COMPENSATION}": True})]
     recommended = dict(profiles.profile("recommended").settings)
     return found + [(RECOMMENDED, "recommended profile", recommended)] * bool(recommended)
 

@@ -1,7 +1,8 @@
 """Answers: how is a checkpoint made again from its plan and the dense model?
 
 The plan lists the kept units of every layer (section 3), so the cut needs no calibration text. Where a
-repair had made other biases, the plan holds the biases.
+repair had made other biases, the plan holds the biases, and where it had made other weights, they stand in a
+file beside the plan.
 """
 
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from torch import nn
 
 from gprune.models import identity, loading
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, plan_file
+from gprune.models.export import checkpoint, plan_file, repaired_file
 from gprune.models.export.plan_file import CutPlan
 from gprune.records import Array, PruningMasks
 from gprune.system.errors import CheckpointError
@@ -41,6 +42,8 @@ def save(
     checkpoint.require_as_written(place / plan_file.PLAN_FILE if place.is_dir() else place)
     plan = plan_file.read(place)
     _require_held(plan)
+    beside = place if place.is_dir() else place.parent
+    weights = repaired_file.read(beside, plan.weights, plan.pruned.repaired_by) if plan.weights else None
     on_progress(0, _STEPS, "checking the dense model")
     _require_model(plan, model)
     on_progress(1, _STEPS, "reading the dense model")
@@ -48,6 +51,8 @@ def save(
     decoder = loading.load(model, device="cpu", dtype=plan.dtype or "auto")
     on_progress(2, _STEPS, "cutting")
     pruned = cut(decoder, plan.pruned.masks)
+    if weights is not None:
+        repaired_file.put(pruned, decoder.layout, weights)
     if plan.biases is not None:
         _set_biases(pruned, decoder, plan.biases)
     _require_answer(pruned, plan)
@@ -67,7 +72,7 @@ def save(
 
 def _require_held(plan: CutPlan) -> None:
     repairs, remedy = plan.pruned.repairs, "run its study again, and use the plan of the new checkpoint"
-    if any(repair.weights for repair in repairs):
+    if any(repair.weights for repair in repairs) and plan.weights is None:
         lacking, remedy = "weights", "copy the folder itself, or run its study again"
     elif plan.pruned.biased and plan.biases is None:
         lacking = "biases"

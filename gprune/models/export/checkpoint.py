@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from gprune.models import devices
-from gprune.models.export import modeling_gprune, plan_file
+from gprune.models.export import modeling_gprune, plan_file, repaired_file
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
@@ -73,13 +73,17 @@ def save(
     model_class = _pruned_class(model)
     pruned = PrunedModel.of(pruned)
     widths = _widths(model, pruned.masks)
-    require_room(folder, sum(p.numel() * p.element_size() for p in model.parameters()))
+    layout = FAMILIES[str(getattr(model.config, "model_type", ""))]
+    refitted = any(repair.weights for repair in pruned.repairs)
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    require_room(folder, size + (repaired_file.size(model, layout) if refitted else 0))
     ids, logits = _probe(model)
     biases = _biases(model, pruned) if pruned.biased else None
     dtype = str(_dtype(model)).removeprefix("torch.")
-    plan = CutPlan(pruned, source, fingerprint, study, ids, logits, dtype, biases)
     with new_folder(folder) as partial:
         _write(model, tokenizer, partial, model_class, widths)
+        weights = repaired_file.write(partial, model, layout) if refitted else None
+        plan = CutPlan(pruned, source, fingerprint, study, ids, logits, dtype, weights, biases)
         plan_file.write(partial, plan)
         loaded = _verified(partial, model)
         require_same_tensors(model.state_dict(), loaded.state_dict())

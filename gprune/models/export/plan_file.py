@@ -2,7 +2,7 @@
 
 ``plan.json`` lists the kept units of every layer, so that the same cut can be made again from the dense
 model. Where the cut gave the model other biases, which rest on the calibration text, the plan holds these
-biases themselves; other weights that were repaired are in the folder alone.
+biases themselves; of other weights that were repaired it names the file beside it (`repaired_file`).
 """
 
 import base64
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gprune.records import REPAIRS, Array, PrunedModel, PruningMasks
-from gprune.records.repairs import in_order
+from gprune.records.repairs import COMPENSATION, in_order
 from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError
 
@@ -45,6 +45,8 @@ class CutPlan:
     """logits after its last token, at tokens spread evenly over the vocabulary"""
     dtype: str | None = None
     """number type of the weights, as ``float32``; None in plans of version 0.1"""
+    weights: str | None = None
+    """SHA-256 of the repaired weights beside the plan; None where no repair changes weights"""
     biases: dict[str, Array] | None = None
     """by projection in ``BIASES``: (layers, hidden) float32 biases after the repairs; None without, and
     in plans of version 0.1"""
@@ -61,7 +63,8 @@ def write(folder: Path, plan: CutPlan) -> None:
         "method": masks.method,
         "retention": masks.retention,
         "target": masks.target,
-        **{name: repair in plan.pruned.repairs for name, repair in REPAIRS.items()},
+        COMPENSATION: any(one.name == COMPENSATION for one in plan.pruned.repairs),
+        **{one.name: True for one in plan.pruned.repairs},
         "neurons": masks.ffn.shape[1],
         "key_value_heads": masks.heads.shape[1],
         "kept_neurons": [np.flatnonzero(row).tolist() for row in masks.ffn],
@@ -70,6 +73,7 @@ def write(folder: Path, plan: CutPlan) -> None:
         "study": plan.study,
         "dtype": plan.dtype,
         "biases": _encoded(plan.biases),
+        **({} if plan.weights is None else {"repaired_weights": plan.weights}),
     }
     (folder / PLAN_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
 
@@ -118,6 +122,7 @@ def _plan(values: dict[str, Any]) -> CutPlan:
         probe_ids=tuple(_whole(i, _MOST_UNITS) for i in _of(values["probe"]["ids"], list, "probe")),
         probe_logits=tuple(float(x) for x in _of(values["probe"]["logits"], list, "probe")),
         dtype=_of(values.get("dtype"), str, "dtype", None),
+        weights=_of(values.get("repaired_weights"), str, "repaired_weights", None),
         biases=_decoded(values.get("biases"), len(masks.ffn)),
     )
 

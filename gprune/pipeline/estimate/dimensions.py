@@ -138,7 +138,7 @@ class Case:
 
     def repaired(self, method: str) -> float:
         """Bytes of the most that a repair of a method's weights takes while the model is cut."""
-        repairs = repairs_of(METHODS[method], self.study.sparsity)
+        repairs = repairs_of(METHODS[method], self.study)
         shape, retention = self.model.shape, self.study.retention
         return max((repair.bytes(shape, retention) for repair in repairs), default=0.0)
 

@@ -184,6 +184,26 @@ def _masks(stage: StageId, case: Case) -> Need | None:
     )
 
 
+def _repaired(_: StageId, case: Case) -> Need:
+    """Two streams of activations, and the moments of one map: its kept inputs with each other, in float64."""
+    study, shape = case.study, case.model.shape
+    calibration, width = study.calibration, max(shape.neurons, case.model.channels)
+    tokens = len(study.repair.roles) * calibration.samples * calibration.length
+    # the dense stream and the pruned one, kept inputs of o_proj, and what the attention gives
+    streams = tokens * case.width * (3.0 * shape.hidden + study.retention * case.model.channels)
+    kept = study.retention * width
+    # the sum of products, its sum in float32, a copy with its damping and the factor; cross moments thrice
+    solving = kept * kept * (3 * _WIDE + 4) + 3 * _WIDE * kept * shape.hidden
+    length = calibration.length
+    weights = study.retention * shape.decoder_weights * case.width
+    return _calibrated(
+        case,
+        fixed=solving + (0.0 if case.gpu else streams) + weights,
+        each=2 * case.forward(length) + 4.0 * length * (width + 3 * shape.hidden),
+        host=(streams if case.gpu else 0.0) + 2 * weights,
+    )
+
+
 def _scores(stage: StageId, case: Case) -> Need | None:
     """Only LLM-Pruner's run the model: one batch, and the gradient of one matrix at a time."""
     if stage.metric != "llm_pruner":
@@ -285,6 +305,8 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "partition": _clusters,
     "learning": _learning,
     "masks": _masks,
+    "repaired": _repaired,
+    "edited_repair": _repaired,
     "scores": _scores,
     "perplexity": _perplexity,
     "accuracy": _accuracy,

@@ -40,7 +40,16 @@ from gprune.pipeline.stages.graph import (
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.pipeline.stages.method_inputs import MethodInputs, given, standings, unequal
 from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named
-from gprune.pipeline.stages.pruning import checkpoint, learning, masks, pruned, pruned_model, repairs
+from gprune.pipeline.stages.pruning import (
+    checkpoint,
+    learning,
+    masks,
+    pruned,
+    pruned_by_hand,
+    pruned_model,
+    repaired,
+    repairs,
+)
 from gprune.pipeline.stages.rasa import adapted, agreement, agreements, modules, side, space
 from gprune.pipeline.stages.results import Results
 from gprune.pipeline.stages.run_context import RunContext

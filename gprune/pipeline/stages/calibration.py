@@ -6,7 +6,7 @@ from typing import Any
 from gprune.data import texts
 from gprune.pipeline.stages.distributed import POSITIONS, STATISTICS
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.inputs import ROLES, recipe_of
+from gprune.pipeline.stages.inputs import recipe_of, roles
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning.modules.functional_groups import functional_groups
 from gprune.records import (
@@ -48,8 +48,8 @@ def norms(graph: Graph) -> Stage[WeightNorms]:
 @once
 def sampled(graph: Graph, text: str) -> Stage[SampledText]:
     """What the dense model writes, for a calibration text by role or an evaluation text by name."""
-    calibration = text in ROLES
-    name = getattr(graph.study, text) if calibration else text
+    name = roles(graph.study).get(text, text)
+    calibration = name != text
     recipe = recipe_of(graph.study, name, "calibration" if calibration else "evaluation")
 
     def make(work: RunContext) -> SampledText:
@@ -70,8 +70,8 @@ def sampled(graph: Graph, text: str) -> Stage[SampledText]:
 
 @once
 def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
-    """The calibration set of a role: primary, auxiliary or substitute."""
-    settings, name = graph.study.calibration, getattr(graph.study, text)
+    """The calibration set of a role: primary, auxiliary, substitute or sampled."""
+    settings, name = graph.study.calibration, roles(graph.study)[text]
     drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
 
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:

@@ -13,7 +13,7 @@ from gprune.data.texts import corpus_relation
 from gprune.pipeline.stages.calibration import sampled as sampled_text
 from gprune.pipeline.stages.calibration import tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
-from gprune.pipeline.stages.pruning import pruned, pruned_model, repair_versions
+from gprune.pipeline.stages.pruning import pruned, pruned_by_hand, pruned_model, repair_versions
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
     Array,
@@ -88,13 +88,11 @@ def edited_perplexity(
         stream = _stream(work, text, sampled)
         return measurement.perplexity(model, stream, text, evaluation, work.progress)
 
-    needs = pruned(graph, method) | _written(graph, text)
-    del needs["masks"]
     return graph.stage(
         StageId("edited_perplexity", method=method, variant=(digest[:16], f"text{index + 1}")),
         f"perplexity of {METHODS[method].label} edited by hand, text {index + 1}",
         make,
-        needs=needs,
+        needs=pruned_by_hand(graph, method, digest, edited) | _written(graph, text),
         reads=_measured(graph, text),
         settings=_asked(graph) | {"masks": digest} | repair_versions(graph, method),
     )

@@ -20,14 +20,14 @@ from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gprune import records
-from gprune.pipeline.stages.inputs import ROLES, Inputs
+from gprune.pipeline.stages.inputs import ROLES, SAMPLED, Inputs
 from gprune.study import Study
 
 R = TypeVar("R")
 P = ParamSpec("P")
 PAIR = ROLES[:2]
 """the roles of A and B"""
-LETTERS = dict(zip(ROLES, "ABC", strict=True))
+LETTERS = dict(zip((*ROLES, SAMPLED), (*"ABC", "self"), strict=True))
 """what the texts of these roles are called on pages and in titles"""
 
 
@@ -72,6 +72,7 @@ KINDS: dict[str, Kind] = {
     "adapted": Kind(records.AdaptedScores),
     "learning": Kind(records.Learning, seconds=36.0),
     "masks": Kind(records.PruningMasks, seconds=0.5),
+    "repaired": Kind(records.RepairedWeights, seconds=12.0, on_pages=False),
     "checkpoint": Kind(None, seconds=0.2),
     "overlap": Kind(records.TextOverlap, seconds=0.3),
     "perplexity": Kind(records.Perplexity, seconds=0.8),
@@ -82,6 +83,7 @@ KINDS: dict[str, Kind] = {
     "agreement": Kind(records.PartitionAgreement),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),
     "map": Kind(records.NeuronMap, seconds=20.0, on_demand=True),
+    "edited_repair": Kind(records.RepairedWeights, seconds=12.0, on_demand=True),
     "edited_perplexity": Kind(records.Perplexity, seconds=0.8, on_demand=True),
 }
 

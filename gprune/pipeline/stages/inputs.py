@@ -26,6 +26,8 @@ ROLES = ("primary", "auxiliary", "substitute")
 DIGEST = "digest"
 GRADIENT = "gradient"
 """the role of the text that only LLM-Pruner reads, where that is not the primary text"""
+SAMPLED = "sampled"
+"""the role of the text that the model writes, for repairs alone"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,8 @@ class Inputs:
 def roles(study: Study) -> dict[str, str]:
     """The calibration texts of a study, by role."""
     own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.methods else {}
+    if study.repair.kind not in ("own", "none") and SAMPLED in study.repair.roles:
+        own[SAMPLED] = study.repair.sampled
     return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | own).items() if text}
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.graph import LETTERS, Graph, every_need, order
-from gprune.pipeline.stages.pruning import fixed_attention, pruned, repairs
+from gprune.pipeline.stages.pruning import fixed_attention, pruned, repair_texts, repairs
 from gprune.pipeline.stages.results import Results
-from gprune.records import REPAIRS, Repair, TextOverlap
+from gprune.records import Repair, TextOverlap
+from gprune.records.repairs import labels
 from gprune.study.methods import METHODS
 from gprune.system.errors import StoreError
 
@@ -39,6 +40,13 @@ class MethodInputs:
     """whether its key/value groups are those of GPrune"""
     repairs: tuple[Repair, ...]
     """what was done to the weights that it keeps"""
+    repaired_on: tuple[str, ...]
+    """the letters of the texts that this was made from"""
+
+    @property
+    def repaired_with(self) -> str:
+        """Its repair and the texts of it in words; empty where nothing was repaired."""
+        return f"{labels(self.repairs)} on {' and '.join(self.repaired_on)}" if self.repairs else ""
 
     @property
     def learned(self) -> bool:
@@ -55,7 +63,7 @@ class MethodInputs:
         """As plain JSON values."""
         values = {"texts": list(self.texts), "forward passes": self.forward, "backward passes": self.backward}
         values |= {"steps": self.steps, "attention of GPrune": self.attention}
-        return values | {repair.label: repair in self.repairs for repair in REPAIRS.values()}
+        return values | {"repair": self.repaired_with}
 
 
 def given(results: Results, method: str) -> MethodInputs | None:
@@ -78,6 +86,7 @@ def given(results: Results, method: str) -> MethodInputs | None:
         steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind == "learning"),
         attention=bool(fixed_attention(graph, known)),
         repairs=repairs(graph, method),
+        repaired_on=tuple(graph.letters[role] for role in repair_texts(graph, known)),
     )
 
 

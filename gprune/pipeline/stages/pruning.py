@@ -10,16 +10,17 @@ from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, sett
 from gprune.pipeline.stages.rasa import adapted, scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
-    REPAIRS,
     AdaptedScores,
     Learning,
     Partition,
     PrunedModel,
     PruningMasks,
     Repair,
+    RepairedWeights,
     Tokens,
     UnitScores,
 )
+from gprune.records.repairs import COMPENSATION, FITTED
 from gprune.study.methods import METHODS, Method, of_masks, repairs_of
 
 OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
@@ -61,7 +62,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
     """Modular sparsity learning (MSL, section 3.3), of a method whose masks are learned."""
     study, chosen = graph.study, METHODS[method]
     # every alignment is a setting but the one that changes nothing; whose attention it is, is a need
-    without = (*REPAIRS, "attention", *(("alignment",) if study.sparsity.alignment == 1 else ()))
+    without = (COMPENSATION, "attention", *(("alignment",) if study.sparsity.alignment == 1 else ()))
     return graph.stage(
         StageId("learning") if method == "gprune" else StageId("learning", method=method),
         f"learning the sparsity ({chosen.label})",
@@ -113,15 +114,79 @@ def pruned(graph: Graph, method: str) -> dict[str, Any]:
     # a repair may need nothing that would tell its model from another one
     needs: dict[str, Any] = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
     for repair in repairs(graph, method):
-        # a baseline that is scored on both texts is repaired on both
         for name, kind in repair.needs.items():
-            needs[name] = [OF_A_TEXT[kind](graph, text) for text in baselines.scored_on(known)]
+            of_texts = (
+                [OF_A_TEXT[kind](graph, text) for text in repair_texts(graph, known)]
+                if kind != FITTED
+                else []
+            )
+            needs[name] = of_texts or repaired(graph, known.masks)
     return needs
+
+
+def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
+    """The roles of the texts that a repair is made from; where it is the method's own, of its scores."""
+    chosen = graph.study.repair
+    return baselines.scored_on(method) if chosen.kind == "own" else chosen.roles
+
+
+@once
+def repaired(graph: Graph, masks_name: str) -> Stage[RepairedWeights]:
+    """The weights that stay, fitted to some masks by the repair of the study."""
+    kept = masks(graph, masks_name)
+    label = METHODS[of_masks(masks_name).name].label
+    return _fitting(
+        graph, StageId(FITTED, method=masks_name), label, {"masks": kept}, {}, lambda found: found
+    )
+
+
+def pruned_by_hand(
+    graph: Graph, method: str, digest: str, edited: Callable[[], PruningMasks]
+) -> dict[str, Any]:
+    """What a method's model is made from beside masks that were edited by hand; see `pruned`.
+
+    For `digest` and `edited` see `evaluation.edited_perplexity`.
+    """
+    needs = pruned(graph, method)
+    del needs["masks"]
+    identity = StageId("edited_repair", method=method, variant=(digest[:16],))
+    label = f"{METHODS[method].label} edited by hand"
+    fitted = (name for one in repairs(graph, method) for name, kind in one.needs.items() if kind == FITTED)
+    return needs | {
+        name: _fitting(graph, identity, label, {}, {"masks": digest}, lambda _: edited()) for name in fitted
+    }
+
+
+def _fitting(
+    graph: Graph,
+    identity: StageId,
+    label: str,
+    kept: dict[str, Any],
+    told: dict[str, Any],
+    chosen: Callable[[Any], PruningMasks],
+) -> Stage[RepairedWeights]:
+    """A repair that is fitted to masks: `chosen` makes them of the record of `kept`, `told` names them."""
+    study = graph.study
+
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None) -> RepairedWeights:
+        from gprune.pruning.repair.fitting import fit
+
+        batch = study.calibration.batch
+        return fit(work.decoder, chosen(masks), texts, study.repair, batch, work.progress)
+
+    return graph.stage(
+        identity,
+        f"repairing the kept weights of {label}",
+        make,
+        needs=kept | {"texts": [tokens(graph, role) for role in study.repair.roles]},
+        reads=graph.model,
+        settings=settings_of(study.repair, without=("texts", "sampled")) | told,
+    )
 
 
 def repairs(graph: Graph, method: str) -> tuple[Repair, ...]:
     """What is done to the weights that a method keeps."""
-    return repairs_of(METHODS[method], graph.study.sparsity)
+    return repairs_of(METHODS[method], graph.study)
 
 
 def repair_versions(graph: Graph, method: str) -> dict[str, Any]:

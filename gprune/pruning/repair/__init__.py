@@ -20,7 +20,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.records import Array, PrunedModel
+from gprune.records import Array, PrunedModel, Repair
 from gprune.system.progress import Progress, silent
 
 
@@ -75,7 +75,7 @@ def ready(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:
     Raises ModelError where a record is of another model.
     """
     return {
-        one.name: _module(one.name).ready(decoder, **{name: model.inputs[name] for name in one.needs})
+        one.name: _module(one).ready(decoder, **{name: model.inputs[name] for name in one.needs})
         for one in model.repairs
     }
 
@@ -85,18 +85,24 @@ def output_maps(
     decoder: Decoder, model: PrunedModel, known: Mapping[str, Any], on_progress: Progress = silent
 ) -> list[OutputMap]:
     """Both output maps of every layer, repaired; the decoder stays as it is."""
+    maps = maps_of(decoder, model)
+    for one in model.repairs:
+        _module(one).repair(decoder, maps, known[one.name], on_progress)
+    return maps
+
+
+def maps_of(decoder: Decoder, model: PrunedModel) -> list[OutputMap]:
+    """Both output maps of every layer, o_proj before down_proj, as they are in the dense model."""
     masks, maps = model.masks, []
     for layer in range(decoder.shape.layers):
         channels = np.repeat(masks.heads[layer], decoder.shape.group_channels)
         maps.append(OutputMap("o_proj", layer, decoder.o_proj(layer), channels))
         maps.append(OutputMap("down_proj", layer, decoder.down_proj(layer), masks.ffn[layer]))
-    for one in model.repairs:
-        _module(one.name).repair(decoder, maps, known[one.name], on_progress)
     return maps
 
 
-def _module(name: str) -> Any:
-    return import_module(f"{__name__}.{name}")
+def _module(one: Repair) -> Any:
+    return import_module(f"{__name__}.{one.module or one.name}")
 
 
 def _silence(removed: torch.Tensor) -> Any:

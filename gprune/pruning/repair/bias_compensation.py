@@ -1,6 +1,7 @@
 """Bias compensation, as FLAP has it: what the removed units give on average moves into the biases."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 
@@ -12,12 +13,12 @@ from gprune.system.progress import Progress
 
 
 def ready(decoder: Decoder, means: Sequence[ActivationStatistics]) -> dict[str, Array]:
-    """Mean inputs of the output maps over all shards of the scoring texts, two of them as one, by map's name.
+    """Mean inputs of the output maps over all shards of its texts, several of them as one, by map's name.
 
     o_proj has (layers, heads * head_width), down_proj (layers, neurons). Raises ModelError where the
     statistics are of another model.
     """
-    statistics = (means[0] if len(means) == 1 else pool(means[0], means[1])).merge()
+    statistics = reduce(pool, means).merge()
     found = {"down_proj": statistics.ffn_mean[0], "o_proj": statistics.attention_mean[0]}
     shape = decoder.shape
     shapes = [mean.shape for mean in found.values()]

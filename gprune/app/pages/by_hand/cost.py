@@ -49,6 +49,8 @@ def show(run: Run, method: str, found: Edited) -> None:
     if not wanted:
         st.caption("A worker then loads the model and measures the windows with these units silent.")
         return
+    if told := preview.left_out(run.graph, method):
+        st.caption(told)
     source, question = Source(run.root, run.graph), Question(text, method, found.masks)
     identity = preview.pool().ask(source, question, owner("edits"), Question(text, method))
     look(

@@ -14,7 +14,6 @@ from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import MethodInputs, Results
-from gprune.records import REPAIRS
 from gprune.study.methods import METHODS
 
 FIXED = (
@@ -112,7 +111,7 @@ def as_table(shown: Shown, known: dict[tuple[str, str], MethodInputs]) -> pd.Dat
                 "backward passes": one.backward,
                 "steps of learning": one.steps,
                 "attention": "GPrune’s" if one.attention else "its own",
+                "repair": one.repaired_with or "none",
             }
-            | {repair.label: "yes" if repair in one.repairs else "no" for repair in REPAIRS.values()}
         )
     return pd.DataFrame(lines)

@@ -19,7 +19,6 @@ from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.records import PruningMasks
-from gprune.records.repairs import labels
 from gprune.store import Store
 from gprune.study.methods import METHODS
 from gprune.study.settings import require_choice
@@ -125,7 +124,7 @@ def kept_units_by_layer(
         table=lambda: kept_units.layer_table(found, *names),
         how="The Jaccard index is what both keep among what either keeps. By chance: what choices that do "
         "not depend on each other, of the same sizes in every layer, would share. Methods that differ in "
-        f"{labels()} only have the same masks. Of several seeds the first is shown.",
+        "their repair only have the same masks. Of several seeds the first is shown.",
     )
 
 

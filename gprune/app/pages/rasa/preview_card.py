@@ -77,6 +77,8 @@ def show(run: Run) -> None:
             st.caption(
                 "A worker then loads the model and measures the windows; the answer is refined slowly."
             )
+        if live and (told := preview.left_out(run.graph, choice.method)):
+            st.caption(told)
         if not texts:
             return
         if live and (missing := packed.lacking(run)):

@@ -13,7 +13,6 @@ from gprune.app.ui import job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.records.repairs import labels
 from gprune.store import Store, manifests
 from gprune.system.errors import DamagedError
 from gprune.system.units import amount
@@ -45,8 +44,8 @@ PADDED = Form(
 CUT = Form(
     "cut",
     "The model of a mask set",
-    "The units that a list of the page By hand keeps, at the method’s budget and with its "
-    f"{labels()}: a folder as above, whose plan names the list.",
+    "The units that a list of the page By hand keeps, at the method’s budget and with its repair: a folder "
+    "as above, whose plan names the list.",
     lambda digits: f"by-hand-{digits}",
 )
 GGUF = Form(

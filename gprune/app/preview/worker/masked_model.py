@@ -142,11 +142,15 @@ class MaskedModel:
         """What the repairs of a model know of its texts, found once."""
         asked = json.dumps([[one.name for one in model.repairs], inputs])
         if asked not in self._ready:
-            records = {name: [self._record(*place) for place in places] for name, places in inputs.items()}
+            records = {name: self._records(places) for name, places in inputs.items()}
             self._ready[asked] = repair.ready(self.decoder, replace(model, inputs=records))
         return self._ready[asked]
 
-    def _record(self, kind: str, key: str) -> Any:
+    def _records(self, places: list[Any]) -> Any:
+        """The record at a place, kind and key, or those at several."""
+        if places and isinstance(places[0], list):
+            return [self._records(place) for place in places]
+        kind, key = places
         record: Any = KINDS[kind].record
         return self.store.get(kind, key, record)
 

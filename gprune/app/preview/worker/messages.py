@@ -9,7 +9,7 @@ The first line from the app says which model to load; every later one asks for t
 
 What is pruned has masks, the repairs of its weights, and where the records are that these need:
 
-    {"masks": {...}, "repairs": [name, ...], "inputs": {parameter: [[kind, key], ...]}}
+    {"masks": {...}, "repairs": [name, ...], "inputs": {parameter: [[kind, key], ...] or [kind, key]}}
 
 A passage is read token by token, a window of a text or what was typed; a prompt is gone on from greedily, a
 few tokens a question. Both say what is silent as above, and how many tokens there were in all; `places`

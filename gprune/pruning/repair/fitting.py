@@ -1,0 +1,229 @@
+"""Fits the output maps of a pruned model to calibration texts, layer after layer, in closed form.
+
+The masks are decided before. Two streams of activations travel upwards: the dense model's, and that of the
+pruned model, whose layers below are repaired already. What is missing at an output map is the target less
+what its dense weights make of the kept inputs; `least_squares` turns it into weights. The moments of one map
+are let go of before those of the next are made.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.models.decoder import Decoder
+from gprune.pruning.calibration.collection import in_batches
+from gprune.pruning.calibration.sequential import enter
+from gprune.pruning.repair import OutputMap, maps_of
+from gprune.pruning.repair.fitted import packed
+from gprune.pruning.repair.least_squares import Moments, solve
+from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
+from gprune.study.settings import RepairSettings
+from gprune.system.errors import NumericsError
+from gprune.system.progress import Progress, silent
+
+_DOING = "repairing the kept weights"
+
+
+@torch.no_grad()
+def fit(
+    decoder: Decoder,
+    masks: PruningMasks,
+    texts: Sequence[Tokens],
+    settings: RepairSettings,
+    batch: int,
+    on_progress: Progress = silent,
+) -> RepairedWeights:
+    """Weights and biases of all output maps for what the masks leave; the model stays as it is.
+
+    Every text counts by its tokens. In each layer all of them go once through the dense model, and through
+    the pruned one's attention once and its FFN twice, counted as three forward passes. Maps below everything
+    that is removed stay bit for bit as they are, and for the target own_inputs those that lose nothing.
+    Raises SettingsError where not even one sequence fits in memory or the texts do not determine the weights,
+    NumericsError where an activation is not finite.
+    """
+    decoder.require_whole(_DOING)
+    samples, length = sum(len(text.ids) for text in texts), max(text.ids.shape[1] for text in texts)
+    maps, errors = in_batches(batch, length, decoder, on_progress).fitting(
+        lambda size: _Walk(decoder, masks, texts, settings, size).run(on_progress), samples
+    )
+    decoder.count_forward(3 * sum(text.ids.size for text in texts))
+    on_progress(decoder.shape.layers, decoder.shape.layers, _DOING)
+    return packed(maps, masks.method, settings.kind, np.array(errors))
+
+
+class _Walk:
+    """Both streams on their way up."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        masks: PruningMasks,
+        texts: Sequence[Tokens],
+        settings: RepairSettings,
+        batch: int,
+    ) -> None:
+        self.decoder, self.settings = decoder, settings
+        self.maps = maps_of(decoder, PrunedModel(masks))
+        self.dense = [block for text in texts for block in enter(decoder, text, batch)]
+        self.pruned = [replace(block) for block in self.dense]
+        self.references: list[torch.Tensor | None] = [None] * len(self.dense)
+        """what the dense down_proj gives, where that is the target"""
+        self.attended: list[tuple[torch.Tensor, Any]] = []
+        """of every batch the kept inputs of o_proj, and what the attention of the layer gives"""
+        self.removed = False
+        """whether anything is removed so far"""
+        self.errors: list[tuple[float, float]] = []
+        """of every map the mean square that was missing, and what is left of it"""
+
+    def run(self, on_progress: Progress) -> tuple[list[OutputMap], list[tuple[float, float]]]:
+        """The maps, repaired, and their errors."""
+        for layer in range(self.decoder.shape.layers):
+            on_progress(layer, self.decoder.shape.layers, _DOING)
+            attention, ffn = self.maps[2 * layer : 2 * layer + 2]
+            self._fit(attention, self._attention(attention, ffn))
+            self._attend(attention)
+            self._fit(ffn, self._ffn(ffn))
+            self._advance(ffn)
+        return self.maps, self.errors
+
+    def _fit(self, one: OutputMap, seen: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
+        """Repairs a map by the (tokens, columns) inputs and what is missing of every batch."""
+        kind, alone = self.settings.kind, self.settings.target == "own_inputs"
+        self.removed |= not one.kept.all()
+        weight, device = one.columns(), one.dense.weight.device
+        moments = Moments(weight.shape[1], len(weight), device)
+        wanted = not one.kept.all() if alone else self.removed
+        for x, r in seen:
+            if wanted:
+                moments.add(x, r)
+        bias: torch.Tensor | None = one.dense.bias
+        if wanted:
+            _require_finite(moments, one)
+            found, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
+            one.weight = found.to(weight.dtype)
+            self.errors.append((float(moments.energy.sum()) / moments.tokens, left))
+        else:
+            self.errors.append((0.0, 0.0))
+        if kind != "least_squares":
+            one.bias = (torch.zeros(len(weight), device=device) if bias is None else bias).to(weight.dtype)
+
+    def _attention(self, one: OutputMap, ffn: OutputMap) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Runs a dense layer, which moves that stream on, and the attention of the pruned one."""
+        target, attention = self.settings.target, self._attention_of(one.layer)
+        self.attended = []
+        for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
+            before = dense.states
+            with _heard(one.dense) as there, _heard(ffn.dense) as below:
+                dense.states = dense.run(self.decoder, one.layer).to(before.device)
+            if target == "dense_inputs":
+                self.references[index] = below.y.to(before.device)
+            with _heard(one.dense) as here, _heard(attention, stop=True) as whole, suppress(_Reached):
+                pruned.run(self.decoder, one.layer)
+            x, y = self._narrow(one, here.x)
+            self.attended.append((x.to(before.device), whole.y))
+            moved = before.to(x.device).float() - pruned.states.to(x.device).float()
+            missing = there.y.float() - y.float()
+            yield self._told(one, here.x, x, missing + moved if target == "residual_stream" else missing)
+
+    def _attend(self, one: OutputMap) -> None:
+        """What the attention of every batch gives, now that it is repaired."""
+        weight, bias = one.narrowed()
+        for index, (x, output) in enumerate(self.attended):
+            y = nn.functional.linear(x.to(weight.device), weight, bias)
+            self.attended[index] = (x.new_empty(0), (y, *output[1:]) if isinstance(output, tuple) else y)
+
+    def _ffn(self, one: OutputMap) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """Runs the pruned layer from its attention on."""
+        attention = self._attention_of(one.layer)
+        for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
+            reference, gives = self.references[index], self.attended[index][1]
+            with _heard(one.dense) as here, _giving(attention, gives), one.applied():
+                output = pruned.run(self.decoder, one.layer).float()
+            if reference is not None:
+                missing = reference.to(output.device).float() - here.y.float()
+            else:
+                missing = dense.states.to(output.device).float() - output
+            yield self._told(one, here.x, here.x[..., self._index(one)], missing)
+
+    def _told(
+        self, one: OutputMap, full: torch.Tensor, x: torch.Tensor, missing: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        if self.settings.target == "own_inputs":
+            gone = full[..., self._index(one, kept=False)].float()
+            missing = nn.functional.linear(gone, one.columns(kept=False).float())
+        return x.flatten(0, -2), missing.flatten(0, -2)
+
+    def _advance(self, one: OutputMap) -> None:
+        """Moves the pruned stream on: while nothing is removed it is the dense one."""
+        attention = self._attention_of(one.layer)
+        for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
+            if not self.removed:
+                pruned.states = dense.states
+                continue
+            with _giving(attention, self.attended[index][1]), one.applied():
+                pruned.states = pruned.run(self.decoder, one.layer).to(pruned.states.device)
+
+    def _attention_of(self, layer: int) -> nn.Module:
+        return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
+
+    def _index(self, one: OutputMap, kept: bool = True) -> torch.Tensor:
+        return torch.as_tensor(np.flatnonzero(one.kept == kept), device=self.decoder.device)
+
+    def _narrow(self, one: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The kept inputs of a map and what its dense weights make of them."""
+        kept = x[..., self._index(one)]
+        return kept, nn.functional.linear(kept, one.columns(), one.dense.bias)
+
+
+class _Reached(Exception):  # noqa: N818
+    """The map was reached; the rest of the layer is not needed."""
+
+
+class _Heard:
+    """What went into a module, and what came out."""
+
+    x: Any
+    y: Any
+
+
+@contextmanager
+def _heard(module: nn.Module, stop: bool = False) -> Iterator[_Heard]:
+    """Listens to a module during the run inside, before units are silenced; maybe ends the run after it."""
+    found = _Heard()
+
+    def enters(_: nn.Module, inputs: tuple[Any, ...]) -> None:
+        found.x = inputs[0] if inputs else None
+
+    def leaves(_: nn.Module, __: Any, output: Any) -> None:
+        found.y = output
+        if stop:
+            raise _Reached
+
+    with ExitStack() as undone:
+        undone.callback(module.register_forward_pre_hook(enters).remove)
+        undone.callback(module.register_forward_hook(leaves).remove)
+        yield found
+
+
+@contextmanager
+def _giving(module: nn.Module, output: Any) -> Iterator[None]:
+    """Has a module give what it is known to give, without its work."""
+    with ExitStack() as undone:
+        # the class has its own, which stands again once this one is gone
+        before = vars(module).get("forward", type(module).forward.__get__(module))
+        undone.callback(setattr, module, "forward", before)
+        setattr(module, "forward", lambda *_, **__: output)  # noqa: B010
+        yield
+
+
+def _require_finite(seen: Moments, one: OutputMap) -> None:
+    if not bool(torch.isfinite(seen.cross).all() and torch.isfinite(seen.square).all()):
+        raise NumericsError(
+            f"an activation at {one.name} of layer {one.layer} is not finite while its weights are repaired: "
+            "use float32 or bfloat16, or check the model's weights for NaN"
+        )
