@@ -1,13 +1,9 @@
-"""A repair of the kept weights is known everywhere once it is declared, implemented and switched on.
-
-The toy below stands in three places, as a real one does: a line of `records.REPAIRS`, a module of its name
-in `gprune.pruning.repair`, and a setting of its name. Whatever a page, a key or a folder says follows.
-"""
+"""A repair of the kept weights is a setting of every method, known wherever its model is made or told of."""
 
 import json
-import sys
+import shutil
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,74 +13,40 @@ import torch
 import gprune
 from gprune import pipeline
 from gprune.app.pages.comparison.inputs_card import as_table
-from gprune.app.preview import Source
-from gprune.app.preview.request import Question, resolve
+from gprune.app.preview import Source, left_out
+from gprune.app.preview.request import Question, against, resolve
 from gprune.app.preview.worker import messages
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import apply, checkpoint, plan_file
+from gprune.models.export.repaired_file import REPAIRED_FILE
 from gprune.pipeline import stages
 from gprune.pipeline.estimate.dimensions import Case, of_model
 from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import Graph, RunContext
-from gprune.pruning import repair
+from gprune.pruning.repair.fitting import fit
 from gprune.pruning.surgery import Silenced, cut
-from gprune.records import REPAIRS, PrunedModel, Repair
-from gprune.records.repairs import labels
+from gprune.records import REPAIRS, PrunedModel
 from gprune.store import Store
-from gprune.study import from_dict
+from gprune.study import Study, from_dict
 from gprune.study.methods import METHODS, repairs_of
-from gprune.study.settings import SparsitySettings
-from gprune.system.errors import CheckpointError
+from gprune.system.errors import CheckpointError, SettingsError
 
 pytestmark = pytest.mark.slow
 
-TOY = Repair(
-    name="toy",
-    label="toy repair",
-    about="Halves what is kept.",
-    attribute="toyed",
-    needs={"texts": "tokens"},
-    bytes=lambda shape, retention: 2.0**27,
-    biases=True,
-    weights=True,
-)
-
-
-def toy_module():
-    """Halves the kept columns, and moves every bias by the number of calibration tokens in thousands."""
-
-    def ready(decoder, texts):
-        return sum(text.ids.size for text in texts) / 1000
-
-    def halve(decoder, maps, moved, on_progress):
-        for one in maps:
-            one.weight = one.columns() / 2
-            bias = torch.zeros(len(one.weight)) if one.bias is None else one.bias
-            one.bias = bias + moved
-
-    module = ModuleType(f"{repair.__name__}.{TOY.name}")
-    module.__dict__.update(ready=ready, repair=halve)
-    return module
+KIND = "least_squares_bias"
 
 
 @pytest.fixture(scope="module")
-def declared():
-    """The three places."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(REPAIRS, TOY.name, TOY)
-        patch.setitem(sys.modules, f"{repair.__name__}.{TOY.name}", toy_module())
-        patch.setattr(SparsitySettings, TOY.name, True, raising=False)
-        yield patch
-
-
-@pytest.fixture(scope="module")
-def run(declared, tmp_path_factory):
-    """A whole study with the toy switched on."""
+def run(tmp_path_factory):
+    """A whole study whose methods are repaired on both texts and one that the model writes."""
     folder = tmp_path_factory.mktemp("repaired")
     texts = tiny_study.write_texts(folder / "texts")
     model = tiny_study.write_model(folder / "model", texts)
-    values = tiny_study.settings(model, texts, device="cpu", methods=["dense", "gprune", "flap"])
+    values = tiny_study.settings(
+        model, texts, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"]
+    )
+    values["repair"] = {"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"}
     store = Store(folder / "cache")
     result = pipeline.run(from_dict(values), store, lambda *_: None)
     return gprune.open(result["run"], cache=store.root), result
@@ -94,41 +56,77 @@ def results_of(opened):
     return opened._loaded.results
 
 
-def test_a_switch_is_for_every_method_and_follows_the_methods_own(declared):
-    def names(method):
-        return [one.name for one in repairs_of(METHODS[method], SparsitySettings())]
-
-    assert names("dense") == []
-    assert names("wanda_sp") == names("gprune") == names("flap_no_bias") == ["toy"]
-    assert names("flap") == ["bias_compensation", "toy"]
-    with pytest.MonkeyPatch.context() as off:
-        off.setattr(SparsitySettings, "toy", False)
-        assert names("flap") == ["bias_compensation"] and names("gprune") == []
+def with_repair(study, **values):
+    return study.with_settings({f"repair.{name}": value for name, value in values.items()})
 
 
-def test_what_it_needs_is_in_the_graph_and_its_version_in_the_keys_of_what_is_measured(run):
-    graph, text = results_of(run[0]).graph, run[0].study.evaluation.texts[0]
-    on = {name: stages.perplexity(graph, name, text) for name in ("dense", "flap")}
-    assert [stage.name for stage in stages.needed(on["flap"])] == [
-        "masks_flap", "statistics_primary", "tokens_primary",
+def names(method, **values):
+    study = Study("model", "A", "B").with_settings(values)
+    return [one.name for one in repairs_of(METHODS[method], study)]
+
+
+def test_a_repair_is_one_for_every_method_and_takes_the_place_of_its_own():
+    assert names("flap") == ["bias_compensation"] and names("gprune") == names("wanda_sp") == []
+    assert names("gprune", **{"sparsity.bias_compensation": True}) == ["bias_compensation"]
+    assert names("wanda_sp", **{"sparsity.bias_compensation": True}) == []
+    for method in ("flap", "flap_no_bias", "gprune", "wanda_sp"):
+        assert names(method, **{"repair.kind": KIND}) == [KIND]
+        assert names(method, **{"repair.kind": "bias"}) == ["bias_compensation"]
+        assert names(method, **{"repair.kind": "none"}) == []
+    assert names("dense", **{"repair.kind": KIND}) == []
+    with pytest.raises(SettingsError, match=r"sparsity.bias_compensation is repair.kind bias .* leave one"):
+        names("gprune", **{"repair.kind": "none", "sparsity.bias_compensation": True})
+    with pytest.raises(SettingsError, match="repair.sampled must be a text that the model writes"):
+        names("gprune", **{"repair.sampled": "wikitext2"})
+
+
+def test_a_study_without_a_repair_has_the_name_that_it_had():
+    study = Study("model", "A", "B")
+    assert study.digest == with_repair(study, kind="own").digest != with_repair(study, kind="none").digest
+
+
+def test_bias_is_the_compensation_of_learned_methods_by_another_name(run):
+    graph = results_of(run[0]).graph
+    text = graph.study.evaluation.texts[0]
+    own = with_repair(graph.study, kind="own", texts="both", sampled="self:")
+    switched = Graph(own.with_settings({"sparsity.bias_compensation": True}), graph.inputs)
+    named = Graph(with_repair(own, kind="bias", texts="primary"), graph.inputs)
+    keys = [stages.perplexity(one, "gprune", text).key for one in (switched, named)]
+    assert keys[0] == keys[1] != stages.perplexity(Graph(own, graph.inputs), "gprune", text).key
+
+
+def test_keys_of_what_is_measured_tell_masks_texts_target_and_damping(run):
+    graph = results_of(run[0]).graph
+    text = graph.study.evaluation.texts[0]
+    key = stages.perplexity(graph, "flap", text).key
+    assert [stage.name for stage in stages.needed(stages.repaired(graph, "flap"))] == [
+        "masks_flap", "tokens_primary", "tokens_auxiliary", "tokens_sampled",
     ]  # fmt: skip
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(SparsitySettings, "toy", False)
-        plain = Graph(graph.study, graph.inputs)
-        assert stages.perplexity(plain, "flap", text).key != on["flap"].key
-        assert stages.perplexity(plain, "dense", text).key == on["dense"].key
-        assert stages.masks(plain, "flap").key == stages.masks(graph, "flap").key
-        assert stages.learning(plain).key == stages.learning(graph).key
+    # one set of masks is fitted once, whatever the method did by itself
+    assert stages.perplexity(graph, "flap_no_bias", text).key == key
+    for changes in (
+        {"kind": "least_squares"},
+        {"texts": "both"},
+        {"target": "own_inputs"},
+        {"damping": 0.2},
+        {"sampled": "self:#length=24&seed=1"},
+    ):
+        changed = with_repair(graph.study, **changes)
+        other = Graph(changed, pipeline.stages.inputs.read(changed))
+        assert stages.perplexity(other, "flap", text).key != key, changes
+        assert stages.perplexity(other, "dense", text).key == stages.perplexity(graph, "dense", text).key
+        assert stages.masks(other, "gprune").key == stages.masks(graph, "gprune").key
 
 
-def test_the_estimate_counts_its_bytes(run):
+def test_the_estimate_counts_a_fit(run):
     graph = results_of(run[0]).graph
     case = Case(of_model(graph.study.model), graph.study, 4, gpu=False)
-    found = {
-        name: need(stages.perplexity(graph, name, graph.study.evaluation.texts[0]).id, case)
-        for name in ("dense", "gprune")
-    }
-    assert found["gprune"].device(1) >= TOY.bytes(case.model.shape, 0.5) > found["dense"].device(1)
+    found = need(stages.repaired(graph, "gprune").id, case)
+    fewer = need(
+        stages.repaired(graph, "gprune").id,
+        Case(case.model, with_repair(graph.study, texts="both"), 4, False),
+    )
+    assert found.device(1) > fewer.device(1) > case.weights
 
 
 def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):
@@ -136,48 +134,98 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_repaired_model(run):
     results, text = results_of(opened), opened.study.evaluation.texts[0]
     work = RunContext(opened.study, results.graph.inputs, results.store.texts)
     masks = results.get(stages.masks, "flap")
-    statistics, tokens = results.get(stages.statistics, "primary"), results.get(stages.tokens, "primary")
-    plain = cut(work.decoder, PrunedModel(masks, (REPAIRS["bias_compensation"],), {"means": [statistics]}))
-    for layer in plain.model.layers:
-        for narrow in (layer.mlp.down_proj, layer.self_attn.o_proj):
-            narrow.weight.div_(2)
-            narrow.bias.add_(tokens.ids.size / 1000)
-    expected = perplexity(plain, work.stream(text), text, opened.study.evaluation).losses
+    texts = [results.get(stages.tokens, role) for role in ("primary", "auxiliary", "sampled")]
+    weights = fit(work.decoder, masks, texts, opened.study.repair, opened.study.calibration.batch)
+    model = PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights})
+    live = cut(work.decoder, model)
+    expected = perplexity(live, work.stream(text), text, opened.study.evaluation).losses
     np.testing.assert_allclose(results.get(stages.perplexity, "flap", text).losses, expected, rtol=1e-5)
-    for one, other in zip(opened.model("flap").parameters(), plain.parameters(), strict=True):
+    for one, other in zip(opened.model("flap").parameters(), live.parameters(), strict=True):
         torch.testing.assert_close(one, other)
-    assert result["parameters"]["flap"] == sum(one.numel() for one in plain.parameters())
-    needs = {"means": [statistics], "texts": [tokens]}
-    model = PrunedModel(masks, repairs_of(METHODS["flap"], opened.study.sparsity), needs)
+    assert result["parameters"]["flap"] == sum(one.numel() for one in live.parameters())
     ids = torch.arange(3, 12)[None]
     before = work.decoder.model(ids).logits
     with torch.no_grad(), Silenced(work.decoder, model).applied():
-        torch.testing.assert_close(work.decoder.model(ids).logits, plain(ids).logits, rtol=1e-4, atol=1e-4)
+        torch.testing.assert_close(work.decoder.model(ids).logits, live(ids).logits, rtol=1e-4, atol=1e-4)
     assert torch.equal(work.decoder.model(ids).logits, before)
     source = Source(str(results.store.root), results.graph)
     asked = resolve(source, Question(text, "flap"))
-    assert asked.pruned is not None and asked.pruned["repairs"] == ["bias_compensation", "toy"]
+    assert asked.losses is not None and asked.pruned["repairs"] == [KIND]
     sent = {"text": asked.text, "numbers": [0, 1], "pruned": asked.pruned}
     found = MaskedModel(source.model).losses(messages.read(messages.line(sent)) or {})
     np.testing.assert_allclose(found, expected[:2], rtol=1e-4)
 
 
-def test_the_saved_folder_says_it_and_its_plan_alone_does_not_make_it_again(run, tmp_path):
+def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_either(run):
+    results = results_of(run[0])
+    text, source = run[0].study.evaluation.texts[0], Source(str(results.store.root), results.graph)
+    other = Question(text, "gprune", results.get(stages.masks, "flap"))
+    base = against(source, other, Question(text, "gprune"))
+    assert resolve(source, other).pruned["repairs"] == [] == resolve(source, base).pruned["repairs"]
+    assert resolve(source, base).losses is None
+    own = against(
+        source, Question(text, "gprune", results.get(stages.masks, "gprune")), Question(text, "flap")
+    )
+    assert own.fitted and resolve(source, own).losses is not None
+    assert "leave least squares with a bias out" in left_out(results.graph, "gprune")
+    plain = Graph(with_repair(run[0].study, kind="own"), results.graph.inputs)
+    assert left_out(plain, "flap") == ""
+
+
+def test_a_set_made_by_hand_is_repaired_anew(run):
+    results = results_of(run[0])
+    masks, text = results.get(stages.masks, "flap"), run[0].study.evaluation.texts[0]
+    needs = stages.pruned_by_hand(results.graph, "gprune", "ab" * 32, lambda: masks)
+    made = needs["weights"].make(
+        RunContext(run[0].study, results.graph.inputs, results.store.texts),
+        **stages.resolve(needs["weights"].needs, results.record),
+    )
+    stored = results.record(stages.repaired(results.graph, "flap"))
+    np.testing.assert_allclose(made.numbers, stored.numbers, rtol=1e-4, atol=1e-5)
+    assert needs["weights"].key != stages.repaired(results.graph, "flap").key
+    stage = stages.edited_perplexity(results.graph, "gprune", text, "ab" * 32, lambda: masks)
+    assert needs["weights"].key in {one.key for one in stages.needed(stage)}
+
+
+def test_the_saved_folder_its_plan_and_the_file_beside_it_make_the_repaired_model(run, tmp_path):
     opened, result = run
     folder = Path(result["checkpoint"])
-    assert json.loads((folder / "plan.json").read_text())["toy"] is True
-    assert [one.name for one in plan_file.read(folder).pruned.repairs] == ["toy"]
+    told = json.loads((folder / "plan.json").read_text())
+    assert told[KIND] is True and told["bias_compensation"] is False and len(told["repaired_weights"]) == 64
+    assert [one.name for one in plan_file.read(folder).pruned.repairs] == [KIND]
     ids, live = torch.arange(3, 12)[None], opened.model("gprune")
     torch.testing.assert_close(checkpoint.load(folder, "cpu")(ids).logits, live(ids).logits)
-    with pytest.raises(CheckpointError, match="toy repair but does not hold the weights"):
-        apply.save(folder, opened.study.model, tmp_path / "again", cut)
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    shutil.copyfile(folder / "plan.json", beside / "plan.json")
+    with pytest.raises(CheckpointError, match=f"{REPAIRED_FILE}: that file is not beside it, so the repair"):
+        apply.save(beside, opened.study.model, tmp_path / "again", cut)
+    shutil.copyfile(folder / REPAIRED_FILE, beside / REPAIRED_FILE)
+    apply.save(beside, opened.study.model, tmp_path / "again", cut)
+    first, again = (checkpoint.load(one, "cpu").state_dict() for one in (folder, tmp_path / "again"))
+    assert first.keys() == again.keys() and all(
+        torch.equal(value, again[name]) for name, value in first.items()
+    )
+    with open(beside / REPAIRED_FILE, "r+b") as file:
+        file.seek(-1, 2)
+        last = file.read(1)
+        file.seek(-1, 2)
+        file.write(bytes([last[0] ^ 1]))
+    with pytest.raises(CheckpointError, match="is not the one that the plan names"):
+        apply.save(beside, opened.study.model, tmp_path / "third", cut)
+    del told["repaired_weights"]
+    (beside / "plan.json").write_text(json.dumps(told))
+    with pytest.raises(CheckpointError, match="least squares with a bias but does not hold the weights"):
+        apply.save(beside, opened.study.model, tmp_path / "third", cut)
+    assert not (tmp_path / "third").exists()
 
 
 def test_tables_and_sentences_name_it(run):
     opened, result = run
-    assert result["given"]["gprune"]["toy repair"] and result["given"]["flap"]["bias compensation"]
-    assert labels() == "bias compensation and toy repair"
+    words = "least squares with a bias on A and B and self"
+    assert result["given"]["gprune"]["repair"] == words == result["given"]["flap"]["repair"]
+    assert result["given"]["flap"]["texts"] == ["A", "B", "self"]
     given = {name: stages.given(results_of(opened), name) for name in ("gprune", "flap")}
     lines = [SimpleNamespace(name=name, method=name) for name in given]
     table = as_table(SimpleNamespace(lines=lines, names={name: name for name in given}), given)
-    assert list(table["toy repair"]) == ["yes", "yes"] and list(table["bias compensation"]) == ["no", "yes"]
+    assert list(table["repair"]) == [words, words]

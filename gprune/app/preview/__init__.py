@@ -10,7 +10,7 @@ and silences units in place, without copying it. Everything else runs in the app
 
 from gprune.app.preview.client import Client, pool
 from gprune.app.preview.own_text import Held, OwnText
-from gprune.app.preview.request import DENSE, Question, Source
+from gprune.app.preview.request import DENSE, Question, Source, left_out
 from gprune.app.preview.response import NO_DIFFERENCE, Answer, State, verdict
 from gprune.app.preview.token_requests import Passage, Piece, Prompt, Read, Reading, Written
 

@@ -189,8 +189,8 @@ def _repaired(_: StageId, case: Case) -> Need:
     study, shape = case.study, case.model.shape
     calibration, width = study.calibration, max(shape.neurons, case.model.channels)
     tokens = len(study.repair.roles) * calibration.samples * calibration.length
-    # the dense stream and the pruned one, kept inputs of o_proj, and what the attention gives
-    streams = tokens * case.width * (3.0 * shape.hidden + study.retention * case.model.channels)
+    # the dense stream, the pruned one, and what the attention of one layer gives
+    streams = tokens * case.width * 3.0 * shape.hidden
     kept = study.retention * width
     # the sum of products, its sum in float32, a copy with its damping and the factor; cross moments thrice
     solving = kept * kept * (3 * _WIDE + 4) + 3 * _WIDE * kept * shape.hidden
@@ -199,7 +199,7 @@ def _repaired(_: StageId, case: Case) -> Need:
     return _calibrated(
         case,
         fixed=solving + (0.0 if case.gpu else streams) + weights,
-        each=2 * case.forward(length) + 4.0 * length * (width + 3 * shape.hidden),
+        each=case.forward(length) + 4.0 * length * (kept + 2 * shape.hidden),
         host=(streams if case.gpu else 0.0) + 2 * weights,
     )
 

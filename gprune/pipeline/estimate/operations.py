@@ -24,6 +24,8 @@ RATES = {"gpu": 5e13, "cpu": 5e10}
 """floating-point operations a second where none were measured: a data-centre GPU, two cores"""
 SHARED = ("statistics", "positions", "learning")
 """the kinds of stage whose work several processes share"""
+REPAIRED = ("repaired", "edited_repair")
+"""the kinds of stage that fit weights to masks"""
 TEXT_TOKENS = 340_000
 """tokens of an evaluation text that is measured whole: WikiText-2's test split has about as many"""
 _LEAST_SECONDS = 1.0
@@ -80,6 +82,8 @@ def _passes(stage: StageId, study: Study) -> float:
         return 2 * one
     if stage.kind == "scores" and stage.metric == "llm_pruner":
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
+    if stage.kind in REPAIRED:
+        return len(study.repair.roles) * one * (1 + study.retention * 5 / 3)
     known = {
         "statistics": one,
         "positions": one,
@@ -97,6 +101,11 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
     bcm = study.modularization
     if stage.kind == "learning":
         return one * study.sparsity.epochs * 4 * head
+    if stage.kind in REPAIRED:
+        kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
+        tokens = len(study.repair.roles) * one / 2
+        moments = 2 * tokens * (kept * kept + kept * shape.hidden)
+        return float(shape.layers * (moments + kept**3 / 3 + 2 * kept * kept * shape.hidden).sum())
     if stage.kind == "contexts":
         tokens = min(one / 2, float(study.contexts.tokens))
         # each block of directions meets the inputs twice

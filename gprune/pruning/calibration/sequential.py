@@ -85,16 +85,16 @@ class Block:
         return output[0] if isinstance(output, tuple) else output
 
 
-def enter(decoder: Decoder, tokens: Tokens, batch: int) -> list[Block]:
+def enter(decoder: Decoder, tokens: Tokens, batch: int, copies: float = 1) -> list[Block]:
     """Embeds all sequences and learns from the model itself how it calls its layers.
 
     Families and library versions differ in what they pass to a layer, and layers in their attention masks;
     none of it depends on the sequences, so one ordinary pass for each batch size shows it. The batches stand
-    in front of the first layer, on the model's device if it has room, else on the CPU.
+    in front of the first layer, on the model's device if it has room for so many copies, else on the CPU.
     """
     samples, length = tokens.ids.shape
     needed, home = samples * length * decoder.shape.hidden * decoder.dtype.itemsize, decoder.device
-    if devices.is_gpu(home) and needed >= devices.memory(home)[0] / 2:
+    if devices.is_gpu(home) and copies * needed >= devices.memory(home)[0] / 2:
         home = torch.device("cpu")
     calls: dict[int, list[Call]] = {}
     blocks = []

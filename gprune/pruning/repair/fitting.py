@@ -69,12 +69,14 @@ class _Walk:
     ) -> None:
         self.decoder, self.settings = decoder, settings
         self.maps = maps_of(decoder, PrunedModel(masks))
-        self.dense = [block for text in texts for block in enter(decoder, text, batch)]
+        # both streams, what the attention gives and what is asked of a layer, of all texts
+        copies = 4 * len(texts)
+        self.dense = [block for text in texts for block in enter(decoder, text, batch, copies)]
         self.pruned = [replace(block) for block in self.dense]
         self.references: list[torch.Tensor | None] = [None] * len(self.dense)
         """what the dense down_proj gives, where that is the target"""
         self.attended: list[tuple[torch.Tensor, Any]] = []
-        """of every batch the kept inputs of o_proj, and what the attention of the layer gives"""
+        """of every batch the kept inputs of o_proj, then what it gives, and what else the attention gives"""
         self.removed = False
         """whether anything is removed so far"""
         self.errors: list[tuple[float, float]] = []
@@ -125,7 +127,7 @@ class _Walk:
             with _heard(one.dense) as here, _heard(attention, stop=True) as whole, suppress(_Reached):
                 pruned.run(self.decoder, one.layer)
             x, y = self._narrow(one, here.x)
-            self.attended.append((x.to(before.device), whole.y))
+            self.attended.append((x.to(before.device), whole.y[1:] if isinstance(whole.y, tuple) else None))
             moved = before.to(x.device).float() - pruned.states.to(x.device).float()
             missing = there.y.float() - y.float()
             yield self._told(one, here.x, x, missing + moved if target == "residual_stream" else missing)
@@ -133,16 +135,16 @@ class _Walk:
     def _attend(self, one: OutputMap) -> None:
         """What the attention of every batch gives, now that it is repaired."""
         weight, bias = one.narrowed()
-        for index, (x, output) in enumerate(self.attended):
-            y = nn.functional.linear(x.to(weight.device), weight, bias)
-            self.attended[index] = (x.new_empty(0), (y, *output[1:]) if isinstance(output, tuple) else y)
+        for index, (x, rest) in enumerate(self.attended):
+            y = nn.functional.linear(x.to(weight.device), weight, bias).to(x.device)
+            self.attended[index] = (y, rest)
 
     def _ffn(self, one: OutputMap) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """Runs the pruned layer from its attention on."""
         attention = self._attention_of(one.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
-            reference, gives = self.references[index], self.attended[index][1]
-            with _heard(one.dense) as here, _giving(attention, gives), one.applied():
+            reference = self.references[index]
+            with _heard(one.dense) as here, self._giving(attention, index), one.applied():
                 output = pruned.run(self.decoder, one.layer).float()
             if reference is not None:
                 missing = reference.to(output.device).float() - here.y.float()
@@ -165,8 +167,21 @@ class _Walk:
             if not self.removed:
                 pruned.states = dense.states
                 continue
-            with _giving(attention, self.attended[index][1]), one.applied():
+            with self._giving(attention, index), one.applied():
                 pruned.states = pruned.run(self.decoder, one.layer).to(pruned.states.device)
+
+    @contextmanager
+    def _giving(self, attention: nn.Module, index: int) -> Iterator[None]:
+        """Has the attention give what it is known to give of a batch, without its work."""
+        y, rest = self.attended[index]
+        y = y.to(self.decoder.device)
+        output: Any = y if rest is None else (y, *rest)
+        with ExitStack() as undone:
+            # the class has its own, which stands again once this one is gone
+            before = vars(attention).get("forward", type(attention).forward.__get__(attention))
+            undone.callback(setattr, attention, "forward", before)
+            setattr(attention, "forward", lambda *_, **__: output)  # noqa: B010
+            yield
 
     def _attention_of(self, layer: int) -> nn.Module:
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
@@ -208,17 +223,6 @@ def _heard(module: nn.Module, stop: bool = False) -> Iterator[_Heard]:
         undone.callback(module.register_forward_pre_hook(enters).remove)
         undone.callback(module.register_forward_hook(leaves).remove)
         yield found
-
-
-@contextmanager
-def _giving(module: nn.Module, output: Any) -> Iterator[None]:
-    """Has a module give what it is known to give, without its work."""
-    with ExitStack() as undone:
-        # the class has its own, which stands again once this one is gone
-        before = vars(module).get("forward", type(module).forward.__get__(module))
-        undone.callback(setattr, module, "forward", before)
-        setattr(module, "forward", lambda *_, **__: output)  # noqa: B010
-        yield
 
 
 def _require_finite(seen: Moments, one: OutputMap) -> None:

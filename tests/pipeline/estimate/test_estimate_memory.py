@@ -2,14 +2,18 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
+from counted_memory import CountedMemory
 from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
 
 from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions
 from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import Graph, StageId, course
+from gprune.pruning.repair.fitting import fit
+from gprune.records import PruningMasks, Tokens
 from gprune.study import EvaluationSettings, Study
 
 PUBLISHED = ("llama2-7b", "llama2-13b", "llama3-8b")
@@ -115,3 +119,27 @@ def test_formulas_tell_what_a_run_allocates(kind, monkeypatch):
     formula = found.device(8) - found.weights
     print(f"{kind}: {counted / GIB:.3f} GiB counted, {formula / GIB:.3f} by formula")
     assert counted / 1.3 < formula < counted * 1.3
+
+
+@pytest.mark.parametrize(("samples", "batch"), [(24, 4), (96, 16)])
+def test_the_formula_of_a_repair_tells_what_a_fit_allocates(samples, batch):
+    shape = LARGE | {"hidden_size": 192, "intermediate_size": 720, "num_hidden_layers": 3, "vocab_size": 500}
+    decoder = decoder_of(shape, torch.float32, "cpu")
+    changes = {
+        "repair.kind": "least_squares_bias",
+        "calibration.batch": batch,
+        "calibration.samples": samples,
+    }
+    study = PAPER.with_settings(changes | {"calibration.length": 64, "retention": 0.5})
+    ids = np.random.default_rng(0).integers(0, 500, (2, samples, 64)).astype(np.int32)
+    texts = [
+        Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)
+    ]
+    masks = PruningMasks(
+        "test", np.arange(3 * 720).reshape(3, -1) % 2 == 0, np.arange(48).reshape(3, -1) % 2 == 0, 0.5, 0.5
+    )
+    with CountedMemory() as counted:
+        fit(decoder, masks, texts, study.repair, batch)
+    found = need(StageId("repaired", method="gprune"), case_of(shape, study, "float32", gpu=False))
+    formula = found.device(batch) - found.weights
+    assert counted.peak / 1.3 < formula < counted.peak * 1.3

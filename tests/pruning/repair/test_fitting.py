@@ -75,7 +75,7 @@ def reference(decoder, masks, texts, chosen):
     ids = torch.from_numpy(np.concatenate([text.ids for text in texts]).astype(np.int64))
     wanted = listened(dense, ids)
     channels = np.repeat(masks.heads, decoder.shape.group_channels, axis=1)
-    kept = {"o_proj": torch.from_numpy(channels), "down_proj": torch.from_numpy(masks.ffn)}
+    kept = {"o_proj": torch.tensor(channels), "down_proj": torch.tensor(masks.ffn)}
     found = []
     for layer in range(decoder.shape.layers):
         for name in kept:
@@ -264,11 +264,11 @@ def test_half_the_batch_is_taken_where_memory_runs_out(monkeypatch):
     decoder, masks, texts = decoder_of(), some_masks(decoder_of().shape), [some_tokens(1, 8)]
     expected, sizes = fit(decoder, masks, texts, settings(), 2), []
 
-    def entered(decoder, tokens, batch, inner=fitting.enter):
+    def entered(decoder, tokens, batch, copies, inner=fitting.enter):
         sizes.append(batch)
         if batch > 2:
             raise torch.OutOfMemoryError("out of memory")
-        return inner(decoder, tokens, batch)
+        return inner(decoder, tokens, batch, copies)
 
     monkeypatch.setattr(fitting, "enter", entered)
     found = fit(decoder, masks, texts, settings(), 8)
