@@ -80,7 +80,7 @@ def test_the_result_says_what_every_method_was_given(finished):
         "backward passes": 0.0,
         "steps": 0,
         "attention of GPrune": False,
-        "bias compensation": True,
+        "repair": "bias compensation on A",
     }
     ours = given["gprune"]
     # 16 sequences of each text, 8 of both a step, one epoch

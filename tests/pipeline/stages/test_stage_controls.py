@@ -195,7 +195,7 @@ def test_texts_and_steps_follow_from_what_the_masks_rest_on(tmp_path):
 
 
 def a_given(method, texts, steps=0):
-    return MethodInputs(method, tuple(texts), 1.0, 0.0, steps, False, False)
+    return MethodInputs(method, tuple(texts), 1.0, 0.0, steps, False, (), ())
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gprune.pipeline.stages import Graph, Inputs, masks, named, needed
-from gprune.pipeline.stages.inputs import GRADIENT, roles, tokens_read
+from gprune.pipeline.stages.inputs import GRADIENT, SAMPLED, roles, tokens_read
 from gprune.study import field_names
 from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS
@@ -77,6 +77,11 @@ CHANGES = {
     "sparsity.attention": ("gprune", "learning masks"),
     "sparsity.alignment": (8, "learning masks"),
     "sparsity.bias_compensation": (True, "accuracy answers checkpoint perplexity speed"),
+    "repair.kind": ("affine", "repaired"),
+    "repair.texts": ("primary", "repaired"),
+    "repair.sampled": ("self:#seed=1", "sampled"),
+    "repair.target": ("own_inputs", "repaired"),
+    "repair.damping": (0.3, "repaired"),
     "evaluation.preset": ("64", "overlap perplexity"),
     "evaluation.windows": (9, "overlap perplexity"),
     "evaluation.limit": (7, "accuracy answers questions"),
@@ -93,7 +98,7 @@ def study():
 @pytest.fixture(scope="module")
 def inputs(study):
     blank = Inputs.unknown(study)
-    digests = {role: f"{role}’s text" for role in (*blank.calibration, GRADIENT)}
+    digests = {role: f"{role}’s text" for role in (*blank.calibration, GRADIENT, SAMPLED)}
     tasks = {"demo_order": "1", "demo_cloze": "2"}
     return replace(blank, calibration=digests, tasks=tasks, evaluation={**blank.evaluation, "ptb": "e"})
 
@@ -107,6 +112,8 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
     value, expected = CHANGES[field]
     if field.startswith("contexts."):
         study = replace(study, metric="twflap")
+    if field.startswith("repair."):
+        study = study.with_settings({"repair.kind": "least_squares", "repair.texts": "both_and_sampled"})
     before = {stage.id: stage for stage in named(Graph(study, inputs)).values()}
     after = {stage.id: stage for stage in named(Graph(study.with_settings({field: value}), inputs)).values()}
     changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}
