@@ -17,15 +17,17 @@ from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.drift import rank_drift
 from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
+from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
 from gprune.pruning.sparsity.learning import learn
-from gprune.records import Partition, RankDrift, Tokens, UnitScores
+from gprune.records import Partition, PruningMasks, RankDrift, Tokens, UnitScores
 from gprune.study import (
     CalibrationSettings,
     ContextSettings,
     EvaluationSettings,
     ModularizationSettings,
     ReliabilitySettings,
+    RepairSettings,
     SparsitySettings,
 )
 from gprune.study.settings import BaselineSettings
@@ -108,6 +110,18 @@ def _statistics(bench: Bench) -> float:
     for name in ("A", "the text B"):
         bench.made[name] = collect(bench.decoder, bench.tokens(name, sizes.samples), settings)
     return 2 * bench.weights * -(-sizes.samples // sizes.batch)
+
+
+def _repair(bench: Bench) -> float:
+    """Least squares for random masks of half the units, on two texts."""
+    shape, sizes = bench.decoder.shape, bench.sizes
+    drawn = np.random.default_rng(0)
+    ffn, heads = (drawn.random((shape.layers, units)) < 0.5 for units in (shape.neurons, shape.kv_heads))
+    ffn[:, 0], heads[:, 0] = True, True
+    texts = [bench.tokens(name, sizes.samples) for name in ("A", "the text B")]
+    masks, settings = PruningMasks("random", ffn, heads, 0.5, 0.5), RepairSettings(kind="least_squares")
+    fit(bench.decoder, masks, texts, settings, sizes.batch)
+    return 3 * bench.weights * -(-2 * sizes.samples // sizes.batch)
 
 
 def _inputs(bench: Bench) -> float:
@@ -212,6 +226,7 @@ def _perplexity(bench: Bench) -> float:
 
 STAGES: dict[str, Callable[[Bench], float]] = {
     "statistics": _statistics,
+    "least-squares repair": _repair,
     "context inputs": _inputs,
     "context clusters": _contexts,
     "context statistics": _context_statistics,

@@ -240,6 +240,8 @@ def _take_part(ranks: Ranks, held: _Held, order: Order) -> None:
             held.sharded(values)
     elif order.name == distributed.LET_GO:
         held.let_go()
+    elif order.name == distributed.REPAIR:
+        _repair(ranks, held, order)
     else:
         tokens = Tokens(values["text"], values["fingerprint"], order.arrays["ids"], values["available"])
         decoder, settings = held.whole(values), CalibrationSettings(**values["settings"])
@@ -249,3 +251,18 @@ def _take_part(ranks: Ranks, held: _Held, order: Order) -> None:
         else:
             strongest = strongest_of(decoder, tokens, count) if count else None
             collect(decoder, tokens, settings, silent, strongest, ranks)
+
+
+def _repair(ranks: Ranks, held: _Held, order: Order) -> None:
+    """This process's share of fitting weights to masks."""
+    from gprune.pruning.repair.fitting import fit
+    from gprune.records import PruningMasks, Tokens
+    from gprune.study.settings import RepairSettings
+    from gprune.system.progress import silent
+
+    values, arrays = order.values, order.arrays
+    ids = [arrays[f"ids{number}"] for number in range(values["texts"])]
+    texts = [Tokens("", "", one, one.size) for one in ids]
+    masks = PruningMasks("", arrays["ffn"], arrays["heads"], 0.0, 0.0)
+    settings = RepairSettings(**values["repair"])
+    fit(held.whole(values), masks, texts, settings, int(values["batch"]), silent, ranks)

@@ -23,7 +23,8 @@ from gprune.models.loading import load
 from gprune.pipeline import Listener, runs, stages
 from gprune.pipeline.stages import distributed
 from gprune.pruning.calibration import collect_strongest
-from gprune.records import Tokens
+from gprune.pruning.repair.fitting import fit
+from gprune.records import PruningMasks, Tokens
 from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
 from gprune.study import from_dict, run_name
@@ -170,6 +171,36 @@ def test_positions_alone_are_shared_out_too(settings):
     (found, activations), *others = together(3, run)
     assert others == [None, None]
     assert not faults(found, activations, 1e-5)
+
+
+def test_a_repair_is_shared_out_too(settings):
+    study = from_dict(settings | {"repair": {"kind": "least_squares_bias"}})
+    numbers = np.random.default_rng(0)
+    texts = [
+        Tokens(name, name, numbers.integers(3, 64, (size, 8)).astype(np.int32), size)
+        for name, size in (("one", 9), ("another", 4))
+    ]
+    models = [load(study.model, "cpu", "float32") for _ in range(3)]
+    shape, batch = models[0].shape, study.calibration.batch
+    ffn, heads = (numbers.random((shape.layers, units)) < 0.6 for units in (shape.neurons, shape.kv_heads))
+    ffn[:, 0], heads[:, 0] = True, True
+    masks = PruningMasks("test", ffn, heads, 0.5, 0.5)
+
+    def run(one):
+        if one.rank:
+            held = ranks._Held(one)
+            held._form, held._decoder = "whole", models[one.rank]
+            order = one.awaited()
+            assert order is not None and order.name == distributed.REPAIR
+            return ranks._take_part(one, held, order)
+        shared = distributed.Processes(one, study, "float32", lambda: None).repairing(masks, texts)
+        return fit(models[0], masks, texts, study.repair, batch, ranks=shared)
+
+    found, *others = together(3, run)
+    alone = fit(models[0], masks, texts, study.repair, batch)
+    assert others == [None, None]
+    np.testing.assert_allclose(found.numbers, alone.numbers, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(found.biases, alone.biases, rtol=1e-3, atol=1e-4)
 
 
 LONG = {"sparsity": {"epochs": 4000, "batch": 8}, "methods": ["dense", "gprune"]}

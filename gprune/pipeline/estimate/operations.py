@@ -22,7 +22,7 @@ from gprune.system.errors import ModelError
 
 RATES = {"gpu": 5e13, "cpu": 5e10}
 """floating-point operations a second where none were measured: a data-centre GPU, two cores"""
-SHARED = ("statistics", "positions", "learning")
+SHARED = ("statistics", "positions", "learning", "repaired")
 """the kinds of stage whose work several processes share"""
 REPAIRED = ("repaired", "edited_repair")
 """the kinds of stage that fit weights to masks"""

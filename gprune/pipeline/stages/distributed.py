@@ -5,12 +5,12 @@ Results and their keys do not depend on how many there are (docs/several_gpus.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gprune.records import Tokens
+from gprune.records import PruningMasks, Tokens
 from gprune.study import Study
 from gprune.study.settings import CalibrationSettings
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gprune.models.distributed.process_group import Ranks
 
 STATISTICS, POSITIONS, SHARD, LET_GO = "statistics", "positions", "shard", "let go"
+REPAIR = "repair"
 """what the others are told to take part in, beside learning"""
 
 
@@ -67,6 +68,15 @@ class Processes:
         about = {"text": tokens.text, "fingerprint": tokens.fingerprint, "available": tokens.available}
         values = self._about() | about | {"settings": asdict(settings), "count": count}
         self.ranks.order(name, values, {"ids": tokens.ids})
+        self.helped = True
+        return self.ranks
+
+    def repairing(self, masks: PruningMasks, texts: Sequence[Tokens]) -> Ranks:
+        """Has the others take part in fitting weights to masks on calibration sets."""
+        study = self._study
+        values = {"repair": asdict(study.repair), "batch": study.calibration.batch, "texts": len(texts)}
+        arrays = {f"ids{number}": text.ids for number, text in enumerate(texts)}
+        self.ranks.order(REPAIR, self._about() | values, arrays | {"ffn": masks.ffn, "heads": masks.heads})
         self.helped = True
         return self.ranks
 

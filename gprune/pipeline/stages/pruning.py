@@ -171,8 +171,9 @@ def _fitting(
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None) -> RepairedWeights:
         from gprune.pruning.repair.fitting import fit
 
-        batch = study.calibration.batch
-        return fit(work.decoder, chosen(masks), texts, study.repair, batch, work.progress)
+        kept, batch = chosen(masks), study.calibration.batch
+        ranks = work.repairing(kept, texts)
+        return fit(work.decoder, kept, texts, study.repair, batch, work.progress, ranks)
 
     return graph.stage(
         identity,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gprune.data import texts
 from gprune.pipeline.stages.distributed import Processes
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.records import Array, PrunedModel, Tokens
+from gprune.records import Array, PrunedModel, PruningMasks, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import Study
 from gprune.study.settings import CalibrationSettings
@@ -90,6 +90,14 @@ class RunContext:
         For the arguments see `gprune.pipeline.stages.distributed.called`.
         """
         return None if self.company is None else self.company.called(name, tokens, settings, count)
+
+    def repairing(self, masks: PruningMasks, texts: list[Tokens]) -> Ranks | None:
+        """The processes that share the fit of weights to masks; None where this one is alone.
+
+        Raises MethodError where several of them leave the model's layers in their files.
+        """
+        self.decoder.require_whole("repairing the kept weights")
+        return None if self.company is None else self.company.repairing(masks, texts)
 
     def _forget(self) -> None:
         """Lets go of the models in memory, whose place others take."""

@@ -6,10 +6,12 @@ what its dense weights make of the kept inputs; `least_squares` turns it into we
 are let go of before those of the next are made.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,14 +19,19 @@ from torch import nn
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration.collection import in_batches
+from gprune.pruning.calibration.merging import agreed, own_rows
 from gprune.pruning.calibration.sequential import enter
 from gprune.pruning.repair import OutputMap, maps_of
+from gprune.pruning.repair.attempts import Attempts
 from gprune.pruning.repair.fitted import packed
 from gprune.pruning.repair.least_squares import Moments, solve
 from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.study.settings import RepairSettings
 from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress, silent
+
+if TYPE_CHECKING:
+    from gprune.models.distributed.process_group import Ranks
 
 _DOING = "repairing the kept weights"
 
@@ -37,23 +44,37 @@ def fit(
     settings: RepairSettings,
     batch: int,
     on_progress: Progress = silent,
+    ranks: Ranks | None = None,
 ) -> RepairedWeights:
     """Weights and biases of all output maps for what the masks leave; the model stays as it is.
 
     Every text counts by its tokens. In each layer all of them go once through the dense model, and through
     the pruned one's attention once and its FFN twice, counted as three forward passes. Maps below everything
-    that is removed stay bit for bit as they are, and for the target own_inputs those that lose nothing.
+    that is removed stay bit for bit as they are, and for the target own_inputs those that lose nothing. Of
+    several processes (`ranks`) each is called with the same arguments, has its own sequences, and solves with
+    the moments of all of them.
+
     Raises SettingsError where not even one sequence fits in memory or the texts do not determine the weights,
-    NumericsError where an activation is not finite.
+    NumericsError where an activation is not finite, MethodError where several processes leave the layers in
+    their files.
     """
     decoder.require_whole(_DOING)
     samples, length = sum(len(text.ids) for text in texts), max(text.ids.shape[1] for text in texts)
-    maps, errors = in_batches(batch, length, decoder, on_progress).fitting(
-        lambda size: _Walk(decoder, masks, texts, settings, size).run(on_progress), samples
-    )
+    own = [replace(text, ids=text.ids[own_rows(len(text.ids), ranks)]) for text in texts]
+    attempts = Attempts(ranks)
+
+    def walk(size: int) -> RepairedWeights:
+        attempts.begin()
+        made = _Walk(decoder, masks, own, settings, size, attempts)
+        maps, errors = made.run(on_progress)
+        attempts.meet()
+        return packed(maps, masks.method, settings.kind, np.array(errors))
+
+    with agreed(ranks), attempts.told():
+        found = in_batches(batch, length, decoder, on_progress).fitting(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
     on_progress(decoder.shape.layers, decoder.shape.layers, _DOING)
-    return packed(maps, masks.method, settings.kind, np.array(errors))
+    return found
 
 
 class _Walk:
@@ -66,8 +87,9 @@ class _Walk:
         texts: Sequence[Tokens],
         settings: RepairSettings,
         batch: int,
+        attempts: Attempts,
     ) -> None:
-        self.decoder, self.settings = decoder, settings
+        self.decoder, self.settings, self.attempts = decoder, settings, attempts
         self.maps = maps_of(decoder, PrunedModel(masks))
         # both streams, what the attention gives and what is asked of a layer, of all texts
         copies = 4 * len(texts)
@@ -104,7 +126,9 @@ class _Walk:
             if wanted:
                 moments.add(x, r)
         bias: torch.Tensor | None = one.dense.bias
+        self.attempts.meet()
         if wanted:
+            moments.share(self.attempts.ranks)
             _require_finite(moments, one)
             found, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
             one.weight = found.to(weight.dtype)
