@@ -229,3 +229,26 @@ def test_tables_and_sentences_name_it(run):
     lines = [SimpleNamespace(name=name, method=name) for name in given]
     table = as_table(SimpleNamespace(lines=lines, names={name: name for name in given}), given)
     assert list(table["repair"]) == [words, words]
+
+
+def test_python_gives_a_model_of_the_run_with_another_repair(run):
+    opened, _ = run
+    results, ids = results_of(opened), torch.arange(3, 12)[None]
+    same = opened.model(
+        "flap", repair={"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"}
+    )
+    assert torch.equal(same(ids).logits, opened.model("flap")(ids).logits)
+    bare = cut(
+        RunContext(opened.study, results.graph.inputs, results.store.texts).decoder,
+        results.get(stages.masks, "flap"),
+    )
+    torch.testing.assert_close(opened.model("flap", repair="none")(ids).logits, bare(ids).logits)
+    fitted = opened.model("flap", repair={"kind": "affine", "texts": "sampled", "sampled": "self:#length=24"})
+    assert not torch.allclose(fitted(ids).logits, bare(ids).logits)
+    before = len(list((results.store.root / "repaired").iterdir()))
+    opened.model("flap", repair={"kind": "affine", "texts": "sampled", "sampled": "self:#length=24"})
+    assert len(list((results.store.root / "repaired").iterdir())) == before
+    with pytest.raises(SettingsError, match="repair.kind must be one of own, none, bias, affine"):
+        opened.model("flap", repair="best")
+    with pytest.raises(SettingsError, match="a study has no field 'repair.text'"):
+        opened.model("flap", repair={"text": "both"})

@@ -1,11 +1,15 @@
 """Models that a run leaves, made from the dense one and the run's masks."""
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gprune.models import identity
-from gprune.pipeline import stages
+from gprune.pipeline import lazy_results, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext
+from gprune.pipeline.stages.inputs import SAMPLED, content_of, roles
+from gprune.records.repairs import FITTED
 from gprune.system.errors import SettingsError
 
 
@@ -21,20 +25,49 @@ def tokenizer(run: Run, trusted: bool) -> Any:
     return load_tokenizer(run.study.model, run.study.trust_remote_code)
 
 
-def cut(run: Run, method: str, trusted: bool) -> Any:
+def cut(run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None = None) -> Any:
     """The model of a method, in evaluation mode, as `from_pretrained` would give it.
 
-    Code that comes with the model is run only where it is `trusted`. Raises SettingsError where it would have
-    to be and may not, ModelError where the dense model is not on this machine or is another one now,
-    StoreError where the run has no masks of the method or a result is damaged.
+    Code that comes with the model is run only where it is `trusted`. For `repair` see `Run.model`. Raises
+    SettingsError where code would have to be run and may not or the repair is none, ModelError where the
+    dense model is not on this machine or is another one now, StoreError where the run has no masks of the
+    method, lacks what the repair needs, or a result is damaged.
     """
     _require_trust(run, trusted)
-    needs = stages.resolve(stages.pruned(run.graph, method), run.read)
-    identity.require_same(run.study.model, run.graph.inputs.model)
-    work = RunContext(run.study, run.graph.inputs, run.results.store.texts)
+    graph = (
+        run.graph
+        if repair is None
+        else _repaired(run, {"kind": repair} if isinstance(repair, str) else repair)
+    )
+    results = stages.Results(run.results.store, graph)
+    needs = stages.resolve(stages.pruned(graph, method), lambda stage: _record(results, stage))
+    identity.require_same(run.study.model, graph.inputs.model)
+    work = RunContext(graph.study, graph.inputs, results.store.texts)
     with work.within_memory(f"the model of {method}"):
         # a stage freezes its model; whoever asks for one here may go on training it
-        return work.pruned(stages.pruned_model(run.graph, method, **needs)).requires_grad_(True)
+        return work.pruned(stages.pruned_model(graph, method, **needs)).requires_grad_(True)
+
+
+def _repaired(run: Run, settings: Mapping[str, Any]) -> stages.Graph:
+    """The run's graph with another repair; SettingsError where there is none such."""
+    changes = {f"repair.{name}": value for name, value in settings.items()}
+    study = run.study.with_settings(changes | {"sparsity.bias_compensation": False})
+    inputs, text = run.graph.inputs, roles(study).get(SAMPLED)
+    if text is not None:
+        digest = content_of(study, inputs.model, inputs.precision, text, SAMPLED)
+        inputs = replace(inputs, calibration=inputs.calibration | {SAMPLED: digest})
+    return stages.Graph(study, inputs)
+
+
+def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:
+    """A record of the run; weights are fitted, and text of the model is sampled, where they are not there."""
+
+    def made(one: stages.Stage[Any]) -> bool:
+        return one.kind == FITTED or SAMPLED in one.id.texts
+
+    if made(stage):
+        return lazy_results.made(results, stage, lambda *_: None, made)
+    return results.record(stage)
 
 
 def _require_trust(run: Run, trusted: bool) -> None:

@@ -229,13 +229,15 @@ class Run:
 
         return tokenizer(self._loaded, self._trusted)
 
-    def model(self, method: str = "gprune") -> Any:
+    def model(self, method: str = "gprune", *, repair: str | Mapping[str, Any] | None = None) -> Any:
         """The causal language model that a method leaves, as transformers has it, in evaluation mode.
 
-        It is cut anew from the dense model, with the repairs of the method; `dense` is that model itself.
-        Raises SettingsError where the run does not have the method, or its model has code that was not
-        allowed, ModelError where the dense model is not on this machine, or is another one now, StoreError
-        where the run has no masks of the method.
+        It is cut anew from the dense model, with the repair of the run, or with another one: `repair` is a
+        kind, as `least_squares`, or settings of that section, as `{"kind": "least_squares", "texts":
+        "both_and_sampled"}`; what is fitted is kept in the cache. `dense` is the dense model itself. Raises
+        SettingsError where the run does not have the method, there is no such repair, or its model has code
+        that was not allowed, ModelError where the dense model is not on this machine, or is another one now,
+        StoreError where the run has no masks of the method.
 
         Example:
             >>> import gprune
@@ -246,7 +248,7 @@ class Run:
         from gprune.api.models import cut
 
         require_choice("method", method, self.study.methods)
-        return cut(self._loaded, method, self._trusted)
+        return cut(self._loaded, method, self._trusted, repair)
 
     @property
     def figures(self) -> tuple[str, ...]:

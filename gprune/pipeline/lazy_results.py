@@ -4,7 +4,7 @@ The record of the run says nothing of them. What they are made from must be ther
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -17,36 +17,50 @@ from gprune.system.errors import StoreError
 from gprune.system.progress import Waiting
 
 R = TypeVar("R")
-_OF_THE_MODEL = ("components", "edited_perplexity", "edited_repair")
+_OF_THE_MODEL = ("components", "edited_perplexity", "edited_repair", "repaired")
 """those that read the dense model"""
 
 
-def made(results: Results, stage: Stage[R], listener: Listener) -> R:
+def made(
+    results: Results, stage: Stage[R], listener: Listener, also: Callable[[Stage[Any]], bool] | None = None
+) -> R:
     """A result, computed unless it is there; see `every`."""
-    return every(results, [stage], listener)[0]
+    return every(results, [stage], listener, also)[0]
 
 
-def every(results: Results, wanted: Sequence[Stage[R]], listener: Listener) -> list[R]:
+def every(
+    results: Results,
+    wanted: Sequence[Stage[R]],
+    listener: Listener,
+    also: Callable[[Stage[Any]], bool] | None = None,
+) -> list[R]:
     """Several results, computed unless they are there; what is loaded for one serves the others.
 
-    All are of kinds that are made on demand; the listener may raise Cancelled. Raises StoreError where the
-    run has not come to what one is made from, ModelError where the model is gone or another one than the run
-    has read, and what their stages raise.
+    All are of kinds that are made on demand, or such that `also` allows; the listener may raise Cancelled.
+    Raises StoreError where the run has not come to what one is made from, ModelError where the model is gone
+    or another one than the run has read, and what their stages raise.
     """
     graph = results.graph
     work = RunContext(graph.study, graph.inputs, results.store.texts, partial(listener, "model"))
     for stage in wanted:
-        _ensure(results, stage, work, listener)
+        _ensure(results, stage, work, listener, also or (lambda _: False))
     return [results.record(stage) for stage in wanted]
 
 
-def _ensure(results: Results, stage: Stage[Any], work: RunContext, listener: Listener) -> None:
-    if results.there(stage) and (not KINDS[stage.kind].on_demand or results.whole(stage)):
+def _ensure(
+    results: Results,
+    stage: Stage[Any],
+    work: RunContext,
+    listener: Listener,
+    also: Callable[[Stage[Any]], bool],
+) -> None:
+    wanted = KINDS[stage.kind].on_demand or also(stage)
+    if results.there(stage) and (not wanted or results.whole(stage)):
         return
-    if not KINDS[stage.kind].on_demand:
+    if not wanted:
         raise StoreError(f"this needs “{stage.title}”, which the run does not have: run the study first")
     for need in needed(stage):
-        _ensure(results, need, work, listener)
+        _ensure(results, need, work, listener, also)
     if stage.kind in _OF_THE_MODEL:
         study, memory = results.graph.study, results.store.digests
         card = machine.card(study.device)

@@ -198,6 +198,12 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
     return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
 
 
+def repair_label(study: Any) -> str:
+    """The repair that a study gives every method, in words; empty where each has its own."""
+    kind = study.repair.kind
+    return {"own": "", "none": "no repair"}.get(kind) or (WORDS[kind].label if kind in WORDS else "")
+
+
 def adopt(plugin: Plugin) -> None:
     """Puts a plug-in into the tables; a metric brings the method that prunes by it alone."""
     PLUGINS.add(plugin.place, plugin)

@@ -11,6 +11,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, short
 from gprune.pipeline.runs.opened import Run
 from gprune.study import ReliabilitySettings
+from gprune.study.methods import repair_label
 
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""
@@ -52,6 +53,8 @@ def _words(run: Run) -> str:
     rule = thresholds.described(study.reliability)
     if study.reliability != ReliabilitySettings() and rule not in parts[0]:
         parts.append(rule)
+    if (repaired := repair_label(study)) and repaired not in parts[0]:
+        parts.append(repaired)
     if study.seed and f"seed {study.seed}" not in parts[0]:
         parts.append(f"seed {study.seed}")
     return " · ".join(parts)
