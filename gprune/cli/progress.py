@@ -91,6 +91,7 @@ def summary(result: dict[str, Any]) -> None:
         _say(console, f"warning: {short(task)}: {reason}")
     if "speed" in result:
         console.print(_speeds(result["speed"]))
+    _repairs(console, result)
     _protocols(console, [result])
     for known in result.get("texts", {}).values():
         _say(console, f"text: {known['sentence']}")
@@ -123,6 +124,7 @@ def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
             console.print(
                 _over_seeds(found[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale)
             )
+    _repairs(console, results[0])
     _protocols(console, results)
     for result, seed in zip(results, seeds, strict=True):
         for method, reason in result.get("unavailable", {}).items():
@@ -134,6 +136,16 @@ def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
 def _say(console: Console, line: str) -> None:
     """Prints a line as it is, however long."""
     console.print(line, soft_wrap=True, highlight=False)
+
+
+def _repairs(console: Console, result: dict[str, Any]) -> None:
+    """Prints how the kept weights of methods were repaired, each way once."""
+    methods: dict[str, list[str]] = {}
+    for method, given in result.get("given", {}).items():
+        methods.setdefault(given.get("repair", ""), []).append(method)
+    for repair, named in methods.items():
+        if repair:
+            _say(console, f"repaired by {repair}: {', '.join(named)}")
 
 
 def _protocols(console: Console, results: list[dict[str, Any]]) -> None:
