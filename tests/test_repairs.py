@@ -222,7 +222,7 @@ def test_the_saved_folder_its_plan_and_the_file_beside_it_make_the_repaired_mode
 
 def test_tables_and_sentences_name_it(run):
     opened, result = run
-    words = "least squares with a bias on A and B and self"
+    words = "least squares with a bias on A, B and self"
     assert result["given"]["gprune"]["repair"] == words == result["given"]["flap"]["repair"]
     assert result["given"]["flap"]["texts"] == ["A", "B", "self"]
     given = {name: stages.given(results_of(opened), name) for name in ("gprune", "flap")}

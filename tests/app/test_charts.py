@@ -48,8 +48,8 @@ def gathered(run):
 
 def test_payload_stays_small_at_the_size_of_llama2_7b(large_run):
     sizes = {name: len(drawn.to_json().encode()) for name, drawn in gathered(large_run)}
-    # it measured no speed and no task
-    assert set(KNOWN) - set(sizes) == {"speed", "answers"}
+    # it measured no speed, no task, and no other split of its texts
+    assert set(KNOWN) - set(sizes) == {"speed", "answers", "generalization"}
     assert {name: size for name, size in sizes.items() if size >= CEILING} == {}
 
 
@@ -233,7 +233,7 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
 
 
 def test_every_figure_is_declared_by_the_panels_of_its_page() -> None:
-    assert len(KNOWN) == 47 and set(gathering.names()) == set(KNOWN)
+    assert len(KNOWN) == 48 and set(gathering.names()) == set(KNOWN)
     for name, one in KNOWN.items():
         assert one.make.__module__.startswith("gprune.app.pages.") and one.make.__module__.endswith(".panels")
         assert one.name == name and one.heading and one.about and gathering.page_of(name)

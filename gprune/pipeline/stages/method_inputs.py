@@ -5,7 +5,7 @@ what is kept beside each result, which says how often the dense model ran. Nothi
 """
 
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,7 +46,7 @@ class MethodInputs:
     @property
     def repaired_with(self) -> str:
         """Its repair and the texts of it in words; empty where nothing was repaired."""
-        return f"{labels(self.repairs)} on {' and '.join(self.repaired_on)}" if self.repairs else ""
+        return f"{labels(self.repairs)} on {listed(self.repaired_on)}" if self.repairs else ""
 
     @property
     def learned(self) -> bool:
@@ -56,7 +56,7 @@ class MethodInputs:
     @property
     def means(self) -> str:
         """Its texts and its learning in words that follow a *has*."""
-        texts = " and ".join(self.texts) or "no text"
+        texts = listed(self.texts) or "no text"
         return f"{texts} and {f'{self.steps} steps of learning' if self.learned else 'nothing learned'}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -64,6 +64,12 @@ class MethodInputs:
         values = {"texts": list(self.texts), "forward passes": self.forward, "backward passes": self.backward}
         values |= {"steps": self.steps, "attention of GPrune": self.attention}
         return values | {"repair": self.repaired_with}
+
+
+def listed(letters: Sequence[str]) -> str:
+    """Letters of texts in words, as A, B and self; empty for none."""
+    *first, last = letters or ("",)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def given(results: Results, method: str) -> MethodInputs | None:

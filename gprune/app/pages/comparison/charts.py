@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from gprune.analysis.comparison import DENSE, Line, change, same_budget
+from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, Overlap
 from gprune.analysis.paired_test import Difference
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, PALE, family, layer_axis, style
@@ -141,6 +142,37 @@ def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...], rows: tuple[str, 
     figure.add_vline(0, line={"color": GREY, "width": 1.5})
     figure.update_xaxes(title_text="change of perplexity (%)")
     _rows_of(figure, list(rows))
+    return figure
+
+
+def home_and_abroad(found: list[Place], names: dict[tuple[str, str], str]) -> go.Figure:
+    """Perplexity abroad against that at home, in those of the dense model; marks of a method are joined."""
+    figure = go.Figure()
+    home, abroad = ([1.0, *(getattr(place, side).ratio for place in found)] for side in ("home", "abroad"))
+    # both axes are fitted to their marks: the line leaves the figure where one of them ends
+    ends = [max(min(home), min(abroad)), min(max(home), max(abroad))]
+    figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "dash": "dot", "width": 1.5},
+                       hoverinfo="skip", showlegend=False)  # fmt: skip
+    for method in dict.fromkeys(place.line.method for place in found):
+        own = [place for place in found if place.line.method == method]
+        color = METHOD_COLORS.get(method, GREY)
+        figure.add_scatter(
+            x=[place.home.ratio for place in own],
+            y=[place.abroad.ratio for place in own],
+            error_x={"array": [place.home.ratio * place.home.error for place in own], "thickness": 1},
+            error_y={"array": [place.abroad.ratio * place.abroad.error for place in own], "thickness": 1},
+            mode="lines+markers+text",
+            text=[in_figure(names[place.line.name]) for place in own],
+            textposition="top center",
+            textfont={"size": 11},
+            line={"color": color, "width": 1, "dash": "dot"},
+            marker={"color": color, "symbol": METHOD_SYMBOLS.get(method, "circle"), "size": 11},
+            showlegend=False,
+            hovertemplate="%{text}: at home %{x:.2f}, abroad %{y:.2f} times dense<extra></extra>",
+        )
+    style(figure, "perplexity at home, times the dense model’s (log scale)", "abroad, times dense", 420)
+    figure.update_xaxes(**logarithmic(home))
+    figure.update_yaxes(**logarithmic(abroad))
     return figure
 
 

@@ -14,6 +14,7 @@ from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import MethodInputs, Results
+from gprune.pipeline.stages.method_inputs import listed
 from gprune.study.methods import METHODS
 
 FIXED = (
@@ -37,11 +38,13 @@ def _given(run: Run, method: str) -> MethodInputs | None:
     known = METHODS[method]
     if known.decision == "none" or not run.has(stages.masks, known.masks):
         return None
-    return _known(run.root, run.key(stages.masks, known.masks), method, run.results)
+    # equal masks may be repaired otherwise
+    keys = tuple(need.key for need in stages.every_need(stages.pruned(run.graph, method)))
+    return _known(run.root, keys, method, run.results)
 
 
 @st.cache_data(max_entries=512, show_spinner=False)
-def _known(root: str, masks: str, method: str, _results: Results) -> MethodInputs | None:
+def _known(root: str, keys: tuple[str, ...], method: str, _results: Results) -> MethodInputs | None:
     return stages.given(_results, method)
 
 
@@ -106,7 +109,7 @@ def as_table(shown: Shown, known: dict[tuple[str, str], MethodInputs]) -> pd.Dat
         lines.append(
             {
                 "method": guarded(shown.names[line.name]),
-                "texts": " and ".join(one.texts) or "none",
+                "texts": listed(one.texts) or "none",
                 "forward passes": one.forward,
                 "backward passes": one.backward,
                 "steps of learning": one.steps,

@@ -14,6 +14,7 @@ from gprune.app.ui.chart_style import called, label
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.study.methods import repair_label
 from gprune.study.settings import require_choice
 
 
@@ -123,7 +124,8 @@ def _words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
     run = runs[line.rows[0].run]
     study, count = run.study, len(line.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
-    return run.title or run.name, f"keep {percent(study.retention)}", label(study.metric), seeds
+    repaired = repair_label(study) or "own repair"
+    return run.title or run.name, f"keep {percent(study.retention)}", label(study.metric), repaired, seeds
 
 
 def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:

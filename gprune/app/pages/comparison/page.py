@@ -20,6 +20,7 @@ from gprune.app.pages.comparison.panels import comparable, default_of
 from gprune.app.ui import derived_cache, frame, run_choice, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
+from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.experiments.reproduction.control_report import MEASURED, VERDICTS
@@ -74,7 +75,9 @@ def _methods(run: Run) -> None:
     with card("cp_given", "Calibration data and compute per method", run) as drawn:
         inputs_card.show(drawn, shown)
     with card_of(panels.differences, run) as drawn:
-        _changes(run, drawn, shown)
+        _drawn(drawn, run, shown, panels.differences)
+    with card_of(panels.home_and_abroad, run) as drawn:
+        _drawn(drawn, run, shown, panels.home_and_abroad)
     if there := hand_card.sets(shown):
         with card("cp_hand", "Mask sets made by hand", run) as drawn:
             hand_card.show(drawn, shown, there)
@@ -97,9 +100,10 @@ def _settings(drawn: Card, runs: list[Run]) -> None:
     drawn.tools(lambda: table, switch=False)
 
 
-def _changes(run: Run, drawn: Card, shown: Shown) -> None:
+def _drawn(drawn: Card, run: Run, shown: Shown, figure: PanelFunction[...]) -> None:
+    """Draws a figure of the lines, or says why it cannot be."""
     try:
-        made = panels.differences(run, **panels.asked_of(run, shown), _shown=shown)
+        made = figure(run, **panels.asked_of(run, shown), _shown=shown)
     except MethodError as reason:
         words = said(reason)
         st.info(f"{words[:1].upper()}{words[1:]}.", icon=":material/hourglass_empty:")

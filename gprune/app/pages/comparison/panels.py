@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis import kept_units
+from gprune.analysis import generalization, kept_units
 from gprune.analysis.comparison import DENSE, Line
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import charts
@@ -81,6 +81,38 @@ def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel
         "its error is that of these differences: far smaller than the error of either perplexity. Pale marks "
         "lie within two standard errors of zero, or are of another retention. With several seeds the error "
         "over seeds is added in quadrature. Methods that read other windows are left out.",
+    )
+
+
+@panel(
+    "generalization",
+    "cp_home",
+    "Home and abroad",
+    reads=lambda run, values: [_lines(run, values)],
+    group=LINES,
+)
+def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
+    """Perplexity on unseen text against that on the corpora of A and B, a mark a method and repair."""
+    shown = _shown or shown_of(run, **asked)
+    home, abroad = generalization.texts_of(shown.standing, shown.texts)
+    found = generalization.places(shown.lines, home, abroad) if home and abroad else []
+    if not found:
+        raise MethodError(
+            "home and abroad needs a method and its dense model, measured on a text of the corpus of A or B "
+            "and on an unseen one"
+        )
+    best = min(found, key=lambda one: one.abroad.nats)
+    return Panel(
+        charts.home_and_abroad(found, shown.names),
+        f"At home: {plain(', '.join(home))}; abroad: {plain(', '.join(abroad))}; geometric means over the "
+        "texts. Above the dotted line a method loses more on unseen text than at home.",
+        title=f"On unseen text {plain(shown.names[best.line.name])} loses least: "
+        f"{best.abroad.ratio:.2f} times the dense perplexity",
+        table=lambda: generalization.table(found, shown.names),
+        how="Each mark is a method of a run, whiskers are one standard error, paired with the dense model by "
+        "window. Marks of one method in several runs are joined: with a run of each repair the line shows "
+        "whether what a repair gains on the corpora that it was fitted to holds on unseen text. Right and up "
+        "is worse.",
     )
 
 
