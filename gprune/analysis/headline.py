@@ -17,7 +17,7 @@ from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import Measurement, difference
 from gprune.evaluation.holdout import HoldoutStatus, first
 from gprune.study import Study
-from gprune.study.methods import METHODS, Method
+from gprune.study.methods import METHODS, Method, repair_label
 
 OURS = "gprune"
 _OWN_METHODS = {"twflap": "fang"}
@@ -145,10 +145,22 @@ def headline(found: Outcome, study: Study, complete: bool) -> Headline:
         return Headline(_nothing(found, complete))
     share = removed(found, study)
     if found.ours is None or found.base is None:
-        return Headline(f"{share} removed: {_alone(found, study, complete)}", _detail(found))
+        return Headline(
+            f"{share} removed: {_alone(found, study, complete)}", _detail(found) + _repaired(study)
+        )
     control = against_control(found.ours, found.control)
     sentence = f"{share} removed: {_both(found)}{_ending(found)}{control and f'. {control}'}"
-    return Headline(sentence, _detail(found), found.verdict)
+    return Headline(sentence, _detail(found) + _repaired(study), found.verdict)
+
+
+def _repaired(study: Study) -> str:
+    """That the study repairs every method alike, whatever it does by itself; empty where it does not."""
+    label = repair_label(study)
+    if not label:
+        return ""
+    return (
+        f" Every method has {label}{', in place of what it does by itself' if label != 'no repair' else ''}."
+    )
 
 
 def _nothing(found: Outcome, complete: bool) -> str:

@@ -266,3 +266,23 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
     assert first(texts, {"c4": measured["c4"]}) == "c4"
     assert first(texts, {}) == "news.txt" and first(("ptb", "wikitext2"), {}) == "wikitext2"
     assert first((), {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({}, ""),
+        ({"repair.kind": "none"}, "Every method has no repair."),
+        (
+            {"repair.kind": "least_squares", "repair.texts": "both_and_sampled"},
+            "Every method has least squares on A, B and self, in place of what it does by itself.",
+        ),
+    ],
+)
+def test_a_repair_of_every_method_is_said_beside_the_numbers(settings, words):
+    study = a_study().with_settings(settings)
+    cells = [cell("dense", 3.0), cell("gprune", 3.2), cell("flap", 3.4)]
+    found = analysis.outcome(cells, study, standings(study))
+    assert found is not None
+    detail = analysis.headline(found, study, True).detail
+    assert detail.endswith(words) and ("Every method" in detail) == bool(words)

@@ -93,6 +93,7 @@ def test_time_follows_from_the_rate_of_the_last_run():
             "statistics_primary": {"key": "k", "seconds": 10.0, "passes": {"forward": 1.0, "backward": 0.0}},
             "learning": {"key": "l", "seconds": 100.0, "passes": {"forward": 4.0, "backward": 4.0}},
             "drift": {"key": "d", "seconds": 900.0},
+            "sampled_sampled": {"key": "s", "seconds": 900.0, "passes": {"forward": 1.2, "backward": 0.0}},
         },
     }
     weights = Dimensions.of(SHAPES["llama2-7b"]).shape.decoder_weights
