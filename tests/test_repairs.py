@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -163,10 +164,12 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
     base = against(source, other, Question(text, "gprune"))
     assert resolve(source, other).pruned["repairs"] == [] == resolve(source, base).pruned["repairs"]
     assert resolve(source, base).losses is None
-    own = against(
-        source, Question(text, "gprune", results.get(stages.masks, "gprune")), Question(text, "flap")
-    )
-    assert own.fitted and resolve(source, own).losses is not None
+    own = Question(text, "gprune", results.get(stages.masks, "gprune"))
+    base = against(source, own, Question(text, "flap"))
+    assert base.fitted and resolve(source, base).losses is not None
+    played = replace(own, fitted=False)
+    assert not against(source, played, Question(text, "flap")).fitted
+    assert resolve(source, played).pruned["repairs"] == [] and resolve(source, played).losses is None
     assert "leave least squares with a bias out" in left_out(results.graph, "gprune")
     plain = Graph(with_repair(run[0].study, kind="own"), results.graph.inputs)
     assert left_out(plain, "flap") == ""

@@ -37,7 +37,8 @@ class Question:
     masks: PruningMasks | None = None
     """units that are kept; None means those that the run has decided on for this method"""
     fitted: bool = True
-    """whether weights that were fitted to the run's masks take part, where these are the masks"""
+    """whether weights that were fitted to the run's masks take part, where these are the masks; not where one
+    plays with masks, so that all figures on the way are alike"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,8 +130,9 @@ def against(source: Source, question: Question, base: Question | None) -> Questi
     base does without them as well. Errors as `resolve`.
     """
     base = base or Question(question.text, DENSE)
-    alike = not _fits(source, question) or _masks(source, question)[1]
-    return base if alike else replace(base, fitted=False)
+    if not _fits(source, question) or (question.fitted and _masks(source, question)[1]):
+        return base
+    return replace(base, fitted=False)
 
 
 def left_out(graph: Graph, method: str) -> str:

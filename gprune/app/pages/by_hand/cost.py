@@ -51,7 +51,7 @@ def show(run: Run, method: str, found: Edited) -> None:
         return
     if told := preview.left_out(run.graph, method):
         st.caption(told)
-    source, question = Source(run.root, run.graph), Question(text, method, found.masks)
+    source, question = Source(run.root, run.graph), Question(text, method, found.masks, fitted=False)
     identity = preview.pool().ask(source, question, owner("edits"), Question(text, method))
     look(
         run,

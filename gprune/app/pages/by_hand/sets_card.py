@@ -65,7 +65,7 @@ def _measured(run: Run, drawn: Card, there: list[tuple[MaskSet, Edited]]) -> Non
         return
     source, asked = Source(run.root, run.graph), []
     for one, found in there:
-        question = Question(text, one.method, found.masks)
+        question = Question(text, one.method, found.masks, fitted=False)
         own = cost.owner(f"set {one.name}")
         asked += preview.pool().ask_many(source, [question], own, Question(text, one.method))
     cost.look(run, asked, draw)

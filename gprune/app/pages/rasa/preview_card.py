@@ -86,6 +86,9 @@ def show(run: Run) -> None:
             live = False
         # here, because an error inside a fragment does not reach the card
         known = curve_card.measured(derived_cache.measurements(run), texts[0])
+        if live:
+            # live points lack what is fitted to the run's own masks
+            known = [one for one in known if not preview.left_out(run.graph, one[0])]
         wanted = _Wanted(choice, texts, methods, known)
         if live:
             _look(drawn, run, wanted, _ask(run, wanted))
@@ -117,7 +120,7 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
     )
     found = {
         text: preview.pool().ask(
-            source, Question(text, choice.method, masks), f"{me}:{text}", Question(text, base)
+            source, Question(text, choice.method, masks, fitted=False), f"{me}:{text}", Question(text, base)
         )
         for text in wanted.texts
     }
@@ -126,7 +129,7 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
         for level in sorted({choice.retention, *RETENTIONS}):
             there = replace(curve_card.at_the_line(choice, method), retention=level)
             try:
-                questions.append(Question(wanted.texts[0], method, lab.lab_masks(run, there)))
+                questions.append(Question(wanted.texts[0], method, lab.lab_masks(run, there), fitted=False))
                 points.append((method, level))
             except GpruneError as error:
                 refused[method] = str(error)
