@@ -131,7 +131,7 @@ class _Walk:
             moments.share(self.attempts.ranks)
             _require_finite(moments, one)
             found, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
-            one.weight = found.to(weight.dtype)
+            one.weight = _narrowed(found, weight.dtype, one)
             self.errors.append((float(moments.energy.sum()) / moments.tokens, left))
         else:
             self.errors.append((0.0, 0.0))
@@ -247,6 +247,17 @@ def _heard(module: nn.Module, stop: bool = False) -> Iterator[_Heard]:
         undone.callback(module.register_forward_pre_hook(enters).remove)
         undone.callback(module.register_forward_hook(leaves).remove)
         yield found
+
+
+def _narrowed(found: torch.Tensor, dtype: torch.dtype, one: OutputMap) -> torch.Tensor:
+    """Weights in the model's number type; NumericsError where they are too large for it."""
+    narrow = found.to(dtype)
+    if not bool(torch.isfinite(narrow).all()):
+        raise NumericsError(
+            f"the repaired weights of {one.name} in layer {one.layer} do not fit {str(dtype)[6:]}: use float32 "
+            "or bfloat16, or a larger repair.damping"
+        )
+    return narrow
 
 
 def _require_finite(seen: Moments, one: OutputMap) -> None:

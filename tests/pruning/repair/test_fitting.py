@@ -264,6 +264,14 @@ def test_tiny_texts_need_damping_and_weights_of_other_masks_are_refused():
         fit(decoder, masks, few, settings(), 4)
 
 
+def test_weights_that_overflow_the_number_type_are_refused(monkeypatch):
+    decoder = decoder_of()
+    decoder.model.half()
+    monkeypatch.setattr(fitting, "solve", lambda weight, bias, *_: (weight.double() * 1e9, bias, 0.0))
+    with pytest.raises(NumericsError, match="repaired weights of o_proj in layer 0 do not fit float16: use"):
+        fit(decoder, some_masks(decoder.shape), [some_tokens(1)], settings(), 4)
+
+
 def test_half_the_batch_is_taken_where_memory_runs_out(monkeypatch):
     decoder, masks, texts = decoder_of(), some_masks(decoder_of().shape), [some_tokens(1, 8)]
     expected, sizes = fit(decoder, masks, texts, settings(), 2), []
