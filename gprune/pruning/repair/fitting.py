@@ -254,8 +254,8 @@ def _narrowed(found: torch.Tensor, dtype: torch.dtype, one: OutputMap) -> torch.
     narrow = found.to(dtype)
     if not bool(torch.isfinite(narrow).all()):
         raise NumericsError(
-            f"the repaired weights of {one.name} in layer {one.layer} do not fit {str(dtype)[6:]}: use float32 "
-            "or bfloat16, or a larger repair.damping"
+            f"the repaired weights of {one.name} in layer {one.layer} do not fit {str(dtype)[6:]}: use "
+            "float32 or bfloat16, or a larger repair.damping"
         )
     return narrow
 
