@@ -27,6 +27,7 @@ SECTIONS = {
     "modularization": settings.ModularizationSettings,
     "reliability": settings.ReliabilitySettings,
     "sparsity": settings.SparsitySettings,
+    "repair": settings.RepairSettings,
     "evaluation": settings.EvaluationSettings,
 }
 SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code", "offload"}
@@ -119,6 +120,8 @@ def watched(request, tmp_path_factory):
     values |= {"metric": request.param, "methods": list(METHODS)}
     values |= {"contexts": {"count": 3, "dimensions": 4, "tokens": 64}}
     values |= {"baselines": {"taylor_samples": 5, "taylor_length": 9}}
+    if request.param == "twflap":
+        values["repair"] = {"kind": "least_squares_bias"}
     values["evaluation"] |= {"tasks": ["demo_order"], "limit": 4}
     made, store = from_dict(values), Store(folder / "cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
