@@ -10,24 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.comparison import DENSE, Line
-from gprune.analysis.paired_test import Measurement, difference, same_windows
+from gprune.analysis.comparison import DENSE, Line, change
+from gprune.analysis.paired_test import Difference, over_texts
 from gprune.evaluation.holdout import HoldoutStatus
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """The mean change of the loss over some texts."""
-
-    nats: float
-    """against the dense model, per token; the texts count alike, whatever their length"""
-    error: float
-    """its standard error: over windows, and over seeds where there are several"""
-
-    @property
-    def ratio(self) -> float:
-        """Geometric mean over the texts of perplexity, in those of the dense model."""
-        return float(np.exp(self.nats))
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +20,9 @@ class Place:
     """Where a line stands."""
 
     line: Line
-    home: Change
-    abroad: Change
+    home: Difference
+    """to the dense model, the mean over the texts"""
+    abroad: Difference
 
     @property
     def gap(self) -> float:
@@ -56,9 +42,7 @@ def texts_of(
 def places(lines: Iterable[Line], home: list[str], abroad: list[str]) -> list[Place]:
     """Where every pruned line stands that was measured, beside its dense model, on all of these texts."""
     lines = list(lines)
-    dense = [
-        cell for line in lines if line.method == DENSE for row in line.rows for cell in row.cells.values()
-    ]
+    dense = [line for line in lines if line.method == DENSE]
     found = []
     for line in lines:
         if line.method != DENSE:
@@ -68,23 +52,20 @@ def places(lines: Iterable[Line], home: list[str], abroad: list[str]) -> list[Pl
     return found
 
 
-def _change(line: Line, texts: list[str], dense: list[Measurement]) -> Change | None:
-    means, errors = [], []
+def _change(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
+    known = []
     for text in texts:
-        pairs = [
-            (cell, next((one for one in dense if one.model == cell.model and same_windows(cell, one)), None))
-            for cell in line.by_seed(text).values()
-        ]
-        known = [difference(cell, reference) for cell, reference in pairs if reference is not None]
-        if not known or len(known) < len(pairs):
+        same = (one for one in dense if _models(one, text) == _models(line, text))
+        changes = (change(line, other, text) for other in same)
+        found = next((one for one in changes if isinstance(one, Difference)), None)
+        if found is None or not np.isfinite(found.nats):
             return None
-        nats = np.array([one.nats for one in known])
-        spread = float(np.var(nats, ddof=1)) / len(nats) if len(nats) > 1 else 0.0
-        means.append(float(nats.mean()))
-        errors.append(sum(one.nats_error**2 for one in known) / len(known) ** 2 + spread)
-    if not means or not np.isfinite(means).all():
-        return None
-    return Change(float(np.mean(means)), float(np.sqrt(np.sum(errors))) / len(means))
+        known.append(found)
+    return over_texts(known) if known else None
+
+
+def _models(line: Line, text: str) -> set[str]:
+    return {cell.model for cell in line.by_seed(text).values()}
 
 
 def table(found: list[Place], names: dict[tuple[str, str], str]) -> pd.DataFrame:
@@ -93,10 +74,10 @@ def table(found: list[Place], names: dict[tuple[str, str], str]) -> pd.DataFrame
         [
             {
                 "method": names[one.line.name],
-                "at home, times dense": one.home.ratio,
-                "± at home": one.home.ratio * one.home.error,
-                "abroad, times dense": one.abroad.ratio,
-                "± abroad": one.abroad.ratio * one.abroad.error,
+                "at home, times dense": 1 + one.home.change,
+                "± at home": one.home.error,
+                "abroad, times dense": 1 + one.abroad.change,
+                "± abroad": one.abroad.error,
                 "abroad over home": float(np.exp(one.gap)),
             }
             for one in sorted(found, key=lambda one: one.abroad.nats)

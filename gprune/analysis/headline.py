@@ -16,8 +16,9 @@ from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import Measurement, difference
 from gprune.evaluation.holdout import HoldoutStatus, first
+from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import Study
-from gprune.study.methods import METHODS, Method, repair_label
+from gprune.study.methods import METHODS, Method
 
 OURS = "gprune"
 _OWN_METHODS = {"twflap": "fang"}
@@ -143,14 +144,12 @@ def headline(found: Outcome, study: Study, complete: bool) -> Headline:
     """The finding in one sentence; of a run that is not `complete`, what is missing is still to come."""
     if found.ours is None and found.base is None:
         return Headline(_nothing(found, complete))
-    share = removed(found, study)
+    share, detail = removed(found, study), _detail(found) + _repaired(study)
     if found.ours is None or found.base is None:
-        return Headline(
-            f"{share} removed: {_alone(found, study, complete)}", _detail(found) + _repaired(study)
-        )
+        return Headline(f"{share} removed: {_alone(found, study, complete)}", detail)
     control = against_control(found.ours, found.control)
     sentence = f"{share} removed: {_both(found)}{_ending(found)}{control and f'. {control}'}"
-    return Headline(sentence, _detail(found) + _repaired(study), found.verdict)
+    return Headline(sentence, detail, found.verdict)
 
 
 def _repaired(study: Study) -> str:
@@ -158,9 +157,8 @@ def _repaired(study: Study) -> str:
     label = repair_label(study)
     if not label:
         return ""
-    return (
-        f" Every method has {label}{', in place of what it does by itself' if label != 'no repair' else ''}."
-    )
+    instead = "" if study.repair.kind == "none" else ", in place of what it does by itself"
+    return f" Every method has {label}{instead}."
 
 
 def _nothing(found: Outcome, complete: bool) -> str:

@@ -34,11 +34,7 @@ def cut(run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | 
     method, lacks what the repair needs, or a result is damaged.
     """
     _require_trust(run, trusted)
-    graph = (
-        run.graph
-        if repair is None
-        else _repaired(run, {"kind": repair} if isinstance(repair, str) else repair)
-    )
+    graph = run.graph if repair is None else _repaired(run, repair)
     results = stages.Results(run.results.store, graph)
     needs = stages.resolve(stages.pruned(graph, method), lambda stage: _record(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
@@ -48,8 +44,9 @@ def cut(run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | 
         return work.pruned(stages.pruned_model(graph, method, **needs)).requires_grad_(True)
 
 
-def _repaired(run: Run, settings: Mapping[str, Any]) -> stages.Graph:
+def _repaired(run: Run, repair: str | Mapping[str, Any]) -> stages.Graph:
     """The run's graph with another repair; SettingsError where there is none such."""
+    settings = {"kind": repair} if isinstance(repair, str) else repair
     changes = {f"repair.{name}": value for name, value in settings.items()}
     study = run.study.with_settings(changes | {"sparsity.bias_compensation": False})
     inputs, text = run.graph.inputs, roles(study).get(SAMPLED)

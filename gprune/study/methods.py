@@ -198,23 +198,6 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
     return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
 
 
-_REPAIRED_ON = {
-    "primary": "A",
-    "auxiliary": "B",
-    "both": "A and B",
-    "both_and_sampled": "A, B and self",
-    "sampled": "self",
-}
-
-
-def repair_label(study: Any) -> str:
-    """The repair that a study gives every method, in words; empty where each has its own."""
-    kind = study.repair.kind
-    if kind in WORDS:
-        return f"{WORDS[kind].label} on {_REPAIRED_ON[study.repair.texts]}"
-    return "no repair" if kind == "none" else ""
-
-
 def adopt(plugin: Plugin) -> None:
     """Puts a plug-in into the tables; a metric brings the method that prunes by it alone."""
     PLUGINS.add(plugin.place, plugin)

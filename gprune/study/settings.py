@@ -292,11 +292,6 @@ class RepairSettings(Checked):
     """ridge towards the old weights, in means of the diagonal of the inputs' second moments"""
 
     @property
-    def fitted(self) -> bool:
-        """Whether weights are fitted to the masks."""
-        return self.kind in ("affine", "least_squares", "least_squares_bias")
-
-    @property
     def roles(self) -> tuple[str, ...]:
         """The roles of its texts."""
         return {

@@ -50,9 +50,9 @@ def test_the_change_is_the_mean_over_texts_of_what_windows_lose():
         ]
     )["run", "flap"]
     assert found.home.nats == pytest.approx((0.2 + 0.4) / 2)
-    assert found.home.ratio == pytest.approx(np.exp(0.3))
+    assert 1 + found.home.change == pytest.approx(np.exp(0.3))
     error = np.std([0.1, 0.3, 0.2], ddof=1) / np.sqrt(3)
-    assert found.home.error == pytest.approx(error / 2)
+    assert found.home.nats_error == pytest.approx(error / 2)
     assert found.abroad.nats == pytest.approx(0.7) and found.gap == pytest.approx(0.4)
 
 
@@ -70,6 +70,6 @@ def test_seeds_are_averaged_and_their_spread_counts():
     found = placed(cells, {"a": ("study", 0), "b": ("study", 1)})
     (one,) = found.values()
     assert one.abroad.nats == pytest.approx(0.2)
-    assert one.abroad.error == pytest.approx(np.std([0.1, 0.3], ddof=1) / np.sqrt(2))
+    assert one.abroad.nats_error == pytest.approx(np.std([0.1, 0.3], ddof=1) / np.sqrt(2))
     table = generalization.table([one], {one.line.name: "FLAP"})
     assert table["abroad over home"][0] == pytest.approx(1.0) and table["method"][0] == "FLAP"

@@ -10,8 +10,8 @@ from gprune.app.ui import url_state, work
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, short
 from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import ReliabilitySettings
-from gprune.study.methods import repair_label
 
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""

@@ -219,7 +219,7 @@ def _biases(model: Any, pruned: PrunedModel) -> dict[str, Array]:
     layout = FAMILIES[model.config.model_type]
     layers = list(model.get_submodule(layout.layers).children())
     biases = {}
-    for name in plan_file.BIASES:
+    for name in plan_file.OUTPUT_MAPS:
         rows = [layer.get_submodule(getattr(layout, name)).bias for layer in layers]
         if any(row is None for row in rows):
             raise CheckpointError(

@@ -19,8 +19,8 @@ from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError
 
 PLAN_FILE = "plan.json"
-BIASES = ("o_proj", "down_proj")
-"""Projections whose biases a plan holds, where a repair has made them."""
+OUTPUT_MAPS = ("o_proj", "down_proj")
+"""Projections back into the residual stream, which repairs change."""
 _FORMAT = "gprune-plan"
 _VERSION = 1
 # far beyond any model: 64 times the layers and the neurons of the largest
@@ -48,7 +48,7 @@ class CutPlan:
     weights: str | None = None
     """SHA-256 of the repaired weights beside the plan; None where no repair changes weights"""
     biases: dict[str, Array] | None = None
-    """by projection in ``BIASES``: (layers, hidden) float32 biases after the repairs; None without, and
+    """by projection in ``OUTPUT_MAPS``: (layers, hidden) float32 biases after the repairs; None without, and
     in plans of version 0.1"""
 
 
@@ -155,7 +155,7 @@ def _encoded(biases: dict[str, Array] | None) -> dict[str, str] | None:
     """Base64 of the little-endian bytes: exact, and half of what the digits would take."""
     if biases is None:
         return None
-    return {name: base64.b64encode(biases[name].astype("<f4").tobytes()).decode() for name in BIASES}
+    return {name: base64.b64encode(biases[name].astype("<f4").tobytes()).decode() for name in OUTPUT_MAPS}
 
 
 def _decoded(texts: dict[str, str] | None, layers: int) -> dict[str, Array] | None:
@@ -163,5 +163,5 @@ def _decoded(texts: dict[str, str] | None, layers: int) -> dict[str, Array] | No
         return None
     return {
         name: np.frombuffer(base64.b64decode(texts[name], validate=True), "<f4").reshape(layers, -1)
-        for name in BIASES
+        for name in OUTPUT_MAPS
     }

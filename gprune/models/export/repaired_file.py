@@ -4,7 +4,6 @@ A plan lists units and can hold biases; fitted weights of o_proj and down_proj a
 in one safetensors file of the folder, whose digest the plan names.
 """
 
-import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from gprune.models.export.plan_file import OUTPUT_MAPS
 from gprune.models.families import Layout
+from gprune.store import checksums
 from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError
 
 REPAIRED_FILE = "repaired_weights.safetensors"
-MAPS = ("o_proj", "down_proj")
-"""Projections that repairs change."""
 
 
 def projections(model: Any, layout: Layout) -> dict[str, nn.Linear]:
@@ -28,7 +27,7 @@ def projections(model: Any, layout: Layout) -> dict[str, nn.Linear]:
     return {
         f"{number}.{name}": layer.get_submodule(getattr(layout, name))
         for number, layer in enumerate(layers)
-        for name in MAPS
+        for name in OUTPUT_MAPS
     }
 
 
@@ -42,7 +41,7 @@ def write(folder: Path, model: Any, layout: Layout) -> str:
     """Writes the weights of a model's output maps; their SHA-256."""
     weights = {name: one.weight.detach().cpu() for name, one in projections(model, layout).items()}
     save_file(weights, folder / REPAIRED_FILE)
-    return _digest(folder / REPAIRED_FILE)
+    return checksums.of_file(folder / REPAIRED_FILE)
 
 
 def read(folder: Path, digest: str, repaired_by: str) -> dict[str, torch.Tensor]:
@@ -57,7 +56,7 @@ def read(folder: Path, digest: str, repaired_by: str) -> dict[str, torch.Tensor]
             f"beside it, so the repair is missing. Copy it into {str(folder)!r}"
         )
     try:
-        if _digest(file) != digest:
+        if checksums.of_file(file) != digest:
             raise CheckpointError(
                 f"{REPAIRED_FILE} beside the plan is not the one that the plan names ({digest[:12]}): copy "
                 "both from one folder"
@@ -81,8 +80,3 @@ def put(model: Any, layout: Layout, weights: dict[str, torch.Tensor]) -> None:
                 "copy both from one folder"
             )
         one.weight = nn.Parameter(found.to(one.weight.dtype), requires_grad=False)
-
-
-def _digest(file: Path) -> str:
-    with open(file, "rb") as opened:
-        return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -48,8 +48,8 @@ def norms(graph: Graph) -> Stage[WeightNorms]:
 @once
 def sampled(graph: Graph, text: str) -> Stage[SampledText]:
     """What the dense model writes, for a calibration text by role or an evaluation text by name."""
-    name = roles(graph.study).get(text, text)
-    calibration = name != text
+    known = roles(graph.study)
+    calibration, name = text in known, known.get(text, text)
     recipe = recipe_of(graph.study, name, "calibration" if calibration else "evaluation")
 
     def make(work: RunContext) -> SampledText:

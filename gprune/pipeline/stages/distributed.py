@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
     from gprune.models.distributed.process_group import Ranks
 
-STATISTICS, POSITIONS, SHARD, LET_GO = "statistics", "positions", "shard", "let go"
-REPAIR = "repair"
+STATISTICS, POSITIONS, REPAIR = "statistics", "positions", "repair"
+SHARD, LET_GO = "shard", "let go"
 """what the others are told to take part in, beside learning"""
 
 

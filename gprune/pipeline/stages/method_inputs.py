@@ -15,7 +15,8 @@ from gprune.pipeline.stages.graph import LETTERS, Graph, every_need, order
 from gprune.pipeline.stages.pruning import fixed_attention, pruned, repair_texts, repairs
 from gprune.pipeline.stages.results import Results
 from gprune.records import Repair, TextOverlap
-from gprune.records.repairs import labels
+from gprune.records.repairs import WORDS, labels
+from gprune.study import Study
 from gprune.study.methods import METHODS
 from gprune.system.errors import StoreError
 
@@ -46,7 +47,7 @@ class MethodInputs:
     @property
     def repaired_with(self) -> str:
         """Its repair and the texts of it in words; empty where nothing was repaired."""
-        return f"{labels(self.repairs)} on {listed(self.repaired_on)}" if self.repairs else ""
+        return _described(self.repairs, self.repaired_on)
 
     @property
     def learned(self) -> bool:
@@ -64,6 +65,20 @@ class MethodInputs:
         values = {"texts": list(self.texts), "forward passes": self.forward, "backward passes": self.backward}
         values |= {"steps": self.steps, "attention of GPrune": self.attention}
         return values | {"repair": self.repaired_with}
+
+
+def repair_label(study: Study) -> str:
+    """The repair that a study gives every method, in words; empty where each has its own."""
+    chosen = study.repair
+    if chosen.kind == "none":
+        return "no repair"
+    repairs_ = [WORDS[chosen.kind]] if chosen.kind in WORDS else []
+    return _described(repairs_, [LETTERS[role] for role in chosen.roles])
+
+
+def _described(repairs: Sequence[Repair], letters: Sequence[str]) -> str:
+    """Repairs and the texts that they are made from; empty for none."""
+    return f"{labels(repairs)} on {listed(letters)}" if repairs else ""
 
 
 def listed(letters: Sequence[str]) -> str:

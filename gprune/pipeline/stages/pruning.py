@@ -112,16 +112,18 @@ def pruned(graph: Graph, method: str) -> dict[str, Any]:
     kept = masks(graph, known.masks)
     versions = repair_versions(graph, method)
     # a repair may need nothing that would tell its model from another one
-    needs: dict[str, Any] = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
-    for repair in repairs(graph, method):
-        for name, kind in repair.needs.items():
-            of_texts = (
-                [OF_A_TEXT[kind](graph, text) for text in repair_texts(graph, known)]
-                if kind != FITTED
-                else []
-            )
-            needs[name] = of_texts or repaired(graph, known.masks)
-    return needs
+    told = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
+    return told | _repaired_from(graph, method, lambda: repaired(graph, known.masks))
+
+
+def _repaired_from(graph: Graph, method: str, fitted: Callable[[], Stage[RepairedWeights]]) -> dict[str, Any]:
+    """What the repairs of a method need, by parameter; `fitted` gives the weights fitted to its masks."""
+    texts = repair_texts(graph, METHODS[method])
+    needs = [(name, kind) for repair in repairs(graph, method) for name, kind in repair.needs.items()]
+    return {
+        name: fitted() if kind == FITTED else [OF_A_TEXT[kind](graph, text) for text in texts]
+        for name, kind in needs
+    }
 
 
 def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
@@ -147,14 +149,13 @@ def pruned_by_hand(
 
     For `digest` and `edited` see `evaluation.edited_perplexity`.
     """
-    needs = pruned(graph, method)
-    del needs["masks"]
     identity = StageId("edited_repair", method=method, variant=(digest[:16],))
     label = f"{METHODS[method].label} edited by hand"
-    fitted = (name for one in repairs(graph, method) for name, kind in one.needs.items() if kind == FITTED)
-    return needs | {
-        name: _fitting(graph, identity, label, {}, {"masks": digest}, lambda _: edited()) for name in fitted
-    }
+
+    def fitted() -> Stage[RepairedWeights]:
+        return _fitting(graph, identity, label, {}, {"masks": digest}, lambda _: edited())
+
+    return _repaired_from(graph, method, fitted)
 
 
 def _fitting(

@@ -7,6 +7,7 @@ old weights (OSSCAR's last line, with a ridge; docs/method.md). Only the kept bl
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -57,9 +58,7 @@ class Moments:
 
     def about_means(self) -> Moments:
         """The same about the means of x and r."""
-        found = Moments(len(self.input), len(self.missing), self.square.device)
-        count = max(self.tokens, 1)
-        found.tokens = self.tokens
+        found, count = copy.copy(self), max(self.tokens, 1)
         found.square = self.square - torch.outer(self.input, self.input) / count
         found.cross = self.cross - torch.outer(self.input, self.missing) / count
         found.energy = self.energy - self.missing.square() / count

@@ -148,7 +148,8 @@ def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...], rows: tuple[str, 
 def home_and_abroad(found: list[Place], names: dict[tuple[str, str], str]) -> go.Figure:
     """Perplexity abroad against that at home, in those of the dense model; marks of a method are joined."""
     figure = go.Figure()
-    home, abroad = ([1.0, *(getattr(place, side).ratio for place in found)] for side in ("home", "abroad"))
+    home = [1.0, *(1 + place.home.change for place in found)]
+    abroad = [1.0, *(1 + place.abroad.change for place in found)]
     # both axes are fitted to their marks: the line leaves the figure where one of them ends
     ends = [max(min(home), min(abroad)), min(max(home), max(abroad))]
     figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "dash": "dot", "width": 1.5},
@@ -157,10 +158,10 @@ def home_and_abroad(found: list[Place], names: dict[tuple[str, str], str]) -> go
         own = [place for place in found if place.line.method == method]
         color = METHOD_COLORS.get(method, GREY)
         figure.add_scatter(
-            x=[place.home.ratio for place in own],
-            y=[place.abroad.ratio for place in own],
-            error_x={"array": [place.home.ratio * place.home.error for place in own], "thickness": 1},
-            error_y={"array": [place.abroad.ratio * place.abroad.error for place in own], "thickness": 1},
+            x=[1 + place.home.change for place in own],
+            y=[1 + place.abroad.change for place in own],
+            error_x={"array": [place.home.error for place in own], "thickness": 1},
+            error_y={"array": [place.abroad.error for place in own], "thickness": 1},
             mode="lines+markers+text",
             text=[in_figure(names[place.line.name]) for place in own],
             textposition="top center",

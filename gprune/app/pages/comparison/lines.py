@@ -14,7 +14,7 @@ from gprune.app.ui.chart_style import called, label
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.runs.opened import MissingResultError, Run
-from gprune.study.methods import repair_label
+from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study.settings import require_choice
 
 

@@ -107,7 +107,7 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
         f"At home: {plain(', '.join(home))}; abroad: {plain(', '.join(abroad))}; geometric means over the "
         "texts. Above the dotted line a method loses more on unseen text than at home.",
         title=f"On unseen text {plain(shown.names[best.line.name])} loses least: "
-        f"{best.abroad.ratio:.2f} times the dense perplexity",
+        f"{1 + best.abroad.change:.2f} times the dense perplexity",
         table=lambda: generalization.table(found, shown.names),
         how="Each mark is a method of a run, whiskers are one standard error, paired with the dense model by "
         "window. Marks of one method in several runs are joined: with a run of each repair the line shows "
