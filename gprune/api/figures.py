@@ -1,4 +1,8 @@
-"""The app's figures, made without the app: by the functions that its cards are made by."""
+"""The app's figures, made without the app: by the functions that its cards are made by.
+
+A panel stands in the app, in the folder of the page that shows it, as it changes with it; it knows no
+Streamlit. This is the one file of the API that takes them from there, loaded when a figure is asked for.
+"""
 
 import os
 from collections.abc import Sequence
@@ -27,11 +31,18 @@ _ALIKE: dict[type, tuple[type, ...]] = {
 """what may be given for an option whose default is of a type"""
 
 
+def names() -> tuple[str, ...]:
+    """The figures that `figure` can make, by name; see `gprune.Run.figures`."""
+    from gprune.app.figures import KNOWN
+
+    return tuple(sorted(KNOWN))
+
+
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
     """A figure of a run; see `gprune.Run.figure`."""
     from gprune.app.figures import KNOWN
 
-    require_choice("figure", name, tuple(sorted(KNOWN)))
+    require_choice("figure", name, names())
     known = KNOWN[name].options
     for option, value in options.items():
         if option not in known:

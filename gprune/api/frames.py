@@ -20,7 +20,6 @@ from gprune.records import (
     RankDrift,
     UnitScores,
 )
-from gprune.study.methods import METHODS
 from gprune.study.settings import require_choice
 
 NEURON, GROUP = "neuron", "key/value group"
@@ -163,11 +162,11 @@ class Masks(Mapping[str, pd.DataFrame]):
     def __init__(self, loaded: Run) -> None:
         """Binds a run; nothing is read."""
         self._loaded = loaded
-        self._cutting = [name for name in loaded.study.methods if METHODS[name].decision != "none"]
+        self._cutting = loaded.cutting
 
     def __iter__(self) -> Iterator[str]:
         """The methods whose masks are there, in the order of the study."""
-        return (name for name in self._cutting if self._loaded.has(stages.masks, METHODS[name].masks))
+        return (name for name, masks in self._cutting.items() if self._loaded.has(stages.masks, masks))
 
     def __len__(self) -> int:
         """How many there are."""
@@ -183,7 +182,7 @@ class Masks(Mapping[str, pd.DataFrame]):
         Raises SettingsError where the run has no such method, StoreError where it has not come that far.
         """
         require_choice("method", name, tuple(self._cutting))
-        return masks(self._loaded.load(stages.masks, METHODS[name].masks))
+        return masks(self._loaded.load(stages.masks, self._cutting[name]))
 
     def get(self, name: str, default: Any = None) -> Any:
         """The frame of a method whose masks are there, or what stands for it."""

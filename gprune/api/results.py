@@ -14,6 +14,7 @@ from gprune.api.preview import Preview, preview
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study import Study
+from gprune.study.methods import knowing
 from gprune.study.settings import require_choice
 
 if TYPE_CHECKING:
@@ -213,7 +214,8 @@ class Run:
         """
         given: dict[str, Any] = {"drift_quantile": drift_quantile, "score_quantile": score_quantile}
         given |= {"score_scale": score_scale, "selection": selection, "retention": retention}
-        return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
+        with knowing(self._loaded.told):
+            return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
 
     @property
     def tokenizer(self) -> Any:
@@ -248,7 +250,8 @@ class Run:
         from gprune.api.models import cut
 
         require_choice("method", method, self.study.methods)
-        return cut(self._loaded, method, self._trusted, repair)
+        with knowing(self._loaded.told):
+            return cut(self._loaded, method, self._trusted, repair)
 
     @property
     def figures(self) -> tuple[str, ...]:
@@ -259,9 +262,9 @@ class Run:
             >>> "drift" in gprune.run("demo", progress=False).figures
             True
         """
-        from gprune.app.figures import KNOWN
+        from gprune.api.figures import names
 
-        return tuple(sorted(KNOWN))
+        return names()
 
     def figure(self, name: str, **options: Any) -> go.Figure:
         """A figure of the app, one of `figures`, drawn by Plotly through the same code as its card.

@@ -1,4 +1,7 @@
-"""How far a job has come: the time each stage took, and how long the present one still needs."""
+"""How far a job has come: the time each stage took, and how long the present one still needs.
+
+How long all stages of a run still need is said by `pipeline.eta`, which knows what they cost.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace

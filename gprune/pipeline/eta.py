@@ -1,7 +1,9 @@
 """How far a run is and how long the rest will take, weighted by what its stages are known to cost.
 
 The seconds of a stage come from this cache: from its own result, from another run on the same model, or else
-from the table of kinds. What the run has taken so far corrects them.
+from the table of kinds. What the run has taken so far corrects them. This is the time left of a run. Two
+others measure something else: `jobs.timeline` the step at work by its own rate, as a job that only exports
+has no course, and `experiments.scheduler` a series of studies by the mean of those that have ended.
 """
 
 from __future__ import annotations

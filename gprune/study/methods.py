@@ -6,8 +6,10 @@ packages bring stands in the same tables, as data: none of their code is run her
 gprune.plugins.discovery).
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
@@ -24,7 +26,7 @@ def _look() -> None:
 
 
 _METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"}
-METRICS: Table[str] = Table(_METRICS, _look)
+METRICS: Table[str] = Table(_METRICS, _look, lambda: _TOLD.get().metrics)
 """importance metrics by name, as people call them"""
 BUILT_IN_METRICS = tuple(_METRICS)
 SCORINGS = {
@@ -145,14 +147,15 @@ _BUILT_IN = {
         _learned("gprune_no_rasa", "GPrune, no RASA"),
     )
 }
-METHODS: Table[Method] = Table(_BUILT_IN, _look)
+METHODS: Table[Method] = Table(_BUILT_IN, _look, lambda: _TOLD.get().methods)
 BUILT_IN = tuple(_BUILT_IN)
 """the methods of this project, whatever else is installed"""
-PLUGINS: Table[Plugin] = Table({}, _look)
-"""every metric and method of other packages, by place: installed, or named by the record of a run"""
+PLUGINS: Table[Plugin] = Table({}, _look, lambda: _TOLD.get().plugins)
+"""every metric and method of other packages, by place: installed, or told by the run at hand (`knowing`)"""
 INSTALLED: Table[Installed] = Table({}, _look)
 """those that are installed and can be used, by place"""
-_MOST_REMEMBERED = 200
+_MOST_TOLD = 200
+"""plug-ins of one run; no study names as many"""
 
 CONTROLS = tuple(name for name, method in _BUILT_IN.items() if method.control)
 """what says whether a gain needs the modules, the adaptation and the learning; none is compared by default"""
@@ -199,35 +202,86 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
 
 
 def adopt(plugin: Plugin) -> None:
-    """Puts a plug-in into the tables; a metric brings the method that prunes by it alone."""
+    """Puts a plug-in that is installed into the tables."""
     PLUGINS.add(plugin.place, plugin)
+    METHODS.add(plugin.name, _method_of(plugin))
+    if plugin.kind == "metric":
+        METRICS.add(plugin.name, plugin.label)
+
+
+def _method_of(plugin: Plugin) -> Method:
+    """The method that a plug-in is; of a metric, the one that prunes by it alone."""
     name, label = plugin.name, plugin.label
     if plugin.kind == "metric":
-        METRICS.add(name, label)
-        METHODS.add(name, Method(name, label, name, plugin.allocation, name, plugin=plugin))
-    else:
-        repairs = (COMPENSATION,) if plugin.compensated else ()
-        own = Method(name, label, name, "plugin", plugin.metric, repairs=repairs, plugin=plugin)
-        METHODS.add(name, own)
+        return Method(name, label, name, plugin.allocation, name, plugin=plugin)
+    repairs = (COMPENSATION,) if plugin.compensated else ()
+    return Method(name, label, name, "plugin", plugin.metric, repairs=repairs, plugin=plugin)
 
 
-def remember(record: Mapping[str, Any]) -> None:
-    """Puts what the record of a run says of its plug-ins into the tables, so that it opens without them.
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What runs say of plug-ins, so that they open without them; nothing changes it, see `knowing`."""
 
-    Such a plug-in has names and words, and can be chosen for no new run. Entries of another form are passed
-    over.
+    plugins: Mapping[str, Plugin] = field(default_factory=dict)
+    """by place"""
+    methods: Mapping[str, Method] = field(default_factory=dict)
+    metrics: Mapping[str, str] = field(default_factory=dict)
+    """labels by name"""
+
+    def __or__(self, others: "Told") -> "Told":
+        """This, and of others what neither this nor an installed package says."""
+        more = [one for place, one in others.plugins.items() if place not in PLUGINS]
+        return _told_of((*self.plugins.values(), *more)) if more else self
+
+
+def _told_of(plugins: Sequence[Plugin]) -> Told:
+    # as for installed ones, a method stands before the one that a metric of its name would bring
+    found = {one.place: one for one in sorted(plugins, key=lambda one: one.kind == "metric")}
+    methods: dict[str, Method] = {}
+    for one in found.values():
+        methods.setdefault(one.name, _method_of(one))
+    return Told(found, methods, {one.name: one.label for one in found.values() if one.kind == "metric"})
+
+
+_TOLD: ContextVar[Told] = ContextVar("told", default=Told())  # noqa: B039  (nothing changes it)
+
+
+def told(plugins: object) -> Told:
+    """What a run says of its plug-ins, by place, among its inputs; what is of another form is passed over.
+
+    Such a plug-in has names and words, and can be chosen for no new run. None takes the name of what is built
+    in.
     """
-    provenance = record.get("provenance")
-    inputs = provenance.get("inputs") if isinstance(provenance, Mapping) else None
-    told = inputs.get("plugins") if isinstance(inputs, Mapping) else None
-    for values in told.values() if isinstance(told, Mapping) else ():
+    found = []
+    for values in plugins.values() if isinstance(plugins, Mapping) else ():
         try:
             plugin = Plugin.from_plain(values)
         except (PluginError, AttributeError, TypeError):
             continue
-        clash = plugin.name in METRICS if plugin.kind == "metric" else plugin.name in METHODS
-        if not clash and plugin.name not in BUILT_IN and len(PLUGINS) < _MOST_REMEMBERED:
-            adopt(plugin)
+        if plugin.name not in (BUILT_IN_METRICS if plugin.kind == "metric" else BUILT_IN):
+            found.append(plugin)
+    return _told_of(found[:_MOST_TOLD])
+
+
+def told_by(record: Mapping[str, Any]) -> Told:
+    """What the record of a run says of its plug-ins; nothing where it says nothing of what it has read."""
+    provenance = record.get("provenance")
+    inputs = provenance.get("inputs") if isinstance(provenance, Mapping) else None
+    return told(inputs.get("plugins") if isinstance(inputs, Mapping) else None)
+
+
+@contextmanager
+def knowing(one: Told) -> Iterator[None]:
+    """Has the tables say what a run tells of plug-ins, in this block and thread, and to nobody else.
+
+    It stands before what is installed under the same name now. A run without plug-ins changes nothing. Also
+    a decorator, for what is called later.
+    """
+    before = _TOLD.set(one if one.plugins else _TOLD.get())
+    try:
+        yield
+    finally:
+        _TOLD.reset(before)
 
 
 def usable(name: str) -> bool:
@@ -249,7 +303,7 @@ def metric_choices() -> tuple[str, ...]:
 def require_known(field: str, name: str) -> None:
     """Checks that a study can name a metric or a method; `field` is metric, or methods.
 
-    Raises SettingsError where nothing of this name is built in, installed, or in a run that was read.
+    Raises SettingsError where nothing of this name is built in, installed, or told by the run at hand.
     """
     known: Mapping[str, Any] = METRICS if field == "metric" else METHODS
     if name in known:

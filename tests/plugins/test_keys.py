@@ -1,14 +1,19 @@
 """Keys: a changed plug-in changes what it computes and nothing else; a run opens when its plug-in is gone."""
 
+import json
 import shutil
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
 from plugins.packages import BOTH, METHOD, METRIC, adopted, forget, found, install
 from synthetic_run import a_study, read, write_run
 
+import gprune
 from gprune.analysis.whatif import obstacle
+from gprune.app.pages.comparison.lines import composed, measured_rows
+from gprune.app.pages.pruning_decisions import panels as decisions
 from gprune.pipeline import archive, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages import Graph, Inputs, course
@@ -16,7 +21,6 @@ from gprune.pipeline.stages.inputs import plugins_read
 from gprune.plugins.loading import load
 from gprune.store import Store
 from gprune.study import from_dict, methods
-from gprune.study.methods import Method
 from gprune.system.errors import PluginError, SettingsError
 
 WEIGHING = METRIC.replace("groups=groups", "groups=groups, weigh=weigh").replace(
@@ -103,13 +107,16 @@ def test_a_run_opens_without_its_plug_in(orphan, monkeypatch):
         assert unreadable == [] and run.name == name and run.outdated == 0
         assert run.masked == ["gprune", "even", "size"]
         assert run.load(stages.scores, "primary").metric == "size"
-        assert methods.METHODS["even"].label == "even cut"
-        # known, and offered to nobody
-        assert "even" not in methods.choices() and "size" not in methods.metric_choices()
+        assert "even" not in methods.METHODS
+        with methods.knowing(run.told):
+            # known, and offered to nobody
+            assert methods.METHODS["even"].label == "even cut" and methods.METRICS["size"] == "weight size"
+            assert "even" not in methods.choices() and "size" not in methods.metric_choices()
         reason = "the metric size of bring 1.0 is not installed here: install bring"
-        with pytest.raises(SettingsError, match=reason):
-            plugins_read(run.study)
-        assert "code of bring, which runs in runs only" in obstacle(run.results, "even", "primary")
+        with methods.knowing(run.told):
+            with pytest.raises(SettingsError, match=reason):
+                plugins_read(run.study)
+            assert "code of bring, which runs in runs only" in obstacle(run.results, "even", "primary")
     with adopted(monkeypatch), pytest.raises(SettingsError, match="metric must be one of"):
         from_dict(read(root, name)["study"])
 
@@ -137,18 +144,70 @@ HOSTILE = [
 ]
 
 
+PLAIN = {"kind": "method", "name": "even", "label": "Even", "distribution": "x", "version": "1"}
+
+
+def record_of(told):
+    return {"provenance": {"inputs": {"plugins": told}}}
+
+
 @pytest.mark.parametrize("change", HOSTILE, ids=str)
-def test_a_record_cannot_change_what_is_there_nor_bring_what_is_no_plug_in(change, monkeypatch):
+def test_a_record_cannot_take_a_name_nor_bring_what_is_no_plug_in(change, monkeypatch):
     with adopted(monkeypatch):
-        before: dict[str, Method] = dict(methods.METHODS)
-        plain = {"kind": "method", "name": "even", "label": "Even", "distribution": "x", "version": "1"}
-        methods.remember({"provenance": {"inputs": {"plugins": {"x": plain | change}}}})
-        assert dict(methods.METHODS) == before and len(methods.PLUGINS) == 0
+        assert methods.told_by(record_of({"x": PLAIN | change})) == methods.Told()
         for told in (None, 3, {"x": 3}, {"x": {"kind": ["metric"]}}):
-            methods.remember({"provenance": {"inputs": {"plugins": told}}})
-        assert len(methods.PLUGINS) == 0
-        methods.remember({"provenance": {"inputs": {"plugins": {"x": plain}}}})
-        assert "even" in methods.METHODS
+            assert methods.told_by(record_of(told)) == methods.Told()
+        known = methods.told_by(record_of({"x": PLAIN}))
+        assert known.methods["even"].label == "Even" and "even" not in methods.METHODS
+
+
+def relabelled(root, name, label, other):
+    """The run again under another name, its record saying another label of its plug-ins."""
+    values = read(root, name)
+    for told in values["provenance"]["inputs"]["plugins"].values():
+        told["label"] = label
+    place = root / "runs" / other / "run.json"
+    place.parent.mkdir()
+    place.write_text(json.dumps(values | {"run": other}))
+
+
+def test_runs_that_call_a_plug_in_otherwise_each_show_their_own_and_change_no_table(orphan, monkeypatch):
+    root, name = orphan
+    relabelled(root, name, "uneven cut", "other-0123456789")
+    with adopted(monkeypatch):
+        before = dict(methods.METHODS), dict(methods.METRICS), dict(methods.PLUGINS)
+        runs = {run.name: run for run in all_runs(str(root))[0]}
+        assert [run.masked for run in runs.values()] == [["gprune", "even", "size"]] * 2
+        for which, own in ((name, "even cut"), ("other-0123456789", "uneven cut")):
+            kept = stages.masks(runs[which].graph, "even")
+            assert kept.title == f"masks of {own}" and kept.key == runs[name].key(stages.masks, "even")
+            drawn = {trace.name for trace in decisions.neurons_kept(runs[which]).figure.data}
+            assert own[0].upper() + own[1:] in drawn and not drawn & {"even", "Even split"}
+            opened = gprune.open(which, cache=root)
+            assert opened.masks["even"]["kept"].any()
+            assert opened.figure("neurons_kept").data[-1].name in {own.capitalize(), "Weight size", own}
+        # side by side, each is called as its own run calls it
+        names = set(composed(list(runs.values()), measured_rows(list(runs.values()))).names.values())
+        assert {one.partition(" · ")[0] for one in names} >= {"Even cut", "Uneven cut"}
+        assert before == (dict(methods.METHODS), dict(methods.METRICS), dict(methods.PLUGINS))
+
+
+def test_what_a_run_tells_stands_before_what_is_installed_in_its_block_and_thread_alone(site, monkeypatch):
+    install(site)
+    with adopted(monkeypatch):
+        known = methods.told_by(record_of({"x": PLAIN}))
+        with methods.knowing(known), ThreadPoolExecutor(1) as pool:
+            assert methods.METHODS["even"].label == "Even" and list(methods.METHODS).count("even") == 1
+            assert pool.submit(lambda: methods.METHODS["even"].label).result() == "even cut"
+            # a run without plug-ins inside of it hides nothing
+            with methods.knowing(methods.Told()):
+                assert methods.METHODS["even"].label == "Even"
+        assert methods.METHODS["even"].label == "even cut"
+        other = methods.told_by(record_of({"x": PLAIN | {"name": "odd"}, "y": PLAIN | {"label": "Later"}}))
+        assert {name: one.label for name, one in (known | other).methods.items()} == {
+            "even": "Even",
+            "odd": "Even",
+        }
 
 
 def digests(site):

@@ -5,7 +5,7 @@ of ours becomes one sentence on the card; the rest of the page survives.
 """
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 from urllib.parse import urlencode
 
@@ -21,6 +21,7 @@ from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
+from gprune.study.methods import knowing
 from gprune.system.errors import CorpusError, GpruneError, ModelError
 
 MAXIMISED = "card"
@@ -241,7 +242,8 @@ def _link(run: Run, key: str) -> str:
 def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
     """Opens a card, its key unique in the app; an error of ours inside is shown on it and goes no further."""
     # cards that stand side by side are equally high
-    with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
+    known = knowing(run.told) if run is not None else nullcontext()
+    with known, st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         drawn = Card(key, title, run)
         try:
             yield drawn

@@ -14,13 +14,12 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.memo import memoized
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.runs.opened import MissingResultError, Run, as_told, record
 from gprune.pipeline.stages import Results, Stage
 from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.pruning import rasa
 from gprune.records import Array
 from gprune.study import ReliabilitySettings
-from gprune.study.methods import METHODS
 
 MOST_TABLE_ROWS = 2000
 
@@ -92,6 +91,7 @@ def measured(run: Run) -> list[tuple[str, str]]:
     return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
 
 
+@as_told
 def measurements(run: Run) -> list[Measurement]:
     """Every perplexity of a run that is there; StoreError where one, or its masks, are damaged."""
     masks, there = run.masks(), measured(run)
@@ -135,11 +135,10 @@ def unavailable(run: Run) -> dict[str, str]:
     """Why methods of a run could not be pruned, by method; what another run has made since is there."""
     reasons = {str(entry.get("key")): str(entry["reason"]) for entry in run.unavailable.values()}
     found = {}
-    for name in run.study.methods:
-        if METHODS[name].decision != "none":
-            stage = stages.masks(run.graph, METHODS[name].masks)
-            if stage.key in reasons and not run.there(stage):
-                found[name] = reasons[stage.key]
+    for name, masks in run.cutting.items():
+        stage = stages.masks(run.graph, masks)
+        if stage.key in reasons and not run.there(stage):
+            found[name] = reasons[stage.key]
     return found
 
 
@@ -147,7 +146,7 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
     """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known)."""
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
-    kept = masks.get(METHODS[method].masks)
+    kept = masks.get(run.cutting[method])
     return (float("nan"), 0) if kept is None else size_of(run, method, kept)
 
 

@@ -4,7 +4,8 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from functools import reduce, wraps
+from operator import or_
 from textwrap import shorten
 from typing import Any
 
@@ -31,6 +32,7 @@ from gprune.app.ui.unit import KEYS
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
 from gprune.study.demo import demo_study
+from gprune.study.methods import Told, knowing
 from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
@@ -60,10 +62,16 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     sticky_button.begin(page.url_path)
     tour.begin(page.url_path)
     present.show()
-    _draw(page, sections)
-    complaints = st.container()
-    tour.banner(page.url_path, current_run())
-    page.run()
+    st.html(_LOOK)
+    situation = _looked_at()
+    # lists name other runs as well; on the pages of one stands what that says of its plug-ins
+    others = reduce(or_, (run.told for run in situation.runs), Told())
+    with knowing(others):
+        _draw(situation, page, sections)
+    complaints, run = st.container(), current_run()
+    with knowing(run.told | others if run else others):
+        tour.banner(page.url_path, run)
+        page.run()
     url_state.finish(complaints)
     settle_memory()
 
@@ -77,13 +85,17 @@ def _require_door() -> None:
         st.stop()
 
 
-def _draw(page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draws what is around the page and notes the situation for it."""
-    st.html(_LOOK)
+def _looked_at() -> work.Situation:
+    """The situation, noted for the page; a demo run is started where there is none."""
     situation = work.look(root())
     if work.autostart(situation):
         situation = work.look(situation.root)
     st.session_state[SITUATION] = situation
+    return situation
+
+
+def _draw(situation: work.Situation, page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
+    """Draws what is around the page."""
     with st.sidebar:
         # the links stand first, and know the run that is chosen below them
         links = st.container(gap="xxsmall", key="frame_pages")

@@ -12,6 +12,7 @@ from gprune.app.ui.text import plain, short
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import ReliabilitySettings
+from gprune.study.methods import knowing
 
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""
@@ -31,7 +32,8 @@ def labels(runs: list[Run]) -> dict[str, str]:
     found = {run.name: _words(run) for run in runs}
 
     def sizes(run: Run) -> str:
-        return f"{label(run.study.metric)} · keep {100 * run.study.retention:.3g} %"
+        with knowing(run.told):
+            return f"{label(run.study.metric)} · keep {100 * run.study.retention:.3g} %"
 
     # no two are called alike: a browser speaks of a run by its label
     for words in (sizes, lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):

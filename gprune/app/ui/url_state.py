@@ -3,7 +3,8 @@
 Widgets, lines and presets are views of these values. A value changes when a person changes a view of it, or
 when the address changes by itself (a link that was opened, the browser's Back). What a page has read and is
 not its default is in its address afterwards, under stable names, so that a copied address shows the same
-view.
+view. Streamlit's own `bind="query-params"` does less: a change replaces the entry of the browser's history,
+so that Back leaves the page, a key has one widget only, and a value that cannot be used goes without a word.
 """
 
 import math

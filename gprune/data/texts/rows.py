@@ -2,6 +2,7 @@
 
 Text files are UTF-8 and read as they are. JSON lines, parquet and Arrow files hold records; the text of a
 record is the fields asked for, else its field ``text``, else all its fields when all of them are text.
+The readers of the datasets library would give other texts: line ends changed, and texts like dates as dates.
 """
 
 import gzip

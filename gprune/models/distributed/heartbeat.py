@@ -1,6 +1,8 @@
 """Answers: are the other processes of a run still there, and what is said and done when one is not?
 
-Every one of them watches those that it depends on, so that none waits for one that is gone.
+Every one of them watches those that it depends on, so that none waits for one that is gone. They share a
+machine, which says at once who is there; the beat that a job or a run writes into its files, every
+BEAT_SECONDS of `system.processes`, is for whoever looks from another machine.
 """
 
 import contextlib

@@ -28,7 +28,6 @@ def checked(values: dict[str, Any], what: str) -> dict[str, Any]:
         found = check(values)
     except UnreadableError as error:
         raise UnreadableError(sentence(f"{what} {error}")) from error
-    methods.remember(found)
     return {name: found[name] for name in FIELDS if name in found}
 
 
@@ -39,7 +38,8 @@ def graph_of(values: dict[str, Any], what: str) -> Graph:
     hold no study of today.
     """
     try:
-        study = from_dict(values["study"])
+        with methods.knowing(methods.told_by(values)):
+            study = from_dict(values["study"])
     except SettingsError as error:
         raise UnreadableError(sentence(f"{what} holds a study of another version: {error}")) from error
     inputs = from_plain((values.get("provenance") or {}).get("inputs"))

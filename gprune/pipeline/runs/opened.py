@@ -4,10 +4,11 @@ Records are shared between sessions, read-only. Every cache here is keyed by str
 names its content, and a stamp its files as they are, so nothing that is cached can go stale.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 from gprune import records
 from gprune.pipeline import runs, stages
@@ -17,7 +18,7 @@ from gprune.pipeline.stages.results import Declaration
 from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
 from gprune.study import Study
-from gprune.study.methods import METHODS, of_masks
+from gprune.study.methods import METHODS, Told, knowing, of_masks
 from gprune.system.errors import StoreError
 from gprune.system.units import seconds_since_1970
 
@@ -62,6 +63,18 @@ class Run:
     """what a person says of it"""
     complaint: str = ""
     """why that cannot be read; empty if it can"""
+
+    @property
+    def told(self) -> Told:
+        """What its record says of plug-ins, for `knowing`: so it is shown, whatever is installed."""
+        return self.graph.told
+
+    @property
+    def cutting(self) -> dict[str, str]:
+        """Names of masks by the method of its study that uses them; the dense model has none."""
+        with knowing(self.told):
+            cutting = (METHODS[name] for name in self.study.methods if METHODS[name].decision != "none")
+            return {method.name: method.masks for method in cutting}
 
     @property
     def title(self) -> str:
@@ -189,10 +202,17 @@ class Run:
         return found
 
     @property
+    def cut(self) -> list[str]:
+        """The methods whose masks are there, GPrune first."""
+        there = [name for name, masks in self.cutting.items() if self.has(stages.masks, masks)]
+        return sorted(there, key=lambda name: name != "gprune")
+
+    @property
     def masked(self) -> list[str]:
         """Masks that are there, by the names under which methods use them, GPrune's first, controls last."""
-        methods = {METHODS[name].masks for name in self.study.methods if METHODS[name].decision != "none"}
-        order = sorted(methods, key=lambda name: (name != "gprune", of_masks(name).control, name))
+        with knowing(self.told):
+            controls = {name: of_masks(name).control for name in self.cutting.values()}
+        order = sorted(controls, key=lambda name: (name != "gprune", controls[name], name))
         return [name for name in order if self.has(stages.masks, name)]
 
     def masks(self) -> dict[str, records.PruningMasks]:
@@ -211,6 +231,17 @@ class Run:
     def has_agreement(self) -> bool:
         """Whether any comparison of modules is there."""
         return any(self.there(stage) for stage in stages.agreements(self.graph).values())
+
+
+def as_told(ask: Callable[Concatenate[Run, P], R]) -> Callable[Concatenate[Run, P], R]:
+    """Has a function of a run know what that run tells of plug-ins, also among other runs."""
+
+    @wraps(ask)
+    def asked(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with knowing(run.told):
+            return ask(run, *args, **kwargs)
+
+    return asked
 
 
 def root() -> str:

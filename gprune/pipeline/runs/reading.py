@@ -7,7 +7,6 @@ from typing import Any
 
 from gprune.pipeline.runs import form
 from gprune.store import Store
-from gprune.study import methods
 from gprune.system import safe_parsing
 from gprune.system.errors import StoreError, UnreadableError
 from gprune.system.network_files import again
@@ -20,15 +19,12 @@ MOST_BYTES = 16 * 2**20
 def load(path: Path) -> dict[str, Any]:
     """The record in a file, with every field of the form that the program relies on.
 
-    The plug-ins that it names are known from then on, whether or not they are installed. Raises
-    UnreadableError with one sentence that begins with the file and says what is wrong with it.
+    Raises UnreadableError with one sentence that begins with the file and says what is wrong with it.
     """
     try:
-        found = form.check(_values(path))
+        return form.check(_values(path))
     except UnreadableError as error:
         raise UnreadableError(safe_parsing.sentence(f"{path} {error}")) from error
-    methods.remember(found)
-    return found
 
 
 def _values(path: Path) -> Any:

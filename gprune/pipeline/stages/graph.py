@@ -21,7 +21,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gprune import records
 from gprune.pipeline.stages.inputs import ROLES, SAMPLED, Inputs
-from gprune.study import Study
+from gprune.study import Study, methods
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -190,6 +190,8 @@ class Graph:
         self.study, self.letters = study, letters
         self.known = inputs is not None
         self.inputs = inputs or Inputs.unknown(study)
+        self.told = methods.told(self.inputs.plugins)
+        """what is known of its plug-ins wherever it is declared, whatever is installed"""
         self._stages: dict[StageId, Stage[Any]] = {}
         self._names: dict[str, Stage[Any]] = {}
         self.asked: dict[Any, Any] = {}
@@ -252,7 +254,8 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
         question = (declare, args, tuple(sorted(kwargs.items())))
         with graph.lock:
             if question not in graph.asked:
-                graph.asked[question] = declare(graph, *args, **kwargs)
+                with methods.knowing(graph.told):
+                    graph.asked[question] = declare(graph, *args, **kwargs)
             found: R = graph.asked[question]
         return found
 

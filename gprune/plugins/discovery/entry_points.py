@@ -28,14 +28,25 @@ T = TypeVar("T")
 class Table(Mapping[str, T]):
     """What is known of each name; the pages of several people read it at the same time."""
 
-    def __init__(self, items: Mapping[str, T], complete: Callable[[], object] = lambda: None) -> None:
-        """Begins with some items; `complete` is called before anything is said of others, and adds those."""
+    def __init__(
+        self,
+        items: Mapping[str, T],
+        complete: Callable[[], object] = lambda: None,
+        told: Callable[[], Mapping[str, T]] = dict,
+    ) -> None:
+        """Begins with some items; `complete` is called before anything is said of others, and adds those.
+
+        `told` gives what holds for whoever asks and for nobody else: it stands before an item of its name.
+        """
         self._items = dict(items)
-        self._complete = complete
+        self._complete, self._told = complete, told
         self._adding = Lock()
 
     def __getitem__(self, name: str) -> T:
         """The one of a name."""
+        told = self._told()
+        if name in told:
+            return told[name]
         if name not in self._items:
             self._complete()
         return self._items[name]
@@ -43,12 +54,11 @@ class Table(Mapping[str, T]):
     def __iter__(self) -> Iterator[str]:
         """Names in order."""
         self._complete()
-        return iter(self._items)
+        return iter({**self._items, **self._told()})
 
     def __len__(self) -> int:
         """How many there are."""
-        self._complete()
-        return len(self._items)
+        return sum(1 for _ in self)
 
     def add(self, name: str, item: T) -> None:
         """Puts one at the end, unless there is one of its name: in a new dictionary, for those at work."""

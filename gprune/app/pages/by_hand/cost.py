@@ -12,6 +12,7 @@ from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain
 from gprune.evaluation.holdout import unseen
 from gprune.pipeline.runs.opened import Run
+from gprune.study.methods import knowing
 
 LIVE, TEXT = "hand_live", "hand_text"
 VALUE = "hand_value"
@@ -83,4 +84,4 @@ def look(run: Run, asked: list[str], draw: object) -> None:
                 # which fields would then show the browser their defaults
                 st.rerun(scope="app")
 
-    st.fragment(run_every=EVERY if refining else None)(answers)()
+    st.fragment(run_every=EVERY if refining else None)(knowing(run.told)(answers))()

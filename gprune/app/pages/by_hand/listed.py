@@ -51,14 +51,9 @@ def add(run: Run, lines: Iterable[Edit]) -> None:
 
 def methods(run: Run) -> dict[str, str]:
     """Methods whose masks can be a start, GPrune first, by name; MissingResultError without masks."""
-    names = [
-        name
-        for name in sorted(run.study.methods, key=lambda name: name != "gprune")
-        if METHODS[name].decision != "none" and run.has(stages.masks, METHODS[name].masks)
-    ]
-    if not names:
+    if not run.cut:
         raise MissingResultError(stages.masks(run.graph).title)
-    return {name: called(name) for name in names}
+    return {name: called(name) for name in run.cut}
 
 
 def usual(run: Run) -> str:

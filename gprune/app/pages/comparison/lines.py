@@ -15,6 +15,7 @@ from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.study.methods import knowing
 from gprune.study.settings import require_choice
 
 
@@ -115,7 +116,8 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     for line in lines:
         own = words.get(line.name, ())
         tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
-        name = called(line.method)
+        with knowing(runs[line.rows[0].run].told):
+            name = called(line.method)
         names[line.name] = f"{name} · {tail}" if tail else name
     return _distinct(names)
 
@@ -125,7 +127,9 @@ def _words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
     study, count = run.study, len(line.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
     repaired = repair_label(study) or "own repair"
-    return run.title or run.name, f"keep {percent(study.retention)}", label(study.metric), repaired, seeds
+    with knowing(run.told):
+        metric = label(study.metric)
+    return run.title or run.name, f"keep {percent(study.retention)}", metric, repaired, seeds
 
 
 def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gprune.analysis import comparison as analysis
 from gprune.analysis import generalization, kept_units
-from gprune.analysis.comparison import DENSE, Line
+from gprune.analysis.comparison import Line
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import charts
 from gprune.app.pages.comparison.lines import Shown, composed, measured_rows
@@ -20,7 +20,6 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.records import PruningMasks
 from gprune.store import Store
-from gprune.study.methods import METHODS
 from gprune.study.settings import require_choice
 from gprune.system.errors import MethodError, SettingsError, StoreError
 from gprune.system.safe_parsing import quoted
@@ -225,10 +224,9 @@ def default_of(others: dict[str, Line]) -> str:
 
 def masks_of(line: Line, runs: list[Run]) -> PruningMasks | None:
     """The masks of a line's first run; None where there are none."""
-    run, name = _home(line, runs), METHODS[line.method].masks
-    if line.method == DENSE or not run.has(stages.masks, name):
-        return None
-    return run.load(stages.masks, name)
+    run = _home(line, runs)
+    name = run.cutting.get(line.method)
+    return run.load(stages.masks, name) if name and run.has(stages.masks, name) else None
 
 
 def _home(line: Line, runs: list[Run]) -> Run:

@@ -21,6 +21,7 @@ from gprune.evaluation.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.study import Study
+from gprune.study.methods import knowing
 from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
@@ -141,7 +142,7 @@ def _look(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked) -> None:
     """Shows the answers, and looks again as long as more will come."""
     refining = _more(_answers(asked))
     body = functools.partial(_answered, drawn, run, wanted, asked, refining)
-    st.fragment(run_every=EVERY if refining else None)(_named(body))()
+    st.fragment(run_every=EVERY if refining else None)(knowing(run.told)(_named(body)))()
 
 
 def _more(answers: dict[str, Answer | None]) -> bool:

@@ -25,7 +25,6 @@ from gprune.pipeline.archive.writing import fill
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Throughput
 from gprune.store import Store
-from gprune.study.methods import METHODS
 from gprune.system.units import amount
 
 SMALL = 100_000_000
@@ -166,8 +165,7 @@ def _others(run: Run) -> None:
 
 def _masks(run: Run) -> set[str]:
     """Keys of the masks of a run: equal for runs that differ in names and in what is measured alone."""
-    cutting = [METHODS[name].masks for name in run.study.methods if METHODS[name].decision != "none"]
-    return {stages.masks(run.graph, name).key for name in cutting}
+    return {stages.masks(run.graph, name).key for name in run.cutting.values()}
 
 
 def _pack(run: Run) -> None:

@@ -23,7 +23,7 @@ from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.pipeline.stages import Graph
 from gprune.records import ModelShape, PrunedModel, PruningMasks
 from gprune.study import Study
-from gprune.study.methods import METHODS, of_masks
+from gprune.study.methods import of_masks
 from gprune.system.errors import GpruneError
 from gprune.system.units import amount
 
@@ -110,11 +110,11 @@ def _unaligned(run: Run) -> set[str]:
     graph, study = run.graph, run.study
     if study.sparsity.alignment > 1:
         graph = Graph(study.with_settings({"sparsity.alignment": 1}), graph.inputs)
-    main = next((name for name in study.methods if METHODS[name].decision != "none"), "")
+    main, masks = next(iter(run.cutting.items()), ("", ""))
     if not main or not graph.known:
         return set()
     measured = {stages.perplexity(graph, main, text).key for text in study.evaluation.texts}
-    return {stages.masks(graph, METHODS[main].masks).key} | measured
+    return {stages.masks(graph, masks).key} | measured
 
 
 def _beside(run: Run) -> None:

@@ -24,7 +24,7 @@ from gprune.app.ui.text import plain, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
-from gprune.study.methods import METHODS
+from gprune.study.methods import knowing
 from gprune.system.errors import GpruneError, StoreError
 
 LIVE = "lens_live"
@@ -96,13 +96,8 @@ def _choose(run: Run) -> Chosen | None:
 
 def _offered(run: Run) -> dict[str, str]:
     """Methods whose masks are there, GPrune first, and the mask sets made by hand."""
-    names = [
-        name
-        for name in sorted(run.study.methods, key=lambda name: name != "gprune")
-        if METHODS[name].decision != "none" and run.has(stages.masks, METHODS[name].masks)
-    ]
-    found = {name: called(name) for name in names}
-    sets = mask_sets.kept(run.results)[0] if names else []
+    found = {name: called(name) for name in run.cut}
+    sets = mask_sets.kept(run.results)[0] if found else []
     return found | {f"{_BY_HAND}{one.name}": f"{one.name} (by hand)" for one in sets}
 
 
@@ -138,7 +133,7 @@ def _look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
         state = preview.pool().state(Source(run.root, run.graph))
         st.caption(plain(state.reason) or _WAITING.get(state.phase, "The worker is asked."))
 
-    st.fragment(run_every=EVERY if refining else None)(answers)()
+    st.fragment(run_every=EVERY if refining else None)(knowing(run.told)(answers))()
 
 
 def _area(label: str, key: str, default: str = "", **options: Any) -> str:
