@@ -46,24 +46,22 @@ def test_layers_name_every_part_and_pages_are_short_and_choose_a_view(contracts,
         assert len(page.read_text(encoding="utf-8").splitlines()) <= 15, page
 
 
-def test_a_kind_of_gpu_is_named_in_one_place(project):
-    """All else asks gprune.models.devices, and so runs on a device of the tests' own."""
-    pattern = re.compile(r"""torch\.cuda|\.type\s*[!=]=\s*["']cuda|startswith\(["']cuda""")
-    files = ((file.relative_to(project).as_posix(), file) for file in (project / "gprune").rglob("*.py"))
-    found = {name for name, file in files if pattern.search(file.read_text(encoding="utf-8"))}
-    # what may be typed as a device; it loads no torch
-    assert found == {"gprune/study/study.py"}
+NAMED = {
+    # all else asks gprune.models.devices, and so runs on a device of the tests; what may be typed is here
+    r"""torch\.cuda|\.type\s*[!=]=\s*["']cuda|startswith\(["']cuda""": ["study/study.py"],
+    # a run of one process loads none of it
+    r"(import|from) torch\.distributed": [
+        "models/distributed/launch.py",
+        "models/distributed/process_group.py",
+    ],
+}
 
 
-def test_what_runs_in_several_processes_is_named_in_two_places(project):
-    """A run of one process loads none of it."""
-    files = ((file.relative_to(project).as_posix(), file) for file in (project / "gprune").rglob("*.py"))
-    found = {
-        name
-        for name, file in files
-        if re.search(r"import torch\.distributed|from torch\.distributed", file.read_text(encoding="utf-8"))
-    }
-    assert found == {"gprune/models/distributed/process_group.py", "gprune/models/distributed/launch.py"}
+@pytest.mark.parametrize("pattern", NAMED)
+def test_a_kind_of_gpu_and_what_runs_in_several_processes_are_named_in_few_places(project, pattern):
+    files = sorted((project / "gprune").rglob("*.py"))
+    found = [file for file in files if re.search(pattern, file.read_text(encoding="utf-8"))]
+    assert [file.relative_to(project / "gprune").as_posix() for file in found] == NAMED[pattern]
 
 
 def calls(project):

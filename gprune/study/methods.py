@@ -230,7 +230,8 @@ class Told:
 
     def __or__(self, others: "Told") -> "Told":
         """This, and of others what neither this nor an installed package says."""
-        more = [one for place, one in others.plugins.items() if place not in PLUGINS]
+        known = {*self.plugins, *PLUGINS}
+        more = [one for place, one in others.plugins.items() if place not in known]
         return _told_of((*self.plugins.values(), *more)) if more else self
 
 

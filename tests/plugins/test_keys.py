@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from app_driver import PAGES, charts, linked, on, opened, words
 from plugins.packages import BOTH, METHOD, METRIC, adopted, forget, found, install
 from synthetic_run import a_study, read, write_run
 
@@ -192,6 +193,28 @@ def test_runs_that_call_a_plug_in_otherwise_each_show_their_own_and_change_no_ta
         assert before == (dict(methods.METHODS), dict(methods.METRICS), dict(methods.PLUGINS))
 
 
+@pytest.mark.slow
+def test_every_page_of_a_run_calls_a_plug_in_as_that_run_does(orphan, monkeypatch):
+    root, name = orphan
+    relabelled(root, name, "other label", "other-0123456789")
+    monkeypatch.setenv("GPRUNE_CACHE", str(root))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    labels = {name: "even cut", "other-0123456789": "other label"}
+    with adopted(monkeypatch):
+        for which, own in labels.items():
+            app, said = opened(run=which), ""
+            for page in (page for page in PAGES if page not in ("jobs", "comparison")):
+                # lists of runs in the frame name the other run as well
+                said += words(on(app, page)) + json.dumps(charts(app))
+                assert not app.error, (page, [one.value for one in app.error])
+            (foreign,) = set(labels.values()) - {own}
+            assert own in said.lower() and foreign not in said.lower()
+        # side by side, each is called as its own run calls it
+        shown = json.dumps(charts(linked("comparison", cp_runs=list(labels)))).lower()
+        assert all(label in shown for label in labels.values())
+        assert "even" not in methods.METHODS
+
+
 def test_what_a_run_tells_stands_before_what_is_installed_in_its_block_and_thread_alone(site, monkeypatch):
     install(site)
     with adopted(monkeypatch):
@@ -203,11 +226,10 @@ def test_what_a_run_tells_stands_before_what_is_installed_in_its_block_and_threa
             with methods.knowing(methods.Told()):
                 assert methods.METHODS["even"].label == "Even"
         assert methods.METHODS["even"].label == "even cut"
-        other = methods.told_by(record_of({"x": PLAIN | {"name": "odd"}, "y": PLAIN | {"label": "Later"}}))
-        assert {name: one.label for name, one in (known | other).methods.items()} == {
-            "even": "Even",
-            "odd": "Even",
-        }
+        second, third = (PLAIN | {"name": "odd", "label": label} for label in ("Odd", "Later"))
+        other = known | methods.told_by(record_of({"x": second, "y": PLAIN | {"label": "Later"}}))
+        both = other | methods.told_by(record_of({"x": third}))
+        assert {name: one.label for name, one in both.methods.items()} == {"even": "Even", "odd": "Odd"}
 
 
 def digests(site):

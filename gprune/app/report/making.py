@@ -195,13 +195,10 @@ def make(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None =
     """Makes the report of a run; for `cards`, all where left out, `values` and errors see `gather`."""
     # their tables are made only when they are written
     with knowing(run.told):
-        return _of(run, gathering.gather(run, cards or gathering.names(), values), bool(cards))
-
-
-def _of(run: Run, entries: Sequence[gathering.Entry], all_of_them: bool) -> Report:
-    missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
-    there = [entry for entry in entries if entry.figure is not None or all_of_them]
-    return Report(as_html(origin.of(run), there), len(entries) - len(missing), missing)
+        entries = gathering.gather(run, cards or gathering.names(), values)
+        missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
+        there = [entry for entry in entries if entry.figure is not None or cards]
+        return Report(as_html(origin.of(run), there), len(entries) - len(missing), missing)
 
 
 def require_place(path: Path) -> None:

@@ -75,7 +75,7 @@ def describe(text: str, role: Role = "calibration") -> str:
 
 
 def _extent(source: Source) -> list[str]:
-    stamps = tuple(_stamp(file) for file in source.files)
+    stamps = tuple(stamp(file) for file in source.files)
     size = sum(stamp[1] for stamp in stamps)
     parts = [f"{len(stamps):,} files"] if len(stamps) > 1 else []
     asked = source.name.option("documents")
@@ -101,7 +101,8 @@ def _count(source: Source, stamps: tuple[tuple[Path, int, int], ...]) -> tuple[i
     return count, characters
 
 
-def _stamp(file: Path) -> tuple[Path, int, int]:
+def stamp(file: Path) -> tuple[Path, int, int]:
+    """A file with its size in bytes and its time in nanoseconds; CorpusError where it cannot be read."""
     try:
         state = file.stat()
     except OSError as error:

@@ -17,6 +17,7 @@ from typing import Literal
 
 from gprune.data.demo import questions
 from gprune.data.texts import rows
+from gprune.data.texts.identity import stamp
 from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.columns import ColumnError, Row
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
@@ -90,23 +91,15 @@ class _Examined:
 
 
 def _examined(source: TaskSource) -> _Examined:
-    stamps = tuple(_stamp(file) for file in (source.file, source.labels) if file is not None)
+    stamps = tuple(stamp(file) for file in (source.file, source.labels) if file is not None)
     return _examine(source, stamps)
 
 
 @lru_cache(maxsize=_KEPT)
-def _examine(source: TaskSource, stamps: tuple[tuple[int, int], ...]) -> _Examined:
+def _examine(source: TaskSource, stamps: tuple[tuple[Path, int, int], ...]) -> _Examined:
     """Digest and number of a file's rows; sizes and times make changed files a new question."""
     found = documents(source)
     return _Examined(_digest(found), len(found))
-
-
-def _stamp(file: Path) -> tuple[int, int]:
-    try:
-        state = file.stat()
-    except OSError as error:
-        raise CorpusError(f"the file {str(file)!r} cannot be read: {error.strerror}") from error
-    return state.st_size, state.st_mtime_ns
 
 
 def _digest(content: object) -> str:

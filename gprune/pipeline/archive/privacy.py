@@ -10,7 +10,6 @@ from typing import Any
 
 from gprune.pipeline.archive.contents import FIELDS
 from gprune.study import Study
-from gprune.system.safe_parsing import quoted
 
 STAYS = (
     "the study as it was written, with the names or paths of its model and texts and its display name; "
@@ -83,8 +82,3 @@ def _strings(value: Any) -> list[str]:
     if isinstance(value, list | tuple):
         return [text for one in value for text in _strings(one)]
     return [value] if isinstance(value, str) else []
-
-
-def named_texts(texts: tuple[str, ...]) -> str:
-    """The names of texts in one line."""
-    return ", ".join(quoted(text) for text in texts)

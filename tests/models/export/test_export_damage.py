@@ -25,6 +25,7 @@ def applied(folder, out):
 
 
 EXPORTS: dict[str, Export] = {"pad": padded.save, "gguf": gguf.save, "apply": applied}
+MODULES = {"pad": padded, "gguf": gguf, "apply": checkpoints}
 needs_gguf = pytest.mark.skipif(
     importlib.util.find_spec("gguf") is None, reason="the package gguf is not installed: run make gguf"
 )
@@ -117,19 +118,24 @@ def full(*arguments, **others):
     raise OSError(28, "No space left on device")
 
 
-@pytest.mark.parametrize("export", ALL)
-def test_a_disk_that_fills_leaves_nothing_behind(export, folder, tmp_path, monkeypatch):
-    module = {"pad": padded, "gguf": gguf, "apply": checkpoints}[export]
+def refused(monkeypatch, module, afterwards, export, folder, out, reason):
+    """An export after whose writing something happens to the file is refused, and leaves nothing behind."""
     write = module._write
 
-    def half(*arguments):
+    def written(*arguments):
         write(*arguments)
-        full()
+        afterwards(*arguments)
 
-    monkeypatch.setattr(module, "_write", half)
-    with pytest.raises(CheckpointError, match="cannot be saved .*out': .*No space left on device"):
-        EXPORTS[export](folder, tmp_path / "out")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+    monkeypatch.setattr(module, "_write", written)
+    with pytest.raises(CheckpointError, match=reason):
+        export(folder, out)
+    assert sorted(file.name for file in out.parent.iterdir()) == ["dense", "in"]
+
+
+@pytest.mark.parametrize("export", ALL)
+def test_a_disk_that_fills_leaves_nothing_behind(export, folder, tmp_path, monkeypatch):
+    module, reason = MODULES[export], "cannot be saved .*out': .*No space left on device"
+    refused(monkeypatch, module, full, EXPORTS[export], folder, tmp_path / "out", reason)
 
 
 @pytest.mark.parametrize("export", ALL)
@@ -146,33 +152,25 @@ def test_an_interrupted_export_leaves_nothing_behind(export, folder, tmp_path):
 
 
 def test_padding_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatch):
-    write = padded._write
+    reason = "differs from the live one in model.layers.2.mlp.gate_proj"
 
-    def damaged(*arguments):
-        write(*arguments)
+    def damage(*arguments):
         change_a_weight(arguments[-1])
 
-    monkeypatch.setattr(padded, "_write", damaged)
-    with pytest.raises(CheckpointError, match="differs from the live one in model.layers.2.mlp.gate_proj"):
-        padded.save(folder, tmp_path / "out")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+    refused(monkeypatch, padded, damage, padded.save, folder, tmp_path / "out", reason)
 
 
 @pytest.mark.long
 @needs_gguf
 def test_a_file_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatch):
-    write = gguf._write
+    reason = "does not read back as it was written: check the disk"
 
-    def damaged(file, *arguments):
-        write(file, *arguments)
+    def damage(file, *_):
         content = bytearray(file.read_bytes())
         content[-1000] ^= 1
         file.write_bytes(content)
 
-    monkeypatch.setattr(gguf, "_write", damaged)
-    with pytest.raises(CheckpointError, match="does not read back as it was written: check the disk"):
-        gguf.save(folder, tmp_path / "out.gguf")
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
+    refused(monkeypatch, gguf, damage, gguf.save, folder, tmp_path / "out.gguf", reason)
 
 
 @pytest.mark.long

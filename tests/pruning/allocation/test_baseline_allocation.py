@@ -20,14 +20,15 @@ SHAPES = [
 TARGETS = [0.2, 0.3, 0.5, 0.51, 0.8, 0.95]
 
 
-def unit_scores(shape, seed=0):
+def unit_scores(shape, seed=0, metric="flap"):
+    """Scores of layers that differ by orders of magnitude; llm_pruner sums those of a group's channels."""
     generator = np.random.default_rng(seed)
-    ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons)) * 10.0 ** generator.integers(
-        -3, 4, (shape.layers, 1)
-    )
+    ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons))
+    if metric == "flap":
+        ffn = ffn * 10.0 ** generator.integers(-3, 4, (shape.layers, 1))
     channels = generator.gamma(1.0, size=(shape.layers, shape.heads * shape.head_width))
-    heads = channels.reshape(shape.layers, shape.kv_heads, -1).mean(-1)
-    return UnitScores("flap", "t", ffn, heads, channels)
+    groups = channels.reshape(shape.layers, shape.kv_heads, -1)
+    return UnitScores(metric, "t", ffn, groups.mean(-1) if metric == "flap" else groups.sum(-1), channels)
 
 
 def loop_flap(scores, shape, target):
@@ -169,19 +170,9 @@ def test_the_decision_of_a_pass_scores_and_keeps_one_layer():
 
 DEEP = [
     ModelShape(layers=6, neurons=96, heads=4, kv_heads=4, head_width=3, hidden=8),
-    ModelShape(layers=3, neurons=61, heads=6, kv_heads=2, head_width=4, hidden=10),
-    ModelShape(layers=1, neurons=101, heads=8, kv_heads=1, head_width=3, hidden=5),
-    ModelShape(layers=32, neurons=31, heads=3, kv_heads=3, head_width=1, hidden=7),
+    *SHAPES[1:4],
     ModelShape(layers=12, neurons=97, heads=12, kv_heads=6, head_width=8, hidden=16),
 ]
-
-
-def summed_scores(shape, seed=0):
-    generator = np.random.default_rng(seed)
-    ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons))
-    channels = generator.gamma(1.0, size=(shape.layers, shape.heads * shape.head_width))
-    heads = channels.reshape(shape.layers, shape.kv_heads, -1).sum(-1)
-    return UnitScores("llm_pruner", "t", ffn, heads, channels)
 
 
 @pytest.mark.parametrize(
@@ -202,7 +193,7 @@ REACHABLE = [
 
 @pytest.mark.parametrize(("shape", "target"), REACHABLE)
 def test_one_ratio_between_meets_the_target_over_all(shape, target):
-    scores = summed_scores(shape)
+    scores = unit_scores(shape, metric="llm_pruner")
     masks = llm_pruner.allocate(scores, shape, target)
     block = list(llm_pruner.pruned_layers(shape.layers))
     outside = [layer for layer in range(shape.layers) if layer not in block]
@@ -223,7 +214,7 @@ def test_one_ratio_between_meets_the_target_over_all(shape, target):
 
 @pytest.mark.parametrize("shape", DEEP)
 def test_the_highest_scores_of_each_layer_stay(shape):
-    scores = summed_scores(shape, 1)
+    scores = unit_scores(shape, 1, metric="llm_pruner")
     masks = llm_pruner.allocate(scores, shape, 0.6)
     for kept, values in ((masks.ffn, scores.ffn), (masks.heads, scores.heads)):
         for layer in range(shape.layers):
@@ -235,12 +226,15 @@ def test_the_highest_scores_of_each_layer_stay(shape):
 def test_the_lowest_retention_is_reached_and_less_is_refused(shape):
     block = llm_pruner.pruned_layers(shape.layers)
     lowest = llm_pruner.lowest_retention(shape)
-    masks = llm_pruner.allocate(summed_scores(shape), shape, lowest)
+    masks = llm_pruner.allocate(unit_scores(shape, metric="llm_pruner"), shape, lowest)
     np.testing.assert_array_equal(masks.ffn[block].sum(1), 1)
     np.testing.assert_array_equal(masks.heads[block].sum(1), 1)
     assert masks.retention == pytest.approx(lowest, rel=1e-12)
     with pytest.raises(MethodError, match=f"prunes {len(block)} of {shape.layers} layers") as caught:
-        llm_pruner.allocate(summed_scores(shape), shape, lowest - 1e-6)
+        llm_pruner.allocate(unit_scores(shape, metric="llm_pruner"), shape, lowest - 1e-6)
     offered = float(re.search(r"ask for ([0-9.]+)", str(caught.value)).group(1))
     assert lowest <= offered < lowest + 0.001
-    assert abs(llm_pruner.allocate(summed_scores(shape), shape, offered).retention - offered) < 0.01
+    assert (
+        abs(llm_pruner.allocate(unit_scores(shape, metric="llm_pruner"), shape, offered).retention - offered)
+        < 0.01
+    )

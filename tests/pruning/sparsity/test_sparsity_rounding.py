@@ -120,20 +120,11 @@ ALIGNED = [
 ]
 
 
-def family_of(shape, seed, modules=7):
-    generator = np.random.default_rng(seed)
-    scores = generator.random((shape.layers, shape.neurons))
-    head_scores = generator.random((shape.layers, shape.kv_heads))
-    partition = random_partition(shape, modules, generator)
-    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
-    return family, torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
-
-
 @pytest.mark.parametrize("shape", ALIGNED)
 @pytest.mark.parametrize("alignment", [8, 32, 64])
 @pytest.mark.parametrize("target", [0.55, 0.7, 0.9])
 def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alignment, target):
-    family, thresholds = family_of(shape, alignment)
+    family, thresholds = _family(shape, np.random.default_rng(alignment), 7)
     masks = exact_masks(family.units, thresholds.numpy(), target, alignment).masks
     widths = masks.ffn.sum(axis=1)
     assert ((widths % alignment == 0) | (widths == shape.neurons)).all()
@@ -147,7 +138,7 @@ def test_plans_have_whole_blocks_and_meet_the_target_to_half_a_block(shape, alig
 def test_floors_of_whole_layers_leave_the_heads_to_meet_the_target():
     # 13 neurons cannot be cut into blocks of 16: the layers stay whole and only key/value groups can go.
     shape = ModelShape(layers=2, neurons=13, heads=8, kv_heads=4, head_width=8, hidden=8)
-    family, thresholds = family_of(shape, 3, modules=2)
+    family, thresholds = _family(shape, np.random.default_rng(3), 2)
     target = (2 * 13 * shape.neuron_weights + 3 * shape.group_weights) / shape.decoder_weights
     masks = exact_masks(family.units, thresholds.numpy(), target, 16).masks
     assert masks.ffn.all()

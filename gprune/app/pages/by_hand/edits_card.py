@@ -8,7 +8,7 @@ import streamlit as st
 from gprune.analysis.formatting import percent
 from gprune.analysis.mask_edits import KINDS, RULE, Edit, Edited, mask_sets, obstacle
 from gprune.app.pages.by_hand import cost, listed
-from gprune.app.ui import selection, tables, url_state
+from gprune.app.ui import named_files, selection, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.card import card as frame_card
 from gprune.app.ui.chart_style import called
@@ -18,9 +18,8 @@ from gprune.pipeline.runs.opened import Run
 from gprune.records import Partition
 from gprune.store import named
 from gprune.study.methods import METHODS
-from gprune.system.errors import GpruneError
 
-_KIND, _LAYER, _NUMBER, _NAME, _ERROR = "hand_kind", "hand_layer", "hand_number", "hand_name", "hand_error"
+_KIND, _LAYER, _NUMBER, _NAME, _KEY = "hand_kind", "hand_layer", "hand_number", "hand_name", "hand"
 _HOW = (
     f"The rule is called “{RULE}”. Key/value groups are as the method and the list have them. Where the list "
     "has removed weights, the removed neurons nearest to the method’s cut come back, the highest first; "
@@ -37,8 +36,7 @@ def card(run: Run) -> None:
         name = url_state.selectbox("Start from the masks of", known, listed.METHOD, usual, width=320)
         run.key(stages.partition)
         _adding(run)
-        if problem := st.session_state.pop(_ERROR, ""):
-            st.error(said(problem), icon=":material/error:")
+        named_files.complain(_KEY)
         lines = listed.edits(run)
         if not lines:
             st.caption("The list is empty: select a neuron or a module on any page, or name a unit above.")
@@ -79,16 +77,9 @@ def _buttons(run: Run, kind: str, layer: int, number: int, place: str = "") -> N
                 f"{word} {words}",
                 key=f"hand_{word.lower()}_{place or kind}",
                 icon=icon,
-                on_click=_add,
-                args=(run, Edit(keep, kind, layer, number)),
+                on_click=named_files.attempt,  # type: ignore[arg-type]
+                args=(_KEY, listed.add, run, [Edit(keep, kind, layer, number)]),
             )
-
-
-def _add(run: Run, line: Edit) -> None:
-    try:
-        listed.add(run, [line])
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
 
 
 def _list(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
@@ -162,8 +153,7 @@ def _saving(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
 
 def _save(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
     typed = str(st.session_state.get(_NAME) or "") or f"{called(name)}, {len(lines)} by hand"
-    try:
-        mask_sets.save(run.results, mask_sets.made(run.results, typed, name, lines))
+    if named_files.attempt(
+        _KEY, lambda: mask_sets.save(run.results, mask_sets.made(run.results, typed, name, lines))
+    ):
         st.session_state[_NAME] = ""
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)

@@ -10,7 +10,7 @@ from gprune.analysis.mask_edits import Edited, MaskSet, mask_sets
 from gprune.app import preview
 from gprune.app.pages.by_hand import cost, listed
 from gprune.app.preview import Answer, Question, Source
-from gprune.app.ui import named_files, packed, tables, url_state
+from gprune.app.ui import asking, named_files, packed, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -66,7 +66,7 @@ def _measured(run: Run, drawn: Card, there: list[tuple[MaskSet, Edited]]) -> Non
     source, asked = Source(run.root, run.graph), []
     for one, found in there:
         question = Question(text, one.method, found.masks, fitted=False)
-        own = cost.owner(f"set {one.name}")
+        own = asking.owner(f"set {one.name}")
         asked += preview.pool().ask_many(source, [question], own, Question(text, one.method))
     cost.look(run, asked, draw)
 

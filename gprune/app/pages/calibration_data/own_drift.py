@@ -2,7 +2,6 @@
 
 import hashlib
 import tempfile
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from gprune.analysis.own_text import A_B, A_OWN, B_OWN, FLOOR
 from gprune.app import preview
 from gprune.app.preview import Held, OwnText, Source
 from gprune.app.preview.worker.messages import OWN_PAIRS
-from gprune.app.ui import packed, tables
+from gprune.app.ui import asking, packed, tables
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import GREY, PAIR, TEXT_A, TEXT_B, label, layer_axis, style
 from gprune.app.ui.panel import Panel
@@ -41,7 +40,7 @@ AT_ONCE_SECONDS = 30.0
 BINS = 60
 EVERY = 0.5
 """seconds between two looks at a text that is being measured"""
-_ME, _NAME = "cd_own_owner", "own-text.txt"
+_NAME = "own-text.txt"
 _WORDS = {
     "waiting": "Waits for its turn …",
     "loading": "A process is started and reads the model …",
@@ -160,8 +159,8 @@ def _asked(run: Run, graph: Graph, text: Brought) -> Held:
     if not _at_once(expected):
         long = "" if expected is None else f", about {duration(expected)},"
         return Held("waiting", f"With this model that takes longer{long} than a page should: start its jobs.")
-    me = st.session_state.setdefault(_ME, uuid.uuid4().hex)
-    asked = preview.pool().hold(OwnText(Source(run.root, graph), text.raw, text.suffix), me)
+    own = OwnText(Source(run.root, graph), text.raw, text.suffix)
+    asked = preview.pool().hold(own, asking.owner("own text"))
     held = preview.pool().held(asked) or Held("waiting")
     if held.phase in ("complete", "failed"):
         return held

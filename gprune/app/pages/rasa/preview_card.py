@@ -1,9 +1,6 @@
 """What a choice of the lab costs on unseen text: measured in a worker, and refined while one looks."""
 
-import functools
-import uuid
 from dataclasses import dataclass, replace
-from typing import Any
 
 import streamlit as st
 
@@ -14,14 +11,13 @@ from gprune.app.pages.rasa.curve_card import Known
 from gprune.app.pages.rasa.lines_card import changed_study
 from gprune.app.pages.rasa.panels import DECIDED, NOT_LEARNED
 from gprune.app.preview import Answer, Question, Source
-from gprune.app.ui import derived_cache, packed, paired_value, sticky_button, story, url_state, work
+from gprune.app.ui import asking, derived_cache, paired_value, sticky_button, story, url_state, work
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.text import plain, short
 from gprune.evaluation.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.study import Study
-from gprune.study.methods import knowing
 from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
@@ -29,10 +25,8 @@ LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "ras
 RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 VALUE = "preview_value"
 """key of what holds the first value; whoever waits for one looks there"""
-EVERY = 0.7
-"""seconds between two looks while windows are still coming"""
 _AGAINST = {"gprune": "this run's GPrune", "dense": "the dense model"}
-_ME, _SHOWN = "rasa_preview_owner", "rasa_preview_shown"
+_SHOWN = "rasa_preview_shown"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,9 +76,7 @@ def show(run: Run) -> None:
             st.caption(told)
         if not texts:
             return
-        if live and (missing := packed.lacking(run)):
-            st.info(plain(missing), icon=":material/inventory_2:")
-            live = False
+        live = asking.allowed(run, live)
         # here, because an error inside a fragment does not reach the card
         known = curve_card.measured(derived_cache.measurements(run), texts[0])
         if live:
@@ -115,13 +107,13 @@ def _questions(run: Run) -> tuple[list[str], list[str]]:
 def _ask(run: Run, wanted: _Wanted) -> _Asked:
     """Puts the questions; asking the same again costs nothing."""
     choice, source, masks = wanted.choice, Source(run.root, run.graph), lab.lab_masks(run, wanted.choice)
-    me, base = (
-        st.session_state.setdefault(_ME, uuid.uuid4().hex),
-        url_state.choice(AGAINST, _AGAINST, "gprune"),
-    )
+    base = url_state.choice(AGAINST, _AGAINST, "gprune")
     found = {
         text: preview.pool().ask(
-            source, Question(text, choice.method, masks, fitted=False), f"{me}:{text}", Question(text, base)
+            source,
+            Question(text, choice.method, masks, fitted=False),
+            asking.owner(f"choice {text}"),
+            Question(text, base),
         )
         for text in wanted.texts
     }
@@ -134,46 +126,31 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
                 points.append((method, level))
             except GpruneError as error:
                 refused[method] = str(error)
-    asked = preview.pool().ask_many(source, questions, f"{me}:curve") if questions else []
+    asked = preview.pool().ask_many(source, questions, asking.owner("curve")) if questions else []
     return _Asked(found, dict(zip(points, asked, strict=True)), refused)
 
 
 def _look(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked) -> None:
     """Shows the answers, and looks again as long as more will come."""
-    refining = _more(_answers(asked))
-    body = functools.partial(_answered, drawn, run, wanted, asked, refining)
-    st.fragment(run_every=EVERY if refining else None)(knowing(run.told)(_named(body)))()
-
-
-def _more(answers: dict[str, Answer | None]) -> bool:
-    """Whether windows are still coming."""
-    return any(one is None or one.progress == "open" for one in answers.values())
-
-
-def _named(body: functools.partial[None]) -> Any:
-    """A function, as a fragment wants one."""
-
-    def answers() -> None:
-        body()
-
-    return answers
-
-
-def _answers(asked: _Asked) -> dict[str, Answer | None]:
     identities = [*asked.texts.values(), *asked.curve.values()]
-    return {identity: preview.pool().latest(identity) for identity in identities}
+
+    def draw(refining: bool) -> None:
+        answers = {identity: preview.pool().latest(identity) for identity in identities}
+        _answered(drawn, run, wanted, asked, answers, refining)
+
+    asking.look(run, lambda: asking.coming(identities), draw)
 
 
-def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: bool) -> None:
+def _answered(
+    drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, answers: dict[str, Answer | None], refining: bool
+) -> None:
     if wants_to_follow(run):
         # the line of this chart was let go: slider and questions are outside
         st.rerun(scope="app")
-    answers, against = _answers(asked), _AGAINST[url_state.choice(AGAINST, _AGAINST, "gprune")]
+    against = _AGAINST[url_state.choice(AGAINST, _AGAINST, "gprune")]
     for place, (text, identity) in enumerate(asked.texts.items()):
         paired_value.show(text, answers[identity], against, None if place else VALUE)
-    state = preview.pool().state(Source(run.root, run.graph))
-    words = {"loading": "The worker loads the model.", "waiting": "The worker waits for its turn."}
-    told = plain(state.reason or words.get(state.phase, "")) if refining else ""
+    told = asking.waits(run, "") if refining else ""
     # always there, so that the chart below stays where it is
     st.caption(told or (NOT_LEARNED if wanted.choice.method == "gprune" else DECIDED))
     points = [
@@ -184,10 +161,6 @@ def _answered(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked, refining: b
     # a method has the curve that was asked for, or the one point of the run
     points += [one for one in wanted.known if one[0] not in {method for method, _, _ in points}]
     curve_card.show(run, drawn, wanted.choice, wanted.methods, wanted.texts[0], points, asked.refused)
-    if refining and not _more(answers) and url_state.in_fragment():
-        # all is there: the timer goes with the next drawing; not while the page itself is drawn, of which
-        # fields would then show the browser their defaults
-        st.rerun(scope="app")
 
 
 def _full_run(run: Run, choice: whatif.LabChoice) -> None:

@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -17,26 +16,19 @@ from gprune.app import preview
 from gprune.app.pages.text_lens import tokens
 from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
 from gprune.app.preview.token_requests import MOST_CHARACTERS
-from gprune.app.ui import frame, packed, tables, url_state
+from gprune.app.ui import asking, frame, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
-from gprune.study.methods import knowing
 from gprune.system.errors import GpruneError, StoreError
 
 LIVE = "lens_live"
 """whether the model may be asked, in the address"""
 EVERY = 0.5
 """seconds between two looks"""
-_ME = "lens_owner"
-_WAITING = {
-    "loading": "The worker loads the model.",
-    "waiting": "The worker waits for its turn.",
-    "warm": "The worker reads.",
-}
 WHAT, TEXT, WINDOW = "lens_what", "lens_text", "lens_window"
 WHATS = {"window": "A window of an evaluation text", "typed": "My own text"}
 _MOST_WINDOWS = 10**6
@@ -53,10 +45,7 @@ def show(run: Run) -> None:
     chosen = _choose(run)
     if chosen is None:
         return
-    live = url_state.toggle("Ask the model", LIVE, False)
-    if live and (missing := packed.lacking(run)):
-        st.info(plain(missing), icon=":material/inventory_2:")
-        live = False
+    live = asking.allowed(run, url_state.toggle("Ask the model", LIVE, False))
     if not live:
         st.caption("A worker then loads the model of the run and reads; nothing leaves this machine.")
     _reading(run, chosen, live)
@@ -108,32 +97,23 @@ def _question(run: Run, name: str) -> Question:
     return Question("", chosen.method, mask_sets.repeated(run.results, chosen).masks)
 
 
-def _owner(place: str) -> str:
-    """Who asks: this session, for one place of the page."""
-    return f"{st.session_state.setdefault(_ME, uuid.uuid4().hex)}:{place}"
-
-
 def _look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
     """Shows a reading, and looks again as long as it is not complete."""
-    now = preview.pool().reading(identity)
-    refining = now is None or now.progress == "open"
 
-    def answers() -> None:
+    def more() -> bool:
+        now = preview.pool().reading(identity)
+        return now is None or now.progress == "open"
+
+    def draw(refining: bool) -> None:
         found = preview.pool().reading(identity)
-        if refining and found is not None and found.progress != "open" and url_state.in_fragment():
-            # all is there: the timer goes with the next drawing, in which the card gets its title; not while
-            # the page itself is drawn, of which fields would then show the browser their defaults
-            st.rerun(scope="app")
         if found is not None and found.problem:
             st.error(said(found.problem), icon=":material/error:")
         elif found is not None:
             show(found)
-        if not refining:
-            return
-        state = preview.pool().state(Source(run.root, run.graph))
-        st.caption(plain(state.reason) or _WAITING.get(state.phase, "The worker is asked."))
+        if refining:
+            st.caption(asking.waits(run, "The worker is asked.", warm="The worker reads."))
 
-    st.fragment(run_every=EVERY if refining else None)(knowing(run.told)(answers))()
+    asking.look(run, more, draw, EVERY)
 
 
 def _area(label: str, key: str, default: str = "", **options: Any) -> str:
@@ -158,7 +138,7 @@ def _reading(run: Run, chosen: Chosen, live: bool) -> None:
             )
             return
         source = Source(run.root, run.graph)
-        identity = preview.pool().read(source, passage, chosen.questions, _owner("reading"))
+        identity = preview.pool().read(source, passage, chosen.questions, asking.owner("reading"))
         _look(run, identity, functools.partial(_show, drawn, chosen))
 
 
@@ -264,7 +244,7 @@ def _writing(run: Run, chosen: Chosen, live: bool) -> None:
             )
             return
         source = Source(run.root, run.graph)
-        asked = preview.pool().read(source, Prompt(prompt), chosen.questions, _owner("writing"))
+        asked = preview.pool().read(source, Prompt(prompt), chosen.questions, asking.owner("writing"))
         _look(run, asked, functools.partial(_written, drawn, chosen))
 
 
