@@ -8,6 +8,7 @@ import inspect
 import json
 import random
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -94,11 +95,23 @@ def settings(model: str, texts: tuple[str, str, str], /, **changes) -> dict:
     return {**values, **changes}
 
 
-def made(folder: Path, /, *, third: bool = False, **changes) -> dict:
+def made(folder: Path, /, *, third: bool = False, shape: Mapping[str, int] | None = None, **changes) -> dict:
     """Texts and model in a folder, and the study over them, if wanted with a third calibration text."""
     texts = write_texts(folder / "texts")
     changes |= {"substitute": texts[2]} if third else {}
-    return settings(write_model(folder / "model", texts), texts, **changes)
+    return settings(write_model(folder / "model", texts, **shape or {}), texts, **changes)
+
+
+def workshop(folder: Path, /, questions: int = 0, choices: int = 3, **shape: int) -> dict:
+    """Texts and model in a folder, and a file with so many questions: what studies are made of."""
+    texts = write_texts(folder / "texts")
+    found = {"folder": folder, "texts": texts, "model": write_model(folder / "model", texts, **shape)}
+    if questions:
+        words = ["a", "bb", "ccc"][:choices]
+        rows = [{"question": f"def {n}", "choices": words, "answer": n % choices} for n in range(questions)]
+        (folder / "questions.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        found["questions"] = str(folder / "questions.jsonl")
+    return found
 
 
 def silent(*_: object) -> None:

@@ -170,9 +170,7 @@ def test_a_text_of_the_run_itself_has_no_drift(cache, fake):
 
 @pytest.mark.parametrize("usable", [9, 64])
 def test_a_text_that_the_model_writes_is_known_as_a_study_of_so_many_sequences_knows_it(tmp_path, usable):
-    texts = tiny_study.write_texts(tmp_path / "texts")
-    model = tiny_study.write_model(tmp_path / "model", texts)
-    study = from_dict(tiny_study.settings(model, texts, device="cpu", primary="self:#keep=0.5"))
+    study = from_dict(tiny_study.made(tmp_path, device="cpu", primary="self:#keep=0.5"))
     run = SimpleNamespace(study=study, graph=stages.Graph(study, read(study)))
     raw, file = (PROSE * 40).encode(), tmp_path / "mine.txt"
     file.write_bytes(raw)
@@ -200,8 +198,7 @@ def test_a_page_knows_what_a_text_would_take(cache):
 @pytest.mark.long
 def test_a_pasted_text_shows_its_drift(chromium, built_once, cache):
     def build(folder):
-        texts = tiny_study.write_texts(folder / "texts")
-        values = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts, device="cpu")
+        values = tiny_study.made(folder, device="cpu")
         pipeline.run(from_dict(values), Store(folder / "cache"), lambda *_: None, "drift")
 
     made = built_once("own-text-page", build) / "cache"

@@ -1,6 +1,5 @@
 """What the pipeline makes of a study is what every page finds of it, also where it was brought in a pack."""
 
-import json
 import shutil
 
 import pytest
@@ -53,16 +52,13 @@ class Finished:
 @pytest.fixture(scope="session")
 def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts)
-    questions = folder / "questions.jsonl"
-    rows = [{"question": f"def {n}", "choices": ["a", "bb", "ccc"], "answer": n % 3} for n in range(9)]
-    questions.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    studies = {}
+    there, studies = tiny_study.workshop(folder, questions=9), {}
     for name, changes in STUDIES.items():
-        values = tiny_study.settings(model, texts, substitute=texts[2], name=name, **changes)
+        values = tiny_study.settings(
+            there["model"], there["texts"], substitute=there["texts"][2], name=name, **changes
+        )
         if name == MEASURED:
-            values["evaluation"] |= {"tasks": [str(questions)], "speed": "cpu"}
+            values["evaluation"] |= {"tasks": [there["questions"]], "speed": "cpu"}
         studies[name] = from_dict(values)
     return Finished(folder / "cache", studies)
 
@@ -182,9 +178,7 @@ def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished, tmp_
 def brought(tmp_path_factory):
     """A pack, the folder in which its model and texts were, and the name of its run."""
     root = tmp_path_factory.mktemp("elsewhere")
-    texts = tiny_study.write_texts(root / "texts")
-    model = tiny_study.write_model(root / "model", texts)
-    study = from_dict(tiny_study.settings(model, texts, substitute=texts[2]))
+    study = from_dict(tiny_study.made(root, third=True))
     store = Store(root / "cache")
     name = pipeline.run(study, store, lambda *_: None)["run"]
     archive.write(store, name, root / "run.zip")

@@ -87,10 +87,8 @@ TYPED = "<img src=x onerror=alert(1)> שלום 🙂 \u202eabc the river\n\n" + "
 def made(tmp_path_factory):
     """A cache with a run of a model of two layers."""
     folder = tmp_path_factory.mktemp("lens")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts)
-    evaluation = {"texts": [texts[2], texts[0]], "preset": "16", "windows": 40}
-    values = tiny_study.settings(model, texts, device="cpu", evaluation=evaluation)
+    values = tiny_study.made(folder, device="cpu")
+    values["evaluation"]["windows"] = 40
     pipeline.run(from_dict(values), Store(folder / "cache"), lambda *_: None, "perplexity")
     return folder / "cache"
 

@@ -24,11 +24,10 @@ from gprune.system.errors import ModelError, SettingsError
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cli")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts, kv_heads=4)
+    made = tiny_study.workshop(folder, kv_heads=4)
     study = folder / "study.json"
-    study.write_text(json.dumps(tiny_study.settings(model, texts)))
-    return {"folder": folder, "texts": texts, "model": model, "study": str(study)}
+    study.write_text(json.dumps(tiny_study.settings(made["model"], made["texts"])))
+    return made | {"study": str(study)}
 
 
 def command(*words, cache, **environment):

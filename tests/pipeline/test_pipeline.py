@@ -27,9 +27,7 @@ def shape_of(study, store):
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("study")
-    texts = tiny_study.write_texts(folder / "texts")
-    return {"folder": folder, "texts": texts, "model": tiny_study.write_model(folder / "model", texts)}
+    return tiny_study.workshop(tmp_path_factory.mktemp("study"))
 
 
 def study_of(workshop, **changes):

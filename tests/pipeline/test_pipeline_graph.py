@@ -1,6 +1,5 @@
 """A run does what the graph says, no more and no less; its record tells the truth about today's formulas."""
 
-import json
 from dataclasses import replace
 
 import pytest
@@ -21,7 +20,6 @@ from gprune.system.errors import MethodError
 pytestmark = pytest.mark.slow
 
 OF_EACH_KIND = ("dense", "gprune", "flap", "wanda_sp", "fang", "fang_pooled", "llm_pruner")
-QUESTIONS = [{"question": f"def {n}", "choices": ["a", "bb"], "answer": n % 2} for n in range(4)]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -34,12 +32,7 @@ def quick():
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("graph")
-    texts = tiny_study.write_texts(folder / "texts")
-    questions = folder / "questions.jsonl"
-    questions.write_text("".join(json.dumps(row) + "\n" for row in QUESTIONS))
-    model = tiny_study.write_model(folder / "model", texts)
-    return {"folder": folder, "texts": texts, "model": model, "questions": str(questions)}
+    return tiny_study.workshop(tmp_path_factory.mktemp("graph"), questions=4, choices=2)
 
 
 def study_of(workshop, **changes):

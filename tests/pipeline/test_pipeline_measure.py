@@ -23,13 +23,7 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("measure")
-    texts = tiny_study.write_texts(folder / "texts")
-    questions = folder / "questions.jsonl"
-    rows = [{"question": f"def {n}", "choices": ["a", "bb", "ccc"], "answer": n % 3} for n in range(9)]
-    questions.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    model = tiny_study.write_model(folder / "model", texts)
-    return {"folder": folder, "texts": texts, "model": model, "questions": str(questions)}
+    return tiny_study.workshop(tmp_path_factory.mktemp("measure"), questions=9)
 
 
 def study_of(workshop, **evaluation):

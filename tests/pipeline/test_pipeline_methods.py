@@ -29,10 +29,7 @@ EVERY = list(METHODS)
 
 @pytest.fixture(scope="module")
 def workshop(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("methods")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts, kv_heads=2, neurons=27)
-    return {"folder": folder, "texts": texts, "model": model}
+    return tiny_study.workshop(tmp_path_factory.mktemp("methods"))
 
 
 def study_of(workshop, **changes):

@@ -55,10 +55,8 @@ def tiny_run(built_once):
 
     def made(kv_heads=2, dtype="float32"):
         def build(folder):
-            texts = tiny_study.write_texts(folder / "texts")
-            model = tiny_study.write_model(folder / "model", texts, kv_heads=kv_heads)
-            evaluation = {"texts": [texts[2], texts[0]], "preset": "16", "windows": 40}
-            values = tiny_study.settings(model, texts, dtype=dtype, device="cpu", evaluation=evaluation)
+            values = tiny_study.made(folder, shape={"kv_heads": kv_heads}, dtype=dtype, device="cpu")
+            values["evaluation"]["windows"] = 40
             pipeline.run(from_dict(values), Store(folder / "cache"), lambda *_: None, "perplexity")
 
         root = built_once(f"preview-{kv_heads}-{dtype}", build) / "cache"

@@ -31,8 +31,7 @@ def source(built_once):
     """A run as far as its drift, of 16 sequences a text."""
 
     def build(folder):
-        texts = tiny_study.write_texts(folder / "texts")
-        values = tiny_study.settings(tiny_study.write_model(folder / "model", texts), texts, device="cpu")
+        values = tiny_study.made(folder, device="cpu")
         pipeline.run(from_dict(values), Store(folder / "cache"), lambda *_: None, "drift")
 
     folder = built_once("own-text", build)

@@ -30,9 +30,8 @@ NAMES = ("gate", "up", "down")
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("map")
-    texts = tiny_study.write_texts(folder / "texts")
-    model = tiny_study.write_model(folder / "model", texts, neurons=40)
-    study, store = from_dict(tiny_study.settings(model, texts, methods=["dense"])), Store(folder / "cache")
+    values = tiny_study.made(folder, shape={"neurons": 40}, methods=["dense"])
+    study, store = from_dict(values), Store(folder / "cache")
     pipeline.run(study, store, silent, "drift")
     return study, store
 
