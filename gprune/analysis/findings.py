@@ -13,7 +13,7 @@ from gprune.analysis import agreement as modules
 from gprune.analysis import drift as ranks
 from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.headline import OURS, against_control, comparable
+from gprune.analysis.headline import OURS, against_control, best_of
 from gprune.analysis.paired_test import Measurement, difference
 from gprune.analysis.thresholds import Counts
 from gprune.evaluation.holdout import HoldoutStatus
@@ -132,18 +132,12 @@ def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutS
 
 def _rival(measurements: list[Measurement], text: str, brief: str) -> str:
     """GPrune against the best of the baselines on one text, and against the best control."""
-    ours = next(item for item in measurements if item.text == text and item.method == OURS)
-    others = [item for item in measurements if item.text == text and comparable(ours, item)]
-    known = [item for item in others if item.method in METHODS]
-    control = _lowest([item for item in known if METHODS[item.method].control])
-    ending = against_control(ours, control)
-    best = _lowest([item for item in known if METHODS[item.method].baseline])
+    cells = {item.method: item for item in measurements if item.text == text}
+    ours = cells[OURS]
+    ending = against_control(ours, best_of(cells, ours, lambda method: method.control))
+    best = best_of(cells, ours, lambda method: method.baseline)
     told = [] if best is None else [_against(ours, best, f"{text} ({brief})")]
     return " ".join(told + ([f"{ending}."] if ending else []))
-
-
-def _lowest(items: list[Measurement]) -> Measurement | None:
-    return min(items, key=lambda item: item.perplexity, default=None)
 
 
 def _against(ours: Measurement, best: Measurement, where: str) -> str:

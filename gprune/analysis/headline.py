@@ -98,8 +98,8 @@ def outcome(
         return None
     cells = {item.method: item for item in measurements if item.text == text}
     ours, base = cells.get(OURS), _opponent(cells, study)
-    control = _best(ours, cells, lambda method: method.control)
-    best = _best(ours, cells, lambda method: method.baseline)
+    control = best_of(cells, ours, lambda method: method.control)
+    best = best_of(cells, ours, lambda method: method.baseline)
     return Outcome(standings[text], cells.get(DENSE), ours, base, control, None if best is base else best)
 
 
@@ -119,10 +119,10 @@ def _opponent(cells: Mapping[str, Measurement], study: Study) -> Measurement | N
     return min(others, key=lambda cell: cell.perplexity, default=None)
 
 
-def _best(
-    ours: Measurement | None, cells: Mapping[str, Measurement], wanted: Callable[[Method], bool]
+def best_of(
+    cells: Mapping[str, Measurement], ours: Measurement | None, wanted: Callable[[Method], bool]
 ) -> Measurement | None:
-    """The best of some methods that was measured like GPrune."""
+    """The best of the wanted methods that was measured like `ours`; `cells` are of one text, by method."""
     found = [cell for name, cell in cells.items() if name in METHODS and wanted(METHODS[name])]
     fair = [cell for cell in found if ours is not None and comparable(ours, cell)]
     return min(fair, key=lambda cell: cell.perplexity, default=None)

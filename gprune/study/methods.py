@@ -229,10 +229,14 @@ class Told:
     """labels by name"""
 
     def __or__(self, others: "Told") -> "Told":
-        """This, and of others what neither this nor an installed package says."""
-        known = {*self.plugins, *PLUGINS}
-        more = [one for place, one in others.plugins.items() if place not in known]
+        """This, and of others what this does not say."""
+        more = [one for place, one in others.plugins.items() if place not in self.plugins]
         return _told_of((*self.plugins.values(), *more)) if more else self
+
+    @property
+    def absent(self) -> "Told":
+        """Of this what no installed package brings."""
+        return _told_of([one for place, one in self.plugins.items() if place not in INSTALLED])
 
 
 def _told_of(plugins: Sequence[Plugin]) -> Told:
@@ -275,10 +279,10 @@ def told_by(record: Mapping[str, Any]) -> Told:
 def knowing(one: Told) -> Iterator[None]:
     """Has the tables say what a run tells of plug-ins, in this block and thread, and to nobody else.
 
-    It stands before what is installed under the same name now. A run without plug-ins changes nothing. Also
-    a decorator, for what is called later.
+    It stands before what is installed under the same name now, and before what a block around this one knows.
+    Also a decorator, for what is called later.
     """
-    before = _TOLD.set(one if one.plugins else _TOLD.get())
+    before = _TOLD.set(one | _TOLD.get())
     try:
         yield
     finally:

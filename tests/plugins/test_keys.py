@@ -187,6 +187,9 @@ def test_runs_that_call_a_plug_in_otherwise_each_show_their_own_and_change_no_ta
             opened = gprune.open(which, cache=root)
             assert opened.masks["even"]["kept"].any()
             assert opened.figure("neurons_kept").data[-1].name in {own.capitalize(), "Weight size", own}
+        plain = write_run(root, study=a_study(methods=("dense", "gprune", "flap")))
+        beside = gprune.open(plain, cache=root).figure("perplexity", runs=(plain, name))
+        assert any("even cut" in str(words).lower() for trace in beside.data for words in trace.y)
         # side by side, each is called as its own run calls it
         names = set(composed(list(runs.values()), measured_rows(list(runs.values()))).names.values())
         assert {one.partition(" · ")[0] for one in names} >= {"Even cut", "Uneven cut"}
@@ -230,6 +233,7 @@ def test_what_a_run_tells_stands_before_what_is_installed_in_its_block_and_threa
         other = known | methods.told_by(record_of({"x": second, "y": PLAIN | {"label": "Later"}}))
         both = other | methods.told_by(record_of({"x": third}))
         assert {name: one.label for name, one in both.methods.items()} == {"even": "Even", "odd": "Odd"}
+        assert list(both.absent.methods) == ["odd"]
 
 
 def digests(site):

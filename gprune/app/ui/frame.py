@@ -64,14 +64,14 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
     present.show()
     st.html(_LOOK)
     situation = _looked_at()
-    # lists name other runs as well; on the pages of one stands what that says of its plug-ins
-    others = reduce(or_, (run.told for run in situation.runs), Told())
-    with knowing(others):
+    # lists name every run, and what is installed as it calls itself: as a run calls it only on pages of that
+    every = reduce(or_, (run.told for run in situation.runs), Told()).absent
+    with knowing(every):
         _draw(situation, page, sections)
-    complaints, run = st.container(), current_run()
-    with knowing(run.told | others if run else others):
-        tour.banner(page.url_path, run)
-        page.run()
+        complaints, run = st.container(), current_run()
+        with knowing(run.told if run and page.url_path != "launch" else Told()):
+            tour.banner(page.url_path, run)
+            page.run()
     url_state.finish(complaints)
     settle_memory()
 

@@ -4,8 +4,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis.headline import OURS, against_control, comparable
-from gprune.analysis.paired_test import Measurement
+from gprune.analysis.headline import OURS, against_control, best_of
 from gprune.analysis.table import guarded
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import tables
@@ -71,15 +70,11 @@ def _control(shown: Shown, text: str) -> str:
             row.method: row.cells[text] for row in shown.rows if row.run == run.name and text in row.cells
         }
         ours = cells.get(OURS)
-        found = "" if ours is None else against_control(ours, _best(ours, cells))
+        control = best_of(cells, ours, lambda method: method.control)
+        found = "" if ours is None else against_control(ours, control)
         if found:
             return f"On {text}: {found[0].lower()}{found[1:]}"
     return ""
-
-
-def _best(ours: Measurement, cells: dict[str, Measurement]) -> Measurement | None:
-    fair = [cell for name, cell in cells.items() if METHODS[name].control and comparable(ours, cell)]
-    return min(fair, key=lambda cell: cell.perplexity, default=None)
 
 
 def show(drawn: Card, shown: Shown) -> None:

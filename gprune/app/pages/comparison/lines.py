@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import or_
 from typing import Any
 
 from gprune.analysis import comparison as analysis
@@ -15,7 +17,7 @@ from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.pipeline.stages.method_inputs import repair_label
-from gprune.study.methods import knowing
+from gprune.study.methods import Told, knowing
 from gprune.study.settings import require_choice
 
 
@@ -37,6 +39,11 @@ class Shown:
     """what of it is not so by itself, as options of the figures"""
     standings: Mapping[str, Mapping[str, HoldoutStatus]]
     """what the evaluation texts of each run are to its calibration texts, by run"""
+
+    @property
+    def told(self) -> Told:
+        """What its runs tell of plug-ins, for `knowing`: of two that call one otherwise the first."""
+        return reduce(or_, (run.told for run in self.runs))
 
     @property
     def texts(self) -> list[str]:

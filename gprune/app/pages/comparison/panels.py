@@ -1,8 +1,9 @@
 """The figures of the view of methods by name, each from a run and what can be set beside its card."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
 from gprune.analysis import comparison as analysis
 from gprune.analysis import generalization, kept_units
@@ -20,10 +21,12 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.records import PruningMasks
 from gprune.store import Store
+from gprune.study.methods import knowing
 from gprune.study.settings import require_choice
 from gprune.system.errors import MethodError, SettingsError, StoreError
 from gprune.system.safe_parsing import quoted
 
+P = ParamSpec("P")
 LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}
 """what is compared, as options: the run at hand and all its methods, where nothing is given"""
 
@@ -41,7 +44,21 @@ def _every_text(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]
     return [{"text": text} | asked for text in shown_of(run, **asked).texts]
 
 
+def _of_all(make: Callable[P, Panel]) -> Callable[P, Panel]:
+    """Has a figure of lines know what each of its runs tells of plug-ins, and not the run at hand alone."""
+
+    @wraps(make)
+    def made(*args: Any, **options: Any) -> Any:
+        lines = {name: options[name] for name in LINES if name in options}
+        shown = options.get("_shown") or shown_of(args[0], **lines)
+        with knowing(shown.told):
+            return make(*args, **options | {"_shown": shown})
+
+    return made
+
+
 @panel("perplexity", "cp_charts", "Perplexity on a log axis", reads=_every_text, group=LINES)
+@_of_all
 def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked: Any) -> Panel:
     """Perplexity of every method on a text, an unseen one where none is named."""
     shown = _shown or shown_of(run, **asked)
@@ -64,6 +81,7 @@ def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked
     reads=lambda run, values: [_lines(run, values)],
     group=LINES,
 )
+@_of_all
 def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
     """Difference of every method to the pinned one, window by window."""
     shown = _shown or shown_of(run, **asked)
@@ -90,6 +108,7 @@ def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel
     reads=lambda run, values: [_lines(run, values)],
     group=LINES,
 )
+@_of_all
 def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
     """Perplexity on unseen text against that on the corpora of A and B, a mark a method and repair."""
     shown = _shown or shown_of(run, **asked)
@@ -122,6 +141,7 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
     reads=lambda run, values: [_lines(run, values, other="cp_other", kind="cp_kind")],
     group=LINES,
 )
+@_of_all
 def kept_units_by_layer(
     run: Run,
     *,
