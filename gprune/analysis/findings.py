@@ -120,7 +120,7 @@ def budget(result: Bins, base_name: str) -> str:
 
 
 def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutStatus]) -> str:
-    """GPrune against the best baseline on every text, and the controls that do as well.
+    """GPrune against the best other method on every text, and the controls that do as well.
 
     `measurements` are all perplexities of one run; `standings` say what its evaluation texts are to its
     calibration texts.
@@ -131,11 +131,11 @@ def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutS
 
 
 def _rival(measurements: list[Measurement], text: str, brief: str) -> str:
-    """GPrune against the best of the baselines on one text, and against the best control."""
-    cells = {item.method: item for item in measurements if item.text == text}
-    ours = cells[OURS]
-    ending = against_control(ours, best_of(cells, ours, lambda method: method.control))
-    best = best_of(cells, ours, lambda method: method.baseline)
+    """GPrune against the best of all other methods on one text, and against the best control."""
+    ours = next(item for item in measurements if item.text == text and item.method == OURS)
+    others = [item for item in measurements if item.text == text]
+    ending = against_control(ours, best_of(ours, others, control=True))
+    best = best_of(ours, others)
     told = [] if best is None else [_against(ours, best, f"{text} ({brief})")]
     return " ".join(told + ([f"{ending}."] if ending else []))
 
@@ -146,7 +146,7 @@ def _against(ours: Measurement, best: Measurement, where: str) -> str:
         return f"On {where} no difference can be given."
     if found.close:
         size = signed(found.change, ".1%")
-        return f"On {where} GPrune and the best baseline, {name}, are too close to call ({size})."
+        return f"On {where} GPrune and the best other method, {name}, are too close to call ({size})."
     word = "lower" if found.nats < 0 else "higher"
     size = percent(abs(found.change), 1)
-    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best baseline, {name}."
+    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other method, {name}."

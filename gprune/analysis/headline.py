@@ -1,11 +1,11 @@
 """Answers: what did pruning cost on unseen text, in one sentence?
 
 The overview's headline. Only what is measured is said; a difference within two standard errors of itself is
-called too close to call, and methods of different budgets are not ranked. GPrune is held against what one
-would otherwise use, and a control that does as well is named.
+called too close to call, and methods of different budgets are not ranked. GPrune is held against its metric's
+own method and against the best of all others, which is named where it wins or ties, as a control is.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -18,7 +18,7 @@ from gprune.analysis.paired_test import Measurement, difference
 from gprune.evaluation.holdout import HoldoutStatus, first
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import Study
-from gprune.study.methods import METHODS, Method
+from gprune.study.methods import METHODS
 
 OURS = "gprune"
 _OWN_METHODS = {"twflap": "fang"}
@@ -36,7 +36,7 @@ class Headline:
     detail: str = ""
     """the perplexities and their error, in a second sentence"""
     verdict: Literal["better", "worse", "close", "open"] = "open"
-    """GPrune against the metric's own method; open where nothing can be said"""
+    """GPrune against the best other method; open where nothing can be said"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Outcome:
     control: Measurement | None = None
     """the best control that can be held against GPrune"""
     best: Measurement | None = None
-    """the best baseline that can be held against GPrune, where it is another one than `base`"""
+    """the best method of all others that can be held against GPrune, where it is another one than `base`"""
 
     @property
     def text(self) -> str:
@@ -67,11 +67,16 @@ class Outcome:
         return self.ours is not None and self.base is not None and comparable(self.ours, self.base)
 
     @property
+    def rival(self) -> Measurement | None:
+        """The best method beside GPrune that is no control."""
+        return self.best or self.base
+
+    @property
     def verdict(self) -> Literal["better", "worse", "close", "open"]:
-        """GPrune against the other method."""
-        if not self.comparable or self.ours is None or self.base is None:
+        """GPrune against the best other method."""
+        if not self.comparable or self.ours is None or self.rival is None:
             return "open"
-        found = difference(self.ours, self.base)
+        found = difference(self.ours, self.rival)
         if found.close:
             return "close"
         return "better" if found.nats < 0 else "worse"
@@ -98,8 +103,7 @@ def outcome(
         return None
     cells = {item.method: item for item in measurements if item.text == text}
     ours, base = cells.get(OURS), _opponent(cells, study)
-    control = best_of(cells, ours, lambda method: method.control)
-    best = best_of(cells, ours, lambda method: method.baseline)
+    control, best = (best_of(ours, cells.values(), one) for one in (True, False))
     return Outcome(standings[text], cells.get(DENSE), ours, base, control, None if best is base else best)
 
 
@@ -120,11 +124,12 @@ def _opponent(cells: Mapping[str, Measurement], study: Study) -> Measurement | N
 
 
 def best_of(
-    cells: Mapping[str, Measurement], ours: Measurement | None, wanted: Callable[[Method], bool]
+    ours: Measurement | None, cells: Iterable[Measurement], control: bool = False
 ) -> Measurement | None:
-    """The best of the wanted methods that was measured like `ours`; `cells` are of one text, by method."""
-    found = [cell for name, cell in cells.items() if name in METHODS and wanted(METHODS[name])]
-    fair = [cell for cell in found if ours is not None and comparable(ours, cell)]
+    """The best of the controls, or of all that prune otherwise, that was measured like GPrune."""
+    known = [cell for cell in cells if cell.method in METHODS and cell.method not in (OURS, DENSE)]
+    wanted = [cell for cell in known if METHODS[cell.method].control == control]
+    fair = [cell for cell in wanted if ours is not None and comparable(ours, cell)]
     return min(fair, key=lambda cell: cell.perplexity, default=None)
 
 
@@ -233,17 +238,19 @@ def _percent(change: float, more: int) -> str:
 
 
 def _ending(found: Outcome) -> str:
-    ours, base = found.ours, found.base
-    assert ours is not None and base is not None
+    ours, base, rival = found.ours, found.base, found.rival
+    assert ours is not None and base is not None and rival is not None
     if abs(ours.retention - base.retention) > BUDGET_TOLERANCE:
         kept = (
             f"GPrune keeps {percent(ours.retention, 1)} and {_name(base.method)} {percent(base.retention, 1)}"
         )
         return f". No winner: {kept} of the weights"
+    name, change = _name(rival.method), difference(ours, rival)
+    beside = "" if rival is base else ", the best other method"
     return {
         "better": "",
-        "worse": f". GPrune does worse than {_name(base.method)} here",
-        "close": ". Too close to call",
+        "worse": f". {name} does better: GPrune’s perplexity is {_percent(change.change, 0)} higher",
+        "close": f". Too close to call between GPrune and {name}{beside}",
         "open": ". They were not measured alike, so no winner is called",
     }[found.verdict]
 
@@ -275,7 +282,7 @@ def _standing(found: Outcome) -> str:
 
 
 def _detail(found: Outcome) -> str:
-    cells = [cell for cell in (found.dense, found.base, found.ours) if cell is not None]
+    cells = [cell for cell in (found.dense, found.base, found.best, found.ours) if cell is not None]
     values = ", ".join(f"{_name(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
     sentence = f"{found.text}, {cells[0].windows_read}: {values}.{_standing(found)}"
     if not found.comparable or found.ours is None or found.base is None:
@@ -284,9 +291,11 @@ def _detail(found: Outcome) -> str:
         return f"{sentence} With one window the error of the difference is not known."
     told = [f"{_name(found.base.method)}: {_size(found.ours, found.base)}"]
     if found.best is not None and np.isfinite(difference(found.ours, found.best).error):
-        told.append(f"the best baseline here, {_name(found.best.method)}: {_size(found.ours, found.best)}")
+        told.append(
+            f"the best other method here, {_name(found.best.method)}: {_size(found.ours, found.best)}"
+        )
     paired = difference(found.ours, found.base).paired
-    how = "standard error, paired" if paired else "standard error, windows differ"
+    how = f"standard error, {'paired' if paired else 'windows differ'}; one seed"
     return f"{sentence} GPrune against {'; against '.join(told)} ({how})."
 
 

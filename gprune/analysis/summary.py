@@ -1,12 +1,14 @@
 """Answers: what does a run say in half a minute, and can it be trusted?
 
-The overview's checks read the run's record (`run.json`) and its masks; each is a finding with a verdict.
+The overview's checks read the run's record (`run.json`), its masks and what the parts of GPrune do in it;
+each is a finding with a verdict.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from gprune.analysis.ablation_effect import LEAST, AblationEffect
 from gprune.analysis.formatting import percent
 from gprune.data.texts.corpus_relation import SAME
 from gprune.evaluation.holdout import HoldoutStatus
@@ -31,10 +33,16 @@ def checks(
     shape: ModelShape | None,
     masks: dict[str, PruningMasks],
     standings: Mapping[str, HoldoutStatus],
+    acting: AblationEffect | None = None,
 ) -> list[Check]:
-    """Every trust check of a run; `masks` are by display name, `standings` of its evaluation texts."""
+    """Every trust check of a run.
+
+    `masks` are by display name, `standings` of its evaluation texts; `acting` is what the parts of GPrune do
+    in it, None where it has not come that far.
+    """
     return [
         _budgets(shape, study.retention, masks),
+        *([] if acting is None else [_adaptation(acting), _modules(acting)]),
         _texts(standings),
         _seeds(study),
         _windows(study),
@@ -60,6 +68,25 @@ def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMa
         f"Budgets differ: {worst} keeps {percent(target + off[worst], 2)} where {percent(target, 2)} was "
         "asked for",
     )
+
+
+def _adaptation(acting: AblationEffect) -> Check:
+    share = acting.decisions_changed["RASA"]
+    sentence = f"RASA changes {percent(share, 1)} of the decisions on neurons"
+    if share < LEAST:
+        return Check("warn", f"{sentence}: no gain should be credited to it")
+    return Check("pass", sentence)
+
+
+def _modules(acting: AblationEffect) -> Check:
+    own = acting.drift_explained
+    sentence = (
+        f"The modules explain {percent(own.modules)} of the rank drift’s variance, random ones of the same "
+        f"sizes {percent(own.random)}"
+    )
+    if not own.modules > own.random:
+        return Check("warn", f"{sentence}: they gather no neurons that drift alike")
+    return Check("pass", f"{sentence}; whether they prune better than random ones only the controls say")
 
 
 def _texts(standings: Mapping[str, HoldoutStatus]) -> Check:

@@ -64,7 +64,7 @@ def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_s
     base, ours = cell("flap", first, seed=seed), cell("gprune", second, seed=seed)
     found = said(DENSE, base, ours)
     changes = [100 * (each.perplexity / DENSE.perplexity - 1) for each in (base, ours)]
-    numbers = [float(word) for word in re.findall(r"([\d.]+) %", found.sentence)]
+    numbers = [float(word) for word in re.findall(r"([\d.]+) %", found.sentence.partition(". ")[0])]
     for number, change in zip(numbers, changes, strict=True):
         assert number == pytest.approx(abs(change), abs=0.5 if abs(change) >= 10 else 0.05)
     assert ("rises" in found.sentence) == any(change > 0 for change in changes)
@@ -72,7 +72,7 @@ def test_the_numbers_are_the_ratios_of_perplexities_and_the_words_follow_their_s
     gap = ours.losses - base.losses
     beyond = abs(gap.mean()) > 2 * gap.std(ddof=1) / np.sqrt(40)
     assert found.verdict == ("close" if not beyond else "better" if gap.mean() < 0 else "worse")
-    assert ("does worse than FLAP" in found.sentence) == (found.verdict == "worse")
+    assert ("FLAP does better: GPrune’s perplexity is" in found.sentence) == (found.verdict == "worse")
     gained = f"{np.expm1(gap.mean()):+.1%}".replace("-", "−").replace("%", " %")
     assert gained in found.detail
 
@@ -84,7 +84,7 @@ def test_the_sentence_for_a_better_gprune_and_what_decides_nothing_is_no_victory
     assert re.fullmatch(pattern, found.sentence)
     twin = cell("flap", 3.4)
     found = said(DENSE, twin, cell("gprune", 3.4, losses=twin.losses + 1e-3 * np.resize([1, -1], 40)))
-    assert found.verdict == "close" and found.sentence.endswith("Too close to call")
+    assert found.verdict == "close" and found.sentence.endswith("call between GPrune and FLAP")
     one = {"windows": 1, "losses": np.array([3.0])}
     found = said(DENSE, cell("flap", 9.0, **one), cell("gprune", 3.0, windows=1, losses=np.array([2.0])))
     assert found.verdict == "close" and "error of the difference is not known" in found.detail
@@ -96,6 +96,34 @@ def test_the_sentence_for_a_better_gprune_and_what_decides_nothing_is_no_victory
     assert "nan" not in found.sentence + found.detail
     found = said(DENSE, cell("flap", 3.0 + np.log(100)), cell("gprune", 3.0 + np.log(1.5)))
     assert "rises to 100 times that of the dense model, GPrune’s rises 50 %" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("level", "verdict", "ending"),
+    [
+        (3.2, "worse", ". LLM-Pruner does better: GPrune’s perplexity is 11 % higher"),
+        (3.6, "better", "%"),
+        (None, "close", ". Too close to call between GPrune and LLM-Pruner, the best other method"),
+    ],
+)
+def test_a_third_method_that_wins_or_ties_is_named_whatever_flap_does(level, verdict, ending):
+    ours, base = cell("gprune", 3.3), cell("flap", 4.0)
+    twin = {"losses": ours.losses + 1e-3 * np.resize([1, -1], 40), "perplexity": ours.perplexity}
+    third = cell("llm_pruner", level) if level else cell("llm_pruner", 3.3, **twin)
+    found = said(DENSE, base, ours, third, methods=("dense", "gprune", "flap", "llm_pruner"))
+    assert found.verdict == verdict and found.sentence.endswith(ending)
+    change = np.expm1((ours.losses - third.losses).mean())
+    size = f"{change:+.1%}".replace("-", "−").replace("%", " %")
+    assert f"against the best other method here, LLM-Pruner: {size}" in found.detail
+    assert found.detail.endswith("(standard error, paired; one seed).")
+    # of another budget it wins nothing
+    other = said(DENSE, base, ours, replace(third, retention=0.6))
+    assert other.verdict == "better" and "LLM-Pruner" not in other.sentence + other.detail
+
+
+def test_another_form_of_a_method_counts_as_a_rival():
+    found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3), cell("flap_pooled", 3.1))
+    assert found.verdict == "worse" and "FLAP, pooled does better" in found.sentence
 
 
 def test_without_an_unseen_text_the_calibration_text_is_named():

@@ -1,11 +1,13 @@
 """What the RASA page counts, and the settings in which runs differ."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from gprune.analysis import published, run_settings, summary, thresholds
+from gprune.analysis.ablation_effect import AblationEffect, Explained
 from gprune.data import published as rows
 from gprune.evaluation.holdout import standings
 from gprune.records import AdaptedScores, ModelShape, ModuleStatistics, PruningMasks, TextOverlap
@@ -116,6 +118,26 @@ def test_budgets_may_differ_by_one_group():
     assert verdicts(a_record(), a_study(), masks(0.5 + one))["Budgets match"] == "pass"
     assert verdicts(a_record(), a_study(), masks(0.5 + 1.01 * one))["Budgets differ"] == "warn"
     assert verdicts(a_record(), a_study(), {})["Budgets"] == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("rasa", "own", "verdicts", "words"),
+    [
+        (
+            0.004,
+            0.14,
+            ("warn", "pass"),
+            ("RASA changes 0.4 % of the decisions", "random ones of the same sizes 2 %"),
+        ),
+        (0.2, 0.01, ("pass", "warn"), ("RASA changes 20.0 % of the decisions", "gather no neurons")),
+        (0.2, math.nan, ("pass", "warn"), ("RASA", "The modules explain")),
+    ],
+)
+def test_parts_that_act_on_next_to_nothing_are_warned_about(rasa, own, verdicts, words):
+    acting = AblationEffect(Explained(own, 0.02), {"BCM": 0.1, "RASA": rasa, "MSL": 0.1}, (0.5,), (0.5,))
+    found = summary.checks(a_record(), a_study(), SHAPE, {}, {}, acting)[1:3]
+    assert tuple(check.verdict for check in found) == verdicts
+    assert all(word in check.sentence for check, word in zip(found, words, strict=True))
 
 
 def test_measuring_on_the_calibration_text_is_warned_about():

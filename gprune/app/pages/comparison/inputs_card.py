@@ -70,7 +70,7 @@ def _control(shown: Shown, text: str) -> str:
             row.method: row.cells[text] for row in shown.rows if row.run == run.name and text in row.cells
         }
         ours = cells.get(OURS)
-        control = best_of(cells, ours, lambda method: method.control)
+        control = best_of(ours, cells.values(), control=True)
         found = "" if ours is None else against_control(ours, control)
         if found:
             return f"On {text}: {found[0].lower()}{found[1:]}"

@@ -1,5 +1,6 @@
 """Overview: what does this run say in half a minute, and can it be trusted?"""
 
+import contextlib
 from dataclasses import asdict
 from typing import Any
 
@@ -162,7 +163,10 @@ def _checks(run: Run) -> None:
         masks = {METHOD_LABELS.get(method, method): mask for method, mask in run.masks().items()}
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
-    for check in summary.checks(run.record, run.study, run.shape, masks, story.standings(run)):
+    acting = None
+    with contextlib.suppress(GpruneError):
+        acting = derived_cache.acting(run)
+    for check in summary.checks(run.record, run.study, run.shape, masks, story.standings(run), acting):
         st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
 
 
