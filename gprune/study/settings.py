@@ -301,6 +301,17 @@ class RepairSettings(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class OwnRepair(RepairSettings):
+    """A fit that a method has by itself, as its authors set it; no field of a study."""
+
+    whole: bool = False
+    """whether damping counts in the mean over all inputs of a map, and not over the kept ones alone"""
+
+    def __post_init__(self) -> None:
+        """Checks nothing, since nobody types it: the table of methods must not wait for the checker."""
+
+
+@dataclass(frozen=True, slots=True)
 class EvaluationSettings(Checked):
     """What the pruned models are measured on."""
 

@@ -52,14 +52,14 @@ def allocate(
                 f"the {name} have shape {actual}, but the model needs {expected}: make them with this model"
             )
     shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
-    kept_groups, kept_neurons = _counts(layer_ratios(layer_change, target), shape, target, shared)
+    kept_groups, kept_neurons = counts(layer_ratios(layer_change, target), shape, target, shared)
     layers = range(shape.layers)
     ffn = [_keep(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
     heads = [uniform.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]
     return uniform.masks(shape, np.stack(ffn), np.stack(heads), target, "fang")
 
 
-def _counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
+def counts(ratios: Array, shape: ModelShape, target: float, shared: int) -> tuple[Array, Array]:
     """(layers,) key/value groups, at least one, and (layers,) neurons kept, at least the shared group."""
     smallest = (shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
     shares = _level(1 - ratios, smallest, 1.0, target * shape.layers)

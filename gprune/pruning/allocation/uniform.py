@@ -21,8 +21,14 @@ def allocate_layer(
     Where the budget is no whole number of neurons, some layers round up and some down, so that the total does
     not drift.
     """
+    neurons, groups = layer_counts(shape, target, layer)
+    return highest(ffn, neurons), highest(heads, groups)
+
+
+def layer_counts(shape: ModelShape, target: float, layer: int) -> tuple[int, int]:
+    """Neurons and key/value groups that a layer keeps; see `allocate_layer`."""
     groups, neurons = budget.uniform_counts(shape, target)
-    return highest(ffn, _share(layer, neurons)), highest(heads, groups)
+    return _share(layer, neurons), groups
 
 
 def _share(layer: int, neurons: float) -> int:

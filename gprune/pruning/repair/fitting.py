@@ -26,7 +26,7 @@ from gprune.pruning.repair.attempts import Attempts
 from gprune.pruning.repair.fitted import packed
 from gprune.pruning.repair.least_squares import Moments, solve
 from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
-from gprune.study.settings import RepairSettings
+from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress, silent
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from gprune.models.distributed.process_group import Ranks
 
 _DOING = "repairing the kept weights"
+_Told = tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]
+"""of one batch (tokens, columns) inputs, (tokens, outputs) of what is missing, and the level of all inputs"""
 
 
 @torch.no_grad()
@@ -115,40 +117,41 @@ class _Walk:
             self._advance(ffn)
         return self.maps, self.errors
 
-    def _fit(self, one: OutputMap, seen: Iterator[tuple[torch.Tensor, torch.Tensor]]) -> None:
+    def _fit(self, one: OutputMap, seen: Iterator[_Told]) -> None:
         """Repairs a map by the (tokens, columns) inputs and what is missing of every batch."""
         kind, alone = self.settings.kind, self.settings.target == "own_inputs"
         self.removed |= not one.kept.all()
         weight, device = one.columns(), one.dense.weight.device
         moments = Moments(weight.shape[1], len(weight), device)
         wanted = not one.kept.all() if alone else self.removed
-        for x, r in seen:
+        for x, r, level in seen:
             if wanted:
                 moments.add(x, r)
+                moments.level += level
         bias: torch.Tensor | None = one.dense.bias
         self.attempts.meet()
         if wanted:
             moments.share(self.attempts.ranks)
-            _require_finite(moments, one)
+            require_finite(moments, one, "its weights are repaired")
             found, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
-            one.weight = _narrowed(found, weight.dtype, one)
+            one.weight = in_type(found, weight.dtype, one)
             self.errors.append((float(moments.energy.sum()) / moments.tokens, left))
         else:
             self.errors.append((0.0, 0.0))
         if kind != "least_squares":
             one.bias = (torch.zeros(len(weight), device=device) if bias is None else bias).to(weight.dtype)
 
-    def _attention(self, one: OutputMap, ffn: OutputMap) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _attention(self, one: OutputMap, ffn: OutputMap) -> Iterator[_Told]:
         """Runs a dense layer, which moves that stream on, and the attention of the pruned one."""
         target, attention = self.settings.target, self._attention_of(one.layer)
         self.attended = []
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             before = dense.states
-            with _heard(one.dense) as there, _heard(ffn.dense) as below:
+            with heard(one.dense) as there, heard(ffn.dense) as below:
                 dense.states = dense.run(self.decoder, one.layer).to(before.device)
             if target == "dense_inputs":
                 self.references[index] = below.y.to(before.device)
-            with _heard(one.dense) as here, _heard(attention, stop=True) as whole, suppress(_Reached):
+            with heard(one.dense) as here, heard(attention, stop=True) as whole, suppress(Reached):
                 pruned.run(self.decoder, one.layer)
             x, y = self._narrow(one, here.x)
             self.attended.append((x.to(before.device), whole.y[1:] if isinstance(whole.y, tuple) else None))
@@ -163,12 +166,12 @@ class _Walk:
             y = nn.functional.linear(x.to(weight.device), weight, bias).to(x.device)
             self.attended[index] = (y, rest)
 
-    def _ffn(self, one: OutputMap) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    def _ffn(self, one: OutputMap) -> Iterator[_Told]:
         """Runs the pruned layer from its attention on."""
         attention = self._attention_of(one.layer)
         for index, (dense, pruned) in enumerate(zip(self.dense, self.pruned, strict=True)):
             reference = self.references[index]
-            with _heard(one.dense) as here, self._giving(attention, index), one.applied():
+            with heard(one.dense) as here, self._giving(attention, index), one.applied():
                 output = pruned.run(self.decoder, one.layer).float()
             if reference is not None:
                 missing = reference.to(output.device).float() - here.y.float()
@@ -176,13 +179,13 @@ class _Walk:
                 missing = dense.states.to(output.device).float() - output
             yield self._told(one, here.x, here.x[..., self._index(one)], missing)
 
-    def _told(
-        self, one: OutputMap, full: torch.Tensor, x: torch.Tensor, missing: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def _told(self, one: OutputMap, full: torch.Tensor, x: torch.Tensor, missing: torch.Tensor) -> _Told:
         if self.settings.target == "own_inputs":
             gone = full[..., self._index(one, kept=False)].float()
             missing = nn.functional.linear(gone, one.columns(kept=False).float())
-        return x.flatten(0, -2), missing.flatten(0, -2)
+        whole = isinstance(self.settings, OwnRepair) and self.settings.whole
+        level = full.float().square().sum(dtype=torch.float64) / full.shape[-1] if whole else 0.0
+        return x.flatten(0, -2), missing.flatten(0, -2), level
 
     def _advance(self, one: OutputMap) -> None:
         """Moves the pruned stream on: while nothing is removed it is the dense one."""
@@ -219,11 +222,11 @@ class _Walk:
         return kept, nn.functional.linear(kept, one.columns(), one.dense.bias)
 
 
-class _Reached(Exception):  # noqa: N818
+class Reached(Exception):  # noqa: N818
     """The map was reached; the rest of the layer is not needed."""
 
 
-class _Heard:
+class Heard:
     """What went into a module, and what came out."""
 
     x: Any
@@ -231,9 +234,9 @@ class _Heard:
 
 
 @contextmanager
-def _heard(module: nn.Module, stop: bool = False) -> Iterator[_Heard]:
+def heard(module: nn.Module, stop: bool = False) -> Iterator[Heard]:
     """Listens to a module during the run inside, before units are silenced; maybe ends the run after it."""
-    found = _Heard()
+    found = Heard()
 
     def enters(_: nn.Module, inputs: tuple[Any, ...]) -> None:
         found.x = inputs[0] if inputs else None
@@ -241,7 +244,7 @@ def _heard(module: nn.Module, stop: bool = False) -> Iterator[_Heard]:
     def leaves(_: nn.Module, __: Any, output: Any) -> None:
         found.y = output
         if stop:
-            raise _Reached
+            raise Reached
 
     with ExitStack() as undone:
         undone.callback(module.register_forward_pre_hook(enters).remove)
@@ -249,7 +252,7 @@ def _heard(module: nn.Module, stop: bool = False) -> Iterator[_Heard]:
         yield found
 
 
-def _narrowed(found: torch.Tensor, dtype: torch.dtype, one: OutputMap) -> torch.Tensor:
+def in_type(found: torch.Tensor, dtype: torch.dtype, one: OutputMap) -> torch.Tensor:
     """Weights in the model's number type; NumericsError where they are too large for it."""
     narrow = found.to(dtype)
     if not bool(torch.isfinite(narrow).all()):
@@ -260,9 +263,10 @@ def _narrowed(found: torch.Tensor, dtype: torch.dtype, one: OutputMap) -> torch.
     return narrow
 
 
-def _require_finite(seen: Moments, one: OutputMap) -> None:
+def require_finite(seen: Moments, one: OutputMap, doing: str) -> None:
+    """Raises NumericsError where what a map has seen while something was done is not finite."""
     if not bool(torch.isfinite(seen.cross).all() and torch.isfinite(seen.square).all()):
         raise NumericsError(
-            f"an activation at {one.name} of layer {one.layer} is not finite while its weights are repaired: "
+            f"an activation at {one.name} of layer {one.layer} is not finite while {doing}: "
             "use float32 or bfloat16, or check the model's weights for NaN"
         )

@@ -36,6 +36,8 @@ class Moments:
         self.missing = torch.zeros(outputs, **wide)
         self.energy = torch.zeros(outputs, **wide)
         """(outputs,) sum of r^2"""
+        self.level = torch.zeros(1, **wide)
+        """mean over all inputs of the map of their sum of squares, where damping counts in it; else 0"""
 
     def add(self, x: torch.Tensor, r: torch.Tensor) -> None:
         """Adds (tokens, columns) inputs and (tokens, outputs) of what is missing there."""
@@ -52,9 +54,25 @@ class Moments:
         """Takes over what all processes have summed, the same bits on each."""
         if ranks is None:
             return
-        for one in (self.square, self.cross, self.input, self.missing, self.energy):
+        for one in (self.square, self.cross, self.input, self.missing, self.energy, self.level):
             ranks.add(one)
         self.tokens = int(ranks.add(torch.tensor([self.tokens])))
+
+    def own_inputs(self, kept: torch.Tensor, weight: torch.Tensor, whole: bool) -> Moments:
+        """What a fit to what leaves needs, of the moments of all inputs of a map.
+
+        `kept` (columns,) is bool, `weight` (outputs, columns) that of the dense map, `whole` as in OwnRepair.
+        """
+        stays, gone = kept.nonzero().flatten(), (~kept).nonzero().flatten()
+        left, found = weight.index_select(1, gone).double(), copy.copy(self)
+        rows = self.square.index_select(0, stays)
+        found.square, found.input = rows.index_select(1, stays), self.input[stays]
+        found.cross = rows.index_select(1, gone) @ left.T
+        found.missing = left @ self.input[gone]
+        inner = self.square.index_select(0, gone).index_select(1, gone)
+        found.energy = ((left @ inner) * left).sum(dim=1)
+        found.level = self.square.diagonal().mean(dim=0, keepdim=True) if whole else self.level
+        return found
 
     def about_means(self) -> Moments:
         """The same about the means of x and r."""
@@ -93,7 +111,7 @@ def solve(
 
 def _least_squares(seen: Moments, damping: float) -> torch.Tensor:
     """(columns, outputs) the change of the weights."""
-    added = damping * seen.square.diagonal().mean()
+    added = damping * (seen.level if seen.level > 0 else seen.square.diagonal().mean())
     if not seen.square.diagonal().any():
         return torch.zeros_like(seen.cross)
     matrix = seen.square.clone()

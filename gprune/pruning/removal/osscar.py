@@ -1,0 +1,122 @@
+"""OSSCAR: removes what costs least by the Hessian, in rounds, and has what stays take over its part.
+
+The published rule, as OSSCAR and Tyr-the-Pruner have it in their code (docs/method.md): H = sum of x x^T over
+the inputs x of a map with 0.01 of the mean of its diagonal added, W its weights. Removing a set S of inputs,
+with the others refitted, raises the squared error of the outputs by W_S (H^-1_SS)^-1 W_S / 2.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+from gprune.pruning.allocation import uniform
+from gprune.pruning.removal.walk import Decide, Seen
+from gprune.pruning.repair import OutputMap
+from gprune.records import Array, ModelShape
+
+DAMPING = 0.01
+"""added to the diagonal of H, in means of it (OSSCAR, Tyr: 0.01)"""
+ROUNDS = {"down_proj": 16, "o_proj": 1}
+"""rounds of removal in each map (Tyr: 16 for the FFN, one for heads)"""
+
+
+def decision(shape: ModelShape, target: float) -> Decide:
+    """How a walk decides: one ratio in every layer, neurons and key/value groups that cost least go."""
+
+    def decide(one: OutputMap, seen: Seen) -> tuple[Array, Array]:
+        neurons, groups = uniform.layer_counts(shape, target, one.layer)
+        keep, width = (groups, shape.group_channels) if one.name == "o_proj" else (neurons, 1)
+        found = remove(seen.moments.square, one.dense.weight, keep, width, ROUNDS[one.name])
+        return found.kept.cpu().numpy(), found.order.cpu().numpy()
+
+    return decide
+
+
+@dataclass(slots=True, eq=False)
+class Removed:
+    """What is left of a map."""
+
+    kept: torch.Tensor
+    """(units,) bool"""
+    order: torch.Tensor
+    """(units,) float64: in which order they went, then what is kept by its cost at the end"""
+    weight: torch.Tensor
+    """(inputs, outputs) float64 weights after the last round, zero where an input was removed"""
+
+
+def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, rounds: int) -> Removed:
+    """Removes units until `keep` of them stay, the cheapest first, costs made anew in every round.
+
+    `square` (inputs, inputs) float64 is the sum of x x^T, `weight` (outputs, inputs) that of the dense map; a
+    unit is `width` inputs that follow each other. Units that no token has reached go first. Rounds differ by
+    one unit at most, the first ones being the larger; of equal costs the first unit goes.
+    """
+    units, wide = len(square) // width, weight.double().T.clone()
+    kept = torch.ones(units, dtype=torch.bool, device=square.device)
+    gone = _silent(square, width)[: units - keep]
+    kept[gone] = False
+    wide[_inputs(gone, width)] = 0
+    order = [gone]
+    if not bool(square.diagonal().any()):
+        return Removed(kept, _places(kept, order, kept.double()), wide)
+    inverse = _inverse(square)
+    for count in _shares(units - keep - len(gone), rounds):
+        gone = costs(inverse, wide, kept, width).argsort(stable=True)[:count]
+        _eliminate(inverse, wide, _inputs(gone, width))
+        kept[gone] = False
+        order.append(gone)
+    return Removed(kept, _places(kept, order, costs(inverse, wide, kept, width)), wide)
+
+
+def _silent(square: torch.Tensor, width: int) -> torch.Tensor:
+    """Numbers of the units whose inputs were always 0."""
+    return (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()
+
+
+def _inverse(square: torch.Tensor) -> torch.Tensor:
+    """(inputs, inputs) H^-1."""
+    damped = square.clone()
+    damped.diagonal().add_(DAMPING * square.diagonal().mean())
+    return torch.cholesky_inverse(torch.linalg.cholesky(damped, out=damped))
+
+
+def _shares(count: int, rounds: int) -> list[int]:
+    """How many units go in each round."""
+    rounds = min(rounds, count)
+    return [count // rounds + (number < count % rounds) for number in range(rounds)]
+
+
+def _inputs(units: torch.Tensor, width: int) -> torch.Tensor:
+    """Numbers of the inputs of some units."""
+    return (units[:, None] * width + torch.arange(width, device=units.device)).flatten()
+
+
+def costs(inverse: torch.Tensor, wide: torch.Tensor, kept: torch.Tensor, width: int) -> torch.Tensor:
+    """(units,) half the rise of the squared error where one leaves; infinite of those that are gone."""
+    units = len(kept)
+    own = torch.arange(units, device=kept.device)
+    blocks = inverse.view(units, width, units, width)[own, :, own].clone()
+    blocks[~kept] = torch.eye(width, dtype=blocks.dtype, device=blocks.device)
+    parts = wide.view(units, width, -1)
+    half = torch.linalg.solve_triangular(torch.linalg.cholesky(blocks), parts, upper=False)
+    return (half.square().sum(dim=(1, 2)) / 2).masked_fill(~kept, torch.inf)
+
+
+def _eliminate(inverse: torch.Tensor, wide: torch.Tensor, gone: torch.Tensor) -> None:
+    """Takes inputs out of H^-1 and gives their part to the weights of the others."""
+    factor = torch.linalg.cholesky(inverse.index_select(0, gone).index_select(1, gone))
+    rows = torch.linalg.solve_triangular(factor, inverse.index_select(0, gone), upper=False)
+    part = torch.linalg.solve_triangular(factor, wide.index_select(0, gone), upper=False)
+    wide.addmm_(rows.T, part, alpha=-1)
+    inverse.addmm_(rows.T, rows, alpha=-1)
+    wide[gone] = 0
+    inverse[gone] = 0
+    inverse[:, gone] = 0
+
+
+def _places(kept: torch.Tensor, order: list[torch.Tensor], cost: torch.Tensor) -> torch.Tensor:
+    """(units,) the place of each unit: first those that went, then the others by rising cost."""
+    last = cost.masked_fill(~kept, torch.inf).argsort(stable=True)[: int(kept.sum())]
+    places = torch.empty(len(kept), dtype=torch.float64, device=kept.device)
+    places[torch.cat([*order, last])] = torch.arange(len(kept), dtype=torch.float64, device=kept.device)
+    return places

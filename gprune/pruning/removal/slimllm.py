@@ -1,0 +1,193 @@
+"""SlimLLM: neurons by what they do to the principal directions of the output, heads by correlation.
+
+The rule of its released code without that code's slips (docs/method.md): layers that change their input least
+lose most, neurons of the highest scores stay, and of the heads those without which the attention's output
+correlates least with the whole one. Everything is measured above the layers that are pruned already.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+
+from gprune.models.decoder import Decoder
+from gprune.pruning.allocation import fang, uniform
+from gprune.pruning.calibration.collection import in_batches
+from gprune.pruning.calibration.sequential import enter
+from gprune.pruning.removal.walk import Decide, Seen
+from gprune.pruning.repair import OutputMap
+from gprune.records import Array, ModelShape, Tokens
+from gprune.records.budget import nearest_whole
+from gprune.system.errors import MethodError
+from gprune.system.progress import Progress, silent
+
+PUBLISHED_LAYERS, PRUNED = 32, 30
+"""depth SlimLLM was published for, and the layers that its code prunes there"""
+SHARPNESS = 10
+"""of the softmax over the cosines of layers (SlimLLM: 10)"""
+_FLAT = 1e-12
+"""variance of an output channel, in those of the whole output, below which it says nothing"""
+
+
+@torch.no_grad()
+def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
+    """(layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
+
+    Counts as one forward pass. Raises SettingsError where not even one sequence fits in memory, MethodError
+    where several processes leave the layers in their files.
+    """
+    decoder.require_whole("the change that a layer makes")
+    samples, length = tokens.ids.shape
+
+    def run(size: int) -> Array:
+        found = []
+        blocks = enter(decoder, tokens, size)
+        for layer in range(decoder.shape.layers):
+            sum_ = 0.0
+            for block in blocks:
+                output = block.run(decoder, layer)
+                before = block.states.to(output.device).float()
+                sum_ += float(torch.cosine_similarity(output.float(), before, dim=-1).double().sum())
+                block.states = output.to(block.states.device)
+            found.append(sum_ / tokens.ids.size)
+        return np.array(found)
+
+    means = in_batches(batch, length, decoder, on_progress).fitting(run, samples)
+    decoder.count_forward(tokens.ids.size)
+    return means
+
+
+def counts(change: Array, shape: ModelShape, target: float) -> tuple[Array, Array]:
+    """(layers,) key/value groups and (layers,) neurons that each layer keeps.
+
+    `change` (layers,) has the cosines. The layers of the highest are pruned, 30 of 32 scaled to the depth at
+    hand and from three layers on one fewer at least, in proportion to softmax(10 cosine); where that would
+    take more than all but one neuron and one group, the others give the rest. Whole key/value groups come as
+    near a layer's share as they can and neurons make up for them, so that the budget is met to one neuron.
+    Raises MethodError where the target is below what these layers can give.
+    """
+    pruned = _pruned(change)
+    part = replace(shape, layers=len(pruned))
+    inner = 1 - (1 - target) * shape.layers / len(pruned)
+    smallest = (shape.group_weights + shape.neuron_weights) * part.layers / part.decoder_weights
+    if inner < smallest:
+        lowest = 1 - (1 - smallest) * len(pruned) / shape.layers
+        raise MethodError(
+            f"SlimLLM prunes {len(pruned)} of {shape.layers} layers and cannot reach a retention of "
+            f"{target}: ask for {math.ceil(lowest * 1000) / 1000} or more, or leave the method out"
+        )
+    weights = np.exp(SHARPNESS * (change[pruned] - change[pruned].max()))
+    ratios = _proportional(weights, 1 - smallest, (1 - inner) * len(pruned))
+    groups = np.full(shape.layers, shape.kv_heads)
+    neurons = np.full(shape.layers, shape.neurons)
+    groups[pruned], neurons[pruned] = fang.counts(ratios, part, inner, 1)
+    return groups, neurons
+
+
+def _pruned(change: Array) -> Array:
+    """The layers that are pruned, in their order: those of the highest cosine, of equal ones the first."""
+    layers = len(change)
+    most = layers - 1 if layers > 2 else layers
+    count = max(min(nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), most), 1)
+    return np.sort(np.argsort(-change, kind="stable")[:count])
+
+
+def _proportional(weights: Array, most: float, total: float) -> Array:
+    """(parts,) shares in proportion to positive weights, none above `most`, that sum up to `total`."""
+    factors = np.concatenate([[0.0], np.sort(most / weights)])
+    # the sum grows with the factor, and in straight lines between those at which a share is cut off
+    sums = np.minimum(weights * factors[:, None], most).sum(axis=1)
+    return np.minimum(weights * np.interp(total, sums, factors), most)
+
+
+def decision(decoder: Decoder, target: float, change: Array) -> Decide:
+    """How a walk decides; `change` (layers,) is what `cosines` gives. Errors as `counts`."""
+    shape = decoder.shape
+    groups, neurons = counts(change, shape, target)
+
+    def decide(one: OutputMap, seen: Seen) -> tuple[Array, Array]:
+        about, weight = seen.moments.about_means().square, one.dense.weight
+        if one.name == "o_proj":
+            parts = contributions(weight, about, shape.kv_heads)
+            return keep_groups(parts, int(groups[one.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
+        rows = decoder.gate_proj(one.layer).weight, decoder.up_proj(one.layer).weight
+        energy = seen.moments.square.diagonal()
+        scores = neuron_scores(rows, weight, seen.entering, energy, about).cpu().numpy()
+        return uniform.highest(scores, int(neurons[one.layer])), scores
+
+    return decide
+
+
+def neuron_scores(
+    rows: Sequence[torch.Tensor],
+    down: torch.Tensor,
+    entering: torch.Tensor,
+    energy: torch.Tensor,
+    about: torch.Tensor,
+) -> torch.Tensor:
+    """(neurons,) float64: norms of the rows of gate and up by input, and of the column of down by direction.
+
+    `rows` are (neurons, hidden) each, `down` (hidden, neurons), `entering` (hidden,) and `energy` (neurons,)
+    the sums of squares of the inputs of both, `about` (neurons, neurons) the second moments of the inputs of
+    down about their mean. A direction counts by sigmoid(variance / mean variance).
+    """
+    first = torch.stack([(row.double().square() @ entering).sqrt() for row in rows]).sum(dim=0)
+    wide = down.double()
+    variance, directions = torch.linalg.eigh(wide @ about @ wide.T)
+    variance = variance.abs()
+    weighted = directions.T @ wide * torch.sigmoid(variance / variance.mean().clamp(min=1e-300))[:, None]
+    return first + weighted.norm(dim=0) * energy.sqrt()
+
+
+def contributions(weight: torch.Tensor, about: torch.Tensor, groups: int) -> torch.Tensor:
+    """(groups, groups, outputs) float64 second moments of what two groups give to an output channel.
+
+    `weight` (outputs, inputs) is that of o_proj, `about` (inputs, inputs) the second moments of its inputs
+    about their mean.
+    """
+    wide, width = weight.double(), len(about) // groups
+    found = [
+        (part @ rows * wide).view(len(wide), groups, width).sum(dim=2).T
+        for part, rows in zip(wide.split(width, dim=1), about.split(width), strict=True)
+    ]
+    return torch.stack(found)
+
+
+def keep_groups(parts: torch.Tensor, keep: int) -> torch.Tensor:
+    """(groups,) bool: the groups whose output correlates most with that of all, by greedy swaps.
+
+    `parts` is what `contributions` gives. Those without which the correlation is highest go, one look at each
+    against the whole. Each of them is then tried in the place of every group that stays, and takes the place
+    where the correlation of what stays rises most. It is summed over output channels, without its sign; a
+    channel that does not vary counts as 0.
+    """
+    count, whole = len(parts), parts.sum(dim=1)
+    total = whole.sum(dim=0)
+    alone = parts.diagonal().T
+    # what is left without each: covariance with the whole, and variance
+    without = _correlation(total - whole, total - 2 * whole + alone, total)
+    order = without.argsort(descending=True, stable=True).tolist()
+    gone, kept = order[: count - keep], order[count - keep :]
+    best = float(_correlation(whole[kept].sum(0), parts[kept][:, kept].sum((0, 1)), total))
+    for other in gone if keep else ():
+        inner = parts[:, kept].sum(dim=1)
+        # of every place: the kept one that leaves it, and the removed one that takes it
+        covariance = whole[kept].sum(dim=0) - whole[kept] + whole[other]
+        variance = inner[kept].sum(dim=0) - 2 * inner[kept] + alone[kept] + alone[other]
+        variance = variance + 2 * (inner[other] - parts[other, kept])
+        found = _correlation(covariance, variance, total)
+        place = int(found.argmax())
+        if float(found[place]) > best:
+            best, kept[place] = float(found[place]), other
+    stays = torch.zeros(count, dtype=torch.bool, device=parts.device)
+    stays[kept] = True
+    return stays
+
+
+def _correlation(covariance: torch.Tensor, variance: torch.Tensor, total: torch.Tensor) -> torch.Tensor:
+    """(...) sum over the (..., outputs) channels of |correlation| with an output of variance `total`."""
+    varies = (variance > _FLAT * total) & (total > 0)
+    scale = (variance * total).clamp(min=1e-300).sqrt()
+    return torch.where(varies, covariance.abs() / scale, 0).sum(dim=-1)
