@@ -257,12 +257,12 @@ def _repair(ranks: Ranks, held: _Held, order: Order) -> None:
     """This process's share of fitting weights to masks."""
     from gprune.pruning.repair.fitting import fit
     from gprune.records import PruningMasks, Tokens
-    from gprune.study.settings import RepairSettings
+    from gprune.study.settings import OwnRepair
     from gprune.system.progress import silent
 
     values, arrays = order.values, order.arrays
     ids = [arrays[f"ids{number}"] for number in range(values["texts"])]
     texts = [Tokens("", "", one, one.size) for one in ids]
     masks = PruningMasks("", arrays["ffn"], arrays["heads"], 0.0, 0.0)
-    settings = RepairSettings(**values["repair"])
+    settings = OwnRepair(**values["repair"])
     fit(held.whole(values), masks, texts, settings, int(values["batch"]), silent, ranks)

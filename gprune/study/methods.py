@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 from gprune.plugins import discovery
 from gprune.plugins.discovery import Fault, Installed, Plugin, Table
 from gprune.records.repairs import COMPENSATION, WORDS, Repair, in_order
+from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
 
@@ -49,13 +50,16 @@ class Method:
     masks: str
     """the masks it uses; methods that differ in repairs only share them"""
     decision: str
-    """how the masks are made: none, learned, flap, uniform, sequential, fang, llm_pruner or plugin"""
+    """how the masks are made: none, learned, flap, uniform, sequential, fang, llm_pruner, osscar, slimllm or
+    plugin"""
     metric: str = ""
     """base metric of its scores; that of the study where empty"""
     scoring: str = "single"
     """from which text it scores, one of SCORINGS"""
     repairs: tuple[str, ...] = ()
     """what it does to the weights that stay, whatever the study's settings say: names of records.REPAIRS"""
+    fit: OwnRepair | None = None
+    """how weights are fitted to its masks, where its repair does that"""
     control: bool = False
     """whether it is there to say what a part of another method brings, and is no rival of it"""
     modules: str = ""
@@ -73,6 +77,11 @@ class Method:
     def baseline(self) -> bool:
         """Whether people would otherwise use it: no control, no other form of a method, and not GPrune."""
         return not (self.control or self.form_of or self.decision in ("none", "learned"))
+
+    @property
+    def layered(self) -> bool:
+        """Whether each layer is decided above pruned ones, which takes the model for any other masks."""
+        return self.decision in ("sequential", "osscar", "slimllm")
 
     @property
     def brings(self) -> str:
@@ -104,6 +113,12 @@ def _variants(name: str, label: str, decision: str, *repairs: str) -> list[Metho
         )
         for scoring, words in _SCORING_LABELS.items()
     ]
+
+
+def _refitted(name: str, label: str, repair: Literal["affine", "least_squares"], **settings: Any) -> Method:
+    """A method that fits each layer's kept weights to its own inputs, on the text that it is scored on."""
+    fit = OwnRepair(repair, "primary", target="own_inputs", **settings)
+    return Method(name, label, name, name, name, repairs=(repair,), fit=fit)
 
 
 def _learned(name: str, label: str, modules: str = "") -> Method:
@@ -138,6 +153,8 @@ _BUILT_IN = {
         *_variants("flap", "FLAP", "flap", COMPENSATION),
         Method("fang", "FANG", "fang", "fang", "fang"),
         *_variants("fang", "FANG", "fang"),
+        _refitted("osscar", "OSSCAR", "least_squares", damping=0.01, whole=True),
+        _refitted("slimllm", "SlimLLM", "affine", damping=0.0),
         _uniform("flap", "FLAP"),
         # Wanda-sp without its layer-by-layer pass is one ratio in every layer already
         _uniform("wanda_sp", "Wanda-sp", same_as="wanda_sp_dense"),
@@ -199,6 +216,12 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
         return tuple(WORDS[word] for word in (study.repair.kind,) if word in WORDS)
     switched = method.decision == "learned" and study.sparsity.bias_compensation
     return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
+
+
+def fit_of(method: Method, study: Any) -> RepairSettings:
+    """How weights are fitted to a method's masks: by its own settings, or by those of a study."""
+    chosen: RepairSettings = study.repair
+    return method.fit if chosen.kind == "own" and method.fit is not None else chosen
 
 
 def adopt(plugin: Plugin) -> None:

@@ -148,6 +148,7 @@ def operations(rows: Iterable[Row], weights: int) -> float:
         one = study.calibration.samples * study.calibration.length
         texts[study.primary, study.calibration.samples, study.calibration.length] = None
         own = {"sequential": 1.0, "learned": 2.0 * _STEP * study.sparsity.epochs, "fang": 8.0}
+        own |= {"osscar": 6.0, "slimllm": 7.0}
         contexts = 8.0 if study.metric == "twflap" and decision == "learned" else 0.0
         windows = study.evaluation.windows
         measured = TEXT_TOKENS if windows is None else windows * study.evaluation.length

@@ -11,7 +11,7 @@ from math import ceil
 
 from gprune.pipeline.estimate.dimensions import Case
 from gprune.pipeline.stages import StageId
-from gprune.study.methods import METHODS, of_masks
+from gprune.study.methods import METHODS, Method, fit_of, of_masks
 from gprune.system import machine
 
 CHOICE_TOKENS = 256
@@ -168,27 +168,44 @@ def _learning(_: StageId, case: Case) -> Need:
 
 
 def _masks(stage: StageId, case: Case) -> Need | None:
-    """Only Wanda-sp in layers runs the model, all sequences waiting before a layer; and so may plug-ins."""
+    """Layered methods run the model, all sequences waiting before a layer; and so may plug-ins."""
     calibration, method = case.study.calibration, of_masks(stage.method)
     if method.decision == "plugin" and method.plugin is not None and method.plugin.needs != "scores":
         # what it does with the model only its author knows
         return Need(weights=case.weights)
-    if method.decision != "sequential":
+    if not method.layered:
         return None
     waiting = 2.0 * calibration.samples * calibration.length * case.model.shape.hidden * case.width
+    each = case.forward(calibration.length)
+    if method.decision != "sequential":
+        return _removed(case, each, waiting / 2)
+    return _calibrated(case, fixed=4.0 * 2 * _PIECE[case.gpu], each=each, host=waiting)
+
+
+def _removed(case: Case, each: float, stream: float) -> Need:
+    """The moments of all inputs of one map in float64, then a damped copy, its inverse and the weights."""
+    shape, length = case.model.shape, case.study.calibration.length
+    width = max(shape.neurons, case.model.channels)
+    moments, product = _WIDE * float(width * width), 4.0 * width * width
     return _calibrated(
         case,
-        fixed=4.0 * 2 * _PIECE[case.gpu],
-        each=case.forward(calibration.length),
-        host=waiting,
+        fixed=moments + product + (0.0 if case.gpu else stream),
+        each=each + 4.0 * length * width,
+        apart=2 * moments - product + 2.0 * _WIDE * width * shape.hidden,
+        host=stream if case.gpu else 0.0,
     )
 
 
-def _repaired(_: StageId, case: Case) -> Need:
+def method_of(stage: StageId) -> Method:
+    """The method whose weights a stage of REPAIRED fits."""
+    return of_masks(stage.method) if stage.kind == "repaired" else METHODS[stage.method]
+
+
+def _repaired(stage: StageId, case: Case) -> Need:
     """Two streams of activations, and the moments of one map: its kept inputs with each other, in float64."""
     study, shape = case.study, case.model.shape
     calibration, width = study.calibration, max(shape.neurons, case.model.channels)
-    tokens = len(study.repair.roles) * calibration.samples * calibration.length
+    tokens = len(fit_of(method_of(stage), study).roles) * calibration.samples * calibration.length
     # the dense stream, the pruned one, and what the attention of one layer gives
     streams = tokens * case.width * 3.0 * shape.hidden
     kept = study.retention * width

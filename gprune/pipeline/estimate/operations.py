@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from gprune.pipeline.estimate.dimensions import Dimensions, of_model
-from gprune.pipeline.estimate.memory import KRYLOV
+from gprune.pipeline.estimate.memory import KRYLOV, method_of
 from gprune.pipeline.stages import StageId
 from gprune.study import Study
-from gprune.study.methods import METHODS, of_masks
+from gprune.study.methods import METHODS, fit_of, of_masks
 from gprune.system.errors import ModelError
 
 RATES = {"gpu": 5e13, "cpu": 5e10}
@@ -78,12 +78,12 @@ def _passes(stage: StageId, study: Study) -> float:
     if stage.kind == "learning":
         # student, two ways back, and the teacher in the first epoch
         return 2 * one * (3 * study.sparsity.epochs + 1)
-    if stage.kind == "masks" and of_masks(stage.method).decision == "sequential":
-        return 2 * one
+    if stage.kind == "masks" and of_masks(stage.method).layered:
+        return {"sequential": 2, "osscar": 3, "slimllm": 4}[of_masks(stage.method).decision] * one
     if stage.kind == "scores" and stage.metric == "llm_pruner":
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
     if stage.kind in REPAIRED:
-        return len(study.repair.roles) * one * (1 + study.retention * 5 / 3)
+        return len(fit_of(method_of(stage), study).roles) * one * (1 + study.retention * 5 / 3)
     known = {
         "statistics": one,
         "positions": one,
@@ -101,9 +101,13 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
     bcm = study.modularization
     if stage.kind == "learning":
         return one * study.sparsity.epochs * 4 * head
+    if stage.kind == "masks" and of_masks(stage.method).decision in ("osscar", "slimllm"):
+        # products of all inputs; an inverse, which the rounds take apart, or the moments of the output
+        wide = np.array([shape.neurons, shape.heads * shape.head_width], dtype=float)
+        return float(shape.layers * (one * wide * wide + 3 * wide**3 + 2 * wide * wide * shape.hidden).sum())
     if stage.kind in REPAIRED:
         kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
-        tokens = len(study.repair.roles) * one / 2
+        tokens = len(fit_of(method_of(stage), study).roles) * one / 2
         moments = 2 * tokens * (kept * kept + kept * shape.hidden)
         return float(shape.layers * (moments + kept**3 / 3 + 2 * kept * kept * shape.hidden).sum())
     if stage.kind == "contexts":

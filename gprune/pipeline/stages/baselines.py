@@ -1,7 +1,7 @@
 """The masks of every baseline (section 4; appendix, multi-dataset calibration).
 
-All but two are decided from statistics that are there already: sequential Wanda-sp looks at each layer above
-the pruned ones, and LLM-Pruner needs the gradient of the weights.
+Most are decided from statistics that are there already: sequential Wanda-sp, OSSCAR and SlimLLM look at each
+layer above the pruned ones, and LLM-Pruner needs the gradient of the weights.
 """
 
 from collections.abc import Callable
@@ -16,6 +16,7 @@ from gprune.pipeline.stages import plugins
 from gprune.pipeline.stages.calibration import context_statistics, contexts, groups, norms, shape, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import GRADIENT
+from gprune.pipeline.stages.removal import removed
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
 from gprune.pruning.allocation.alignment import aligned, margin
@@ -74,7 +75,7 @@ def decided(
         kept, margins = decide(work, shape, **parts)
         return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=name)
 
-    runs_model = method.decision == "sequential" or (plugin is not None and plugin.needs != "scores")
+    runs_model = method.layered or (plugin is not None and plugin.needs != "scores")
     reads = graph.model if runs_model else {}
     needs = {"shape": shape(graph), **needs}
     return graph.stage(identity, title, make, needs=needs, reads=reads, settings=settings)
@@ -278,5 +279,7 @@ _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
     "sequential": _sequential,
     "fang": _fang,
     "llm_pruner": _llm_pruner,
+    "osscar": removed,
+    "slimllm": removed,
     "plugin": _plugged,
 }

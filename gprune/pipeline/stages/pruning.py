@@ -21,7 +21,7 @@ from gprune.records import (
     UnitScores,
 )
 from gprune.records.repairs import COMPENSATION, FITTED
-from gprune.study.methods import METHODS, Method, of_masks, repairs_of
+from gprune.study.methods import METHODS, Method, fit_of, of_masks, repairs_of
 
 OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
 """what a repair can need of a calibration text, by kind"""
@@ -134,11 +134,10 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
 
 @once
 def repaired(graph: Graph, masks_name: str) -> Stage[RepairedWeights]:
-    """The weights that stay, fitted to some masks by the repair of the study."""
-    kept = masks(graph, masks_name)
-    label = METHODS[of_masks(masks_name).name].label
+    """The weights that stay, fitted to some masks by the repair of the study or of the method itself."""
+    kept, method = masks(graph, masks_name), of_masks(masks_name)
     return _fitting(
-        graph, StageId(FITTED, method=masks_name), label, {"masks": kept}, {}, lambda found: found
+        graph, StageId(FITTED, method=masks_name), method, {"masks": kept}, {}, lambda found: found
     )
 
 
@@ -150,10 +149,9 @@ def pruned_by_hand(
     For `digest` and `edited` see `evaluation.edited_perplexity`.
     """
     identity = StageId("edited_repair", method=method, variant=(digest[:16],))
-    label = f"{METHODS[method].label} edited by hand"
 
     def fitted() -> Stage[RepairedWeights]:
-        return _fitting(graph, identity, label, {}, {"masks": digest}, lambda _: edited())
+        return _fitting(graph, identity, METHODS[method], {}, {"masks": digest}, lambda _: edited())
 
     return _repaired_from(graph, method, fitted)
 
@@ -161,28 +159,29 @@ def pruned_by_hand(
 def _fitting(
     graph: Graph,
     identity: StageId,
-    label: str,
+    method: Method,
     kept: dict[str, Any],
     told: dict[str, Any],
     chosen: Callable[[Any], PruningMasks],
 ) -> Stage[RepairedWeights]:
     """A repair that is fitted to masks: `chosen` makes them of the record of `kept`, `told` names them."""
-    study = graph.study
+    study, settings = graph.study, fit_of(method, graph.study)
+    by_hand = " edited by hand" if identity.kind != FITTED else ""
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None) -> RepairedWeights:
         from gprune.pruning.repair.fitting import fit
 
         kept, batch = chosen(masks), study.calibration.batch
-        ranks = work.repairing(kept, texts)
-        return fit(work.decoder, kept, texts, study.repair, batch, work.progress, ranks)
+        ranks = work.repairing(kept, texts, settings)
+        return fit(work.decoder, kept, texts, settings, batch, work.progress, ranks)
 
     return graph.stage(
         identity,
-        f"repairing the kept weights of {label}",
+        f"repairing the kept weights of {method.label}{by_hand}",
         make,
-        needs=kept | {"texts": [tokens(graph, role) for role in study.repair.roles]},
+        needs=kept | {"texts": [tokens(graph, role) for role in settings.roles]},
         reads=graph.model,
-        settings=settings_of(study.repair, without=("texts", "sampled")) | told,
+        settings=settings_of(settings, without=("texts", "sampled")) | told,
     )
 
 

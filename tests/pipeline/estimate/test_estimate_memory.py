@@ -12,9 +12,12 @@ from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions
 from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import Graph, StageId, course
+from gprune.pruning.removal import osscar, slimllm
+from gprune.pruning.removal.walk import walk
 from gprune.pruning.repair.fitting import fit
 from gprune.records import PruningMasks, Tokens
 from gprune.study import EvaluationSettings, Study
+from gprune.study.methods import METHODS
 
 PUBLISHED = ("llama2-7b", "llama2-13b", "llama3-8b")
 PAPER = Study("model", "A", "B", methods=("dense", "gprune"), metric="twflap")
@@ -142,4 +145,25 @@ def test_the_formula_of_a_repair_tells_what_a_fit_allocates(samples, batch):
         fit(decoder, masks, texts, study.repair, batch)
     found = need(StageId("repaired", method="gprune"), case_of(shape, study, "float32", gpu=False))
     formula = found.device(batch) - found.weights
+    print(counted.peak, formula)
+    assert counted.peak / 1.3 < formula < counted.peak * 1.3
+
+
+@pytest.mark.parametrize("name", ["osscar", "slimllm"])
+@pytest.mark.parametrize(("samples", "batch", "neurons"), [(24, 4, 720), (48, 32, 301)])
+def test_the_formula_of_removal_tells_what_a_walk_allocates(name, samples, batch, neurons):
+    sizes = {"hidden_size": 192, "intermediate_size": neurons, "num_hidden_layers": 3, "vocab_size": 500}
+    decoder, shape = decoder_of(LARGE | sizes, torch.float32, "cpu"), LARGE | sizes
+    changes = {"calibration.batch": batch, "calibration.samples": samples, "calibration.length": 64}
+    study = PAPER.with_settings(changes | {"retention": 0.5})
+    ids = np.random.default_rng(0).integers(0, 500, (samples, 64)).astype(np.int32)
+    tokens = Tokens(text="", ids=ids, fingerprint="", available=ids.size)
+    choose = osscar.decision(decoder.shape, 0.5)
+    if name == "slimllm":
+        choose = slimllm.decision(decoder, 0.5, np.array([0.9, 0.8, 0.7]))
+    with CountedMemory() as counted:
+        walk(decoder, tokens, batch, choose, METHODS[name].fit)
+    found = need(StageId("masks", method=name), case_of(shape, study, "float32", gpu=False))
+    formula = found.device(batch) - found.weights
+    print(counted.peak, formula)
     assert counted.peak / 1.3 < formula < counted.peak * 1.3

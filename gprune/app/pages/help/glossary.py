@@ -39,6 +39,8 @@ TERMS: dict[str, str] = {
     "model.",
     "Neuron": "One unit of a feed-forward layer: a row of the gate and up matrices and a column of the down "
     "matrix.",
+    "OSSCAR": "A method that removes, layer after layer, the units whose part the others can take over best, "
+    "and refits the others by least squares; measured on one text.",
     "Overlap": "Share of an evaluated text’s runs of a dozen or more tokens that stand word for word in the "
     "calibration set of A, or of B.",
     "Paired": "A difference that is taken window by window between two models, which removes what the "
@@ -56,6 +58,8 @@ TERMS: dict[str, str] = {
     "Re-sampling floor": "The drift between two halves of one text. It is what noise alone does, so only "
     "drift above it says something about the text.",
     "Retention": "Share that is kept: of the weights, or of the neurons of a module.",
+    "SlimLLM": "A method that keeps the neurons that act on the principal directions of a layer’s output, "
+    "prunes most the layers that change their input least, and rescales what is left; measured on one text.",
     "Standard error": "How far a figure would typically be off if other windows of the same text had been "
     "read. Differences within two of them are too close to call.",
     "twFLAP": "Token-weighted FLAP, FANG’s metric, reconstructed from its description.",

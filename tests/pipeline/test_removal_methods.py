@@ -1,0 +1,105 @@
+"""OSSCAR and SlimLLM in a whole study: their keys, what they were given, their own repair and others."""
+
+import pytest
+import tiny_study
+from tiny_study import silent
+
+from gprune import pipeline
+from gprune.analysis import whatif
+from gprune.analysis.mask_edits import rebalance
+from gprune.pipeline import stages
+from gprune.pipeline.stages.method_inputs import given
+from gprune.records import budget
+from gprune.store import Store
+from gprune.study import from_dict
+
+pytestmark = pytest.mark.slow
+
+METHODS = ["dense", "osscar", "slimllm", "flap"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("removal")
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts, kv_heads=2, neurons=27)
+    study = from_dict(tiny_study.settings(model, texts) | {"methods": METHODS})
+    store = Store(folder / "cache")
+    return study, store, pipeline.run(study, store, silent, until="perplexity")
+
+
+def test_they_have_read_a_alone_and_fit_weights_to_it(finished):
+    study, store, result = finished
+    results = pipeline.opened(study, store)
+    for name, passes, repair in (("osscar", 6, "least squares"), ("slimllm", 7, "affine repair")):
+        found = given(results, name)
+        assert (found.texts, found.steps, found.forward, found.backward) == (("A",), 0, passes, 0)
+        assert found.repaired_with == f"{repair} on A"
+        masks = results.get(stages.masks, name)
+        shape = results.get(stages.shape)
+        assert masks.method == name
+        assert abs(masks.retention - study.retention) * shape.decoder_weights <= shape.neuron_weights
+        assert result["parameters"][name] < result["parameters"]["dense"]
+        weights = results.get(stages.repaired, name)
+        before, after = weights.errors.T
+        assert (after <= before).all() and before.any()
+    biases = 2 * shape.layers * shape.hidden
+    osscar, slimllm = (results.get(stages.masks, name) for name in ("osscar", "slimllm"))
+    lost = int((osscar.ffn.sum() - slimllm.ffn.sum()) * shape.neuron_weights)
+    lost += int((osscar.heads.sum() - slimllm.heads.sum()) * shape.group_weights)
+    assert result["parameters"]["slimllm"] - result["parameters"]["osscar"] == biases - lost
+
+
+def test_another_repair_takes_the_place_of_theirs_and_leaves_their_masks(finished):
+    study, store, result = finished
+    results = pipeline.opened(study, store)
+    text = study.evaluation.texts[0]
+    for kind in ("none", "bias", "least_squares"):
+        other = study.with_settings({"repair.kind": kind})
+        graph = stages.Graph(other, results.graph.inputs)
+        for name in ("osscar", "slimllm"):
+            assert stages.masks(graph, name).key == stages.masks(results.graph, name).key
+            key = stages.perplexity(graph, name, text).key
+            assert key != stages.perplexity(results.graph, name, text).key
+    bare = pipeline.run(study.with_settings({"repair.kind": "none"}), store, silent, until="perplexity")
+    for name in ("osscar", "slimllm"):
+        assert bare["keys"][f"masks_{name}"] == result["keys"][f"masks_{name}"]
+        assert f"repaired_{name}" not in bare["keys"]
+        assert bare["perplexity"][name] != result["perplexity"][name]
+    # with its own settings in the study's the weights are fitted alike, but for what damping counts in
+    named = study.with_settings(
+        {
+            "repair.kind": "affine",
+            "repair.texts": "primary",
+            "repair.target": "own_inputs",
+            "repair.damping": 0.0,
+        }
+    )
+    affine = pipeline.run(named, store, silent, until="perplexity")
+    for own, value in result["perplexity"]["slimllm"].items():
+        assert affine["perplexity"]["slimllm"][own] == pytest.approx(value, rel=1e-6)
+
+
+def test_widths_are_aligned_within_half_a_block_and_whole_layers_stay_whole(finished):
+    study, store, _ = finished
+    aligned = study.with_settings({"sparsity.alignment": 4, "methods": ["dense", "osscar", "slimllm"]})
+    result = pipeline.run(aligned, store, silent, until="masks")
+    results = pipeline.opened(aligned, store)
+    shape = results.get(stages.shape)
+    for name in ("osscar", "slimllm"):
+        masks = results.get(stages.masks, name)
+        widths = masks.ffn.sum(axis=1)
+        assert all(width % 4 == 0 or width == shape.neurons for width in widths)
+        off = abs(budget.retention(shape, masks.ffn, masks.heads) - study.retention)
+        assert off * shape.decoder_weights <= 2 * shape.neuron_weights
+        plain = pipeline.opened(study, store).get(stages.masks, name)
+        # the neurons nearest to the cut came or went
+        assert ((masks.ffn & ~plain.ffn).any(axis=1) & (plain.ffn & ~masks.ffn).any(axis=1)).sum() == 0
+    assert result["unavailable"] == {}
+
+
+def test_pages_say_why_their_masks_cannot_be_edited_or_tried(finished):
+    results = pipeline.opened(*finished[:2])
+    assert "OSSCAR keeps no score of every neuron" in rebalance.obstacle(results, "osscar")
+    found = whatif.obstacle(results, "slimllm", whatif.PRIMARY)
+    assert "SlimLLM scores each layer above the pruned ones" in found
