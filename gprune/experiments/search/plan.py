@@ -19,7 +19,7 @@ from gprune.system.forms import Before, Form, Items, Listed, Rule, between
 FIXED = ("model", "primary", "auxiliary", "retention", "seed", "methods", "name", "group", "device", "dtype")
 """fields of a study that a search does not vary: they say what is pruned, or change no result"""
 
-PARTS = {"modularization": "BCM", "reliability": "RASA", "sparsity": "MSL"}
+PARTS = {"modularization": "BCM", "reliability": "RASA", "sparsity": "MSL", "gates": "gates"}
 """sections of a study that are parts of the method, with their names in the paper"""
 
 
