@@ -2,8 +2,8 @@
 
 MSL with modules of one unit. A gate starts at its unit's rank, and the masks of every step are a prefix of
 all units in the order of their gates; the gradient passes through as if a mask were the sigmoid of its gate
-(straight-through; GRASPrune). Cross-entropy and distillation count on both texts alike: where each unit
-learns for itself, the gradients of two subsets hardly ever agree as the adaptive rule of MSL asks.
+(straight-through; GRASPrune). Cross-entropy and distillation count on both texts alike: the adaptive rule is
+the paper's for modules, whose gradients are sums over many units.
 """
 
 from __future__ import annotations
