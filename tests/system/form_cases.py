@@ -171,14 +171,16 @@ def _written(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-_LATER = f"gates={GateSettings()!r}, repair={RepairSettings()!r}, "
-"""sections of a study that came after the answers were kept, which stand side by side"""
+_LATER = (f"gates={GateSettings()!r}, repair={RepairSettings()!r}, ", ", method='gprune'")
+"""what came after the answers were kept: sections of a study, and the method of a search"""
 
 
 def answer(reader: Reader, folder: Path, odd: object, data: bytes) -> str:
     """What a reader makes of a file: a digest of the value with its types, or what it refuses with."""
     try:
-        found = repr(reader(folder, data)).replace(str(folder), "FOLDER").replace(_LATER, "")
+        found = repr(reader(folder, data)).replace(str(folder), "FOLDER")
+        for later in _LATER:
+            found = found.replace(later, "")
     except GpruneError as error:
         words = sentence(error, 1000).replace(str(folder), "FOLDER")
         return f"{type(error).__name__}: {words.replace(quoted(odd), '<got>') if odd != '' else words}"
