@@ -5,7 +5,8 @@
     python benchmarks/sparsity.py --device cuda --dtype bfloat16 --layers 32 --hidden 4096 ...
 
 Every figure is the best of --repeats, in seconds. The first epoch pays for teacher, student, head and both
-backward passes; in later epochs the teacher's hidden states come from memory.
+backward passes; in later epochs the teacher's hidden states come from memory. A step of gates stands beside
+that of thresholds.
 """
 
 import argparse
@@ -26,12 +27,15 @@ from gprune.models.decoder import Decoder
 from gprune.models.loading import load
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.pruning.sparsity.gates import learn_gates
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import head_losses
-from gprune.records import Partition, Tokens
-from gprune.study import SparsitySettings
+from gprune.records import Partition, Tokens, UnitScores
+from gprune.study import GateSettings, SparsitySettings
+from gprune.system.progress import Progress
 
 MODULE_SIZE = 40
 
@@ -55,7 +59,9 @@ def main() -> None:
         f"{torch.get_num_threads()} threads"
     )
     parts = _parts(decoder, arguments.batch, arguments.length, arguments.repeats)
-    parts["whole step, first epoch"], parts["whole step, later epochs"] = _steps(decoder, arguments)
+    for name, learns in (("step", _thresholds), ("step of gates", _gates)):
+        first, later = _steps(decoder, arguments, learns)
+        parts |= {f"whole {name}, first epoch": first, f"whole {name}, later epochs": later}
     floor = parts["plain forward pass"]
     for name, seconds in parts.items():
         print(f"{name:32} {seconds:9.4f} s {seconds / floor:7.2f} x")
@@ -133,19 +139,38 @@ def _parts(decoder: Decoder, batch: int, length: int, repeats: int) -> dict[str,
     return parts
 
 
-def _steps(decoder: Decoder, arguments: argparse.Namespace) -> tuple[float, float]:
+Learns = Callable[[Decoder, tuple[Tokens, Tokens], SparsitySettings, Progress], object]
+
+
+def _thresholds(
+    decoder: Decoder, texts: tuple[Tokens, Tokens], settings: SparsitySettings, told: Progress
+) -> object:
+    return learn(decoder, *_case(decoder), *texts, settings, 0.5, 0, told)
+
+
+def _gates(
+    decoder: Decoder, texts: tuple[Tokens, Tokens], settings: SparsitySettings, told: Progress
+) -> object:
+    neurons, groups, _ = _case(decoder)
+    channels = np.zeros((decoder.shape.layers, decoder.shape.heads * decoder.shape.head_width))
+    scores = UnitScores("flap", "random", neurons, groups, channels)
+    setting = Setting(decoder, texts, settings, 0, told)
+    return learn_gates(setting, [scores], GateSettings(), 0.5, settings.epochs)
+
+
+def _steps(decoder: Decoder, arguments: argparse.Namespace, learns: Learns) -> tuple[float, float]:
     """Seconds of the fastest whole step in the first and in the second epoch of a real run."""
     generator = np.random.default_rng(0)
     size = (arguments.batch // 2 * arguments.repeats, arguments.length)
     vocabulary = decoder.model.config.vocab_size
-    texts = [
+    first, second = (
         Tokens(name, "", generator.integers(0, vocabulary, size).astype(np.int32), size[0]) for name in "AB"
-    ]
+    )
     ticks = [time.perf_counter()]
     settings = SparsitySettings(epochs=2, batch=arguments.batch)
-    learn(decoder, *_case(decoder), *texts, settings, 0.5, 0, lambda *_: ticks.append(time.perf_counter()))
-    first, later = np.split(np.diff(ticks), 2)
-    return float(first.min()), float(later.min())
+    learns(decoder, (first, second), settings, lambda *_: ticks.append(time.perf_counter()))
+    early, later = np.split(np.diff(ticks), 2)
+    return float(early.min()), float(later.min())
 
 
 def _best(work: Callable[[], object], repeats: int, device: torch.device) -> float:

@@ -319,6 +319,28 @@ def learning(task: Task) -> records.Learning:
     )
 
 
+def gates(task: Task) -> records.GateLearning:
+    import torch
+
+    from gprune.pruning.sparsity.gate_masks import GateMasks
+
+    shape, steps = task.shape, np.arange(40.0)
+    drawn = task.random.random(shape.layers * (shape.neurons + shape.kv_heads)).astype(np.float32)
+    family = GateMasks.of(shape, task.study.retention, 1, 1.5, torch.device("cpu"))
+    values = torch.tensor(drawn)
+    kept, (neurons, groups) = family.exact(values), family.split(values)
+    return records.GateLearning(
+        ffn=kept.ffn,
+        heads=kept.heads,
+        retention=kept.retention,
+        target=kept.target,
+        steps=np.stack([steps, steps // 20, 5 - steps / 20], axis=1),
+        columns=("step", "epoch", "ce_primary"),
+        gates=neurons.numpy(),
+        head_gates=groups.numpy(),
+    )
+
+
 def masks(task: Task) -> records.PruningMasks:
     if "learning" in task.needs:
         return by_its_formula(task)
@@ -352,6 +374,7 @@ _NAMED = (
     context_statistics,
     scores,
     learning,
+    gates,
     masks,
     overlap,
 )

@@ -23,7 +23,7 @@ MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
 BASELINES = tuple(
     name
     for name, method in ((name, METHODS[name]) for name in BUILT_IN)
-    if not method.control and method.decision not in ("none", "learned") and name != "wanda_sp_dense"
+    if not (method.control or method.learns or method.decision == "none") and name != "wanda_sp_dense"
 )
 """what people would otherwise use"""
 
@@ -109,6 +109,12 @@ CLAIMS = (
         "",
         "msl_layers",
         ("flap_uniform",),
+    ),
+    Claim(
+        "a gate for each unit is better than a threshold for each module, by the same steps",
+        "",
+        "gates",
+        ("gprune",),
     ),
     Claim(
         "the settings that won on the development model are better here too, by the same passes and steps",

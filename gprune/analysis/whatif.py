@@ -138,6 +138,8 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     known, study = METHODS[method], results.graph.study
     if known.decision == "learned":
         return f"{known.label} has thresholds of its own, which other masks would need learned anew"
+    if known.decision == "gated":
+        return f"{known.label} has a value for every unit, which other masks would need learned anew"
     if known.plugin is not None:
         return f"{known.label} is decided by code of {known.plugin.distribution}, which runs in runs only"
     if known.layered:

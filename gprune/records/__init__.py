@@ -24,7 +24,13 @@ if TYPE_CHECKING:
         pool,
     )
     from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
-    from gprune.records.decisions import Learning, LearningHistory, PruningMasks, RepairedWeights
+    from gprune.records.decisions import (
+        GateLearning,
+        Learning,
+        LearningHistory,
+        PruningMasks,
+        RepairedWeights,
+    )
     from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
     from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
     from gprune.records.modules import (
@@ -47,6 +53,7 @@ __all__ = [
     "Components",
     "ContextStatistics",
     "Contexts",
+    "GateLearning",
     "Learning",
     "LearningHistory",
     "ModelShape",

@@ -97,6 +97,37 @@ class Learning:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class GateLearning:
+    """What the learning of gates ends with: the masks, and the gates that they follow from."""
+
+    ffn: Annotated[Array, truth("layers", "neurons")]
+    """(layers, neurons) bool, True = kept"""
+    heads: Annotated[Array, truth("layers", "groups")]
+    """(layers, key/value groups) bool, True = kept"""
+    retention: float
+    """kept fraction of the decoder's linear weights"""
+    target: float
+    """the retention that was asked for"""
+    steps: Annotated[Array, real("steps", "columns")]
+    """(steps, columns) float64, columns named in `columns`"""
+    columns: tuple[str, ...]
+    """names of the columns of `steps`"""
+    gates: Annotated[Array, real("layers", "neurons")]
+    """(layers, neurons) float32 final gates: the highest are kept"""
+    head_gates: Annotated[Array, real("layers", "groups")]
+    """(layers, key/value groups) float32 final gates"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)
+
+    @property
+    def masks(self) -> PruningMasks:
+        """The units that are kept."""
+        return PruningMasks("gates", self.ffn, self.heads, self.retention, self.target)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RepairedWeights:
     """Weights of o_proj and down_proj, layer by layer, as a repair has fitted them to some masks."""
 

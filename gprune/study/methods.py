@@ -50,8 +50,8 @@ class Method:
     masks: str
     """the masks it uses; methods that differ in repairs only share them"""
     decision: str
-    """how the masks are made: none, learned, flap, uniform, sequential, fang, llm_pruner, osscar, slimllm or
-    plugin"""
+    """how the masks are made: none, learned (a threshold a module), gated (a gate a unit), flap, uniform,
+    sequential, fang, llm_pruner, osscar, slimllm or plugin"""
     metric: str = ""
     """base metric of its scores; that of the study where empty"""
     scoring: str = "single"
@@ -72,11 +72,18 @@ class Method:
     """the method that it is another form of: with two texts, without its repair, in one pass"""
     plugin: Plugin | None = None
     """what brings it, where that is another package: its decision, or its metric"""
+    epochs: int = 1
+    """how many times as many epochs it learns as the study's sparsity section says"""
+
+    @property
+    def learns(self) -> bool:
+        """Whether its masks are learned by running the model on both texts, one budget at a time."""
+        return self.decision in ("learned", "gated")
 
     @property
     def baseline(self) -> bool:
-        """Whether people would otherwise use it: no control, no other form of a method, and not GPrune."""
-        return not (self.control or self.form_of or self.decision in ("none", "learned"))
+        """Whether people would otherwise use it: no control, no other form of a method, and none of ours."""
+        return not (self.control or self.form_of or self.learns or self.decision == "none")
 
     @property
     def layered(self) -> bool:
@@ -137,6 +144,8 @@ _BUILT_IN = {
     for method in (
         Method("dense", "dense", "dense", "none"),
         Method("gprune", "GPrune", "gprune", "learned"),
+        Method("gates", "Gates", "gates", "gated"),
+        Method("gates_double", "Gates, twice the steps", "gates_double", "gated", form_of="gates", epochs=2),
         Method("llm_pruner", "LLM-Pruner", "llm_pruner", "llm_pruner", "llm_pruner"),
         Method("wanda_sp", "Wanda-sp", "wanda_sp", "sequential", "wanda_sp"),
         Method(
@@ -214,7 +223,7 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
         return ()
     if study.repair.kind != "own":
         return tuple(WORDS[word] for word in (study.repair.kind,) if word in WORDS)
-    switched = method.decision == "learned" and study.sparsity.bias_compensation
+    switched = method.learns and study.sparsity.bias_compensation
     return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
 
 

@@ -272,6 +272,19 @@ class SparsitySettings(Checked):
 
 
 @dataclass(frozen=True, slots=True)
+class GateSettings(Checked):
+    """Gates: a value for each unit, learned by MSL's losses and in its batches and epochs."""
+
+    WHERE: ClassVar = "gates."
+    start: Literal["primary", "mean"] = "primary"
+    """whose ranks the gates start from: those of the primary text's scores, or the mean of both texts'"""
+    learning_rate: Annotated[Real, POSITIVE] = 0.02
+    """Adam step size of the gates, which start between 0 and 1, with cosine decay"""
+    temperature: Annotated[Real, POSITIVE] = 1.5
+    """of the sigmoid that stands in for the mask on the way back (GRASPrune: 1.5)"""
+
+
+@dataclass(frozen=True, slots=True)
 class RepairSettings(Checked):
     """What is done to the weights that stay, once the masks are decided; the same for every method."""
 

@@ -21,6 +21,7 @@ from gprune.study.settings import (
     CalibrationSettings,
     ContextSettings,
     EvaluationSettings,
+    GateSettings,
     ModularizationSettings,
     Real,
     ReliabilitySettings,
@@ -118,6 +119,8 @@ class Study(Checked):
     """RASA"""
     sparsity: SparsitySettings = field(default_factory=SparsitySettings)
     """MSL"""
+    gates: GateSettings = field(default_factory=GateSettings)
+    """gates of single units"""
     repair: RepairSettings = field(default_factory=RepairSettings)
     """repair of the kept weights"""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
@@ -188,9 +191,10 @@ class Study(Checked):
         values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
         for section, plain in _LATER.items():
             values[section] = dict(values[section].items() - plain.items())
-        if self.repair == RepairSettings():
+        for name, usual in (("gates", GateSettings()), ("repair", RepairSettings())):
             # came later, as a whole
-            del values["repair"]
+            if getattr(self, name) == usual:
+                del values[name]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def renamed(self, name: str) -> Study:

@@ -26,8 +26,9 @@ ALL = (
     "llm_pruner",
     "wanda_sp",
     "flap_uniform",
+    "gates",
 )
-EDITABLE = ("gprune", "flap", "flap_pooled", "flap_rank_average", "llm_pruner", "flap_uniform")
+EDITABLE = ("gprune", "gates", "flap", "flap_pooled", "flap_rank_average", "llm_pruner", "flap_uniform")
 
 
 @pytest.fixture(scope="module", params=[1, 4], ids=["exact", "blocks of 4"])
@@ -70,7 +71,7 @@ def test_the_budget_is_met_to_half_a_neuron_or_block_and_what_is_fixed_is_not_to
 def test_those_that_come_back_are_the_highest_removed_and_those_that_go_the_lowest_kept(run):
     if run.study.sparsity.alignment > 1:
         pytest.skip("blocks come and go together")
-    for method in ("gprune", "flap"):
+    for method in ("gprune", "gates", "flap"):
         base = base_of(run, method)
         margin = rebalance.margins(run.results, method, base)
         kept = np.flatnonzero(base.ffn[0])[:9]

@@ -46,7 +46,7 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own():
     for name in METHODS:
         families.setdefault(style.family(name), set()).add(style.METHOD_COLORS[name])
     assert {family: len(colors) for family, colors in families.items()} == dict.fromkeys(families, 1)
-    assert len({next(iter(colors)) for colors in families.values()}) == len(families) == 8
+    assert len({next(iter(colors)) for colors in families.values()}) == len(families) == 9
     looks = [(style.METHOD_COLORS[name], style.METHOD_SYMBOLS[name]) for name in METHODS]
     assert len(set(looks)) == len(METHODS)
     lines = [(style.METHOD_COLORS[name], style.METHOD_DASHES[name]) for name in METHODS]

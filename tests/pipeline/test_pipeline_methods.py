@@ -61,9 +61,12 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     passes = result["passes"]
     learning = {stage: passes.pop(stage) for stage in list(passes) if stage.startswith("learning")}
     assert len(learning) == 1 + sum(METHODS[name].decision == "learned" for name in CONTROLS)
-    # a control learns in as many steps as GPrune
-    assert all(count == learning["learning"] for count in learning.values())
+    # a control learns in as many steps as GPrune, and so do gates
+    gates = {stage: passes.pop(stage) for stage in list(passes) if stage.startswith("gates")}
+    assert all(count == learning["learning"] for count in [*learning.values(), gates.pop("gates")])
     assert learning["learning"]["backward"] > 0
+    (double,) = gates.values()
+    assert double["backward"] == 2 * learning["learning"]["backward"]
     taylor = 4 * 8 / (study.calibration.samples * study.calibration.length)
     assert passes == {
         "statistics_primary": {"forward": 1.0, "backward": 0.0},

@@ -19,13 +19,13 @@ from gprune.pipeline import runs
 from gprune.pipeline.archive import contents_form
 from gprune.pipeline.runs import notes
 from gprune.study import Study, from_file
-from gprune.study.settings import RepairSettings
+from gprune.study.settings import GateSettings, RepairSettings
 from gprune.system.errors import GpruneError
 from gprune.system.safe_parsing import quoted, sentence
 
 STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs").to_dict()
 # came after the answers were kept
-del STUDY["repair"]
+del STUDY["repair"], STUDY["gates"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
     "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
@@ -171,14 +171,16 @@ def _written(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-_LATER = f"repair={RepairSettings()!r}, "
-"""sections of a study that came after the answers were kept"""
+_LATER = (f"gates={GateSettings()!r}, repair={RepairSettings()!r}, ", ", method='gprune'")
+"""what came after the answers were kept: sections of a study, and the method of a search"""
 
 
 def answer(reader: Reader, folder: Path, odd: object, data: bytes) -> str:
     """What a reader makes of a file: a digest of the value with its types, or what it refuses with."""
     try:
-        found = repr(reader(folder, data)).replace(str(folder), "FOLDER").replace(_LATER, "")
+        found = repr(reader(folder, data)).replace(str(folder), "FOLDER")
+        for later in _LATER:
+            found = found.replace(later, "")
     except GpruneError as error:
         words = sentence(error, 1000).replace(str(folder), "FOLDER")
         return f"{type(error).__name__}: {words.replace(quoted(odd), '<got>') if odd != '' else words}"

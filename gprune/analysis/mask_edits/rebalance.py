@@ -61,7 +61,7 @@ def obstacle(results: Results, method: str) -> str:
     known = METHODS[method]
     if known.decision == "none":
         return f"{known.label} removes nothing: choose a method that prunes"
-    if known.decision not in ("learned", "flap", "uniform", "llm_pruner"):
+    if known.decision not in ("learned", "gated", "flap", "uniform", "llm_pruner"):
         return (
             f"{known.label} keeps no score of every neuron by which a budget could be met again: choose "
             "another method"
@@ -75,9 +75,10 @@ def obstacle(results: Results, method: str) -> str:
 def margins(results: Results, method: str, base: PruningMasks) -> Array:
     """(layers, neurons) by how much a method keeps a neuron: 0 is its cut.
 
-    Of learned masks the rank quantile in the module above the module's threshold; of the others the rank
-    quantile in the layer above the share that was removed there, as where widths are rounded. Layers that
-    LLM-Pruner leaves whole are infinitely far from its cut.
+    Of learned masks the rank quantile in the module above the module's threshold; of gates the gate above
+    that of the last neuron that is kept; of the others the rank quantile in the layer above the share that
+    was removed there, as where widths are rounded. Layers that LLM-Pruner leaves whole are infinitely far
+    from its cut.
     """
     known, graph = METHODS[method], results.graph
     if known.decision == "learned":
@@ -89,6 +90,9 @@ def margins(results: Results, method: str, base: PruningMasks) -> Array:
         thresholds = np.concatenate([made.thresholds, made.head_thresholds])
         return units.split(units.margins(thresholds))[0]
     needs = _read(results, stages.masks(graph, known.masks).needs)
+    if known.decision == "gated":
+        gates = needs["learning"].gates.astype(np.float64)
+        return gates - np.sort(gates, axis=None)[-int(base.ffn.sum())]
     if known.decision == "llm_pruner":
         return taylor_margins(needs["scores"].ffn, base.ffn)
     found = ranked_scores(graph.study, known, needs["shape"], needs["parts"])

@@ -1,9 +1,9 @@
 """How every figure looks: fixed colours of methods, titled axes, transparent background.
 
-Methods carry colours of Okabe and Ito, one a family; forms and controls of a method have its hue and differ
-in symbol and dash. Hues of their own are kept for the texts, and one for what differs between them. Cividis
-shows magnitude, purple-orange shows signs, and grey is kept for floors and references. Fonts and grid lines
-come from the app's theme, light or dark.
+Methods carry colours of Okabe and Ito (their yellow darker), one a family; forms and controls of a method
+have its hue and differ in symbol and dash. Hues of their own are kept for the texts, and one for what differs
+between them. Cividis shows magnitude, purple-orange shows signs, and grey is kept for floors and references.
+Fonts and grid lines come from the app's theme, light or dark.
 """
 
 import math
@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from gprune.study.methods import METHODS, METRICS
 
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
-MUSTARD, ROSE = "#BFA500", "#E07A8B"
+MUSTARD, ROSE, BROWN = "#BFA500", "#E07A8B", "#8C4A2F"
 """hues of the methods"""
 TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 """hues of the calibration texts, and of what differs between two of them"""
@@ -58,6 +58,7 @@ _FAMILIES = {
     "llm_pruner": (SKY, "x"),
     "osscar": (MUSTARD, "cross"),
     "slimllm": (ROSE, "triangle-right"),
+    "gates": (BROWN, "triangle-down"),
 }
 """hue and symbol of each family"""
 _PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")
@@ -91,6 +92,8 @@ def family(method: str) -> str:
     known = METHODS.get(method)
     if known is not None and known.decision == "learned":
         return "gprune"
+    if known is not None and known.decision == "gated":
+        return "gates"
     if known is not None and known.plugin is not None:
         return method
     return (known.metric or method) if known else method.partition(":")[0]

@@ -147,12 +147,13 @@ def operations(rows: Iterable[Row], weights: int) -> float:
         study, decision = row.study, METHODS[row.method].decision
         one = study.calibration.samples * study.calibration.length
         texts[study.primary, study.calibration.samples, study.calibration.length] = None
-        own = {"sequential": 1.0, "learned": 2.0 * _STEP * study.sparsity.epochs, "fang": 8.0}
-        own |= {"osscar": 6.0, "slimllm": 7.0}
-        contexts = 8.0 if study.metric == "twflap" and decision == "learned" else 0.0
+        learns = METHODS[row.method].learns
+        learning = 2.0 * _STEP * study.sparsity.epochs * METHODS[row.method].epochs if learns else 0.0
+        own = {"sequential": 1.0, "fang": 8.0, "osscar": 6.0, "slimllm": 7.0}
+        contexts = 8.0 if study.metric == "twflap" and learns else 0.0
         windows = study.evaluation.windows
         measured = TEXT_TOKENS if windows is None else windows * study.evaluation.length
-        passes += one * (own.get(decision, 0.0) + contexts) + len(study.evaluation.texts) * measured
+        passes += one * (own.get(decision, learning) + contexts) + len(study.evaluation.texts) * measured
     passes += sum(2 * samples * length for _, samples, length in texts)
     return 2.0 * weights * passes
 

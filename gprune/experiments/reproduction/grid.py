@@ -85,7 +85,7 @@ class TableStudy:
 def label(row: Row) -> str:
     """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
     known = METHODS[row.method]
-    return f"{known.label} ({called(row.study.metric)})" if known.decision == "learned" else known.label
+    return f"{known.label} ({called(row.study.metric)})" if known.learns else known.label
 
 
 def called(metric: str) -> str:

@@ -1,6 +1,6 @@
 """Answers: which configurations go on to the next round, and does the winner beat the study's own settings?
 
-A configuration's objective is the mean loss of GPrune's model over texts and seeds, nats per token: the
+A configuration's objective is the mean loss of the method's model over texts and seeds, nats per token: the
 logarithm of the geometric mean of its perplexities.
 """
 
@@ -127,7 +127,7 @@ class Trials:
         self.plan, self.store, self.listener, self.ended = plan, store, listener, ended
 
     def measure(self, configuration: Configuration, rung: Rung, seed: int) -> Losses | None:
-        """The (windows,) losses of GPrune's model under a configuration on each evaluation text.
+        """The (windows,) losses of the method's model under a configuration on each evaluation text.
 
         None where the method cannot run under it. Raises GpruneError where the model, a text or the cache
         cannot be used.
@@ -149,9 +149,9 @@ class Trials:
         """The losses that the cache has of a study."""
         results = pipeline.opened(study, self.store)
         texts = study.evaluation.texts
-        if not all(results.has(perplexity, "gprune", text) for text in texts):
+        if not all(results.has(perplexity, self.plan.method, text) for text in texts):
             return None
-        found = tuple(results.get(perplexity, "gprune", text).losses for text in texts)
+        found = tuple(results.get(perplexity, self.plan.method, text).losses for text in texts)
         if not all(np.isfinite(losses).all() for losses in found):
             return None
         return found

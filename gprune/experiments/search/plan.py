@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from gprune.study import Study, field_names, short
+from gprune.study.methods import require_known
 from gprune.study.settings import Words, read, require
 from gprune.system import limits, safe_parsing
 from gprune.system.forms import Before, Form, Items, Listed, Rule, between
@@ -19,7 +20,7 @@ from gprune.system.forms import Before, Form, Items, Listed, Rule, between
 FIXED = ("model", "primary", "auxiliary", "retention", "seed", "methods", "name", "group", "device", "dtype")
 """fields of a study that a search does not vary: they say what is pruned, or change no result"""
 
-PARTS = {"modularization": "BCM", "reliability": "RASA", "sparsity": "MSL"}
+PARTS = {"modularization": "BCM", "reliability": "RASA", "sparsity": "MSL", "gates": "gates"}
 """sections of a study that are parts of the method, with their names in the paper"""
 
 
@@ -74,9 +75,12 @@ class Plan(Form):
     """the rounds, in order"""
     seed: _Count = 0
     """seed of the drawing"""
+    method: Words = "gprune"
+    """the method that is pruned by and measured"""
 
     def __post_init__(self) -> None:
         """Raises SettingsError where a value of the space is no valid setting, or none is to be chosen."""
+        require_known("method", self.method)
         require(bool(self.rungs), "rungs", list(self.rungs), "at least one round")
         counts = [rung.configurations for rung in self.rungs]
         falling = all(more > fewer >= 1 for more, fewer in itertools.pairwise(counts)) and counts[-1] >= 1
@@ -114,7 +118,7 @@ class Plan(Form):
         """The study that measures a configuration in a round."""
         made = self.study.with_settings(dict(rung.settings) | dict(configuration.settings))
         name = f"{self.title} {configuration.number}, {rung.configurations} left, seed {seed}"
-        return replace(made, seed=seed, methods=("gprune",), name=name, group=self.title)
+        return replace(made, seed=seed, methods=(self.method,), name=name, group=self.title)
 
 
 def from_file(path: Path, within: Path | None = None) -> Plan:

@@ -19,6 +19,7 @@ from gprune.analysis.table import Table
 from gprune.experiments.search.halving import Round, Score, gain, winner
 from gprune.experiments.search.plan import Plan, words
 from gprune.study import short
+from gprune.study.methods import METHODS
 from gprune.system.errors import StoreError
 from gprune.system.files import make_folder, write_json, write_text
 
@@ -100,9 +101,9 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
         f"# {plan.title}",
         f"Model {short(study.model)}, calibrated on {short(study.primary)} (A) and "
         f"{short(study.auxiliary)} (B), retention {study.retention:.0%}, base metric {study.metric}. "
-        f"Objective: mean loss of GPrune's model on {texts}, shown as change of perplexity against the "
-        "study's own settings on the same windows (negative is better). ± is its standard error over windows "
-        "and seeds.",
+        f"Objective: mean loss of {METHODS[plan.method].label}'s model on {texts}, shown as change of "
+        "perplexity against the study's own settings on the same windows (negative is better). ± is its "
+        "standard error over windows and seeds.",
         "Configuration 0 is the study as it stands and takes part in every round. Whoever wins among many "
         "wins partly by luck: the last round, on most data and under several seeds, is what counts, and "
         "nothing here is a result about other models.",
@@ -120,7 +121,7 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
     for number, done in enumerate(rounds, start=1):
         lines += _round(plan, number, done)
     if len(rounds) == len(plan.rungs):
-        lines += ["## What follows", _verdict(rounds)]
+        lines += ["## What follows", _verdict(plan, rounds)]
     return "\n\n".join(lines) + "\n"
 
 
@@ -157,7 +158,7 @@ def _perplexity(losses: np.ndarray) -> str:
     return f"{values.mean():.2f}" + (f" ± {values.std(ddof=1):.2f}" if len(values) > 1 else "")
 
 
-def _verdict(rounds: Sequence[Round]) -> str:
+def _verdict(plan: Plan, rounds: Sequence[Round]) -> str:
     last, drawn = rounds[-1], len(rounds[0].scores) - 1
     best = winner(last)
     if best is last.scores[0]:
@@ -165,10 +166,11 @@ def _verdict(rounds: Sequence[Round]) -> str:
             f"None of {drawn} configurations is clearly better than the study's own settings (by two "
             "standard errors): these stay."
         )
+    kept = "the profile `recommended`" if plan.method == "gprune" else f"what {plan.method} does by default"
     return (
         f"Configuration {best.configuration.number} of {drawn} changes the perplexity under the study's own "
-        f"settings by {in_percent(gain(best, last.scores[0]))}: {words(best.configuration)}. It is the "
-        "profile `recommended`."
+        f"settings by {in_percent(gain(best, last.scores[0]))}: {words(best.configuration)}. It is "
+        f"{kept}."
     )
 
 

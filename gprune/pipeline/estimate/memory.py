@@ -141,15 +141,15 @@ def _clusters(_: StageId, case: Case) -> Need:
     return Need(weights=case.weights, fixed=2 * rows + _WIDE * 6.0 * shape.neurons * most)
 
 
-def _learning(_: StageId, case: Case) -> Need:
+def _learning(stage: StageId, case: Case) -> Need:
     study, model = case.study, case.model
     length, shape = study.calibration.length, model.shape
     logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
     # several processes keep no states of the dense model
     cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width * (case.processes == 1)
-    # thresholds and what Adam knows of them, once in use and once as they were after the last step
+    # thresholds (or gates) and what Adam knows of them, once in use and once as they were after the last step
     thresholds = shape.layers * (max(study.modularization.candidates) + 1.0)
-    learned = 4.0 * 2 * 4 * thresholds
+    learned = 4.0 * 2 * 4 * (thresholds if stage.kind == "learning" else model.units)
     return Need(
         weights=case.learned,
         # masks of four subsets with their gradients, and the order of all units
@@ -321,6 +321,7 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "clusters": _clusters,
     "partition": _clusters,
     "learning": _learning,
+    "gates": _learning,
     "masks": _masks,
     "repaired": _repaired,
     "edited_repair": _repaired,

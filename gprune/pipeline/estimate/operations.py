@@ -16,13 +16,14 @@ import numpy as np
 from gprune.pipeline.estimate.dimensions import Dimensions, of_model
 from gprune.pipeline.estimate.memory import KRYLOV, method_of
 from gprune.pipeline.stages import StageId
+from gprune.pipeline.stages.graph import LEARNING
 from gprune.study import Study
 from gprune.study.methods import METHODS, fit_of, of_masks
 from gprune.system.errors import ModelError
 
 RATES = {"gpu": 5e13, "cpu": 5e10}
 """floating-point operations a second where none were measured: a data-centre GPU, two cores"""
-SHARED = ("statistics", "positions", "learning", "repaired")
+SHARED = ("statistics", "positions", *LEARNING, "repaired")
 """the kinds of stage whose work several processes share"""
 REPAIRED = ("repaired", "edited_repair")
 """the kinds of stage that fit weights to masks"""
@@ -75,9 +76,9 @@ def _passes(stage: StageId, study: Study) -> float:
         windows = evaluation.windows
         kept = 1.0 if METHODS[stage.method].decision == "none" else study.retention
         return kept * (TEXT_TOKENS if windows is None else windows * evaluation.length)
-    if stage.kind == "learning":
+    if stage.kind in LEARNING:
         # student, two ways back, and the teacher in the first epoch
-        return 2 * one * (3 * study.sparsity.epochs + 1)
+        return 2 * one * (3 * _epochs(stage, study) + 1)
     if stage.kind == "masks" and of_masks(stage.method).layered:
         return {"sequential": 2, "osscar": 3, "slimllm": 4}[of_masks(stage.method).decision] * one
     if stage.kind == "scores" and stage.metric == "llm_pruner":
@@ -93,14 +94,19 @@ def _passes(stage: StageId, study: Study) -> float:
     return known.get(stage.kind, 0.0)
 
 
+def _epochs(stage: StageId, study: Study) -> int:
+    """Passes over both texts of a stage that learns; no method is that of the name of its kind."""
+    return study.sparsity.epochs * (METHODS[stage.method].epochs if stage.method else 1)
+
+
 def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
     """Operations outside of the model's layers."""
     shape, one = model.shape, 2.0 * study.calibration.samples * study.calibration.length
     head = 2.0 * shape.hidden * model.vocabulary
     rows = 2.0 * shape.neurons * shape.neuron_weights
     bcm = study.modularization
-    if stage.kind == "learning":
-        return one * study.sparsity.epochs * 4 * head
+    if stage.kind in LEARNING:
+        return one * _epochs(stage, study) * 4 * head
     if stage.kind == "masks" and of_masks(stage.method).decision in ("osscar", "slimllm"):
         # products of all inputs; an inverse, which the rounds take apart, or the moments of the output
         wide = np.array([shape.neurons, shape.heads * shape.head_width], dtype=float)

@@ -42,6 +42,7 @@ from gprune.pipeline.stages.method_inputs import MethodInputs, given, standings,
 from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named
 from gprune.pipeline.stages.pruning import (
     checkpoint,
+    gates,
     learning,
     masks,
     pruned,

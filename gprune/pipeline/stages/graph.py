@@ -71,6 +71,7 @@ KINDS: dict[str, Kind] = {
     "modules": Kind(records.ModuleStatistics),
     "adapted": Kind(records.AdaptedScores),
     "learning": Kind(records.Learning, seconds=36.0),
+    "gates": Kind(records.GateLearning, seconds=36.0),
     "masks": Kind(records.PruningMasks, seconds=0.5),
     "repaired": Kind(records.RepairedWeights, seconds=12.0, on_pages=False),
     "checkpoint": Kind(None, seconds=0.2),
@@ -86,6 +87,10 @@ KINDS: dict[str, Kind] = {
     "edited_repair": Kind(records.RepairedWeights, seconds=12.0, on_demand=True),
     "edited_perplexity": Kind(records.Perplexity, seconds=0.8, on_demand=True),
 }
+
+
+LEARNING = ("learning", "gates")
+"""the kinds of stage that learn which units stay, step by step"""
 
 
 def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.pipeline.stages.graph import LETTERS, Graph, every_need, order
+from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, order
 from gprune.pipeline.stages.pruning import fixed_attention, pruned, repair_texts, repairs
 from gprune.pipeline.stages.results import Results
 from gprune.records import Repair, TextOverlap
@@ -104,7 +104,7 @@ def given(results: Results, method: str) -> MethodInputs | None:
         texts=tuple(letter for role, letter in LETTERS.items() if role in read),
         forward=_sum(passes, "forward"),
         backward=_sum(passes, "backward"),
-        steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind == "learning"),
+        steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind in LEARNING),
         attention=bool(fixed_attention(graph, known)),
         repairs=repairs(graph, method),
         repaired_on=tuple(graph.letters[role] for role in repair_texts(graph, known)),

@@ -9,8 +9,10 @@ from gprune.pipeline.stages.calibration import statistics, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.rasa import adapted, scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
+from gprune.pipeline.stages.scoring import scores
 from gprune.records import (
     AdaptedScores,
+    GateLearning,
     Learning,
     Partition,
     PrunedModel,
@@ -25,6 +27,8 @@ from gprune.study.methods import METHODS, Method, fit_of, of_masks, repairs_of
 
 OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
 """what a repair can need of a calibration text, by kind"""
+_SHARED = ("batch", "distillation_weight", "distillation_temperature")
+"""settings of MSL that gates learn by too, besides its epochs"""
 
 
 def _learn(
@@ -81,6 +85,41 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 
 
 @once
+def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
+    """Gates of single units (gprune.pruning.sparsity.gates), of a method whose masks follow from them."""
+    study, chosen = graph.study, METHODS[method]
+    epochs = chosen.epochs * study.sparsity.epochs
+
+    def make(work: RunContext, scores: list[UnitScores], primary: Tokens, auxiliary: Tokens) -> GateLearning:
+        from gprune.pruning.sparsity.gates import learn_gates
+        from gprune.pruning.sparsity.learner import Setting
+
+        with work.learner() as decoder:
+            ranks = None if work.company is None else work.company.ranks
+            about = (work.study.sparsity, work.study.seed, work.progress, work.resumption, ranks)
+            setting = Setting(decoder, (primary, auxiliary), *about)
+            return learn_gates(setting, scores, work.study.gates, work.study.retention, epochs)
+
+    started = PAIR if study.gates.start == "mean" else PAIR[:1]
+    shared = {name: getattr(study.sparsity, name) for name in _SHARED}
+    aligned = {} if study.sparsity.alignment == 1 else {"alignment": study.sparsity.alignment}
+    return graph.stage(
+        StageId("gates") if method == "gates" else StageId("gates", method=method),
+        f"learning the gates ({chosen.label})",
+        make,
+        needs={
+            "scores": [scores(graph, text) for text in started],
+            **{role: tokens(graph, role) for role in PAIR},
+        },
+        reads=graph.model,
+        settings=settings_of(study.gates)
+        | shared
+        | aligned
+        | {"epochs": epochs, "retention": study.retention, "seed": study.seed},
+    )
+
+
+@once
 def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     """Which units some masks keep, by the name under which methods use them.
 
@@ -89,13 +128,14 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     """
     method = of_masks(name)
     identity, title = StageId("masks", method=name), f"masks of {METHODS[method.name].label}"
-    if method.decision != "learned":
+    if not method.learns:
         return baselines.decided(graph, method, identity, title, fixed_attention(graph, method))
 
-    def make(_: RunContext, learning: Learning) -> PruningMasks:
+    def make(_: RunContext, learning: Learning | GateLearning) -> PruningMasks:
         return learning.masks
 
-    return graph.stage(identity, title, make, needs={"learning": learning(graph, method.name)})
+    learned = learning if method.decision == "learned" else gates
+    return graph.stage(identity, title, make, needs={"learning": learned(graph, method.name)})
 
 
 def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:

@@ -1,6 +1,6 @@
 """The checkpoint of unfinished sparsity learning: everything that the next step reads.
 
-Thresholds, what Adam remembers of them, the multiplier, the sampler's queues and generator, how many
+Thresholds or gates, what Adam remembers of them, the multiplier, the sampler's queues and generator, how many
 sequences go through the model at a time, who was beside whom when the dense model's states were made, the
 random numbers of torch, and the rows and notices so far. Noted after every step, on the device and without
 waiting for it; transferred only when it is saved. Whatever replays a step writes into the same tensors, so
@@ -30,17 +30,19 @@ CHANGED_ROUNDING = (
     "they are made anew at every step, which takes longer and rounds differently"
 )
 OTHER_PROCESSES = "it was begun by {0} and goes on with {1}, which share its batches: it rounds differently"
-_MOMENTS, _RANDOM = "optimizer.", "random."
+# states have what learns, gates too, under the name of the first that did
+_LEARNED, _MOMENTS, _RANDOM = "thresholds", "optimizer.", "random."
 
 
 @dataclass(slots=True)
 class Running:
     """The parts of a learning that change from step to step."""
 
-    thresholds: Tensor
-    """(thresholds,) changed in place"""
+    learned: Tensor
+    """(count,) thresholds or gates, changed in place"""
     optimizer: torch.optim.Optimizer
     constraint: RetentionConstraint
+    """without force where every mask meets the target by itself"""
     sampler: SubsetSampler
     teacher: Teacher
     passes: Passes
@@ -56,11 +58,11 @@ class Running:
             spent: what it has cost so far.
         """
         # without a step an optimizer knows nothing of its parameter
-        remembered = self.optimizer.state.get(self.thresholds, {})
+        remembered = self.optimizer.state.get(self.learned, {})
         known = {f"{_MOMENTS}{name}": one for name, one in remembered.items() if isinstance(one, Tensor)}
-        tensors = {"thresholds": self.thresholds, **known}
+        tensors = {_LEARNED: self.learned, **known}
         drawn, generator = self.sampler.standing()
-        random = devices.random_states(self.thresholds.device)
+        random = devices.random_states(self.learned.device)
         values = {
             "multiplier": self.constraint.multiplier,
             "sampler": generator,
@@ -110,11 +112,11 @@ class Running:
             RuntimeError: the same.
         """
         arrays, values = state.arrays, state.values
-        rows, learned = arrays["rows"], arrays["thresholds"]
+        rows, learned = arrays["rows"], arrays[_LEARNED]
         if not 0 < state.step < steps or state.steps != steps:
             raise ValueError(f"it stands at step {state.step} of {state.steps}, and there are {steps}")
-        if rows.shape != (state.step, len(columns)) or learned.shape != tuple(self.thresholds.shape):
-            raise ValueError("its rows or thresholds are those of another learning")
+        if rows.shape != (state.step, len(columns)) or learned.shape != tuple(self.learned.shape):
+            raise ValueError("its rows or what learns are those of another learning")
         moments = {n.removeprefix(_MOMENTS): _tensor(a) for n, a in arrays.items() if n.startswith(_MOMENTS)}
         random = {n.removeprefix(_RANDOM): _tensor(a) for n, a in arrays.items() if n.startswith(_RANDOM)}
         multiplier, size, notices = float(values["multiplier"]), int(values["size"]), list(values["notices"])
@@ -122,11 +124,11 @@ class Running:
         alike = self.teacher.take_up(arrays, values["teacher"], texts)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": {0: moments}, "param_groups": groups})
-        self.thresholds.copy_(_tensor(learned))
+        self.learned.copy_(_tensor(learned))
         self.constraint.multiplier, self.passes.size = multiplier, size
         self.rows[:] = rows.tolist()
         self.notices[:] = [str(one) for one in notices]
-        devices.set_random_states(self.thresholds.device, random)
+        devices.set_random_states(self.learned.device, random)
         return alike
 
 

@@ -1,15 +1,12 @@
 """Modular sparsity learning (MSL), section 3.3: one threshold per module, learned under a retention target.
 
-The weights stay frozen; only the thresholds learn. A step runs the masked decoder once forward and twice
-backward: once for the cross-entropy, whose gradients on four subsets decide whose supervision counts, and
-once for the distillation from the dense model.
+The loop is that of gprune.pruning.sparsity.learner: once forward and twice backward a step. The gradients of
+the cross-entropy on four subsets decide whose supervision counts.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,37 +14,21 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
-from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
-from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting, others
+from gprune.pruning.sparsity.checkpoint import Running
+from gprune.pruning.sparsity.learner import Learner, Setting
 from gprune.pruning.sparsity.loss_selection import combine
-from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import RetentionConstraint
-from gprune.pruning.sparsity.passes import Passes
+from gprune.pruning.sparsity.passes import BatchSums
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
-from gprune.pruning.sparsity.shared_passes import SharedPasses
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens
-from gprune.store.resumption import Resumption, Spent
+from gprune.store.resumption import Resumption
 from gprune.study import SparsitySettings
-from gprune.system.errors import NumericsError
-from gprune.system.progress import Notice, Progress
+from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
     from gprune.models.distributed.process_group import Ranks
-
-COLUMNS = (
-    "step",
-    "epoch",
-    "ce_primary",
-    "ce_auxiliary",
-    "distillation",
-    "retention",
-    "multiplier",
-    "admitted",
-    "learning_rate",
-)
 
 
 def learn(
@@ -98,175 +79,73 @@ def learn(
     if attention is not None:
         units = units.with_groups(attention)
     family = MaskFamily.of(units, decoder.device)
-    thresholds = torch.full((family.thresholds,), 1 - target, device=decoder.device)
-    rows: list[list[float]] = []
-    if settings.epochs:
-        with gated(decoder) as gate:
-            texts = primary, auxiliary
-            learner = _Learner(decoder, family, gate, texts, settings, target, seed, on_progress, kept, ranks)
-            rows = learner.run(thresholds)
+    setting = Setting(decoder, (primary, auxiliary), settings, seed, on_progress, kept, ranks)
+    thresholds, rows = ThresholdLearner(setting, family, target).learned()
+    columns = ThresholdLearner.columns()
     plan = exact_masks(family.units, thresholds.cpu().numpy(), target, settings.alignment)
     history = LearningHistory(
-        steps=np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS)),
-        columns=COLUMNS,
+        steps=np.array(rows, dtype=np.float64).reshape(-1, len(columns)),
+        columns=columns,
         thresholds=plan.thresholds[: family.modules],
         head_thresholds=plan.thresholds[family.modules :],
     )
     return plan.masks, history
 
 
-@dataclass(frozen=True, slots=True)
-class _Measured:
-    """What one batch says of the present thresholds."""
+class ThresholdLearner(Learner[MaskFamily]):
+    """Thresholds: every step decides whose supervision counts, and dual ascent holds the target."""
 
-    cross_entropy: Tensor
-    """(2,) mean nats per prediction on A and on B"""
-    distillation: Tensor
-    """mean over all tokens of both texts, scalar"""
-    gradient: Tensor
-    """(thresholds,) gradient of the performance term"""
-    admitted: Tensor
-    """scalar bool: auxiliary cross-entropy moved the FFN thresholds"""
+    BESIDE = ("multiplier", "admitted")
 
+    def __init__(self, setting: Setting, family: MaskFamily, target: float) -> None:
+        """Binds a learning.
 
-class _Learner:
-    """The loop: batches, losses, gradients, Adam on the thresholds, dual ascent."""
+        Args:
+            setting: what it works with.
+            family: the masks that thresholds can express.
+            target: R*, the retention asked for.
+        """
+        settings = setting.settings
+        # the augmented Lagrangian (Eq. 11)
+        constraint = RetentionConstraint(target, settings.penalty, settings.dual_rate)
+        super().__init__(setting, family, settings.epochs, settings.learning_rate, constraint)
+        self._target = target
 
-    def __init__(
-        self,
-        decoder: Decoder,
-        family: MaskFamily,
-        gate: MaskGate,
-        texts: tuple[Tokens, Tokens],
-        settings: SparsitySettings,
-        target: float,
-        seed: int,
-        on_progress: Progress,
-        kept: Resumption | None,
-        ranks: Ranks | None,
-    ) -> None:
-        self._decoder, self._family, self._gate, self._texts = decoder, family, gate, texts
-        self._settings, self._target, self._seed, self._on_progress = settings, target, seed, on_progress
-        self._kept, self._ranks = kept, ranks
-        self._ids = np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
+    def start(self) -> Tensor:
+        """Thresholds that remove the same share of every module."""
+        return torch.full((self.family.thresholds,), 1 - self._target, device=self.family.share.device)
 
-    def run(self, thresholds: Tensor) -> list[list[float]]:
-        """Learns the (thresholds,) values in place and returns one history row for each step."""
-        running = self._begun(thresholds)
-        shared, quarter = running.passes, running.sampler.quarter
-        if not isinstance(shared, SharedPasses):
-            return self._rows(running)
-        shared.announce(self._family, quarter)
-        try:
-            return self._rows(running)
-        finally:
-            shared.dismiss(len(thresholds), quarter)
-
-    def _rows(self, running: Running) -> list[list[float]]:
-        steps = self._settings.epochs * running.sampler.steps_per_epoch
-        if self._kept is not None:
-            running = self._gone_on(running, steps, self._kept)
-        moment = None
-        try:
-            while len(running.rows) < steps:
-                row = self._step(len(running.rows), steps, running)
-                running.rows.append(row)
-                if self._kept is not None:
-                    moment = running.noted(self._kept.spent.plain)
-                    if len(running.rows) < steps and self._kept.due(moment.step):
-                        self._kept.save(running.state(moment, steps))
-                self._on_progress(len(running.rows), steps, _message(row))
-        except BaseException:
-            if self._kept is not None and moment is not None and moment.step < steps:
-                self._kept.stopped(moment.step, partial(running.state, moment, steps))
-            raise
-        return running.rows
-
-    def _begun(self, thresholds: Tensor) -> Running:
-        """A learning before its first step."""
-        settings, notices = self._settings, list[str]()
-        sampler = SubsetSampler(*self._texts, settings.batch, self._seed)
-        # a sequence comes to another process each time, so that several of them keep no states
-        epochs = settings.epochs if self._ranks is None else 1
-        teacher = Teacher.build(self._decoder, len(self._ids), self._ids.shape[1], epochs)
-        told = noting(notices, self._on_progress)
-        passed = Passes if self._ranks is None else partial(SharedPasses, self._ranks)
-        passes = passed(self._decoder, self._family, self._gate, teacher, self._ids, settings, told)
-        optimizer = torch.optim.Adam([thresholds], lr=settings.learning_rate)
-        constraint = RetentionConstraint(self._target, settings.penalty, settings.dual_rate)
-        return Running(thresholds, optimizer, constraint, sampler, teacher, passes, notices=notices)
-
-    def _gone_on(self, running: Running, steps: int, kept: Resumption) -> Running:
-        """The same learning where an earlier process has left it, or from its first step."""
-        state = kept.found()
-        if state is None:
-            return running
-        try:
-            spent = Spent.of(state.values.get("spent"))
-            alike = running.take_up(state, steps, COLUMNS, self._ids)
-        except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
-            kept.refuse(str(error))
-            return self._begun(running.thresholds.fill_(1 - self._target))
-        for words in running.notices:
-            self._on_progress(state.step, steps, Notice(words))
-        told = noting(running.notices, self._on_progress)
-        told(state.step, steps, kept.goes_on(state, spent))
-        if (changed := others(state.values, running.passes)) is not None:
-            told(state.step, steps, changed)
-        elif not alike:
-            told(state.step, steps, Notice(CHANGED_ROUNDING))
-        return running
-
-    def _step(self, step: int, steps: int, running: Running) -> list[float]:
-        thresholds, constraint = running.thresholds, running.constraint
-        rate = self._settings.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
-        running.optimizer.param_groups[0]["lr"] = rate
-        measured = self._measure(running, step, steps)
-        retention = self._family.retention(thresholds)
-        slope = self._family.threshold_gradient(self._family.share, thresholds, self._settings.surrogate)
+    def gradient(self, step: int, running: Running, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+        """See Learner; tells whether auxiliary cross-entropy moved the FFN thresholds."""
+        thresholds, constraint = running.learned, running.constraint
+        performance, admitted = self._performance(thresholds, sums)
+        retention = self.family.retention(thresholds)
+        slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
         if step == 0:
-            constraint.start(measured.gradient, slope)
-        thresholds.grad = measured.gradient + constraint.slope(retention) * slope
-        # One transfer from the device a step.
-        finite = torch.isfinite(thresholds.grad).all()
-        values = [*measured.cross_entropy, measured.distillation, retention, measured.admitted, finite]
-        *losses, kept, admitted, sound = torch.stack([value.float() for value in values]).tolist()
-        if not (sound and all(map(math.isfinite, losses))):
-            raise NumericsError(
-                f"step {step + 1} of sparsity learning gave a loss or gradient that is not finite "
-                f"(cross-entropy on A and B, distillation: {losses}): use float32 or bfloat16 for the model"
-            )
+            constraint.start(performance, slope)
+        found = performance + constraint.slope(retention) * slope
+        return found, {"retention": retention, "admitted": admitted}
+
+    def _performance(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
+        """(thresholds,) gradient of the performance term, and whether the auxiliary text was admitted."""
+        quarter, length = sums.cross_entropy.shape[1:]
+        kind, weight = self.settings.surrogate, self.settings.distillation_weight
+        hard = self.family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
+        # from sums, which float16 can hold on their way back, to means over a subset's predictions
+        gradient, admitted = combine(
+            hard / (quarter * (length - 1)), self.family.modules, self.settings.supervision
+        )
+        if sums.distillation_gradient is not None:
+            soft = self.family.threshold_gradient(sums.distillation_gradient, thresholds, kind)
+            gradient = gradient + weight * soft / sums.distillation.numel()
+        return gradient, admitted
+
+    def stepped(self, running: Running, told: Mapping[str, float]) -> list[float]:
+        """See Learner; the multiplier is that of the step, before it grows."""
+        constraint = running.constraint
         multiplier = constraint.multiplier
         running.optimizer.step()
         # Quantiles lie inside (0, 1): a module can be kept or removed whole, and still come back.
-        thresholds.clamp_(0.0, 1.0)
-        constraint.ascend(kept)
-        epoch = step // running.sampler.steps_per_epoch
-        return [step, epoch, *losses, kept, multiplier, admitted, rate]
-
-    def _measure(self, running: Running, step: int, steps: int) -> _Measured:
-        """Runs teacher and student on the next batch, and combines what it says."""
-        thresholds = running.thresholds
-        numbers = running.sampler.draw().reshape(SUBSETS, -1)
-        sums = running.passes.run(thresholds, numbers, step, steps)
-        quarter, length = sums.cross_entropy.shape[1:]
-        kind, weight = self._settings.surrogate, self._settings.distillation_weight
-        hard = self._family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
-        # from sums, which float16 can hold on their way back, to means over a subset's predictions
-        gradient, admitted = combine(
-            hard / (quarter * (length - 1)), self._family.modules, self._settings.supervision
-        )
-        if sums.distillation_gradient is not None:
-            soft = self._family.threshold_gradient(sums.distillation_gradient, thresholds, kind)
-            gradient = gradient + weight * soft / sums.distillation.numel()
-        by_text = sums.cross_entropy.flatten(0, 1).unflatten(0, (2, -1)).sum((1, 2))
-        predictions = SUBSETS // 2 * quarter * (length - 1)
-        return _Measured(by_text / predictions, sums.distillation.mean(), gradient, admitted)
-
-
-def _message(row: list[float]) -> str:
-    loss_primary, loss_auxiliary, distillation, retention = row[2:6]
-    return (
-        f"cross-entropy {loss_primary:.3f} on A, {loss_auxiliary:.3f} on B; "
-        f"distillation {distillation:.3f}; retention {retention:.1%}"
-    )
+        running.learned.clamp_(0.0, 1.0)
+        constraint.ascend(told["retention"])
+        return [multiplier, told["admitted"]]

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, masked, masked_product, recomputed
-from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
 
 # Types whose norms compute in a float32 copy of their input.
@@ -34,15 +34,15 @@ class MaskGate:
     shape: ModelShape
     channels: list[Tensor] = field(default_factory=list)
 
-    def open(self, family: MaskFamily, thresholds: Tensor, copies: int = SUBSETS) -> None:
-        """Puts the masks of these thresholds before down_proj and o_proj, ready for a backward pass.
+    def open(self, family: UnitMasks, learned: Tensor, copies: int = SUBSETS) -> None:
+        """Puts the masks of these values before down_proj and o_proj, ready for a backward pass.
 
         Args:
-            family: the masks that thresholds can express.
-            thresholds: (thresholds,) of which ones.
+            family: the masks that follow from values which learn.
+            learned: (count,) these values.
             copies: subsets that the sequences of the next forward pass are from, equally many from each.
         """
-        neurons, groups = family.split((family.margins(thresholds) >= 0).float())
+        neurons, groups = family.split(family.kept(learned).float())
         attention = groups.repeat_interleave(self.shape.group_channels, dim=1)
         rows = [*neurons, *attention]
         self.channels = [row.expand(copies, -1).clone().requires_grad_() for row in rows]

@@ -6,7 +6,9 @@ Units and thresholds lie in the order of gprune.pruning.sparsity.units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -40,17 +42,69 @@ def surrogate(distance: Tensor, kind: str) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class MaskFamily:
+class UnitMasks:
+    """Masks of all units of a decoder that follow from values which learn: thresholds, or gates."""
+
+    NAME: ClassVar[str]
+    """how processes that learn together call the kind of masks"""
+    shape: ModelShape
+    """sizes of the decoder"""
+    share: Tensor
+    """(units,) float32 share of the decoder's weights; sums to 1"""
+
+    @property
+    def count(self) -> int:
+        """How many values learn."""
+        raise NotImplementedError
+
+    def kept(self, learned: Tensor) -> Tensor:
+        """(units,) bool, the units that (count,) learned values keep."""
+        raise NotImplementedError
+
+    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """Plain values and arrays from which another process makes the same masks; see `heard`."""
+        raise NotImplementedError
+
+    @classmethod
+    def heard(cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device) -> Self:
+        """The masks that another process has `told`."""
+        raise NotImplementedError
+
+    def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
+        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+        neurons = self.shape.layers * self.shape.neurons
+        return (
+            units[:neurons].view(self.shape.layers, self.shape.neurons),
+            units[neurons:].view(self.shape.layers, self.shape.kv_heads),
+        )
+
+    def retention(self, learned: Tensor) -> Tensor:
+        """Retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
+        return (self.kept(learned) * self.share).sum()
+
+
+def prices(shape: ModelShape) -> Array:
+    """(units,) int64 weights of every unit."""
+    units = shape.layers * shape.neurons, shape.layers * shape.kv_heads
+    return np.repeat([shape.neuron_weights, shape.group_weights], units)
+
+
+def shares(shape: ModelShape, device: torch.device) -> Tensor:
+    """(units,) float32 share of every unit in the decoder's weights."""
+    return torch.tensor(prices(shape) / shape.decoder_weights, dtype=torch.float32, device=device)
+
+
+@dataclass(frozen=True, slots=True)
+class MaskFamily(UnitMasks):
     """Every mask that thresholds can express: each unit's quantile, threshold and share of the weights."""
 
+    NAME: ClassVar[str] = "thresholds"
     units: RankedUnits
     """the units in this process, for what needs no device"""
     quantiles: Tensor
     """(units,) float32 rank quantile in (0, 1) within the module; of a key/value group, within the layer"""
     owner: Tensor
     """(units,) int64 index of the unit's threshold"""
-    share: Tensor
-    """(units,) float32 share of the decoder's weights; sums to 1"""
     by_owner: Tensor
     """(units,) int64 units in the order of their thresholds"""
     owned: Tensor
@@ -74,24 +128,17 @@ class MaskFamily:
     @classmethod
     def of(cls, units: RankedUnits, device: torch.device) -> MaskFamily:
         """Lays out units that are ranked already, on a device."""
-        shape = units.shape
-        price = [shape.neuron_weights] * (shape.layers * shape.neurons)
-        price += [shape.group_weights] * (shape.layers * shape.kv_heads)
         order = np.argsort(units.owner, kind="stable")
         counts = np.bincount(units.owner, minlength=units.thresholds)
         return cls(
+            shape=units.shape,
+            share=shares(units.shape, device),
             units=units,
             quantiles=torch.tensor(units.quantiles, dtype=torch.float32, device=device),
             owner=torch.tensor(units.owner, dtype=torch.int64, device=device),
-            share=torch.tensor(np.array(price) / shape.decoder_weights, dtype=torch.float32, device=device),
             by_owner=torch.tensor(order, dtype=torch.int64, device=device),
             owned=torch.tensor(counts, dtype=torch.int64, device=device),
         )
-
-    @property
-    def shape(self) -> ModelShape:
-        """Sizes of the decoder."""
-        return self.units.shape
 
     @property
     def modules(self) -> int:
@@ -107,17 +154,29 @@ class MaskFamily:
         """(units,) quantile minus threshold; a unit is kept where this is 0 or more."""
         return self.quantiles - thresholds[self.owner]
 
-    def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
-        """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
-        neurons = self.shape.layers * self.shape.neurons
-        return (
-            units[:neurons].view(self.shape.layers, self.shape.neurons),
-            units[neurons:].view(self.shape.layers, self.shape.kv_heads),
-        )
+    @property
+    def count(self) -> int:
+        """Number of thresholds."""
+        return self.thresholds
 
-    def retention(self, thresholds: Tensor) -> Tensor:
-        """Retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
-        return ((self.margins(thresholds) >= 0) * self.share).sum()
+    def kept(self, learned: Tensor) -> Tensor:
+        """(units,) bool, the units whose quantiles reach (thresholds,) their thresholds."""
+        return self.margins(learned) >= 0
+
+    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """See UnitMasks."""
+        units = self.units
+        values = {"modules": units.modules, "free_groups": units.free_groups, "shape": asdict(units.shape)}
+        return values, {"quantiles": units.quantiles, "owner": units.owner}
+
+    @classmethod
+    def heard(
+        cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device
+    ) -> MaskFamily:
+        """See UnitMasks."""
+        shape, free = ModelShape(**values["shape"]), bool(values["free_groups"])
+        known = arrays["quantiles"], arrays["owner"], int(values["modules"])
+        return cls.of(RankedUnits(shape, *known, free), device)
 
     def threshold_gradient(self, unit_gradient: Tensor, thresholds: Tensor, kind: str) -> Tensor:
         """Chain rule through the step function: dm/dtau = -surrogate(quantile - tau), summed over a module.

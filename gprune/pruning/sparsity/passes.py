@@ -18,7 +18,7 @@ from gprune.models.oom_backoff import Sequences
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
 from gprune.pruning.sparsity.mask_hooks import MaskGate
-from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.pruning.sparsity.objective import head_losses
 from gprune.records import Array
 from gprune.study import SparsitySettings
@@ -33,7 +33,7 @@ _SHORTER = (
 
 @dataclass(frozen=True, slots=True)
 class BatchSums:
-    """What a batch says of some thresholds, summed over its sequences."""
+    """What a batch says of some masks, summed over its sequences."""
 
     cross_entropy: Tensor
     """(subsets, sequences, tokens) float32 nats for the prediction of the next token; 0 at the last"""
@@ -77,7 +77,7 @@ class Passes:
     def __init__(
         self,
         decoder: Decoder,
-        family: MaskFamily,
+        family: UnitMasks,
         gate: MaskGate,
         teacher: Teacher,
         ids: Array,
@@ -88,7 +88,7 @@ class Passes:
 
         Args:
             decoder: the frozen model, with the gate on it.
-            family: the masks that thresholds can express.
+            family: the masks that follow from values which learn.
             gate: what puts them on the model.
             teacher: the dense model's hidden states.
             ids: (sequences, tokens) int64 of both texts.
@@ -116,11 +116,11 @@ class Passes:
     def size(self, size: int) -> None:
         self._sequences.size = size
 
-    def run(self, thresholds: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
+    def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
         """Runs the sequences of a step forward and back.
 
         Args:
-            thresholds: (thresholds,) whose masks the student wears.
+            learned: (count,) values whose masks the student wears.
             numbers: (subsets, sequences) which sequences.
             step: finished steps, for the listener.
             steps: steps in all.
@@ -132,7 +132,7 @@ class Passes:
         distils = self._settings.distillation_weight > 0
         target = self._targets(numbers, ids, (step, steps)) if distils else None
         return self._sequences.fitting(
-            lambda size: self._summed(thresholds, ids, target, size), numbers.size, step, steps
+            lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps
         )
 
     def _targets(self, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
@@ -147,27 +147,27 @@ class Passes:
         self._sequences.over(len(flat), run, standing)
         return states.unflatten(0, numbers.shape)
 
-    def _summed(self, thresholds: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
+    def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
         """What (subsets, sequences, tokens) say, so many sequences at a time."""
-        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.owner)
+        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.share)
         sums = BatchSums.empty(tokens, units, target is not None, ids.device)
         with self._decoder.counted_whole():
             for place in portions(ids.shape[1], size):
                 soft = None if target is None else target[place].flatten(0, 1)
-                self._add(sums, place, thresholds, ids[place], soft)
+                self._add(sums, place, learned, ids[place], soft)
         return sums
 
     def _add(
         self,
         sums: BatchSums,
         place: tuple[slice, slice],
-        thresholds: Tensor,
+        learned: Tensor,
         ids: Tensor,
         target: Tensor | None,
     ) -> None:
         """Adds a portion, (subsets, sequences, tokens) of the batch."""
         flat, temperature = ids.flatten(0, 1), self._settings.distillation_temperature
-        self._gate.open(self._family, thresholds, len(ids))
+        self._gate.open(self._family, learned, len(ids))
         try:
             student = self._decoder.hidden_states(flat)
             losses = head_losses(self._decoder.logits, student, target, flat, temperature)

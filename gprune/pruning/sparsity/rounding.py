@@ -111,15 +111,31 @@ def _feasible_heads(shape: ModelShape, margin: Array, kept: Array, target: float
     """Adds or removes key/value groups, nearest the threshold first, until neurons can make up the rest."""
     # margins lie between -1 and 1: raised by 2, those kept stay in their order and before all others
     order = np.argsort(-_floors_first(np.where(kept, margin + 2, margin), 1), axis=None, kind="stable")
+    fewest, most = possible_groups(shape, target, least)
+    feasible = np.zeros(margin.size, dtype=bool)
+    feasible[order[: min(max(int(np.count_nonzero(kept)), fewest), most)]] = True
+    return feasible.reshape(margin.shape)
+
+
+def possible_groups(shape: ModelShape, target: float, least: int) -> tuple[int, int]:
+    """The fewest and the most key/value groups beside which neurons can make up the rest of a budget.
+
+    Args:
+        shape: sizes of the decoder; every layer keeps a group.
+        target: R*, the fraction of the decoder's linear weights to keep.
+        least: neurons that every layer keeps.
+
+    Returns:
+        Both ends of a range; where no number of groups leaves a possible number of neurons, those that miss
+        it by least.
+    """
     fewest, most = shape.layers * least, shape.layers * shape.neurons
 
     def missing(count: int) -> float:
         neurons = (target * shape.decoder_weights - count * shape.group_weights) / shape.neuron_weights
         return max(fewest - neurons, neurons - most, 0.0)
 
-    start = int(np.count_nonzero(kept))
-    counts = range(shape.layers, margin.size + 1)
-    best = min(counts, key=lambda count: (missing(count), abs(count - start)))
-    feasible = np.zeros(margin.size, dtype=bool)
-    feasible[order[:best]] = True
-    return feasible.reshape(margin.shape)
+    counts = range(shape.layers, shape.layers * shape.kv_heads + 1)
+    best = min(map(missing, counts))
+    found = [count for count in counts if missing(count) == best]
+    return found[0], found[-1]

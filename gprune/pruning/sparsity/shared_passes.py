@@ -1,7 +1,7 @@
 """One batch through teacher and student on several processes, each with some sequences (section 3.3).
 
 Rank 0 learns as a single process does: it draws the batch, decides, steps and saves. For the gradients alone
-it tells the others thresholds and sequences; each runs some portions of the batch
+it tells the others thresholds (or gates) and sequences; each runs some portions of the batch
 (gprune.pruning.sparsity.passes), and the sums are added up before anything is decided from them. Layers that
 lie in shards are brought together by all processes at the same time, so that everybody runs equally many
 portions; what one has too many of is left out of the sums.
@@ -19,11 +19,11 @@ from torch import Tensor
 from gprune.models import oom_backoff
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
+from gprune.pruning.sparsity.gate_masks import GateMasks
 from gprune.pruning.sparsity.mask_hooks import gated
-from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.masks import MaskFamily, UnitMasks
 from gprune.pruning.sparsity.passes import BatchSums, Passes, portions
-from gprune.pruning.sparsity.units import RankedUnits
-from gprune.records import Array, ModelShape
+from gprune.records import Array
 from gprune.study import SparsitySettings
 from gprune.system.errors import SettingsError
 from gprune.system.progress import silent
@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 ORDER = "learning"
 """what the others are told to take part in"""
+FAMILIES: dict[str, type[UnitMasks]] = {kind.NAME: kind for kind in (MaskFamily, GateMasks)}
+"""the kinds of masks that can be learned together, by name"""
 Place = tuple[slice, slice]
 """subsets, and sequences of each"""
 
@@ -67,7 +69,7 @@ class SharedPasses(Passes):
         super().__init__(*known)
         self._ranks, self.processes = ranks, ranks.count
 
-    def run(self, thresholds: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
+    def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
         """Runs the sequences of a step forward and back, on rank 0; see `Passes.run`.
 
         Raises:
@@ -75,68 +77,61 @@ class SharedPasses(Passes):
             RanksError: another process has ended.
         """
         with self._ranks.working():
-            self._ranks.broadcast(_message(self.size, thresholds, numbers))
-            return self._share(thresholds, numbers)
+            self._ranks.broadcast(_message(self.size, learned, numbers))
+            return self._share(learned, numbers)
 
-    def announce(self, family: MaskFamily, quarter: int) -> None:
+    def announce(self, family: UnitMasks, quarter: int) -> None:
         """Has the others serve until they are dismissed.
 
         Args:
-            family: the masks that thresholds can express.
+            family: the masks that follow from values which learn.
             quarter: sequences of each subset in a step.
 
         Raises:
             RanksError: another process has ended.
         """
-        units = family.units
-        values = {
-            "shape": asdict(units.shape),
-            "modules": units.modules,
-            "free_groups": units.free_groups,
-            "settings": asdict(self._settings),
-            "quarter": quarter,
-        }
-        arrays = {"quantiles": units.quantiles, "owner": units.owner, "ids": self._ids}
-        self._ranks.order(ORDER, values, arrays)
+        own, arrays = family.told()
+        values = {"family": family.NAME, "settings": asdict(self._settings), "quarter": quarter}
+        self._ranks.order(ORDER, own | values, arrays | {"ids": self._ids})
 
-    def dismiss(self, thresholds: int, quarter: int) -> None:
+    def dismiss(self, count: int, quarter: int) -> None:
         """Says that there are no more batches, unless the others cannot be told any more.
 
         Args:
-            thresholds: how many there are.
+            count: how many values learn.
             quarter: sequences of each subset in a step.
         """
         if not self._ranks.within:
-            self._ranks.broadcast(_blank(thresholds, quarter))
+            self._ranks.broadcast(_blank(count, quarter))
 
-    def serve(self, thresholds: int, quarter: int) -> None:
+    def serve(self, count: int, quarter: int) -> None:
         """Runs a share of every batch of rank 0, until there are no more.
 
         Args:
-            thresholds: how many there are.
+            count: how many values learn.
             quarter: sequences of each subset.
         """
         while True:
-            told = self._ranks.broadcast(_blank(thresholds, quarter))
+            told = self._ranks.broadcast(_blank(count, quarter))
             if not told[0]:
                 return
             self.size = int(told[1])
-            values, numbers = told[2 : 2 + thresholds], told[2 + thresholds :]
+            values, numbers = told[2 : 2 + count], told[2 + count :]
             known = values.to(self._decoder.device, torch.float32)
             with self._ranks.working():
                 self._share(known, numbers.long().view(SUBSETS, quarter).numpy())
 
-    def _share(self, thresholds: Tensor, numbers: Array) -> BatchSums:
+    def _share(self, learned: Tensor, numbers: Array) -> BatchSums:
         """What all processes say of a batch, of which this one runs its portions."""
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
-        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.owner)
+        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.share)
         distils = self._settings.distillation_weight > 0
         whole, left_out = (BatchSums.empty(tokens, units, distils, ids.device) for _ in range(2))
         count, rank = self._ranks.count, self._ranks.rank
         try:
             with self._decoder.uncounted():
                 for place, counts in dealt(numbers.shape[1], self.size, count, rank):
-                    self._portion(whole if counts else left_out, place, thresholds, numbers, ids)
+                    self._portion(whole if counts else left_out, place, learned, numbers, ids)
         except (RuntimeError, MemoryError) as error:
             if oom_backoff.out_of_memory(error):
                 raise self._too_large(error, numbers.size) from error
@@ -151,13 +146,11 @@ class SharedPasses(Passes):
         self._decoder.count_backward(ids.numel() * (1 + distils))
         return whole
 
-    def _portion(
-        self, sums: BatchSums, place: Place, thresholds: Tensor, numbers: Array, ids: Tensor
-    ) -> None:
+    def _portion(self, sums: BatchSums, place: Place, learned: Tensor, numbers: Array, ids: Tensor) -> None:
         target = None
         if self._settings.distillation_weight > 0:
             target = self._teacher.hidden_states(numbers[place].ravel(), ids[place].flatten(0, 1))
-        self._add(sums, place, thresholds, ids[place], target)
+        self._add(sums, place, learned, ids[place], target)
 
     def _too_large(self, error: BaseException, sequences: int) -> SettingsError:
         """The others wait in the middle of a layer, so that fewer sequences at a time cannot be tried."""
@@ -179,23 +172,21 @@ def follow(ranks: Ranks, decoder: Decoder, order: Order) -> None:
         order: as rank 0 has given it.
     """
     values, arrays = order.values, order.arrays
-    shape, free = ModelShape(**values["shape"]), bool(values["free_groups"])
-    units = RankedUnits(shape, arrays["quantiles"], arrays["owner"], int(values["modules"]), free)
-    ids, family = arrays["ids"], MaskFamily.of(units, decoder.device)
+    ids, family = arrays["ids"], FAMILIES[values["family"]].heard(values, arrays, decoder.device)
     settings = SparsitySettings(**values["settings"])
     with gated(decoder) as gate:
         # without room for states to keep: a sequence comes to another process each time
         teacher = Teacher.build(decoder, len(ids), ids.shape[1], epochs=1)
         passes = SharedPasses(ranks, decoder, family, gate, teacher, ids, settings, silent)
-        passes.serve(family.thresholds, int(values["quarter"]))
+        passes.serve(family.count, int(values["quarter"]))
 
 
-def _blank(thresholds: int, quarter: int) -> Tensor:
+def _blank(count: int, quarter: int) -> Tensor:
     """Room for what a step takes; as it is, it says that there are no more steps."""
-    return torch.zeros(2 + thresholds + SUBSETS * quarter, dtype=torch.float64)
+    return torch.zeros(2 + count + SUBSETS * quarter, dtype=torch.float64)
 
 
-def _message(size: int, thresholds: Tensor, numbers: Array) -> Tensor:
+def _message(size: int, learned: Tensor, numbers: Array) -> Tensor:
     """What a step takes, as numbers all of which float64 holds exactly."""
     head = torch.tensor([1, size], dtype=torch.float64)
-    return torch.cat([head, thresholds.detach().cpu().double(), torch.from_numpy(numbers).double().flatten()])
+    return torch.cat([head, learned.detach().cpu().double(), torch.from_numpy(numbers).double().flatten()])

@@ -16,6 +16,7 @@ from gprune.pipeline import runs as run_records
 from gprune.store import Store
 from gprune.study import field_names, from_dict, profiles
 from gprune.study.profiles import Profile
+from gprune.system.errors import SettingsError
 
 STUDY = {"model": "m", "primary": "a", "auxiliary": "b", "evaluation": {"texts": ["x", "y"]}}
 SPACE = (
@@ -213,6 +214,18 @@ def test_a_file_that_is_no_search_says_why(tmp_path, capsys, values, words):
     assert words in told and len(told.splitlines()) == 1
     assert main(["search", str(tmp_path / "absent.json")]) == 2
     assert "there is no such file" in capsys.readouterr().err
+
+
+def test_a_search_measures_the_method_that_it_names():
+    plan = a_plan(method="gates")
+    trial = plan.trial(plan.configurations()[1], plan.rungs[0], 3)
+    assert trial.methods == ("gates",) and trial.seed == 3
+    assert a_plan().trial(plan.configurations()[1], plan.rungs[0], 3).methods == ("gprune",)
+    with pytest.raises(SettingsError, match="method must be one of dense, gprune, gates"):
+        a_plan(method="gate")
+    committed = from_file(Path(search.__file__).with_name("gates.json"))
+    fields = {name for name in field_names() if name.startswith("gates.")}
+    assert committed.method == "gates" and {name for name, _ in committed.space} == fields
 
 
 @pytest.mark.slow

@@ -17,6 +17,7 @@ from gprune.pruning.calibration.collection import _both, observed, shard_of
 from gprune.pruning.calibration.strongest import Strongest
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
+from gprune.pruning.sparsity.gate_masks import GateMasks
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
@@ -120,6 +121,20 @@ def learning(decoder, study, sequences, monkeypatch):
     return counted.peak
 
 
+def gates(decoder, study, sequences, monkeypatch):
+    shape, length = decoder.shape, study.calibration.length
+    ids = ids_of(decoder, sequences, length)
+    settings = SparsitySettings(batch=sequences, epochs=1)
+    with CountedMemory() as counted, gated(decoder) as gate:
+        family = GateMasks.of(shape, 0.5, 1, 1.5, decoder.device)
+        teacher = Teacher.build(decoder, sequences, length, 1)
+        rows = np.zeros((sequences, length), dtype=np.int64)
+        passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
+        values = torch.full((family.count,), 0.5, device=decoder.device)
+        passes.run(values, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
+    return counted.peak
+
+
 def evaluation(decoder, study, sequences, monkeypatch):
     ids = ids_of(decoder, sequences, study.evaluation.length)
     with CountedMemory() as counted:
@@ -132,6 +147,7 @@ COUNTED = {
     "positions": positions,
     "context_statistics": context_passes,
     "learning": learning,
+    "gates": gates,
     "perplexity": evaluation,
 }
 """stages of which the memory counts, by kind"""

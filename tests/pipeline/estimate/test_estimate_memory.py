@@ -26,6 +26,7 @@ STAGES = {
     "positions": StageId("positions", ("primary",)),
     "context_statistics": StageId("context_statistics", ("primary",)),
     "learning": StageId("learning"),
+    "gates": StageId("gates"),
     "perplexity": StageId("perplexity", method="dense", item=0),
 }
 GIB = 2**30

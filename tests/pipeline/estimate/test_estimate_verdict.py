@@ -115,6 +115,10 @@ def test_operations_count_the_passes_of_a_stage():
         plain * 2 * tokens * (3 * study.sparsity.epochs + 1) + 2 * tokens * study.sparsity.epochs * 4 * head
     )
     assert operations(stages["learning"], model, study) == pytest.approx(expected)
+    assert operations(StageId("gates"), model, study) == pytest.approx(expected)
+    # the teacher runs once, whatever the epochs
+    twice = 2 * expected - plain * 2 * tokens
+    assert operations(StageId("gates", method="gates_double"), model, study) == pytest.approx(twice)
     assert operations(stages["drift"], model, study) == 0
 
 

@@ -28,7 +28,7 @@ SHAPES = {
     "one group": ModelShape(layers=1, neurons=61, heads=4, kv_heads=1, head_width=2, hidden=6),
 }
 # learned and layer-by-layer methods need a model; they are held to their contract elsewhere
-BASELINES = [m for m in METHODS.values() if m.decision not in ("none", "learned") and not m.layered]
+BASELINES = [m for m in METHODS.values() if not (m.learns or m.layered or m.decision == "none")]
 CONTEXTS, SAMPLES, LENGTH = 3, 8, 12
 SETTINGS = CalibrationSettings(samples=SAMPLES, shards=4, length=LENGTH)
 

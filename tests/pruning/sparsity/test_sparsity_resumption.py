@@ -8,11 +8,14 @@ from sparsity.reference_sparsity import random_partition, random_tokens
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import passes
+from gprune.pruning.sparsity.gates import learn_gates
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
+from gprune.records import LearningHistory, UnitScores
 from gprune.store import DAMAGED, Store
 from gprune.store.resumption import VARIABLE, Resumption, Spent
 from gprune.store.states import StateFile
-from gprune.study import SparsitySettings
+from gprune.study import GateSettings, SparsitySettings
 from gprune.system import machine
 from gprune.system.progress import Notice, silent
 
@@ -56,11 +59,24 @@ class Study:
         kept = Resumption(
             self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), heard
         )
-        found = learn(
-            *(decoder, self.scores, self.heads, self.partition, *self.texts, self.settings, 0.5, 0, heard),
-            kept=kept if resumed else None,
+        return self.learned(decoder, heard, kept if resumed else None), kept
+
+    def learned(self, decoder, heard, kept):
+        known = decoder, self.scores, self.heads, self.partition, *self.texts, self.settings, 0.5, 0, heard
+        return learn(*known, kept=kept)
+
+
+class GateStudy(Study):
+    """The same for gates, whose history has them in the place of thresholds."""
+
+    def learned(self, decoder, heard, kept):
+        setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept)
+        scores = UnitScores("flap", "text", self.scores, self.heads, np.zeros((2, 8)))
+        found = learn_gates(setting, [scores], GateSettings(), 0.5, self.settings.epochs)
+        history = LearningHistory(
+            found.steps, found.columns, found.gates.ravel(), found.head_gates.reshape(2, 2)[:, 0]
         )
-        return found, kept
+        return found.masks, history
 
 
 def stopping_after(step):
@@ -101,6 +117,7 @@ def every_step(monkeypatch):
     monkeypatch.setenv(VARIABLE, "1 step")
 
 
+@pytest.mark.parametrize("kind", [Study, GateStudy])
 @pytest.mark.parametrize(
     "settings",
     [
@@ -111,8 +128,8 @@ def every_step(monkeypatch):
     ],
     ids=["both losses", "one text alone", "small batches", "bfloat16"],
 )
-def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, settings):
-    study = Study(tmp_path, **settings)
+def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings):
+    study = kind(tmp_path, **settings)
     expected, _ = study.run(resumed=False)
     steps = len(expected[1].steps)
     assert steps >= 12

@@ -9,11 +9,14 @@ from threads_of_ranks import together
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity import shared_passes
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.pruning.sparsity.gates import learn_gates
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
+from gprune.records import UnitScores
 from gprune.store import Store
 from gprune.store.resumption import VARIABLE, Resumption, Spent
 from gprune.store.states import StateFile
-from gprune.study import SparsitySettings
+from gprune.study import GateSettings, SparsitySettings
 from gprune.system.errors import Cancelled, NumericsError, SettingsError
 from gprune.system.progress import Notice, silent
 
@@ -68,10 +71,22 @@ class Learning:
             on_progress(done, total, message)
 
         kept = None if self.file is None else Resumption(self.file, Spent, heard)
-        known = decoder, self.scores, self.heads, self.partition, *self.texts, self.settings, 0.5, 0, heard
-        found = learn(*known, kept=kept, ranks=ranks)
+        found = self._found(decoder, heard, kept, ranks)
         self.passed = decoder.forward_tokens, decoder.backward_tokens
         return found
+
+    def _found(self, decoder, heard, kept, ranks):
+        known = decoder, self.scores, self.heads, self.partition, *self.texts, self.settings, 0.5, 0, heard
+        return learn(*known, kept=kept, ranks=ranks)
+
+
+class Gates(Learning):
+    """The same of gates."""
+
+    def _found(self, decoder, heard, kept, ranks):
+        setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept, ranks)
+        scores = UnitScores("flap", "text", self.scores, self.heads, np.zeros((2, 8)))
+        return learn_gates(setting, [scores], GateSettings(), 0.5, self.settings.epochs)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +109,18 @@ def test_the_thresholds_are_those_of_one_process(count, settings):
     # losses, retention, multiplier and whether the auxiliary text was admitted, step by step
     np.testing.assert_allclose(found[1].steps, expected.steps, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(found[0].ffn, masks.ffn)
+
+
+@pytest.mark.parametrize(("count", "settings"), [(2, {}), (3, {"batch": 16})])
+def test_the_gates_are_those_of_one_process(count, settings):
+    learning = Gates(**settings)
+    (expected,) = learning.run()
+    found, *others = learning.run(count)
+    assert others == [None] * (count - 1)
+    np.testing.assert_allclose(found.gates, expected.gates, atol=1e-5)
+    np.testing.assert_allclose(found.head_gates, expected.head_gates, atol=1e-5)
+    np.testing.assert_allclose(found.steps, expected.steps, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(found.ffn, expected.ffn)
 
 
 def stopping(done, total, message):

@@ -24,8 +24,9 @@ _HOW = (
     f"The rule is called “{RULE}”. Key/value groups are as the method and the list have them. Where the list "
     "has removed weights, the removed neurons nearest to the method’s cut come back, the highest first; "
     "where it has added some, the kept ones nearest to it go, the lowest first. The nearness is the method’s "
-    "own: of learned masks the rank in the module above its threshold, of others the rank in the layer above "
-    "the share removed there. No line of the list is touched for it; a later line counts more."
+    "own: of learned masks the rank in the module above its threshold, of gates the gate above the lowest "
+    "one that is kept, of others the rank in the layer above the share removed there. No line of the list is "
+    "touched for it; a later line counts more."
 )
 
 

@@ -26,6 +26,8 @@ TERMS: dict[str, str] = {
     "FANG": "A method that groups neurons by the contexts they serve, measured on one text.",
     "FLAP": "A metric, and the method that prunes by it: how much a neuron’s activation fluctuates, times "
     "the size of its outgoing weights.",
+    "Gates": "A value for each neuron and key/value group, learned on both texts: the highest are kept until "
+    "the budget is spent. GPrune’s learning without modules.",
     "Head, key/value group": "Parts of the attention that are removed as a whole. They are not sorted into "
     "modules.",
     "Jaccard": "Of the neurons that either of two methods keeps, the share that both keep. It is to be read "

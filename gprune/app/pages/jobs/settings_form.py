@@ -17,6 +17,7 @@ SECTIONS = {
     "modularization": "Modules (BCM)",
     "reliability": "Score adaptation (RASA)",
     "sparsity": "Sparsity learning (MSL)",
+    "gates": "Gates of single units",
     "repair": "Repair of the kept weights",
     "evaluation": "Evaluation",
 }

@@ -27,7 +27,7 @@ def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
 
 def methods(run: Run) -> dict[str, str]:
     """Every method that decides which units go, by name; those that cannot be decided here say so later."""
-    names = [name for name, method in METHODS.items() if method.decision not in ("none", "learned")]
+    names = [name for name, method in METHODS.items() if method.decision != "none" and not method.learns]
     own = [name for name in run.study.methods if name in names]
     return {name: label(name) for name in dict.fromkeys(["gprune", *own, *names])}
 

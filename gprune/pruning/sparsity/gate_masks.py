@@ -1,0 +1,131 @@
+"""Masks that follow from gates, one for each unit: always a prefix of all units that meets the budget."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gprune.pruning.sparsity.masks import UnitMasks, prices, shares
+from gprune.pruning.sparsity.rounding import possible_groups
+from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
+
+
+def places(scores: Array) -> Array:
+    """(layers, units) float64 places in the layer by (layers, units) scores, (rank + 1/2) / size, in (0, 1).
+
+    Ranks count from the least important unit; of equal scores the one of the lower index ranks higher.
+    """
+    order = np.argsort(-np.asarray(scores), axis=1, kind="stable")
+    size = order.shape[1]
+    found = np.empty(order.shape)
+    np.put_along_axis(found, order, (np.arange(size, 0, -1) - 0.5)[None, :] / size, axis=1)
+    return found
+
+
+def starting(scores: Sequence[UnitScores]) -> Array:
+    """(units,) float32 gates before the first step: the places of all neurons, then of all groups.
+
+    Args:
+        scores: of one text, or of several, by the mean of whose places units are then placed again.
+    """
+    parts = []
+    for part in ("ffn", "heads"):
+        each = [places(getattr(one, part)) for one in scores]
+        parts.append(each[0] if len(each) == 1 else places(np.mean(each, axis=0)))
+    return np.concatenate([part.ravel() for part in parts]).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class GateMasks(UnitMasks):
+    """Masks that keep a prefix of all units in the order of their gates, for any gates the same budget."""
+
+    NAME: ClassVar[str] = "gates"
+    target: float
+    """R*, the fraction of the decoder's linear weights to keep"""
+    alignment: int
+    """neurons of a block in the end; every layer keeps as many on the way there"""
+    temperature: float
+    """of the sigmoid"""
+    price: Tensor
+    """(units,) int64 weights of every unit"""
+    groups: tuple[int, int]
+    """the fewest and the most key/value groups beside which neurons can make up the rest"""
+
+    @classmethod
+    def of(
+        cls, shape: ModelShape, target: float, alignment: int, temperature: float, device: torch.device
+    ) -> GateMasks:
+        """Lays out the units of a decoder on a device; for the other arguments see the fields."""
+        return cls(
+            shape=shape,
+            share=shares(shape, device),
+            target=target,
+            alignment=alignment,
+            temperature=temperature,
+            price=torch.tensor(prices(shape), device=device),
+            groups=possible_groups(shape, target, budget.least_neurons(shape, alignment)),
+        )
+
+    @property
+    def count(self) -> int:
+        """One gate for each unit."""
+        return len(self.price)
+
+    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """See UnitMasks."""
+        known = {"target": self.target, "alignment": self.alignment, "temperature": self.temperature}
+        return known | {"shape": asdict(self.shape)}, {}
+
+    @classmethod
+    def heard(cls, values: Mapping[str, Any], _: Mapping[str, Array], device: torch.device) -> GateMasks:
+        """See UnitMasks."""
+        known = values["target"], values["alignment"], values["temperature"]
+        return cls.of(ModelShape(**values["shape"]), *known, device)
+
+    def kept(self, learned: Tensor) -> Tensor:
+        """(units,) bool, a prefix of all units, highest gate first; of equal ones by index.
+
+        The best unit of each kind in every layer (the best block of neurons) comes before all others. Groups
+        are kept as far as the prefix fits the budget, and neurons until it is met within half of one. Nothing
+        here waits for the device.
+        """
+        shape, weights = self.shape, self.target * self.shape.decoder_weights
+        least, neurons = budget.least_neurons(shape, self.alignment), shape.layers * shape.neurons
+        order = self._floors_first(learned, least).sort(descending=True, stable=True).indices
+        is_group = order >= neurons
+        # half a weight for what rounding did to the target
+        fits = self.price[order].cumsum(0) <= weights + 0.5
+        groups = (fits & is_group).sum().clamp(*self.groups)
+        wanted = ((weights - groups.double() * shape.group_weights) / shape.neuron_weights + 0.5).floor()
+        within = torch.where(
+            is_group,
+            is_group.cumsum(0) <= groups,
+            (~is_group).cumsum(0) <= wanted.clamp(shape.layers * least, neurons),
+        )
+        return torch.empty_like(within).index_copy_(0, order, within)
+
+    def _floors_first(self, gates: Tensor, least: int) -> Tensor:
+        """(units,) gates, those of the units that every layer keeps at infinity."""
+        raised = gates.detach().clone()
+        for values, count in zip(self.split(raised), (least, 1), strict=True):
+            best = values.sort(dim=1, descending=True, stable=True).indices[:, :count]
+            values.scatter_(1, best, torch.inf)
+        return raised
+
+    def gradient(self, unit_gradient: Tensor, gates: Tensor) -> Tensor:
+        """(units,) chain rule of mask gradients, as if each mask were sigmoid(gate / temperature)."""
+        probability = torch.sigmoid(gates / self.temperature)
+        return unit_gradient * probability * (1 - probability) / self.temperature
+
+    def exact(self, gates: Tensor) -> PruningMasks:
+        """The masks that some gates end with: as on the way, and aligned."""
+        shape = self.shape
+        ffn, heads = (part.cpu().numpy() for part in self.split(self.kept(gates)))
+        margin = self.split(gates)[0].cpu().double().numpy()
+        ffn = budget.align(shape, ffn, heads, margin, self.target, self.alignment)
+        return PruningMasks("gates", ffn, heads, budget.retention(shape, ffn, heads), self.target)

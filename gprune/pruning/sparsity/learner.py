@@ -1,0 +1,233 @@
+"""The loop of a learning under a retention target, whatever learns: batches, losses, Adam, checkpoints.
+
+The weights stay frozen. A step runs the masked decoder once forward and twice backward: for the
+cross-entropy, whose gradients are known on each of four subsets, and for the distillation from the dense
+model. What becomes of these gradients is for thresholds (gprune.pruning.sparsity.learning) and gates
+(gprune.pruning.sparsity.gates) to say.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gprune.models.decoder import Decoder
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
+from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
+from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting, others
+from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
+from gprune.pruning.sparsity.masks import UnitMasks
+from gprune.pruning.sparsity.objective import RetentionConstraint
+from gprune.pruning.sparsity.passes import BatchSums, Passes
+from gprune.pruning.sparsity.shared_passes import SharedPasses
+from gprune.records import Tokens
+from gprune.store.resumption import Resumption, Spent
+from gprune.study import SparsitySettings
+from gprune.system.errors import NumericsError
+from gprune.system.progress import Notice, Progress
+
+if TYPE_CHECKING:
+    from gprune.models.distributed.process_group import Ranks
+
+M = TypeVar("M", bound=UnitMasks)
+FIRST = ("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention")
+"""the columns that every history begins with"""
+LAST = "learning_rate"
+"""the column that every history ends with"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What a learning works with, whatever learns."""
+
+    decoder: Decoder
+    """the dense decoder; its weights are not changed, and no hook is left on it"""
+    texts: tuple[Tokens, Tokens]
+    """calibration sets A and B"""
+    settings: SparsitySettings
+    """of which batch, distillation and alignment count for all; where memory runs out, a batch goes through
+    the model in portions"""
+    seed: int
+    """seed of the subsets and of the order of the sequences"""
+    on_progress: Progress
+    """called after every step; may raise to stop"""
+    kept: Resumption | None = None
+    """where it leaves what it can go on from, and finds what an earlier process has left"""
+    ranks: Ranks | None = None
+    """the processes that share every batch, this one being the first; None for this one alone"""
+
+
+class Learner(ABC, Generic[M]):
+    """The loop, of which a kind of masks says how its values start and follow the gradients."""
+
+    BESIDE: ClassVar[tuple[str, ...]] = ()
+    """columns of a history between FIRST and LAST"""
+
+    def __init__(
+        self, setting: Setting, family: M, epochs: int, rate: float, constraint: RetentionConstraint
+    ) -> None:
+        """Binds a learning.
+
+        Args:
+            setting: what it works with.
+            family: the masks that follow from what learns.
+            epochs: passes over both texts.
+            rate: Adam's, at the first step; it falls as half a cosine.
+            constraint: what holds the retention at its target, before the first step.
+        """
+        self.family, self.settings, self._constraint = family, setting.settings, constraint
+        self._setting, self._epochs, self._rate = setting, epochs, rate
+        self._ids = np.concatenate([tokens.ids for tokens in setting.texts]).astype(np.int64)
+
+    @classmethod
+    def columns(cls) -> tuple[str, ...]:
+        """Names of what a history tells of every step."""
+        return (*FIRST, *cls.BESIDE, LAST)
+
+    @abstractmethod
+    def start(self) -> Tensor:
+        """(count,) float32 values before the first step."""
+
+    @abstractmethod
+    def gradient(self, step: int, running: Running, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+        """The gradient of the objective with respect to what learns, (count,).
+
+        Args:
+            step: finished steps.
+            running: with the present values.
+            sums: what a batch says of their masks.
+
+        Returns:
+            The gradient, and scalars that are read with it: the retention, and what else a row tells.
+        """
+
+    def stepped(self, running: Running, told: Mapping[str, float]) -> list[float]:
+        """Has Adam make its step, and tells the columns of BESIDE.
+
+        Args:
+            running: with the gradient.
+            told: the scalars of `gradient`.
+        """
+        running.optimizer.step()
+        return []
+
+    def learned(self) -> tuple[Tensor, list[list[float]]]:
+        """Learns; the (count,) values and one history row for each step."""
+        values = self.start()
+        if not self._epochs:
+            return values, []
+        with gated(self._setting.decoder) as gate:
+            return values, self._run(values, gate)
+
+    def _run(self, values: Tensor, gate: MaskGate) -> list[list[float]]:
+        """Learns the (count,) values in place and returns one history row for each step."""
+        running = self._begun(values, gate)
+        shared, quarter = running.passes, running.sampler.quarter
+        if not isinstance(shared, SharedPasses):
+            return self._rows(running, gate)
+        shared.announce(self.family, quarter)
+        try:
+            return self._rows(running, gate)
+        finally:
+            shared.dismiss(len(values), quarter)
+
+    def _rows(self, running: Running, gate: MaskGate) -> list[list[float]]:
+        steps, kept = self._epochs * running.sampler.steps_per_epoch, self._setting.kept
+        if kept is not None:
+            running = self._gone_on(running, gate, steps, kept)
+        moment = None
+        try:
+            while len(running.rows) < steps:
+                row = self._step(len(running.rows), steps, running)
+                running.rows.append(row)
+                if kept is not None:
+                    moment = running.noted(kept.spent.plain)
+                    if len(running.rows) < steps and kept.due(moment.step):
+                        kept.save(running.state(moment, steps))
+                self._setting.on_progress(len(running.rows), steps, _message(row))
+        except BaseException:
+            if kept is not None and moment is not None and moment.step < steps:
+                kept.stopped(moment.step, partial(running.state, moment, steps))
+            raise
+        return running.rows
+
+    def _begun(self, values: Tensor, gate: MaskGate) -> Running:
+        """A learning before its first step."""
+        known, notices = self._setting, list[str]()
+        sampler = SubsetSampler(*known.texts, self.settings.batch, known.seed)
+        # a sequence comes to another process each time, so that several of them keep no states
+        epochs = self._epochs if known.ranks is None else 1
+        teacher = Teacher.build(known.decoder, len(self._ids), self._ids.shape[1], epochs)
+        told = noting(notices, known.on_progress)
+        passed = Passes if known.ranks is None else partial(SharedPasses, known.ranks)
+        passes = passed(known.decoder, self.family, gate, teacher, self._ids, self.settings, told)
+        optimizer = torch.optim.Adam([values], lr=self._rate)
+        return Running(
+            values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices
+        )
+
+    def _gone_on(self, running: Running, gate: MaskGate, steps: int, kept: Resumption) -> Running:
+        """The same learning where an earlier process has left it, or from its first step."""
+        state, listener = kept.found(), self._setting.on_progress
+        if state is None:
+            return running
+        try:
+            spent = Spent.of(state.values.get("spent"))
+            alike = running.take_up(state, steps, self.columns(), self._ids)
+        except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
+            kept.refuse(str(error))
+            return self._begun(running.learned.copy_(self.start()), gate)
+        for words in running.notices:
+            listener(state.step, steps, Notice(words))
+        told = noting(running.notices, listener)
+        told(state.step, steps, kept.goes_on(state, spent))
+        if (changed := others(state.values, running.passes)) is not None:
+            told(state.step, steps, changed)
+        elif not alike:
+            told(state.step, steps, Notice(CHANGED_ROUNDING))
+        return running
+
+    def _step(self, step: int, steps: int, running: Running) -> list[float]:
+        rate = self._rate * (1 + math.cos(math.pi * step / steps)) / 2
+        running.optimizer.param_groups[0]["lr"] = rate
+        numbers = running.sampler.draw().reshape(SUBSETS, -1)
+        sums = running.passes.run(running.learned, numbers, step, steps)
+        running.learned.grad, scalars = self.gradient(step, running, sums)
+        losses, told = _read(step, sums, running.learned.grad, scalars)
+        beside = self.stepped(running, told)
+        epoch = step // running.sampler.steps_per_epoch
+        return [step, epoch, *losses, told["retention"], *beside, rate]
+
+
+def _read(
+    step: int, sums: BatchSums, gradient: Tensor, scalars: Mapping[str, Tensor]
+) -> tuple[list[float], dict[str, float]]:
+    """Mean losses on A, on B and of the distillation, and the scalars; one transfer from the device."""
+    by_text = sums.cross_entropy.flatten(0, 1).unflatten(0, (2, -1)).sum((1, 2))
+    predictions = SUBSETS // 2 * sums.cross_entropy.shape[1] * (sums.cross_entropy.shape[2] - 1)
+    finite = torch.isfinite(gradient).all()
+    values = [*(by_text / predictions), sums.distillation.mean(), *scalars.values(), finite]
+    numbers = torch.stack([value.float() for value in values]).tolist()
+    losses, sound = numbers[:3], numbers[-1]
+    if not (sound and all(map(math.isfinite, losses))):
+        raise NumericsError(
+            f"step {step + 1} of sparsity learning gave a loss or gradient that is not finite "
+            f"(cross-entropy on A and B, distillation: {losses}): use float32 or bfloat16 for the model"
+        )
+    return losses, dict(zip(scalars, numbers[3:-1], strict=True))
+
+
+def _message(row: list[float]) -> str:
+    loss_primary, loss_auxiliary, distillation, retention = row[2:6]
+    return (
+        f"cross-entropy {loss_primary:.3f} on A, {loss_auxiliary:.3f} on B; "
+        f"distillation {distillation:.3f}; retention {retention:.1%}"
+    )
