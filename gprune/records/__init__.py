@@ -24,7 +24,13 @@ if TYPE_CHECKING:
         pool,
     )
     from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
-    from gprune.records.decisions import Learning, LearningHistory, PruningMasks, RepairedWeights
+    from gprune.records.decisions import (
+        Learning,
+        LearningHistory,
+        PruningMasks,
+        RecoveredWeights,
+        RepairedWeights,
+    )
     from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
     from gprune.records.model import ModelShape, ModelSize, WeightFacts, WeightNorms
     from gprune.records.modules import (
@@ -61,6 +67,7 @@ __all__ = [
     "Questions",
     "REPAIRS",
     "RankDrift",
+    "RecoveredWeights",
     "Repair",
     "RepairedWeights",
     "SampledText",

@@ -19,7 +19,8 @@ from torch import Tensor
 from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
-from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting, others
+from gprune.pruning.sparsity.checkpoint import Running, noting
+from gprune.pruning.sparsity.course import Course
 from gprune.pruning.sparsity.loss_selection import combine
 from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
 from gprune.pruning.sparsity.masks import MaskFamily
@@ -29,10 +30,10 @@ from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
 from gprune.pruning.sparsity.shared_passes import SharedPasses
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens
-from gprune.store.resumption import Resumption, Spent
+from gprune.store.resumption import Resumption
 from gprune.study import SparsitySettings
 from gprune.system.errors import NumericsError
-from gprune.system.progress import Notice, Progress
+from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
     from gprune.models.distributed.process_group import Ranks
@@ -129,6 +130,15 @@ class _Measured:
     """scalar bool: auxiliary cross-entropy moved the FFN thresholds"""
 
 
+@dataclass(slots=True)
+class _Running(Running):
+    """The parts of this learning that change from step to step."""
+
+    constraint: RetentionConstraint
+    sampler: SubsetSampler
+    passes: Passes
+
+
 class _Learner:
     """The loop: batches, losses, gradients, Adam on the thresholds, dual ascent."""
 
@@ -162,27 +172,16 @@ class _Learner:
         finally:
             shared.dismiss(len(thresholds), quarter)
 
-    def _rows(self, running: Running) -> list[list[float]]:
+    def _rows(self, running: _Running) -> list[list[float]]:
         steps = self._settings.epochs * running.sampler.steps_per_epoch
-        if self._kept is not None:
-            running = self._gone_on(running, steps, self._kept)
-        moment = None
-        try:
-            while len(running.rows) < steps:
-                row = self._step(len(running.rows), steps, running)
-                running.rows.append(row)
-                if self._kept is not None:
-                    moment = running.noted(self._kept.spent.plain)
-                    if len(running.rows) < steps and self._kept.due(moment.step):
-                        self._kept.save(running.state(moment, steps))
-                self._on_progress(len(running.rows), steps, _message(row))
-        except BaseException:
-            if self._kept is not None and moment is not None and moment.step < steps:
-                self._kept.stopped(moment.step, partial(running.state, moment, steps))
-            raise
-        return running.rows
 
-    def _begun(self, thresholds: Tensor) -> Running:
+        def again() -> _Running:
+            return self._begun(running.learned.fill_(1 - self._target))
+
+        course = Course(COLUMNS, steps, self._ids, again, self._step, _message, self._on_progress)
+        return course.run(running, self._kept)
+
+    def _begun(self, thresholds: Tensor) -> _Running:
         """A learning before its first step."""
         settings, notices = self._settings, list[str]()
         sampler = SubsetSampler(*self._texts, settings.batch, self._seed)
@@ -194,31 +193,10 @@ class _Learner:
         passes = passed(self._decoder, self._family, self._gate, teacher, self._ids, settings, told)
         optimizer = torch.optim.Adam([thresholds], lr=settings.learning_rate)
         constraint = RetentionConstraint(self._target, settings.penalty, settings.dual_rate)
-        return Running(thresholds, optimizer, constraint, sampler, teacher, passes, notices=notices)
+        return _Running(thresholds, optimizer, constraint, sampler, teacher, passes, notices=notices)
 
-    def _gone_on(self, running: Running, steps: int, kept: Resumption) -> Running:
-        """The same learning where an earlier process has left it, or from its first step."""
-        state = kept.found()
-        if state is None:
-            return running
-        try:
-            spent = Spent.of(state.values.get("spent"))
-            alike = running.take_up(state, steps, COLUMNS, self._ids)
-        except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
-            kept.refuse(str(error))
-            return self._begun(running.thresholds.fill_(1 - self._target))
-        for words in running.notices:
-            self._on_progress(state.step, steps, Notice(words))
-        told = noting(running.notices, self._on_progress)
-        told(state.step, steps, kept.goes_on(state, spent))
-        if (changed := others(state.values, running.passes)) is not None:
-            told(state.step, steps, changed)
-        elif not alike:
-            told(state.step, steps, Notice(CHANGED_ROUNDING))
-        return running
-
-    def _step(self, step: int, steps: int, running: Running) -> list[float]:
-        thresholds, constraint = running.thresholds, running.constraint
+    def _step(self, step: int, steps: int, running: _Running) -> list[float]:
+        thresholds, constraint = running.learned, running.constraint
         rate = self._settings.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
         running.optimizer.param_groups[0]["lr"] = rate
         measured = self._measure(running, step, steps)
@@ -244,9 +222,9 @@ class _Learner:
         epoch = step // running.sampler.steps_per_epoch
         return [step, epoch, *losses, kept, multiplier, admitted, rate]
 
-    def _measure(self, running: Running, step: int, steps: int) -> _Measured:
+    def _measure(self, running: _Running, step: int, steps: int) -> _Measured:
         """Runs teacher and student on the next batch, and combines what it says."""
-        thresholds = running.thresholds
+        thresholds = running.learned
         numbers = running.sampler.draw().reshape(SUBSETS, -1)
         sums = running.passes.run(thresholds, numbers, step, steps)
         quarter, length = sums.cross_entropy.shape[1:]
