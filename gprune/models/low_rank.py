@@ -5,6 +5,7 @@ that it is the same whichever device forms it, and a product of zero leaves ever
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -52,6 +53,21 @@ def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
                 f"{name} overflows {str(one.weight.dtype).removeprefix('torch.')} once what recovery has "
                 "learned is added: use bfloat16 or float32, or a smaller recovery.learning_rate"
             )
+
+
+@contextmanager
+def merged(model: Any, layout: Layout, recovered: RecoveredWeights | None) -> Iterator[None]:
+    """Merges for as long as one wants, and then gives the model its own weights back; None merges nothing."""
+    if recovered is None:
+        yield
+        return
+    before = {one: one.weight for _, one, _ in _matched(model, layout, recovered)}
+    merge(model, layout, recovered)
+    try:
+        yield
+    finally:
+        for one, weight in before.items():
+            one.weight = weight
 
 
 def _matched(
