@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.pipeline.estimate.dimensions import Dimensions, of_model
+from gprune.pipeline.estimate.dimensions import Case, Dimensions, of_model
 from gprune.pipeline.estimate.memory import KRYLOV
 from gprune.pipeline.stages import StageId
 from gprune.study import Study
@@ -71,7 +71,7 @@ def _passes(stage: StageId, study: Study) -> float:
     """Tokens that go through the dense model, those that come back counted again."""
     calibration, evaluation = study.calibration, study.evaluation
     one = float(calibration.samples * calibration.length)
-    if stage.kind == "perplexity":
+    if stage.kind in ("perplexity", "recovered_perplexity"):
         windows = evaluation.windows
         kept = 1.0 if METHODS[stage.method].decision == "none" else study.retention
         return kept * (TEXT_TOKENS if windows is None else windows * evaluation.length)
@@ -84,6 +84,10 @@ def _passes(stage: StageId, study: Study) -> float:
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
     if stage.kind in REPAIRED:
         return len(study.repair.roles) * one * (1 + study.retention * 5 / 3)
+    if stage.kind == "recovered":
+        # the dense model says it of each sequence once, the pruned one goes there and back
+        trained = _trained(study)
+        return min(trained, len(study.recovery.roles) * one) + 2 * study.retention * trained
     known = {
         "statistics": one,
         "positions": one,
@@ -91,6 +95,13 @@ def _passes(stage: StageId, study: Study) -> float:
         "context_statistics": one if "forward" in stage.variant else 2 * one,
     }
     return known.get(stage.kind, 0.0)
+
+
+def _trained(study: Study) -> float:
+    """Tokens of all steps of a recovery."""
+    settings, calibration = study.recovery, study.calibration
+    batch = min(settings.batch, len(settings.roles) * calibration.samples)
+    return float(settings.steps * batch * calibration.length)
 
 
 def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
@@ -101,6 +112,10 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
     bcm = study.modularization
     if stage.kind == "learning":
         return one * study.sparsity.epochs * 4 * head
+    if stage.kind == "recovered":
+        # a factor and a token make two operations on each of three ways
+        case = Case(model, study, 4, gpu=False)
+        return _trained(study) * (4 * head + 6 * case.factors)
     if stage.kind in REPAIRED:
         kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
         tokens = len(study.repair.roles) * one / 2
@@ -139,7 +154,11 @@ def _measured(record: Mapping[str, Any], kind: str, precision: str) -> Rate | No
         name: one
         for name, one in record["stages"].items()
         # a text that the model writes goes through it token by token
-        if one.get("passes") and (one.get("seconds") or 0.0) >= _LEAST_SECONDS and "sampled_" not in name
+        if one.get("passes")
+        and (one.get("seconds") or 0.0) >= _LEAST_SECONDS
+        # its passes are those of the dense model alone
+        and not name.startswith("recovered_")
+        and "sampled_" not in name
     }
     calibration = record["study"].get("calibration") or {}
     try:

@@ -54,6 +54,7 @@ from gprune.pipeline.stages.pruning import (
     pruned_by_hand,
     pruned_model,
     recovered,
+    recovered_from,
     repaired,
     repairs,
 )

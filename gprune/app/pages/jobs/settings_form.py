@@ -18,6 +18,7 @@ SECTIONS = {
     "reliability": "Score adaptation (RASA)",
     "sparsity": "Sparsity learning (MSL)",
     "repair": "Repair of the kept weights",
+    "recovery": "Recovery: training after the repair (LoRA)",
     "evaluation": "Evaluation",
 }
 
