@@ -25,6 +25,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.text import in_figure
+from gprune.study.study import short
 
 ROW_PIXELS = 34
 FIGURES = 64
@@ -137,7 +138,7 @@ def recovered(found: list[Recovered], text: str, dense: float | None) -> go.Figu
         figure.add_vline(dense, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(
         figure,
-        f"perplexity on {in_figure(text)} (log scale, lower is better)",
+        f"perplexity on {in_figure(short(text))} (log scale, lower is better)",
         "",
         96 + ROW_PIXELS * len(found),
     )

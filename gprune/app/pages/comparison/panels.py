@@ -25,6 +25,7 @@ from gprune.records import Perplexity, PruningMasks
 from gprune.store import Store
 from gprune.study.methods import METHODS, knowing
 from gprune.study.settings import require_choice
+from gprune.study.study import short
 from gprune.system.errors import MethodError, SettingsError, StoreError
 from gprune.system.safe_parsing import quoted
 
@@ -147,15 +148,15 @@ def recovery(run: Run, *, text: str = "") -> Panel:
     there = tuple(dict.fromkeys(one.text for one in found))
     require_choice("text", text or there[0], there)
     shown = recovered_models.of_text(found, text or there[0])
-    first = shown[0]
+    first = next((one for one in shown if one.method == "gprune"), shown[0])
     dense = run.load(stages.perplexity, analysis.DENSE, first.text) if _dense(run, first.text) else None
     return Panel(
         charts.recovered(shown, first.text, None if dense is None else dense.perplexity),
         f"Trained by {plain(stages.recovery_label(run.graph))}. The hollow mark is the method before, the "
         "full one after; the dotted line is the dense model.",
         title=f"Recovery takes {plain(label(first.method))} from {first.before.perplexity:.2f} to "
-        f"{first.after.perplexity:.2f} on {plain(in_figure(first.text))}, the lowest after it",
-        alt=f"perplexity of every method before and after recovery on {first.text}",
+        f"{first.after.perplexity:.2f} on {plain(short(first.text))}",
+        alt=f"perplexity of every method before and after recovery on {short(first.text)}",
         table=lambda: recovered_models.table(found, label),
         how="Every pruned model learns from the dense one, by the same steps on the same sequences, and is "
         "measured on the windows that it was measured on before. Recovery changes weights by training: its "
