@@ -98,10 +98,9 @@ def summary(result: dict[str, Any]) -> None:
         _say(console, f"text: {known['sentence']}")
     for method, reason in result.get("unavailable", {}).items():
         _say(console, f"{method} left out: {reason}")
-    if "checkpoint" in result:
-        _say(console, f"pruned model: {result['checkpoint']}")
-    if "recovered_checkpoint" in result:
-        _say(console, f"recovered model: {result['recovered_checkpoint']}")
+    for folder, what in (("checkpoint", "pruned"), ("recovered_checkpoint", "recovered")):
+        if folder in result:
+            _say(console, f"{what} model: {result[folder]}")
     if "diagnostics" in result:
         _diagnostics(console, result["diagnostics"])
     _passes(console, result.get("passes", {}))

@@ -13,6 +13,7 @@ import streamlit as st
 
 from gprune.analysis import kept_units, run_settings
 from gprune.analysis.comparison import Line, Row
+from gprune.analysis.formatting import signed
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
 from gprune.app.pages.comparison.lines import Shown, composed, measured_lines, measured_rows
@@ -125,9 +126,13 @@ def _recovery(drawn: Card, run: Run) -> None:
     made = panels.recovery(run, text=text)
     drawn.show(made)
     if made.table is not None:
-        two, one = (st.column_config.NumberColumn(format=f"%.{digits}f") for digits in (2, 1))
-        config = {"before": two, "after recovery": two, "change %": one, "± %": one}
-        tables.show(made.table(), column_config=config, alt="perplexities before and after recovery")
+        table = made.table()
+        changes = zip(table.pop("change %"), table.pop("± %"), strict=True)
+        table["change"] = [f"{signed(change, '.1f')} ± {error:.1f} %" for change, error in changes]
+        table["text"] = [texts[text] for text in table["text"]]
+        two = st.column_config.NumberColumn(format="%.2f")
+        config = {"before": two, "after recovery": two}
+        tables.show(table, column_config=config, alt="perplexities before and after recovery")
 
 
 def _perplexities(drawn: Card, run: Run, shown: Shown) -> None:
