@@ -197,8 +197,8 @@ class Study(Checked):
         values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
         for section, plain in _LATER.items():
             values[section] = dict(values[section].items() - plain.items())
-        for name, section in (("repair", RepairSettings()), ("recovery", RecoverySettings())):
-            if getattr(self, name) == section:
+        for name, untouched in (("repair", RepairSettings()), ("recovery", RecoverySettings())):
+            if getattr(self, name) == untouched:
                 # came later, as a whole
                 del values[name]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
