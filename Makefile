@@ -70,7 +70,7 @@ $(VENV)/.app: $(VENV)/bin/python requirements.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	touch $@
 
-$(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-dev.txt
+$(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-recovery.txt requirements-dev.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
 	touch $(VENV)/.app $@
 

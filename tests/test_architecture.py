@@ -10,8 +10,15 @@ import pytest
 
 MAY_LOAD_TORCH = (
     *("__main__", "api", "app.preview.worker", "cli", "evaluation", "models", "plugins.testing"),
-    *("pruning.calibration", "pruning.modules", "pruning.removal", "pruning.repair", "pruning.sparsity"),
-    "pruning.surgery",
+    *(
+        "pruning.calibration",
+        "pruning.modules",
+        "pruning.recovery",
+        "pruning.removal",
+        "pruning.repair",
+        "pruning.sparsity",
+        "pruning.surgery",
+    ),
 )
 """parts that may load torch; single modules of theirs may not, where the contract names them"""
 

@@ -10,6 +10,7 @@ from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext
 from gprune.pipeline.stages.inputs import SAMPLED, content_of, roles
 from gprune.records.repairs import FITTED
+from gprune.study.settings import require
 from gprune.system.errors import SettingsError
 
 
@@ -25,18 +26,28 @@ def tokenizer(run: Run, trusted: bool) -> Any:
     return load_tokenizer(run.study.model, run.study.trust_remote_code)
 
 
-def cut(run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None = None) -> Any:
+def cut(
+    run: Run,
+    method: str,
+    trusted: bool,
+    repair: str | Mapping[str, Any] | None = None,
+    recovered: bool = False,
+) -> Any:
     """The model of a method, in evaluation mode, as `from_pretrained` would give it.
 
-    Code that comes with the model is run only where it is `trusted`. For `repair` see `Run.model`. Raises
+    Code that comes with the model is run only where it is `trusted`. For `repair` and `recovered` see
+    `Run.model`. Raises
     SettingsError where code would have to be run and may not or the repair is none, ModelError where the
     dense model is not on this machine or is another one now, StoreError where the run has no masks of the
     method, lacks what the repair needs, or a result is damaged.
     """
     _require_trust(run, trusted)
+    if recovered:
+        _require_recovery(run, method, repair)
     graph = run.graph if repair is None else _repaired(run, repair)
     results = stages.Results(run.results.store, graph)
-    needs = stages.resolve(stages.pruned(graph, method), lambda stage: _record(results, stage))
+    made_from = stages.recovered_from(graph, method) if recovered else stages.pruned(graph, method)
+    needs = stages.resolve(made_from, lambda stage: _record(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
     work = RunContext(graph.study, graph.inputs, results.store.texts)
     with work.within_memory(f"the model of {method}"):
@@ -65,6 +76,14 @@ def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:
     if made(stage):
         return lazy_results.made(results, stage, lambda *_: None, made)
     return results.record(stage)
+
+
+def _require_recovery(run: Run, method: str, repair: object) -> None:
+    """Raises SettingsError where a run has no recovered model of a method, or another repair is asked for."""
+    require(method != "dense", "method", method, "a pruned one where recovered: the dense one is not trained")
+    kind = run.study.recovery.kind
+    require(kind != "none", "recovery.kind", kind, "lora in the run whose recovered model is asked for")
+    require(repair is None, "repair", repair, "left out where recovered: the run has trained its own repair")
 
 
 def _require_trust(run: Run, trusted: bool) -> None:

@@ -231,15 +231,22 @@ class Run:
 
         return tokenizer(self._loaded, self._trusted)
 
-    def model(self, method: str = "gprune", *, repair: str | Mapping[str, Any] | None = None) -> Any:
+    def model(
+        self,
+        method: str = "gprune",
+        *,
+        repair: str | Mapping[str, Any] | None = None,
+        recovered: bool = False,
+    ) -> Any:
         """The causal language model that a method leaves, as transformers has it, in evaluation mode.
 
         It is cut anew from the dense model, with the repair of the run, or with another one: `repair` is a
         kind, as `least_squares`, or settings of that section, as `{"kind": "least_squares", "texts":
-        "both_and_sampled"}`; what is fitted is kept in the cache. `dense` is the dense model itself. Raises
-        SettingsError where the run does not have the method, there is no such repair, or its model has code
-        that was not allowed, ModelError where the dense model is not on this machine, or is another one now,
-        StoreError where the run has no masks of the method.
+        "both_and_sampled"}`; what is fitted is kept in the cache. `recovered` is the model after the
+        training that the run has given every method, merged into the weights. `dense` is the dense model
+        itself. Raises SettingsError where the run does not have the method, there is no such repair, nothing
+        is recovered in the run, or its model has code that was not allowed, ModelError where the dense model
+        is not on this machine, or is another one now, StoreError where the run has no masks of the method.
 
         Example:
             >>> import gprune
@@ -251,7 +258,7 @@ class Run:
 
         require_choice("method", method, self.study.methods)
         with knowing(self._loaded.told):
-            return cut(self._loaded, method, self._trusted, repair)
+            return cut(self._loaded, method, self._trusted, repair, recovered)
 
     @property
     def figures(self) -> tuple[str, ...]:

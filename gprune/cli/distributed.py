@@ -31,6 +31,8 @@ def require_possible(count: int, study: Study, seeds: list[int] | None, here: bo
     """Raises SettingsError where a study, of seeds or of none, cannot be run by so many processes."""
     require(1 <= count <= MOST_PROCESSES, "--model-gpus", count, f"1 to {MOST_PROCESSES}")
     require(not seeds, "--model-gpus", count, "left out with --seeds: run the seeds one after the other")
+    rule = "none with --model-gpus: recovery is not shared out over several GPUs"
+    require(count == 1 or study.recovery.kind == "none", "recovery.kind", study.recovery.kind, rule)
     rule = "auto, cpu or cuda with --model-gpus, which uses the first GPUs of the machine"
     require(":" not in study.device, "device", study.device, rule)
     gpu = machine.has_gpu()

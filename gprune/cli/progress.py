@@ -83,6 +83,7 @@ def summary(result: dict[str, Any]) -> None:
                 method, *row, *(f"{values[text]:.2f}{_mark(result, method, text)}" for text in texts)
             )
         console.print(table)
+    _recovery(console, result)
     if any(result.get("accuracy", {}).values()):
         console.print(_accuracies(result["accuracy"]))
     for task, reason in result.get("unavailable_tasks", {}).items():
@@ -97,8 +98,9 @@ def summary(result: dict[str, Any]) -> None:
         _say(console, f"text: {known['sentence']}")
     for method, reason in result.get("unavailable", {}).items():
         _say(console, f"{method} left out: {reason}")
-    if "checkpoint" in result:
-        _say(console, f"pruned model: {result['checkpoint']}")
+    for folder, what in (("checkpoint", "pruned"), ("recovered_checkpoint", "recovered")):
+        if folder in result:
+            _say(console, f"{what} model: {result[folder]}")
     if "diagnostics" in result:
         _diagnostics(console, result["diagnostics"])
     _passes(console, result.get("passes", {}))
@@ -146,6 +148,25 @@ def _repairs(console: Console, result: dict[str, Any]) -> None:
     for repair, named in methods.items():
         if repair:
             _say(console, f"repaired by {repair}: {', '.join(named)}")
+
+
+def _recovery(console: Console, result: dict[str, Any]) -> None:
+    """Prints perplexities before and after recovery, in a table of their own."""
+    found = result.get("recovery")
+    if found is None:
+        return
+    texts = result["settings"]["evaluation"]["texts"]
+    table = Table(title="After recovery, which changes weights by training: no figure of the table above")
+    table.add_column("method")
+    for text in texts:
+        table.add_column(short(text), justify="right")
+    for method, after in found["perplexity"].items():
+        before = result["perplexity"][method]
+        table.add_row(method, *(f"{before[text]:.2f} → {after[text]:.2f}" for text in texts))
+    console.print(table)
+    _say(console, f"recovered by {found['trained']}")
+    for method, reason in found["unavailable"].items():
+        _say(console, f"{method} not recovered: {reason}")
 
 
 def _protocols(console: Console, results: list[dict[str, Any]]) -> None:

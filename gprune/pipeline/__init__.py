@@ -64,6 +64,8 @@ def run(
     if until == "answers":
         tasks = list(study.evaluation.tasks)
         require(bool(tasks), "evaluation.tasks", tasks, "at least one task for a run until answers")
+    if until in ("perplexity", "all"):
+        study.recovery.require_installed()
     missing_tasks: dict[str, str] = {}
     inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))

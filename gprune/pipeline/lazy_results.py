@@ -17,7 +17,7 @@ from gprune.system.errors import StoreError
 from gprune.system.progress import Waiting
 
 R = TypeVar("R")
-_OF_THE_MODEL = ("components", "edited_perplexity", "edited_repair", "repaired")
+_OF_THE_MODEL = ("components", "edited_perplexity", "edited_repair", "repaired", "recovered")
 """those that read the dense model"""
 
 

@@ -15,6 +15,10 @@ from gprune.pipeline.stages import (
     masks,
     overlap,
     perplexity,
+    recovered,
+    recovered_perplexity,
+    recovers,
+    recovery_label,
     repairs,
     shape,
     size,
@@ -42,6 +46,9 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
         found |= _measured(results, record, able)
     if until == "all" and "gprune" in able:
         found["checkpoint"] = str(results.model_folder(checkpoint(graph)))
+        trained = checkpoint(graph, recovery=True) if recovers(study) else None
+        if trained is not None and trained not in record.unavailable:
+            found["recovered_checkpoint"] = str(results.model_folder(trained))
     ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
     found["unavailable"] = unavailable
     found["keys"] = {name: entry["key"] for name, entry in ran.items()}
@@ -69,11 +76,34 @@ def _measured(results: Results, record: RunRecord, able: list[str]) -> dict[str,
         }
         found["unavailable_tasks"] = record.unmeasured_tasks()
         found["doubtful_tasks"] = record.doubtful_tasks
+    if recovers(study):
+        found["recovery"] = _recovered(results, record, able)
     # several processes leave it out where no GPU holds the model
     if study.evaluation.speed != "none" and speed(graph) not in record.unavailable:
         timed = results.get(speed)
         found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     return found
+
+
+def _recovered(results: Results, record: RunRecord, able: list[str]) -> dict[str, Any]:
+    """How every method was trained on, and the perplexities after it, apart from all others."""
+    graph, settings = results.graph, results.graph.study.recovery
+    cutting = [name for name in able if METHODS[name].decision != "none"]
+    trained = [name for name in cutting if recovered(graph, name) not in record.unavailable]
+    return {
+        "trained": recovery_label(graph),
+        "steps": settings.steps,
+        "perplexity": {
+            name: {
+                text: float(results.get(recovered_perplexity, name, text).perplexity)
+                for text in graph.study.evaluation.texts
+            }
+            for name in trained
+        },
+        "unavailable": {
+            name: record.unavailable[recovered(graph, name)] for name in cutting if name not in trained
+        },
+    }
 
 
 def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from gprune.models import low_rank
 from gprune.models.decoder import Decoder
 from gprune.pruning import repair
 from gprune.records import Array, ModelShape, PrunedModel, PruningMasks
@@ -24,6 +25,8 @@ from gprune.system.progress import Progress, silent
 
 def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progress = silent) -> nn.Module:
     """Makes a smaller model of the same class, without the units that the masks remove, repaired as it says.
+
+    What recovery has added is merged into the weights.
 
     Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own, as are
     device and number type; the dense model stays as it is. The model is in evaluation mode. Its ``config`` is
@@ -41,7 +44,10 @@ def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progre
         replaced: dict[int, Any] = {id(one.dense): _linear(*one.narrowed()) for one in maps}
         for layer in range(decoder.shape.layers):
             replaced |= _narrowed_rows(decoder, layer, model.masks)
-    return _copy_around(decoder, replaced)
+    made = _copy_around(decoder, replaced)
+    if model.recovered is not None:
+        low_rank.merge(made, decoder.layout, model.recovered)
+    return made
 
 
 class Silenced:
@@ -61,7 +67,10 @@ class Silenced:
 
         `known` is what ``gprune.pruning.repair.ready`` has found for the repairs; None looks for it.
         """
-        self._maps = _repaired(decoder, PrunedModel.of(model), known)
+        model = PrunedModel.of(model)
+        if model.recovered is not None:
+            raise ModelError("a recovered model is not the dense one with silent units: cut it instead")
+        self._maps = _repaired(decoder, model, known)
 
     @contextmanager
     def applied(self) -> Iterator[None]:

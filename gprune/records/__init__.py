@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Learning,
         LearningHistory,
         PruningMasks,
+        RecoveredWeights,
         RepairedWeights,
     )
     from gprune.records.evaluation import Accuracy, Perplexity, TextOverlap, Throughput
@@ -68,6 +69,7 @@ __all__ = [
     "Questions",
     "REPAIRS",
     "RankDrift",
+    "RecoveredWeights",
     "Repair",
     "RepairedWeights",
     "SampledText",

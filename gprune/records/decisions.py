@@ -151,3 +151,31 @@ class RepairedWeights:
     def __post_init__(self) -> None:
         """Freezes the arrays."""
         freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RecoveredWeights:
+    """What recovery adds to the linear maps of a pruned model: to each a product of two narrow matrices."""
+
+    method: str
+    """whose model was trained"""
+    kind: str
+    """how it was trained: lora"""
+    scale: float
+    """alpha / rank, by which the products are multiplied"""
+    rank: int
+    """columns of the left matrix, and rows of the right one"""
+    maps: tuple[str, ...]
+    """the linear maps, as 3.o_proj"""
+    sizes: Annotated[Array, whole("maps", 2)]
+    """(maps, 2) outputs and inputs of each"""
+    numbers: Annotated[Array, real("numbers")]
+    """float32: of each map A, (rank, inputs), and then B, (outputs, rank), row by row"""
+    steps: Annotated[Array, real("steps", "columns")]
+    """(steps, columns) float64, how the training went, columns named in `columns`"""
+    columns: tuple[str, ...]
+    """names of the columns of `steps`"""
+
+    def __post_init__(self) -> None:
+        """Freezes the arrays."""
+        freeze(self)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gprune.records.decisions import PruningMasks
+    from gprune.records.decisions import PruningMasks, RecoveredWeights
     from gprune.records.model import ModelShape, ModelSize
 
 
@@ -134,6 +134,8 @@ class PrunedModel:
     """what is done to their weights, in this order"""
     inputs: Mapping[str, Any] = field(default_factory=dict)
     """records that the repairs need, by parameter; nothing where the model is only counted or described"""
+    recovered: RecoveredWeights | None = None
+    """what training has added to the repaired weights; it is merged into them, and adds no parameter"""
 
     @classmethod
     def of(cls, what: PruningMasks | PrunedModel) -> PrunedModel:

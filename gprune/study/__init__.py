@@ -1,5 +1,6 @@
 """What can be asked for: a study with its settings, its methods and metrics, and recommended profiles."""
 
+from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
     PRESET_LENGTHS,
     BaselineSettings,
@@ -23,6 +24,7 @@ __all__ = [
     "EvaluationSettings",
     "GateSettings",
     "ModularizationSettings",
+    "RecoverySettings",
     "ReliabilitySettings",
     "RepairSettings",
     "SparsitySettings",

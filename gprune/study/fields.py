@@ -27,6 +27,7 @@ OPTIONS = {
     "seed": "seed",
     "methods": "methods",
     "repair": "repair.kind",
+    "recover": "recovery.kind",
     "tasks": "evaluation.tasks",
     "evaluate": "evaluation.texts",
     "preset": "evaluation.preset",

@@ -97,10 +97,18 @@ _COUNTS = Rule(
     lambda counts: bool(counts) and 2 <= min(counts) and max(counts) <= limits.MOST_MODULES,
 )
 _SEQUENCE = forms.at_most(limits.MOST_LENGTH, "tokens, since no model reads more at once")
+TextsUsed = Literal["primary", "auxiliary", "both", "both_and_sampled", "sampled"]
+"""calibration texts that something is made from, once the units are decided"""
 _AtMost = Annotated[
     Whole | None,
     Rule("at least 1, or null for all", lambda most: most is None or 1 <= most <= limits.MOST_COUNT),
 ]
+
+
+def roles_of(texts: TextsUsed) -> tuple[str, ...]:
+    """The roles of some calibration texts."""
+    pair = ("primary", "auxiliary")
+    return {"both": pair, "both_and_sampled": (*pair, "sampled")}.get(texts, (texts,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,12 +300,12 @@ class RepairSettings(Checked):
     kind: Literal["own", "none", "bias", "affine", "least_squares", "least_squares_bias"] = "own"
     """own is what each method does by itself; bias is FLAP's compensation, affine a scale and a shift of each
     output channel, least_squares new weights for the kept columns of o_proj and down_proj"""
-    texts: Literal["primary", "auxiliary", "both", "both_and_sampled", "sampled"] = "both"
+    texts: TextsUsed = "both"
     """calibration texts that it is made from; sampled is what the dense model writes itself"""
     sampled: Annotated[
         Text, Rule("a text that the model writes, as self:#seed=1", lambda text: text.startswith("self:"))
     ] = "self:"
-    """the text that the model writes, where it is among them"""
+    """the text that the model writes, where it is among those of the repair or of the recovery"""
     target: Literal["residual_stream", "dense_inputs", "own_inputs"] = "residual_stream"
     """what is fitted to: the dense model's residual stream after the block, what its projection gives there,
     or what the dense projection gives for the pruned model's own inputs"""
@@ -307,10 +315,7 @@ class RepairSettings(Checked):
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles of its texts."""
-        return {
-            "both": ("primary", "auxiliary"),
-            "both_and_sampled": ("primary", "auxiliary", "sampled"),
-        }.get(self.texts, (self.texts,))
+        return roles_of(self.texts)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, require_known
+from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
     BaselineSettings,
     CalibrationSettings,
@@ -123,6 +124,8 @@ class Study(Checked):
     """gates of single units"""
     repair: RepairSettings = field(default_factory=RepairSettings)
     """repair of the kept weights"""
+    recovery: RecoverySettings = field(default_factory=RecoverySettings)
+    """recovery: low-rank training of every pruned model"""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     """what the result is measured on"""
 
@@ -157,6 +160,12 @@ class Study(Checked):
             "calibration.length": self.calibration.length,
         }
         limits.require_affordable(limits.MOST_LEARNING, "tokens to learn from", asked)
+        asked = {
+            "recovery.steps": self.recovery.steps,
+            "recovery.batch": self.recovery.batch,
+            "calibration.length": self.calibration.length,
+        }
+        limits.require_affordable(limits.MOST_LEARNING, "tokens to recover on", asked)
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
@@ -191,9 +200,10 @@ class Study(Checked):
         values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
         for section, plain in _LATER.items():
             values[section] = dict(values[section].items() - plain.items())
-        for name, usual in (("gates", GateSettings()), ("repair", RepairSettings())):
-            # came later, as a whole
-            if getattr(self, name) == usual:
+        later = {"gates": GateSettings(), "repair": RepairSettings(), "recovery": RecoverySettings()}
+        for name, untouched in later.items():
+            if getattr(self, name) == untouched:
+                # came later, as a whole
                 del values[name]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 

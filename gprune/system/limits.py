@@ -32,6 +32,8 @@ MOST_EPOCHS = 10**4
 """passes of MSL, 5,000 times the paper's"""
 MOST_LEARNING = 10**12
 """tokens that MSL passes over in all, a million times the paper's"""
+MOST_RANK = 2**12
+"""rank of what recovery adds to a linear map, 512 times ours"""
 MOST_ALIGNMENT = 2**16
 """multiple that FFN widths are rounded to; wider than any layer"""
 MOST_STUDIES = 1000

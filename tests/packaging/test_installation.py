@@ -82,7 +82,9 @@ def test_a_package_is_told_by_what_it_is_made_of(installed):
     assert listed(installed, FILES[2:]) == {}
 
 
-@pytest.mark.parametrize(("pinned", "extra"), [("", None), ("-dev", "dev"), ("-gguf", "gguf")])
+@pytest.mark.parametrize(
+    ("pinned", "extra"), [("", None), ("-dev", "dev"), ("-gguf", "gguf"), ("-recovery", "recovery")]
+)
 def test_every_pinned_version_lies_in_the_range_of_the_package(project, pinned, extra):
     metadata = tomllib.loads((project / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     listed = metadata["optional-dependencies"][extra] if extra else metadata["dependencies"]

@@ -2,19 +2,20 @@
 
 The plan lists the kept units of every layer (section 3), so the cut needs no calibration text. Where a
 repair had made other biases, the plan holds the biases, and where it had made other weights, they stand in a
-file beside the plan.
+file beside the plan; so does what recovery has trained.
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from gprune.models import identity, loading
+from gprune.models import identity, loading, low_rank
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, plan_file, repaired_file
+from gprune.models.export import checkpoint, plan_file, recovered_file, repaired_file
 from gprune.models.export.plan_file import CutPlan
 from gprune.records import Array, PruningMasks
 from gprune.system.errors import CheckpointError
@@ -44,6 +45,7 @@ def save(
     _require_held(plan)
     beside = place if place.is_dir() else place.parent
     weights = repaired_file.read(beside, plan.weights, plan.pruned.repaired_by) if plan.weights else None
+    recovered = recovered_file.read(beside, plan)
     on_progress(0, _STEPS, "checking the dense model")
     _require_model(plan, model)
     on_progress(1, _STEPS, "reading the dense model")
@@ -55,13 +57,14 @@ def save(
         repaired_file.put(pruned, decoder.layout, weights)
     if plan.biases is not None:
         _set_biases(pruned, decoder, plan.biases)
-    _require_answer(pruned, plan)
+    with low_rank.merged(pruned, decoder.layout, recovered):
+        _require_answer(pruned, plan)
     on_progress(3, _STEPS, "writing and reading back")
     checkpoint.save(
         pruned,
         decoder.tokenizer,
         folder,
-        plan.pruned,
+        replace(plan.pruned, recovered=recovered),
         source=plan.source,
         fingerprint=plan.fingerprint,
         study=plan.study,

@@ -7,14 +7,15 @@ not installed, and with plain ``from_pretrained`` after ``register()``.
 
 import json
 import shutil
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from gprune.models import devices
-from gprune.models.export import modeling_gprune, plan_file, repaired_file
+from gprune.models import devices, low_rank
+from gprune.models.export import modeling_gprune, plan_file, recovered_file, repaired_file
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
@@ -63,9 +64,10 @@ def save(
 ) -> Path:
     """Saves a cut model, reads it back in full and compares the two; only then the folder gets its name.
 
-    `model` is what ``gprune.pruning.surgery.cut`` returned, `tokenizer` the dense model's, or None; `folder`
-    must not exist, or be empty, and is given back. `source` is the dense model as the person named it, with
-    its fingerprint; `study` the settings that led to the masks. Raises CheckpointError where the folder is
+    `model` is what ``gprune.pruning.surgery.cut`` returned without recovery, which is merged into what is
+    saved; `tokenizer` the dense model's, or None; `folder` must not exist, or be empty, and is given back.
+    `source` is the dense model as the person named it, with its fingerprint; `study` the settings that led to
+    the masks. Raises CheckpointError where the folder is
     taken, the disk is full, the masks are not those of the model, or the saved model does not read back as it
     was. Nothing is left behind.
     """
@@ -76,14 +78,17 @@ def save(
     layout = FAMILIES[str(getattr(model.config, "model_type", ""))]
     refitted = any(repair.weights for repair in pruned.repairs)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
-    require_room(folder, size + (repaired_file.size(model, layout) if refitted else 0))
-    ids, logits = _probe(model)
+    added = 0 if pruned.recovered is None else pruned.recovered.numbers.nbytes
+    require_room(folder, size + (repaired_file.size(model, layout) if refitted else 0) + added)
     biases = _biases(model, pruned) if pruned.biased else None
     dtype = str(_dtype(model)).removeprefix("torch.")
-    with new_folder(folder) as partial:
-        _write(model, tokenizer, partial, model_class, widths)
+    with new_folder(folder) as partial, ExitStack() as trained:
         weights = repaired_file.write(partial, model, layout) if refitted else None
-        plan = CutPlan(pruned, source, fingerprint, study, ids, logits, dtype, weights, biases)
+        recovery = recovered_file.write(partial, pruned.recovered)
+        trained.enter_context(low_rank.merged(model, layout, pruned.recovered))
+        ids, logits = _probe(model)
+        _write(model, tokenizer, partial, model_class, widths)
+        plan = CutPlan(pruned, source, fingerprint, study, ids, logits, dtype, weights, biases, recovery)
         plan_file.write(partial, plan)
         loaded = _verified(partial, model)
         require_same_tensors(model.state_dict(), loaded.state_dict())

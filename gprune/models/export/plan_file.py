@@ -2,12 +2,13 @@
 
 ``plan.json`` lists the kept units of every layer, so that the same cut can be made again from the dense
 model. Where the cut gave the model other biases, which rest on the calibration text, the plan holds these
-biases themselves; of other weights that were repaired it names the file beside it (`repaired_file`).
+biases themselves; of other weights that were repaired it names the file beside it (`repaired_file`), and so
+it does of what recovery has trained (`recovered_file`).
 """
 
 import base64
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,20 @@ _FORMAT = "gprune-plan"
 _VERSION = 1
 # far beyond any model: 64 times the layers and the neurons of the largest
 _MOST_LAYERS, _MOST_UNITS = 8192, 2**22
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What recovery has added to the weights, and where that is."""
+
+    kind: str
+    """how it was trained: lora"""
+    rank: int
+    """of what was added to each linear map"""
+    scale: float
+    """by which the products of the factors are multiplied"""
+    digest: str
+    """SHA-256 of the file of factors beside the plan"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +65,8 @@ class CutPlan:
     biases: dict[str, Array] | None = None
     """by projection in ``OUTPUT_MAPS``: (layers, hidden) float32 biases after the repairs; None without, and
     in plans of version 0.1"""
+    recovery: Recovery | None = None
+    """None where nothing was trained after the repairs"""
 
 
 def write(folder: Path, plan: CutPlan) -> None:
@@ -74,6 +91,7 @@ def write(folder: Path, plan: CutPlan) -> None:
         "dtype": plan.dtype,
         "biases": _encoded(plan.biases),
         **({} if plan.weights is None else {"repaired_weights": plan.weights}),
+        **({} if plan.recovery is None else {"recovery": asdict(plan.recovery)}),
     }
     (folder / PLAN_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
 
@@ -124,7 +142,17 @@ def _plan(values: dict[str, Any]) -> CutPlan:
         dtype=_of(values.get("dtype"), str, "dtype", None),
         weights=_of(values.get("repaired_weights"), str, "repaired_weights", None),
         biases=_decoded(values.get("biases"), len(masks.ffn)),
+        recovery=_recovery(_of(values.get("recovery"), dict, "recovery", None)),
     )
+
+
+def _recovery(values: dict[str, Any] | None) -> Recovery | None:
+    if values is None:
+        return None
+    scale = _of(values["scale"], float, "recovery.scale")
+    words = (_of(values[name], str, f"recovery.{name}") for name in ("kind", "digest"))
+    kind, digest = words
+    return Recovery(kind, _whole(values["rank"], _MOST_UNITS), scale, digest)
 
 
 def _of(value: Any, kind: type, field: str, other: Any = ...) -> Any:

@@ -49,16 +49,23 @@ def read(folder: Path, digest: str, repaired_by: str) -> dict[str, torch.Tensor]
 
     Raises CheckpointError where the file is missing, another one, or damaged.
     """
-    file = folder / REPAIRED_FILE
+    return named(folder / REPAIRED_FILE, digest, repaired_by, "repair")
+
+
+def named(file: Path, digest: str, made_with: str, what: str) -> dict[str, torch.Tensor]:
+    """The tensors of a file whose digest a plan names; `what` is missing without it.
+
+    Raises CheckpointError where it is missing, another one, or damaged.
+    """
     if not file.is_file():
         raise CheckpointError(
-            f"the plan was made with {repaired_by}, whose weights are in {REPAIRED_FILE}: that file is not "
-            f"beside it, so the repair is missing. Copy it into {str(folder)!r}"
+            f"the plan was made with {made_with}, whose weights are in {file.name}: that file is not "
+            f"beside it, so the {what} is missing. Copy it into {str(file.parent)!r}"
         )
     try:
         if checksums.of_file(file) != digest:
             raise CheckpointError(
-                f"{REPAIRED_FILE} beside the plan is not the one that the plan names ({digest[:12]}): copy "
+                f"{file.name} beside the plan is not the one that the plan names ({digest[:12]}): copy "
                 "both from one folder"
             )
         return load_file(file)

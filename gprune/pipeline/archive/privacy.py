@@ -23,7 +23,7 @@ _PATH = re.compile(
 )
 _SENTENCE = re.compile(r"[ /\\]")
 """what a name or a digest has none of"""
-_LOCAL = ("checkpoint",)
+_LOCAL = ("checkpoint", "recovered_checkpoint")
 """fields of a run's result that are places on the machine"""
 
 

@@ -82,6 +82,30 @@ def of_model(name: str) -> Dimensions:
 
 
 @dataclass(frozen=True, slots=True)
+class Need:
+    """The peak of a stage, in bytes."""
+
+    weights: float = 0.0
+    """models on the device; known exactly"""
+    fixed: float = 0.0
+    """on the device besides, whatever the batch"""
+    each: float = 0.0
+    """on the device for each sequence at a time"""
+    apart: float = 0.0
+    """on the device after the batches, when what these took is free again"""
+    host: float = 0.0
+    """in the machine's own memory, besides what the device holds"""
+    asked: int = 1
+    """sequences at a time that are asked for"""
+    setting: str = ""
+    """the setting that asks for them; empty where the stage takes no batches"""
+
+    def device(self, sequences: int) -> float:
+        """Bytes on the device with so many sequences at a time."""
+        return self.weights + self.fixed + max(sequences * self.each, self.apart)
+
+
+@dataclass(frozen=True, slots=True)
 class Case:
     """What a stage's memory depends on."""
 
@@ -141,6 +165,29 @@ class Case:
         repairs = repairs_of(METHODS[method], self.study)
         shape, retention = self.model.shape, self.study.retention
         return max((repair.bytes(shape, retention) for repair in repairs), default=0.0)
+
+    @property
+    def inputs(self) -> dict[str, tuple[float, float]]:
+        """Inputs and outputs of each linear map of a layer of a pruned model."""
+        hidden, kept = self.model.shape.hidden, self.study.retention
+        queries, keys = kept * self.model.channels, kept * self.model.keys
+        neurons = kept * self.model.shape.neurons
+        return {
+            "q_proj": (hidden, queries),
+            "k_proj": (hidden, keys),
+            "v_proj": (hidden, keys),
+            "o_proj": (queries, hidden),
+            "gate_proj": (hidden, neurons),
+            "up_proj": (hidden, neurons),
+            "down_proj": (neurons, hidden),
+        }
+
+    @property
+    def factors(self) -> float:
+        """Numbers that recovery trains."""
+        recovery = self.study.recovery
+        sizes = (sum(self.inputs[name]) for name in recovery.targets)
+        return self.model.shape.layers * recovery.rank * sum(sizes)
 
     def forward(self, length: int) -> float:
         """Bytes of a sequence on its way through one layer, of which none is kept for the way back."""

@@ -7,9 +7,9 @@ only where it would not fit even if the formula gave that much too much, with a 
 from dataclasses import dataclass, replace
 
 from gprune.models.shapes import is_random
-from gprune.pipeline.estimate.dimensions import WIDTHS, Case
+from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Need
 from gprune.pipeline.estimate.forecast import Forecast, StageNeed
-from gprune.pipeline.estimate.memory import OFFLOADED, Need, need
+from gprune.pipeline.estimate.memory import OFFLOADED, need
 from gprune.study import Study
 from gprune.system.errors import SettingsError
 from gprune.system.units import duration
@@ -113,7 +113,7 @@ def _remedy(found: Forecast, one: StageNeed) -> str:
     if one.identity.kind in OFFLOADED and not study.offload and not is_random(study.model):
         tries.append(("switch offload on", found.precision, replace(study, offload=True)))
     shorter = study.calibration.length
-    while shorter > 16 and one.need.setting in ("calibration.batch", "sparsity.batch"):
+    while shorter > 16 and one.need.setting in ("calibration.batch", "sparsity.batch", "recovery.batch"):
         shorter //= 2
         changed = replace(study, calibration=replace(study.calibration, length=shorter))
         tries.append((f"set calibration.length {shorter}", found.precision, changed))

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions, of_model
-from gprune.pipeline.estimate.memory import Need, need
+from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions, Need, of_model
+from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.estimate.operations import SHARED, Rate, operations, rate
 from gprune.pipeline.stages import Stage, StageId, on_the_way
 from gprune.study import Study

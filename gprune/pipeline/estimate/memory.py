@@ -6,13 +6,11 @@ on the meta device (tests/pipeline/estimate).
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from math import ceil
 
-from gprune.pipeline.estimate.dimensions import Case
+from gprune.pipeline.estimate import training
+from gprune.pipeline.estimate.dimensions import Case, Need
 from gprune.pipeline.stages import StageId
 from gprune.study.methods import METHODS, Method, fit_of, of_masks
-from gprune.system import machine
 
 CHOICE_TOKENS = 256
 """tokens of the longest choice with its question that a task is reckoned with; none is read before"""
@@ -24,36 +22,8 @@ _WIDE = 8
 """bytes of a number of the statistics"""
 _LOGITS = 2**24
 """logits in float32 that perplexity and the gradients of contexts hold at a time"""
-_LEARNING_LOGITS = {True: 2**25, False: 2**18}
-"""those of sparsity learning, on a GPU and on a CPU"""
-_LEAST_ROWS = 64
-"""tokens whose logits it holds at least"""
 _PIECE = {True: 2**25, False: 2**17}
 """activations that statistics widen to float32 at a time, on a GPU and on a CPU"""
-
-
-@dataclass(frozen=True, slots=True)
-class Need:
-    """The peak of a stage, in bytes."""
-
-    weights: float = 0.0
-    """models on the device; known exactly"""
-    fixed: float = 0.0
-    """on the device besides, whatever the batch"""
-    each: float = 0.0
-    """on the device for each sequence at a time"""
-    apart: float = 0.0
-    """on the device after the batches, when what these took is free again"""
-    host: float = 0.0
-    """in the machine's own memory, besides what the device holds"""
-    asked: int = 1
-    """sequences at a time that are asked for"""
-    setting: str = ""
-    """the setting that asks for them; empty where the stage takes no batches"""
-
-    def device(self, sequences: int) -> float:
-        """Bytes on the device with so many sequences at a time."""
-        return self.weights + self.fixed + max(sequences * self.each, self.apart)
 
 
 def need(stage: StageId, case: Case) -> Need | None:
@@ -139,32 +109,6 @@ def _clusters(_: StageId, case: Case) -> Need:
     rows = 4.0 * shape.neurons * shape.neuron_weights
     most = max(case.study.modularization.candidates)
     return Need(weights=case.weights, fixed=2 * rows + _WIDE * 6.0 * shape.neurons * most)
-
-
-def _learning(stage: StageId, case: Case) -> Need:
-    study, model = case.study, case.model
-    length, shape = study.calibration.length, model.shape
-    logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
-    # several processes keep no states of the dense model
-    cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width * (case.processes == 1)
-    # thresholds (or gates) and what Adam knows of them, once in use and once as they were after the last step
-    thresholds = shape.layers * (max(study.modularization.candidates) + 1.0)
-    learned = 4.0 * 2 * 4 * (thresholds if stage.kind == "learning" else model.units)
-    return Need(
-        weights=case.learned,
-        # masks of four subsets with their gradients, and the order of all units
-        fixed=case.logits(logits, 5)
-        + 4.0 * 4 * 2 * model.units
-        + 100.0 * shape.layers * shape.neurons
-        + learned,
-        each=case.kept(length, recomputed=True)
-        + case.backward(length)
-        + 4.0 * length * shape.hidden * case.width,
-        # a state is put together in memory before it is written
-        host=(cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0) + 4 * learned,
-        asked=ceil(study.sparsity.batch / case.processes),
-        setting="sparsity.batch",
-    )
 
 
 def _masks(stage: StageId, case: Case) -> Need | None:
@@ -284,13 +228,17 @@ def _model(_: StageId, case: Case) -> Need:
     return Need(weights=case.weights, host=case.weights if case.gpu else 0.0)
 
 
-def _checkpoint(_: StageId, case: Case) -> Need:
-    """The pruned model, and the whole of it once more, read back on the host where a GPU has no room."""
+def _checkpoint(stage: StageId, case: Case) -> Need:
+    """The pruned model, and the whole of it once more, read back on the host where a GPU has no room.
+
+    A recovered one has its weights of before beside them.
+    """
     cut, shape = case.cut("gprune"), case.model.shape
     back = cut + (case.model.parameters - shape.decoder_weights) * case.width
+    before = cut if stage.variant else 0.0
     if case.gpu:
-        return Need(weights=case.evaluated + cut, host=back)
-    return Need(weights=case.evaluated + cut + back)
+        return Need(weights=case.evaluated + cut + before, host=back)
+    return Need(weights=case.evaluated + cut + before + back)
 
 
 def _weighed(_: StageId, case: Case) -> Need:
@@ -320,13 +268,15 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "context_statistics": _context_statistics,
     "clusters": _clusters,
     "partition": _clusters,
-    "learning": _learning,
-    "gates": _learning,
+    "learning": training.learning,
+    "gates": training.learning,
     "masks": _masks,
     "repaired": _repaired,
     "edited_repair": _repaired,
+    "recovered": training.recovered,
     "scores": _scores,
     "perplexity": _perplexity,
+    "recovered_perplexity": _perplexity,
     "accuracy": _accuracy,
     "answers": _accuracy,
     "speed": _speed,

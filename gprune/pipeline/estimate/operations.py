@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.pipeline.estimate.dimensions import Dimensions, of_model
+from gprune.pipeline.estimate.dimensions import Case, Dimensions, of_model
 from gprune.pipeline.estimate.memory import KRYLOV, method_of
 from gprune.pipeline.stages import StageId
 from gprune.pipeline.stages.graph import LEARNING
@@ -72,7 +72,7 @@ def _passes(stage: StageId, study: Study) -> float:
     """Tokens that go through the dense model, those that come back counted again."""
     calibration, evaluation = study.calibration, study.evaluation
     one = float(calibration.samples * calibration.length)
-    if stage.kind == "perplexity":
+    if stage.kind in ("perplexity", "recovered_perplexity"):
         windows = evaluation.windows
         kept = 1.0 if METHODS[stage.method].decision == "none" else study.retention
         return kept * (TEXT_TOKENS if windows is None else windows * evaluation.length)
@@ -85,6 +85,10 @@ def _passes(stage: StageId, study: Study) -> float:
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
     if stage.kind in REPAIRED:
         return len(fit_of(method_of(stage), study).roles) * one * (1 + study.retention * 5 / 3)
+    if stage.kind == "recovered":
+        # the dense model says it of each sequence once, the pruned one goes there and back
+        trained = _trained(study)
+        return min(trained, len(study.recovery.roles) * one) + 2 * study.retention * trained
     known = {
         "statistics": one,
         "positions": one,
@@ -99,6 +103,13 @@ def _epochs(stage: StageId, study: Study) -> int:
     return study.sparsity.epochs * (METHODS[stage.method].epochs if stage.method else 1)
 
 
+def _trained(study: Study) -> float:
+    """Tokens of all steps of a recovery."""
+    settings, calibration = study.recovery, study.calibration
+    batch = min(settings.batch, len(settings.roles) * calibration.samples)
+    return float(settings.steps * batch * calibration.length)
+
+
 def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
     """Operations outside of the model's layers."""
     shape, one = model.shape, 2.0 * study.calibration.samples * study.calibration.length
@@ -111,6 +122,10 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
         # products of all inputs; an inverse, which the rounds take apart, or the moments of the output
         wide = np.array([shape.neurons, shape.heads * shape.head_width], dtype=float)
         return float(shape.layers * (one * wide * wide + 3 * wide**3 + 2 * wide * wide * shape.hidden).sum())
+    if stage.kind == "recovered":
+        # a factor and a token make two operations on each of three ways
+        case = Case(model, study, 4, gpu=False)
+        return _trained(study) * (4 * head + 6 * case.factors)
     if stage.kind in REPAIRED:
         kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
         tokens = len(fit_of(method_of(stage), study).roles) * one / 2
@@ -149,7 +164,11 @@ def _measured(record: Mapping[str, Any], kind: str, precision: str) -> Rate | No
         name: one
         for name, one in record["stages"].items()
         # a text that the model writes goes through it token by token
-        if one.get("passes") and (one.get("seconds") or 0.0) >= _LEAST_SECONDS and "sampled_" not in name
+        if one.get("passes")
+        and (one.get("seconds") or 0.0) >= _LEAST_SECONDS
+        # its passes are those of the dense model alone
+        and not name.startswith("recovered_")
+        and "sampled_" not in name
     }
     calibration = record["study"].get("calibration") or {}
     try:

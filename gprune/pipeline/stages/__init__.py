@@ -23,7 +23,13 @@ from gprune.pipeline.stages.calibration import (
     tokens,
 )
 from gprune.pipeline.stages.embedding import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
-from gprune.pipeline.stages.evaluation import edited_perplexity, overlap, perplexity, speed
+from gprune.pipeline.stages.evaluation import (
+    edited_perplexity,
+    overlap,
+    perplexity,
+    recovered_perplexity,
+    speed,
+)
 from gprune.pipeline.stages.graph import (
     KINDS,
     PAIR,
@@ -38,8 +44,8 @@ from gprune.pipeline.stages.graph import (
     served,
 )
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.pipeline.stages.method_inputs import MethodInputs, given, standings, unequal
-from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named
+from gprune.pipeline.stages.method_inputs import MethodInputs, given, recovery_label, standings, unequal
+from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named, recovers
 from gprune.pipeline.stages.pruning import (
     checkpoint,
     gates,
@@ -48,6 +54,8 @@ from gprune.pipeline.stages.pruning import (
     pruned,
     pruned_by_hand,
     pruned_model,
+    recovered,
+    recovered_from,
     repaired,
     repairs,
 )

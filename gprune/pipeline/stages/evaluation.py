@@ -13,7 +13,13 @@ from gprune.data.texts import corpus_relation
 from gprune.pipeline.stages.calibration import sampled as sampled_text
 from gprune.pipeline.stages.calibration import tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
-from gprune.pipeline.stages.pruning import pruned, pruned_by_hand, pruned_model, repair_versions
+from gprune.pipeline.stages.pruning import (
+    pruned,
+    pruned_by_hand,
+    pruned_model,
+    recovered_from,
+    repair_versions,
+)
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
     Array,
@@ -66,6 +72,28 @@ def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
         f"perplexity of {METHODS[method].label}, text {index + 1}",
         make,
         needs=pruned(graph, method) | _written(graph, text),
+        reads=_measured(graph, text),
+        settings=_asked(graph),
+    )
+
+
+@once
+def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
+    """Perplexity of a method after its recovery; what is measured without stands at its own key."""
+    evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
+
+    def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
+        from gprune.evaluation import perplexity as measurement
+
+        model = work.cut(f"{method}_recovered", pruned_model(graph, method, **parts))
+        stream = _stream(work, text, sampled)
+        return measurement.perplexity(model, stream, text, evaluation, work.progress)
+
+    return graph.stage(
+        StageId("recovered_perplexity", method=method, item=index),
+        f"perplexity of {METHODS[method].label} after recovery, text {index + 1}",
+        make,
+        needs=recovered_from(graph, method) | _written(graph, text),
         reads=_measured(graph, text),
         settings=_asked(graph),
     )

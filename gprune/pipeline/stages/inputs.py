@@ -27,7 +27,7 @@ DIGEST = "digest"
 GRADIENT = "gradient"
 """the role of the text that only LLM-Pruner reads, where that is not the primary text"""
 SAMPLED = "sampled"
-"""the role of the text that the model writes, for repairs alone"""
+"""the role of the text that the model writes, for repairs and recovery alone"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,8 @@ class Inputs:
 def roles(study: Study) -> dict[str, str]:
     """The calibration texts of a study, by role."""
     own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.methods else {}
-    if study.repair.kind not in ("own", "none") and SAMPLED in study.repair.roles:
+    repaired = study.repair.roles if study.repair.kind not in ("own", "none") else ()
+    if SAMPLED in (*repaired, *study.recovery.roles):
         own[SAMPLED] = study.repair.sampled
     return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | own).items() if text}
 

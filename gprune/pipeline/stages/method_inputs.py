@@ -18,6 +18,7 @@ from gprune.records import Repair, TextOverlap
 from gprune.records.repairs import WORDS, labels
 from gprune.study import Study
 from gprune.study.methods import METHODS
+from gprune.study.recovery import LINEAR_MAPS
 from gprune.system.errors import StoreError
 
 NAN = float("nan")
@@ -74,6 +75,24 @@ def repair_label(study: Study) -> str:
         return "no repair"
     repairs_ = [WORDS[chosen.kind]] if chosen.kind in WORDS else []
     return _described(repairs_, [LETTERS[role] for role in chosen.roles])
+
+
+def recovery_label(graph: Graph) -> str:
+    """How a study trains every pruned model on, in words; empty where it does not."""
+    chosen = graph.study.recovery
+    if chosen.kind == "none":
+        return ""
+    weights = {
+        "distillation": chosen.distillation_weight,
+        "cross-entropy": chosen.cross_entropy_weight,
+    }
+    losses = [name if weight == 1 else f"{weight:g} × {name}" for name, weight in weights.items() if weight]
+    texts = listed([graph.letters[role] for role in chosen.roles])
+    maps = "every linear map" if set(chosen.targets) == set(LINEAR_MAPS) else listed(chosen.targets)
+    return (
+        f"LoRA of rank {chosen.rank} on {maps}, {chosen.steps} steps of {chosen.batch} sequences of {texts}, "
+        f"{' and '.join(losses)}, learning rate {chosen.learning_rate:g}"
+    )
 
 
 def _described(repairs: Sequence[Repair], letters: Sequence[str]) -> str:

@@ -3,13 +3,14 @@
 from typing import Any
 
 from gprune.pipeline.stages.calibration import positions, recursive, size, statistics
-from gprune.pipeline.stages.evaluation import overlap, perplexity, speed
+from gprune.pipeline.stages.evaluation import overlap, perplexity, recovered_perplexity, speed
 from gprune.pipeline.stages.graph import Graph, Has, Stage, once, order
 from gprune.pipeline.stages.inputs import ROLES
 from gprune.pipeline.stages.pruning import checkpoint, masks
 from gprune.pipeline.stages.rasa import adapted, agreements, modules
 from gprune.pipeline.stages.scoring import drift, partition
 from gprune.pipeline.stages.zero_shot import accuracy, answers, questions
+from gprune.study import Study
 from gprune.study.methods import METHODS
 from gprune.study.settings import require
 
@@ -33,9 +34,9 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
         cutting = [METHODS[name] for name in study.methods if METHODS[name].decision != "none"]
         found += [size(graph), *(masks(graph, method.masks) for method in cutting)]
     if until in ("perplexity", "all"):
-        found += measured(graph)
+        found += measured(graph) + after_recovery(graph)
     if until == "all" and "gprune" in study.methods:
-        found.append(checkpoint(graph))
+        found += [checkpoint(graph, recovery=trained) for trained in (False, True)[: 1 + recovers(study)]]
     if until in ("agreement", "all"):
         found += agreements(graph).values()
     return found
@@ -75,6 +76,19 @@ def measured(graph: Graph) -> list[Stage[Any]]:
     found += [perplexity(graph, name, text) for name in study.methods for text in evaluation.texts]
     found += [accuracy(graph, name, task) for name in study.methods for task in measurable(graph)]
     return found + ([speed(graph)] if evaluation.speed != "none" else [])
+
+
+def recovers(study: Study) -> bool:
+    """Whether the methods of a study are trained on after they were pruned."""
+    return study.recovery.kind != "none"
+
+
+def after_recovery(graph: Graph) -> list[Stage[Any]]:
+    """The perplexities of every pruned model after its recovery; none where nothing is recovered."""
+    study = graph.study
+    cutting = [name for name in study.methods if METHODS[name].decision != "none"]
+    texts = study.evaluation.texts if recovers(study) else ()
+    return [recovered_perplexity(graph, name, text) for name in cutting for text in texts]
 
 
 def course(graph: Graph, until: str, has: Has) -> tuple[Stage[Any], ...]:

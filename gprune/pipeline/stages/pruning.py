@@ -1,6 +1,7 @@
 """The stages that prune: masks of every method, and the folder of the pruned model (sections 3.3 and 4)."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from gprune.records import (
     Partition,
     PrunedModel,
     PruningMasks,
+    RecoveredWeights,
     Repair,
     RepairedWeights,
     Tokens,
@@ -237,36 +239,72 @@ def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
 
 
 def pruned_model(
-    graph: Graph, method: str, masks: PruningMasks | None = None, **inputs: Any
+    graph: Graph,
+    method: str,
+    masks: PruningMasks | None = None,
+    recovered: RecoveredWeights | None = None,
+    **inputs: Any,
 ) -> PrunedModel | None:
-    """A method's model from the records of what `pruned` needs; None for the dense one."""
-    return None if masks is None else PrunedModel(masks, repairs(graph, method), inputs)
+    """A method's model from the records of what `pruned` needs and of recovery; None for the dense one."""
+    return None if masks is None else PrunedModel(masks, repairs(graph, method), inputs, recovered)
 
 
 @once
-def checkpoint(graph: Graph) -> Stage[Any]:
-    """The pruned model as a folder, read back and compared before it is called done."""
+def recovered(graph: Graph, method: str) -> Stage[RecoveredWeights]:
+    """What low-rank training adds to the repaired weights of a method; see `recovered_from`."""
     study = graph.study
+
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> RecoveredWeights:
+        from gprune.pruning.recovery.training import recover
+
+        work.let_go()
+        model = work.pruned(pruned_model(graph, method, masks, **inputs))
+        settings, seed, kept = study.recovery, study.seed, work.resumption
+        return recover(work.decoder, model, method, texts, settings, seed, work.progress, kept)
+
+    return graph.stage(
+        StageId("recovered", method=method),
+        f"recovering {METHODS[method].label}",
+        make,
+        needs=pruned(graph, method) | {"texts": [tokens(graph, role) for role in study.recovery.roles]},
+        reads=graph.model,
+        settings=settings_of(study.recovery, without=("texts",)) | {"seed": study.seed},
+    )
+
+
+def recovered_from(graph: Graph, method: str) -> dict[str, Any]:
+    """What a method's recovered model is made from."""
+    return pruned(graph, method) | {"recovered": recovered(graph, method)}
+
+
+@once
+def checkpoint(graph: Graph, *, recovery: bool = False) -> Stage[Any]:
+    """The pruned model as a folder, read back and compared before it is called done; with its `recovery` too.
+
+    Both are folders of their own: what was trained takes the place of nothing that was not.
+    """
+    study = graph.study
+    variant = ("recovered",) if recovery else ()
 
     def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
         from gprune.models.export import checkpoint as folder_form
 
         work.progress(0, 1, "writing and reading back")
-        model = pruned_model(graph, "gprune", masks, **inputs)
+        model = pruned_model(graph, "gprune", masks, **inputs) or PrunedModel(masks)
         folder_form.save(
-            work.cut("gprune", model),
+            work.cut("gprune", replace(model, recovered=None)),
             work.tokenizer,
             folder / "model",
-            model or masks,
+            model,
             source=study.model,
             fingerprint=work.inputs.model,
             study=study.to_dict(),
         )
 
     return graph.stage(
-        StageId("checkpoint"),
-        "writing the pruned model",
+        StageId("checkpoint", variant=variant),
+        f"writing the {'recovered' if recovery else 'pruned'} model",
         make,
-        needs=pruned(graph, "gprune"),
+        needs=recovered_from(graph, "gprune") if recovery else pruned(graph, "gprune"),
         reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
     )

@@ -6,7 +6,7 @@ sequences from each of the four, in an order reshuffled whenever a half has been
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,15 +15,65 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.models.oom_backoff import out_of_memory
+from gprune.models.oom_backoff import Sequences, out_of_memory
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.records import Array, Tokens
 from gprune.system import machine
 from gprune.system.errors import SettingsError
 
 
-class SubsetSampler:
-    """Draws the sequences of each step, a quarter from each of A', A'', B' and B''.
+class Sampler:
+    """Draws sequences from disjoint sets, each reshuffled whenever it has been gone through."""
+
+    def __init__(self, generator: np.random.Generator, sets: Sequence[Array], each: int) -> None:
+        """Takes up with a generator.
+
+        Args:
+            generator: of every order to come.
+            sets: (sequences,) int64 numbers of the sequences of each set.
+            each: sequences that a step takes of every set; at most as many as the smallest has.
+        """
+        self._generator, self._sets, self._each = generator, list(sets), each
+        self._queues = [one[:0] for one in self._sets]
+
+    def draw(self) -> Array:
+        """(sequences,) int64 numbers of the next step's sequences, set after set."""
+        return np.concatenate([self._take(number) for number in range(len(self._sets))])
+
+    def standing(self) -> tuple[dict[str, Array], dict[str, Any]]:
+        """Arrays and plain values that the next draw follows from, besides the seed; see `take_up`."""
+        # a draw replaces the queues and changes none
+        arrays = {f"queue.{number}": queue for number, queue in enumerate(self._queues)}
+        return arrays, {"generator": self._generator.bit_generator.state}
+
+    def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> None:
+        """Goes on from where another sampler of the same texts and seed stood.
+
+        Args:
+            arrays: as `standing` has given them.
+            values: the same.
+
+        Raises:
+            ValueError: they are not those of these texts.
+        """
+        queues = [arrays[f"queue.{number}"] for number in range(len(self._sets))]
+        for one, queue in zip(self._sets, queues, strict=True):
+            if queue.ndim != 1 or queue.dtype != one.dtype or not np.isin(queue, one).all():
+                raise ValueError("its sequences are those of other texts")
+        self._generator.bit_generator.state = values["generator"]
+        self._queues = queues
+
+    def _take(self, number: int) -> Array:
+        """The next sequences of one set; its remainder is followed by a fresh order of the whole."""
+        if len(self._queues[number]) < self._each:
+            fresh = self._generator.permutation(self._sets[number])
+            self._queues[number] = np.concatenate([self._queues[number], fresh])
+        taken, self._queues[number] = np.split(self._queues[number], [self._each])
+        return taken
+
+
+class SubsetSampler(Sampler):
+    """Draws the sequences of each step, a quarter from each of A', A'', B' and B'', in this order.
 
     Sequences are numbered over both texts, the primary ones first.
     """
@@ -52,48 +102,13 @@ class SubsetSampler:
                 f"the calibration sets have sequences of {lengths[0]} and of {lengths[1]} tokens: "
                 "draw both with one calibration.length"
             )
-        self._generator = np.random.default_rng(seed)
+        generator = np.random.default_rng(seed)
         sizes = len(primary.ids), len(auxiliary.ids)
-        orders = [self._generator.permutation(sizes[0]), sizes[0] + self._generator.permutation(sizes[1])]
-        self._halves = [half for order in orders for half in np.array_split(order, 2)]
-        self._queues = [half[:0] for half in self._halves]
-        self.quarter = min(batch // SUBSETS, *(len(half) for half in self._halves))
+        orders = [generator.permutation(sizes[0]), sizes[0] + generator.permutation(sizes[1])]
+        halves = [half for order in orders for half in np.array_split(order, 2)]
+        self.quarter = min(batch // SUBSETS, *(len(half) for half in halves))
         self.steps_per_epoch = max(1, sum(sizes) // (SUBSETS * self.quarter))
-
-    def draw(self) -> Array:
-        """(sequences,) int64 numbers of the next step's sequences, in the order A', A'', B', B''."""
-        return np.concatenate([self._take(subset) for subset in range(SUBSETS)])
-
-    def standing(self) -> tuple[dict[str, Array], dict[str, Any]]:
-        """Arrays and plain values that the next draw follows from, besides the seed; see `take_up`."""
-        # a draw replaces the queues and changes none
-        arrays = {f"queue.{subset}": queue for subset, queue in enumerate(self._queues)}
-        return arrays, {"generator": self._generator.bit_generator.state}
-
-    def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any]) -> None:
-        """Goes on from where another sampler of the same texts and seed stood.
-
-        Args:
-            arrays: as `standing` has given them.
-            values: the same.
-
-        Raises:
-            ValueError: they are not those of these texts.
-        """
-        queues = [arrays[f"queue.{subset}"] for subset in range(SUBSETS)]
-        for half, queue in zip(self._halves, queues, strict=True):
-            if queue.ndim != 1 or queue.dtype != half.dtype or not np.isin(queue, half).all():
-                raise ValueError("its sequences are those of other texts")
-        self._generator.bit_generator.state = values["generator"]
-        self._queues = queues
-
-    def _take(self, subset: int) -> Array:
-        """The next quarter of one subset; its remainder is followed by a fresh order of the whole."""
-        if len(self._queues[subset]) < self.quarter:
-            fresh = self._generator.permutation(self._halves[subset])
-            self._queues[subset] = np.concatenate([self._queues[subset], fresh])
-        taken, self._queues[subset] = np.split(self._queues[subset], [self.quarter])
-        return taken
+        super().__init__(generator, halves, self.quarter)
 
 
 @dataclass(slots=True)
@@ -143,6 +158,24 @@ class Teacher:
             if self.missed is not None:
                 self.missed[numbers] = False
         return hidden
+
+    def states(self, sequences: Sequences, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
+        """The same, (sequences, tokens, hidden), with as many sequences at a time as memory allows.
+
+        Args:
+            sequences: how many go through the model at a time.
+            numbers: (sequences,) which they are.
+            ids: (sequences, tokens) their tokens, where the model computes.
+            standing: finished steps and steps in all, for the listener.
+        """
+        size = (*ids.shape, self.decoder.shape.hidden)
+        states = torch.empty(size, dtype=self.decoder.dtype, device=ids.device)
+
+        def run(rows: slice) -> None:
+            states[rows] = self.hidden_states(numbers[rows], ids[rows])
+
+        sequences.over(len(numbers), run, standing)
+        return states
 
     def standing(self) -> tuple[dict[str, Array], dict[str, Any]]:
         """Arrays and plain values that its later answers follow from; see `take_up`."""

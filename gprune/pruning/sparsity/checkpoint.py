@@ -1,26 +1,25 @@
-"""The checkpoint of unfinished sparsity learning: everything that the next step reads.
+"""The checkpoint of unfinished learning, of sparsity or of recovery: everything that the next step reads.
 
-Thresholds or gates, what Adam remembers of them, the multiplier, the sampler's queues and generator, how many
-sequences go through the model at a time, who was beside whom when the dense model's states were made, the
-random numbers of torch, and the rows and notices so far. Noted after every step, on the device and without
-waiting for it; transferred only when it is saved. Whatever replays a step writes into the same tensors, so
-that it is noted and taken up as it is when a step is told one by one.
+What is learned (thresholds, gates or low-rank factors), what Adam remembers of it, the multiplier, the
+sampler's queues and generator, how many sequences go through the model at a time, who was beside whom when
+the dense model's states were made, the random numbers of torch, and the rows and notices so far. Noted after
+every step, on the device and without waiting for it; transferred only when it is saved. Whatever replays a
+step writes into the same tensors, so that it is noted and taken up as it is when a step is told one by one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from gprune.models import devices
-from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
+from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.objective import RetentionConstraint
-from gprune.pruning.sparsity.passes import Passes
 from gprune.records import Array
 from gprune.store.states import State
 from gprune.system.progress import Notice, Progress
@@ -30,8 +29,18 @@ CHANGED_ROUNDING = (
     "they are made anew at every step, which takes longer and rounds differently"
 )
 OTHER_PROCESSES = "it was begun by {0} and goes on with {1}, which share its batches: it rounds differently"
-# states have what learns, gates too, under the name of the first that did
-_LEARNED, _MOMENTS, _RANDOM = "thresholds", "optimizer.", "random."
+_MOMENTS, _RANDOM = "optimizer.", "random."
+_LEARNED = "thresholds"
+"""what states call that which is learned: those of sparsity came first"""
+
+
+class Batches(Protocol):
+    """What runs the batches of a learning."""
+
+    processes: int
+    """that run them together"""
+    size: int
+    """sequences that go through the model at a time"""
 
 
 @dataclass(slots=True)
@@ -39,13 +48,13 @@ class Running:
     """The parts of a learning that change from step to step."""
 
     learned: Tensor
-    """(count,) thresholds or gates, changed in place"""
+    """(numbers,) thresholds, gates or low-rank factors, changed in place"""
     optimizer: torch.optim.Optimizer
-    constraint: RetentionConstraint
-    """without force where every mask meets the target by itself"""
-    sampler: SubsetSampler
+    constraint: RetentionConstraint | None
+    """of retention; None where the units are decided"""
+    sampler: Sampler
     teacher: Teacher
-    passes: Passes
+    passes: Batches
     rows: list[list[float]] = field(default_factory=list)
     """what is told of every step so far"""
     notices: list[str] = field(default_factory=list)
@@ -64,12 +73,13 @@ class Running:
         drawn, generator = self.sampler.standing()
         random = devices.random_states(self.learned.device)
         values = {
-            "multiplier": self.constraint.multiplier,
             "sampler": generator,
             "size": self.passes.size,
             "notices": list(self.notices),
             "spent": spent,
         }
+        if self.constraint is not None:
+            values["multiplier"] = self.constraint.multiplier
         if self.passes.processes > 1:
             values["processes"] = self.passes.processes
         return Moment(
@@ -116,23 +126,26 @@ class Running:
         if not 0 < state.step < steps or state.steps != steps:
             raise ValueError(f"it stands at step {state.step} of {state.steps}, and there are {steps}")
         if rows.shape != (state.step, len(columns)) or learned.shape != tuple(self.learned.shape):
-            raise ValueError("its rows or what learns are those of another learning")
+            raise ValueError("its rows or what it has learned are those of another learning")
         moments = {n.removeprefix(_MOMENTS): _tensor(a) for n, a in arrays.items() if n.startswith(_MOMENTS)}
         random = {n.removeprefix(_RANDOM): _tensor(a) for n, a in arrays.items() if n.startswith(_RANDOM)}
-        multiplier, size, notices = float(values["multiplier"]), int(values["size"]), list(values["notices"])
+        multiplier = float(values["multiplier"]) if self.constraint is not None else 0.0
+        size, notices = int(values["size"]), list(values["notices"])
         self.sampler.take_up(arrays, values["sampler"])
         alike = self.teacher.take_up(arrays, values["teacher"], texts)
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": {0: moments}, "param_groups": groups})
         self.learned.copy_(_tensor(learned))
-        self.constraint.multiplier, self.passes.size = multiplier, size
+        self.passes.size = size
+        if self.constraint is not None:
+            self.constraint.multiplier = multiplier
         self.rows[:] = rows.tolist()
         self.notices[:] = [str(one) for one in notices]
         devices.set_random_states(self.learned.device, random)
         return alike
 
 
-def others(values: Mapping[str, Any], passes: Passes) -> Notice | None:
+def others(values: Mapping[str, Any], passes: Batches) -> Notice | None:
     """That a learning was begun by another number of processes; None where it was not.
 
     Args:

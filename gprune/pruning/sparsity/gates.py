@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gprune.pruning.sparsity.checkpoint import Running
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting
-from gprune.pruning.sparsity.learner import Learner, Setting
+from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
 from gprune.pruning.sparsity.rounding import require_reachable
@@ -44,7 +43,9 @@ class GateLearner(Learner[GateMasks]):
         """The gates that it was given."""
         return torch.tensor(self._first, device=self.family.share.device)
 
-    def gradient(self, step: int, running: Running, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(
+        self, step: int, running: LearnerRunning, sums: BatchSums
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """See Learner."""
         quarter, length = sums.cross_entropy.shape[1:]
         found = sums.cross_entropy_gradient.mean(dim=0) / (quarter * (length - 1))

@@ -22,17 +22,18 @@ from torch import Tensor
 from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
-from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting, others
+from gprune.pruning.sparsity.checkpoint import Running, noting
+from gprune.pruning.sparsity.course import Course
 from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums, Passes
 from gprune.pruning.sparsity.shared_passes import SharedPasses
 from gprune.records import Tokens
-from gprune.store.resumption import Resumption, Spent
+from gprune.store.resumption import Resumption
 from gprune.study import SparsitySettings
 from gprune.system.errors import NumericsError
-from gprune.system.progress import Notice, Progress
+from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
     from gprune.models.distributed.process_group import Ranks
@@ -63,6 +64,16 @@ class Setting:
     """where it leaves what it can go on from, and finds what an earlier process has left"""
     ranks: Ranks | None = None
     """the processes that share every batch, this one being the first; None for this one alone"""
+
+
+@dataclass(slots=True)
+class LearnerRunning(Running):
+    """The parts of this learning that change from step to step."""
+
+    constraint: RetentionConstraint
+    """without force where every mask meets the target by itself"""
+    sampler: SubsetSampler
+    passes: Passes
 
 
 class Learner(ABC, Generic[M]):
@@ -97,7 +108,9 @@ class Learner(ABC, Generic[M]):
         """(count,) float32 values before the first step."""
 
     @abstractmethod
-    def gradient(self, step: int, running: Running, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(
+        self, step: int, running: LearnerRunning, sums: BatchSums
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """The gradient of the objective with respect to what learns, (count,).
 
         Args:
@@ -109,7 +122,7 @@ class Learner(ABC, Generic[M]):
             The gradient, and scalars that are read with it: the retention, and what else a row tells.
         """
 
-    def stepped(self, running: Running, told: Mapping[str, float]) -> list[float]:
+    def stepped(self, running: LearnerRunning, told: Mapping[str, float]) -> list[float]:
         """Has Adam make its step, and tells the columns of BESIDE.
 
         Args:
@@ -139,27 +152,16 @@ class Learner(ABC, Generic[M]):
         finally:
             shared.dismiss(len(values), quarter)
 
-    def _rows(self, running: Running, gate: MaskGate) -> list[list[float]]:
-        steps, kept = self._epochs * running.sampler.steps_per_epoch, self._setting.kept
-        if kept is not None:
-            running = self._gone_on(running, gate, steps, kept)
-        moment = None
-        try:
-            while len(running.rows) < steps:
-                row = self._step(len(running.rows), steps, running)
-                running.rows.append(row)
-                if kept is not None:
-                    moment = running.noted(kept.spent.plain)
-                    if len(running.rows) < steps and kept.due(moment.step):
-                        kept.save(running.state(moment, steps))
-                self._setting.on_progress(len(running.rows), steps, _message(row))
-        except BaseException:
-            if kept is not None and moment is not None and moment.step < steps:
-                kept.stopped(moment.step, partial(running.state, moment, steps))
-            raise
-        return running.rows
+    def _rows(self, running: LearnerRunning, gate: MaskGate) -> list[list[float]]:
+        def again() -> LearnerRunning:
+            return self._begun(running.learned.copy_(self.start()), gate)
 
-    def _begun(self, values: Tensor, gate: MaskGate) -> Running:
+        steps = self._epochs * running.sampler.steps_per_epoch
+        known = self._setting
+        course = Course(self.columns(), steps, self._ids, again, self._step, _message, known.on_progress)
+        return course.run(running, known.kept)
+
+    def _begun(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
         """A learning before its first step."""
         known, notices = self._setting, list[str]()
         sampler = SubsetSampler(*known.texts, self.settings.batch, known.seed)
@@ -170,32 +172,11 @@ class Learner(ABC, Generic[M]):
         passed = Passes if known.ranks is None else partial(SharedPasses, known.ranks)
         passes = passed(known.decoder, self.family, gate, teacher, self._ids, self.settings, told)
         optimizer = torch.optim.Adam([values], lr=self._rate)
-        return Running(
+        return LearnerRunning(
             values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices
         )
 
-    def _gone_on(self, running: Running, gate: MaskGate, steps: int, kept: Resumption) -> Running:
-        """The same learning where an earlier process has left it, or from its first step."""
-        state, listener = kept.found(), self._setting.on_progress
-        if state is None:
-            return running
-        try:
-            spent = Spent.of(state.values.get("spent"))
-            alike = running.take_up(state, steps, self.columns(), self._ids)
-        except (ValueError, KeyError, TypeError, IndexError, RuntimeError) as error:
-            kept.refuse(str(error))
-            return self._begun(running.learned.copy_(self.start()), gate)
-        for words in running.notices:
-            listener(state.step, steps, Notice(words))
-        told = noting(running.notices, listener)
-        told(state.step, steps, kept.goes_on(state, spent))
-        if (changed := others(state.values, running.passes)) is not None:
-            told(state.step, steps, changed)
-        elif not alike:
-            told(state.step, steps, Notice(CHANGED_ROUNDING))
-        return running
-
-    def _step(self, step: int, steps: int, running: Running) -> list[float]:
+    def _step(self, step: int, steps: int, running: LearnerRunning) -> list[float]:
         rate = self._rate * (1 + math.cos(math.pi * step / steps)) / 2
         running.optimizer.param_groups[0]["lr"] = rate
         numbers = running.sampler.draw().reshape(SUBSETS, -1)

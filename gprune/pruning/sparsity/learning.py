@@ -14,8 +14,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
-from gprune.pruning.sparsity.checkpoint import Running
-from gprune.pruning.sparsity.learner import Learner, Setting
+from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
 from gprune.pruning.sparsity.loss_selection import combine
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import RetentionConstraint
@@ -115,7 +114,9 @@ class ThresholdLearner(Learner[MaskFamily]):
         """Thresholds that remove the same share of every module."""
         return torch.full((self.family.thresholds,), 1 - self._target, device=self.family.share.device)
 
-    def gradient(self, step: int, running: Running, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(
+        self, step: int, running: LearnerRunning, sums: BatchSums
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """See Learner; tells whether auxiliary cross-entropy moved the FFN thresholds."""
         thresholds, constraint = running.learned, running.constraint
         performance, admitted = self._performance(thresholds, sums)
@@ -140,7 +141,7 @@ class ThresholdLearner(Learner[MaskFamily]):
             gradient = gradient + weight * soft / sums.distillation.numel()
         return gradient, admitted
 
-    def stepped(self, running: Running, told: Mapping[str, float]) -> list[float]:
+    def stepped(self, running: LearnerRunning, told: Mapping[str, float]) -> list[float]:
         """See Learner; the multiplier is that of the step, before it grows."""
         constraint = running.constraint
         multiplier = constraint.multiplier

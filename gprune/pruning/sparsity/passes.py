@@ -137,14 +137,7 @@ class Passes:
 
     def _targets(self, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
         """(subsets, sequences, tokens, hidden) final states of the dense model."""
-        flat, rows_of_ids = numbers.ravel(), ids.flatten(0, 1)
-        size = (len(flat), ids.shape[-1], self._decoder.shape.hidden)
-        states = torch.empty(size, dtype=self._decoder.dtype, device=ids.device)
-
-        def run(rows: slice) -> None:
-            states[rows] = self._teacher.hidden_states(flat[rows], rows_of_ids[rows])
-
-        self._sequences.over(len(flat), run, standing)
+        states = self._teacher.states(self._sequences, numbers.ravel(), ids.flatten(0, 1), standing)
         return states.unflatten(0, numbers.shape)
 
     def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:

@@ -12,9 +12,11 @@ from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions
 from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.stages import Graph, StageId, course
+from gprune.pruning.recovery.training import recover
 from gprune.pruning.removal import osscar, slimllm
 from gprune.pruning.removal.walk import walk
 from gprune.pruning.repair.fitting import fit
+from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
 from gprune.study import EvaluationSettings, Study
 from gprune.study.methods import METHODS
@@ -167,4 +169,27 @@ def test_the_formula_of_removal_tells_what_a_walk_allocates(name, samples, batch
     found = need(StageId("masks", method=name), case_of(shape, study, "float32", gpu=False))
     formula = found.device(batch) - found.weights
     print(counted.peak, formula)
+    assert counted.peak / 1.3 < formula < counted.peak * 1.3
+
+
+@pytest.mark.parametrize(("precision", "rank", "batch"), [("float32", 4, 8), ("bfloat16", 16, 8)])
+def test_the_formula_of_a_recovery_tells_what_it_allocates(precision, rank, batch):
+    pytest.importorskip("peft")
+    shape = LARGE | {"hidden_size": 192, "intermediate_size": 720, "num_hidden_layers": 3, "vocab_size": 500}
+    decoder = decoder_of(shape, getattr(torch, precision), "cpu")
+    changes = {"recovery.kind": "lora", "recovery.texts": "both", "recovery.rank": rank}
+    changes |= {"recovery.batch": batch, "recovery.steps": 2, "calibration.samples": 16}
+    study = PAPER.with_settings(changes | {"calibration.length": 64, "calibration.shards": 2})
+    ids = np.random.default_rng(0).integers(0, 500, (2, 16, 64)).astype(np.int32)
+    texts = [
+        Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)
+    ]
+    masks = PruningMasks(
+        "test", np.arange(3 * 720).reshape(3, -1) % 2 == 0, np.arange(48).reshape(3, -1) % 2 == 0, 0.5, 0.5
+    )
+    model = cut(decoder, masks)
+    with CountedMemory() as counted:
+        recover(decoder, model, "gprune", texts, study.recovery, 0)
+    found = need(StageId("recovered", method="gprune"), case_of(shape, study, precision, gpu=False))
+    formula = found.device(batch) - found.weights
     assert counted.peak / 1.3 < formula < counted.peak * 1.3

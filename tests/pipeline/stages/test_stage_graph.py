@@ -68,6 +68,7 @@ def test_until_takes_no_more_than_it_says():
     asked_for = {"components", "map", "edited_perplexity", "edited_repair"}
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
     unasked = {"accuracy", "answers", "questions", "speed", "sampled", "weighed"}
+    unasked |= {"recovered", "recovered_perplexity"}
     assert kinds["all"] == set(KINDS) - unasked - asked_for
     assert {stage.name for stage in every(graph)} == {stage.name for stage in course(graph, "all", nothing)}
 

@@ -17,6 +17,7 @@ from gprune.pipeline.stages import Graph, RunContext, named
 from gprune.store import Store
 from gprune.study import Study, from_dict, settings
 from gprune.study.methods import METHODS
+from gprune.study.recovery import RecoverySettings
 
 pytestmark = pytest.mark.slow
 
@@ -28,6 +29,7 @@ SECTIONS = {
     "reliability": settings.ReliabilitySettings,
     "sparsity": settings.SparsitySettings,
     "repair": settings.RepairSettings,
+    "recovery": RecoverySettings,
     "evaluation": settings.EvaluationSettings,
 }
 SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code", "offload"}
@@ -122,6 +124,7 @@ def watched(request, tmp_path_factory):
     values |= {"baselines": {"taylor_samples": 5, "taylor_length": 9}}
     if request.param == "twflap":
         values["repair"] = {"kind": "least_squares_bias"}
+        values["recovery"] = {"kind": "lora", "steps": 2, "batch": 4}
     values["evaluation"] |= {"tasks": ["demo_order"], "limit": 4}
     made, store = from_dict(values), Store(folder / "cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
@@ -136,7 +139,11 @@ def test_every_field_that_a_stage_reads_changes_its_key(watched):
     inputs = pipeline.opened(made, store).graph.inputs
     before = named(Graph(made, inputs))
     # what is written into the pruned model's folder tells of the whole study; its key is that of the model
-    stages = {name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items() if name != "checkpoint"}
+    stages = {
+        name: fields - SPEED - READ_BY_CONTENT
+        for name, fields in read.items()
+        if not name.startswith("checkpoint")
+    }
     blind = {}
     for field in sorted({field for fields in stages.values() for field in fields}):
         if field.startswith("inputs."):

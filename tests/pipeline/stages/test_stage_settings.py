@@ -85,6 +85,17 @@ CHANGES = {
     "repair.sampled": ("self:#seed=1", "sampled"),
     "repair.target": ("own_inputs", "repaired"),
     "repair.damping": (0.3, "repaired"),
+    "recovery.kind": ("lora", FREE),
+    "recovery.texts": ("primary", "recovered"),
+    "recovery.steps": (3, "recovered"),
+    "recovery.batch": (3, "recovered"),
+    "recovery.learning_rate": (0.3, "recovered"),
+    "recovery.rank": (3, "recovered"),
+    "recovery.alpha": (3.0, "recovered"),
+    "recovery.targets": (("o_proj", "down_proj"), "recovered"),
+    "recovery.distillation_weight": (0.3, "recovered"),
+    "recovery.distillation_temperature": (0.3, "recovered"),
+    "recovery.cross_entropy_weight": (0.3, "recovered"),
     "evaluation.preset": ("64", "overlap perplexity"),
     "evaluation.windows": (9, "overlap perplexity"),
     "evaluation.limit": (7, "accuracy answers questions"),
@@ -117,6 +128,8 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
         study = replace(study, metric="twflap")
     if field.startswith("repair."):
         study = study.with_settings({"repair.kind": "least_squares", "repair.texts": "both_and_sampled"})
+    if field.startswith("recovery.") and field != "recovery.kind":
+        study = study.with_settings({"recovery.kind": "lora"})
     before = {stage.id: stage for stage in named(Graph(study, inputs)).values()}
     after = {stage.id: stage for stage in named(Graph(study.with_settings({field: value}), inputs)).values()}
     changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}

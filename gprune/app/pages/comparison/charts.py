@@ -13,8 +13,19 @@ from gprune.analysis.comparison import DENSE, Line, change, same_budget
 from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, Overlap
 from gprune.analysis.paired_test import Difference
-from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, PALE, family, layer_axis, style
+from gprune.analysis.recovery import Recovered
+from gprune.app.ui.chart_style import (
+    GREY,
+    METHOD_COLORS,
+    METHOD_SYMBOLS,
+    PALE,
+    family,
+    label,
+    layer_axis,
+    style,
+)
 from gprune.app.ui.text import in_figure
+from gprune.study.study import short
 
 ROW_PIXELS = 34
 FIGURES = 64
@@ -101,6 +112,39 @@ def _dots(marks: tuple[Mark, ...], text: str) -> go.Figure:
     style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(marks))
     figure.update_xaxes(**logarithmic([mark.value for mark in marks]))
     _rows_of(figure, [mark.row for mark in marks])
+    return figure
+
+
+def recovered(found: list[Recovered], text: str, dense: float | None) -> go.Figure:
+    """Perplexity on one text before and after recovery, a row a method; the dense model is a dotted line.
+
+    `found` stands top first.
+    """
+    figure, names = go.Figure(), [in_figure(label(one.method)) for one in found]
+    for one, name in zip(found, names, strict=True):
+        color = METHOD_COLORS.get(one.method, GREY)
+        change = f"{100 * one.change.change:+.1f} ± {100 * one.change.error:.1f} %"
+        figure.add_scatter(
+            x=[one.before.perplexity, one.after.perplexity],
+            y=[name, name],
+            mode="lines+markers",
+            line={"color": color, "width": 2},
+            marker={"color": color, "size": 11, "symbol": ["circle-open", "circle"]},
+            customdata=["before", f"after recovery, {change}"],
+            hovertemplate="%{y}: %{x:.2f}<extra>%{customdata}</extra>",
+            showlegend=False,
+        )
+    if dense is not None:
+        figure.add_vline(dense, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(
+        figure,
+        f"perplexity on {in_figure(short(text))} (log scale, lower is better)",
+        "",
+        96 + ROW_PIXELS * len(found),
+    )
+    values = [value for one in found for value in (one.before.perplexity, one.after.perplexity)]
+    figure.update_xaxes(**logarithmic([*values, *([] if dense is None else [dense])]))
+    _rows_of(figure, names)
     return figure
 
 

@@ -13,6 +13,7 @@ import streamlit as st
 
 from gprune.analysis import kept_units, run_settings
 from gprune.analysis.comparison import Line, Row
+from gprune.analysis.formatting import signed
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
 from gprune.app.pages.comparison.lines import Shown, composed, measured_lines, measured_rows
@@ -24,8 +25,10 @@ from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.experiments.reproduction.control_report import MEASURED, VERDICTS
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS
+from gprune.study.study import short
 from gprune.system import installation
 from gprune.system.errors import MethodError
 
@@ -78,6 +81,9 @@ def _methods(run: Run) -> None:
         _drawn(drawn, run, shown, panels.differences)
     with card_of(panels.home_and_abroad, run) as drawn:
         _drawn(drawn, run, shown, panels.home_and_abroad)
+    if stages.recovers(run.study):
+        with card_of(panels.recovery, run) as drawn:
+            _recovery(drawn, run)
     if there := hand_card.sets(shown):
         with card("cp_hand", "Mask sets made by hand", run) as drawn:
             hand_card.show(drawn, shown, there)
@@ -109,6 +115,24 @@ def _drawn(drawn: Card, run: Run, shown: Shown, figure: PanelFunction[...]) -> N
         st.info(f"{words[:1].upper()}{words[1:]}.", icon=":material/hourglass_empty:")
         return
     drawn.show(made)
+
+
+def _recovery(drawn: Card, run: Run) -> None:
+    """Draws the methods of the run before and after recovery, and the numbers of all texts."""
+    texts = {one.text: short(one.text) for one in panels.recovered_of(run)}
+    text = next(iter(texts), "")
+    if len(texts) > 1:
+        text = url_state.segmented("Text", texts, "cp_recovery_text", text)
+    made = panels.recovery(run, text=text)
+    drawn.show(made)
+    if made.table is not None:
+        table = made.table()
+        changes = zip(table.pop("change %"), table.pop("± %"), strict=True)
+        table["change"] = [f"{signed(change, '.1f')} ± {error:.1f} %" for change, error in changes]
+        table["text"] = [texts[text] for text in table["text"]]
+        two = st.column_config.NumberColumn(format="%.2f")
+        config = {"before": two, "after recovery": two}
+        tables.show(table, column_config=config, alt="perplexities before and after recovery")
 
 
 def _perplexities(drawn: Card, run: Run, shown: Shown) -> None:

@@ -7,22 +7,25 @@ from typing import Any, ParamSpec
 
 from gprune.analysis import comparison as analysis
 from gprune.analysis import generalization, kept_units
+from gprune.analysis import recovery as recovered_models
 from gprune.analysis.comparison import Line
 from gprune.analysis.kept_units import KINDS, NEURONS
+from gprune.analysis.paired_test import Measurement
 from gprune.app.pages.comparison import charts
 from gprune.app.pages.comparison.lines import Shown, composed, measured_rows
-from gprune.app.ui import marks
-from gprune.app.ui.chart_style import METHOD_LABELS
+from gprune.app.ui import derived_cache, marks, story
+from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import in_figure, plain
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, all_runs
-from gprune.records import PruningMasks
+from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
+from gprune.records import Perplexity, PruningMasks
 from gprune.store import Store
-from gprune.study.methods import knowing
+from gprune.study.methods import METHODS, knowing
 from gprune.study.settings import require_choice
+from gprune.study.study import short
 from gprune.system.errors import MethodError, SettingsError, StoreError
 from gprune.system.safe_parsing import quoted
 
@@ -132,6 +135,65 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
         "whether what a repair gains on the corpora that it was fitted to holds on unseen text. Right and up "
         "is worse.",
     )
+
+
+@panel("recovery", "cp_recovery", "After recovery", reads={"text": "cp_recovery_text"})
+def recovery(run: Run, *, text: str = "") -> Panel:
+    """Perplexity of every pruned method before and after its recovery, on the first text or a named one."""
+    if not stages.recovers(run.study):
+        raise MethodError("no method of this run was trained on: its recovery.kind is none")
+    found = recovered_of(run)
+    if not found:
+        raise MissingResultError("the perplexity of a recovered method")
+    there = tuple(dict.fromkeys(one.text for one in found))
+    require_choice("text", text or there[0], there)
+    shown = recovered_models.of_text(found, text or there[0])
+    first = next((one for one in shown if one.method == "gprune"), shown[0])
+    dense = run.load(stages.perplexity, analysis.DENSE, first.text) if _dense(run, first.text) else None
+    return Panel(
+        charts.recovered(shown, first.text, None if dense is None else dense.perplexity),
+        f"Trained by {plain(stages.recovery_label(run.graph))}. The hollow mark is the method before, the "
+        "full one after; the dotted line is the dense model.",
+        title=f"Recovery takes {plain(label(first.method))} from {first.before.perplexity:.2f} to "
+        f"{first.after.perplexity:.2f} on {plain(short(first.text))}",
+        alt=f"perplexity of every method before and after recovery on {short(first.text)}",
+        table=lambda: recovered_models.table(found, label),
+        how="Every pruned model learns from the dense one, by the same steps on the same sequences, and is "
+        "measured on the windows that it was measured on before. Recovery changes weights by training: its "
+        "figures stand here alone, and are compared with no method that was not trained. Changes are paired "
+        "by window, ± one standard error.",
+    )
+
+
+def _dense(run: Run, text: str) -> bool:
+    return analysis.DENSE in run.study.methods and run.has(stages.perplexity, analysis.DENSE, text)
+
+
+def recovered_of(run: Run) -> list[recovered_models.Recovered]:
+    """Every method and text of a run that was measured after recovery, unseen texts first.
+
+    Raises StoreError where a result is damaged.
+    """
+    if not stages.recovers(run.study):
+        return []
+    standing, graph = story.standings(run), run.graph
+    texts = sorted(run.study.evaluation.texts, key=lambda text: not standing[text].unseen)
+    cutting = [name for name in run.study.methods if METHODS[name].decision != "none"]
+    pairs = (
+        (stages.perplexity(graph, name, text), stages.recovered_perplexity(graph, name, text))
+        for text in texts
+        for name in cutting
+    )
+    return [
+        recovered_models.Recovered(*(_measured(run, stage) for stage in pair))
+        for pair in pairs
+        if all(map(run.there, pair))
+    ]
+
+
+def _measured(run: Run, stage: stages.Stage[Perplexity]) -> Measurement:
+    text = run.study.evaluation.texts[stage.id.item or 0]
+    return derived_cache.measurement(run, stage.id.method, text, stage, float("nan"), 0)
 
 
 @panel(

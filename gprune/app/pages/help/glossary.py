@@ -55,6 +55,8 @@ TERMS: dict[str, str] = {
     "two have nothing to do with each other.",
     "RASA": "Reliability-aware score adaptation: modules that drift much and score low take their scores "
     "from the text on which their own ranking repeats better.",
+    "Recovery": "Training that follows pruning and repair: a small change of every linear map learns to say "
+    "what the dense model says, and is merged into the weights. Its figures stand apart.",
     "Repeatability u": "How much the ranking within a module changes between halves of one text; smaller is "
     "more repeatable.",
     "Re-sampling floor": "The drift between two halves of one text. It is what noise alone does, so only "

@@ -238,6 +238,7 @@ def input_problem(study: Study) -> str:
         describe_texts(study)
         for plugin in plugins_of(study.metric, study.methods):
             installed(plugin)
+        study.recovery.require_installed()
         return task_form.problem(study.evaluation)
     except GpruneError as error:
         return str(error)

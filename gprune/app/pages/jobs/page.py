@@ -61,6 +61,7 @@ def _follow(situation: work.Situation) -> None:
     else:
         _detail(situation, chosen)
     _learning(situation, chosen)
+    _recovery(situation, chosen)
 
 
 def _choose(found: list[Job]) -> Job:
@@ -230,3 +231,12 @@ def _learning(situation: work.Situation, job: Job) -> None:
             drawn.show(panels.learning(run))
         with right:
             drawn.beside(panels.learned_retention(run), "jobs_retention")
+
+
+def _recovery(situation: work.Situation, job: Job) -> None:
+    """How the recovery of the methods went, once the run has come that far."""
+    run = situation.run_named(job_runs.made_by(situation.root, job.id))
+    if run is None or job.exports or not stages.recovers(run.study) or not run.study.recovery.steps:
+        return
+    with card_of(panels.recovery, run) as drawn:
+        drawn.show(panels.recovery(run))

@@ -4,11 +4,14 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
-from gprune.app.ui.chart_style import GREY, METHOD_COLORS, TEXT_A, TEXT_B, style
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, TEXT_A, TEXT_B, label, style
 from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.text import in_figure, plain
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import Array, LearningHistory
+from gprune.study.methods import METHODS
+from gprune.system.errors import MethodError
 
 LOSSES = {
     "ce_primary": "cross-entropy on A",
@@ -37,6 +40,41 @@ def learned_retention(run: Run) -> Panel:
         retention(run.load(stages.learning).history, "retention", run.study.retention),
         "Retention, the kept fraction of the decoder's weights; the dashed line is the target.",
         alt="retention over the steps",
+    )
+
+
+@panel("recovery_learning", "jobs_recovery", "How the pruned models were recovered")
+def recovery(run: Run) -> Panel:
+    """How the loss of every method's recovery went."""
+    if not stages.recovers(run.study):
+        raise MethodError("no method of this run was trained on: its recovery.kind is none")
+    known = {
+        name: run.load(stages.recovered, name)
+        for name in run.study.methods
+        if METHODS[name].decision != "none" and run.has(stages.recovered, name)
+    }
+    if not known:
+        raise MissingResultError("the recovery of any method")
+    loss = "distillation" if run.study.recovery.distillation_weight else "cross_entropy"
+    figure = go.Figure()
+    for name, one in known.items():
+        values = one.steps[:, one.columns.index(loss)]
+        figure.add_scatter(
+            x=np.arange(1, len(values) + 1),
+            y=values,
+            name=in_figure(label(name)),
+            mode="lines",
+            line={"color": METHOD_COLORS.get(name, GREY), "dash": METHOD_DASHES[name]},
+        )
+    words = {"distillation": "distance from the dense model", "cross_entropy": "cross-entropy"}[loss]
+    return Panel(
+        style(figure, "step", f"{words} (nats per token)", 280),
+        f"Loss on each step’s sequences, {plain(stages.recovery_label(run.graph))}.",
+        alt="loss of every method's recovery over the steps",
+        table=lambda: pd.concat(
+            pd.DataFrame(one.steps, columns=list(one.columns)).assign(method=name)
+            for name, one in known.items()
+        ),
     )
 
 

@@ -19,6 +19,7 @@ SECTIONS = {
     "sparsity": "Sparsity learning (MSL)",
     "gates": "Gates of single units",
     "repair": "Repair of the kept weights",
+    "recovery": "Recovery: training after the repair (LoRA)",
     "evaluation": "Evaluation",
 }
 

@@ -84,6 +84,9 @@ def _own(drawn: Card, run: Run) -> None:
     words = "The kept units of every layer: `python -m gprune apply` makes the same cut again."
     plan = (folder / PLAN).read_bytes
     tables.download(f"Download {PLAN}", plan, f"{run.name}-{PLAN}", "application/json", "sx_plan", help=words)
+    if stages.recovers(run.study) and run.has(stages.checkpoint, recovery=True):
+        st.caption("The same model after its recovery, a folder like this one:")
+        st.code(str(_folder(run, run.key(stages.checkpoint, recovery=True))), language=None, wrap_lines=True)
     left, right = st.columns(2)
     for column, form in ((left, PADDED), (right, GGUF)):
         out = destination(run, form)
@@ -106,7 +109,12 @@ def checkpoint(run: Run) -> Path | None:
     """Folder of the pruned model in the cache, by the key of its stage; None where it was not written."""
     if not run.has(stages.checkpoint):
         return None
-    return Store(Path(run.root)).folder("checkpoint", run.key(stages.checkpoint)) / "model"
+    return _folder(run, run.key(stages.checkpoint))
+
+
+def _folder(run: Run, key: str) -> Path:
+    """Where a model is that a run has written."""
+    return Store(Path(run.root)).folder("checkpoint", key) / "model"
 
 
 def destination(run: Run, form: Form) -> Path:

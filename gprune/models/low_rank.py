@@ -1,0 +1,97 @@
+"""Answers: what are a pruned model's weights once a change of low rank is merged into them?
+
+W + scale B A for each linear map (LoRA, Hu et al. 2021): the sum is formed in float64 and rounded once, so
+that it is the same whichever device forms it, and a product of zero leaves every bit of W.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gprune.models.families import Layout
+from gprune.records import RecoveredWeights
+from gprune.system.errors import ModelError
+
+
+def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str, nn.Linear]:
+    """Linear maps of all layers by names such as 3.o_proj; `targets` are those of a layer."""
+    layers, targets = list(model.get_submodule(layout.layers).children()), tuple(targets)
+    return {
+        f"{number}.{name}": layer.get_submodule(getattr(layout, name))
+        for number, layer in enumerate(layers)
+        for name in targets
+    }
+
+
+def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Iterator[tuple[Tensor, Tensor]]:
+    """A, (rank, inputs), and B, (outputs, rank), of every map, as views of one row of numbers.
+
+    `sizes` are outputs and inputs of each map. Raises ValueError where there are not as many numbers.
+    """
+    sizes = list(sizes)
+    lengths = [rank * one for outputs, inputs in sizes for one in (inputs, outputs)]
+    if sum(lengths) != len(numbers):
+        raise ValueError(f"there are {len(numbers)} numbers for {sum(lengths)}")
+    parts = iter(numbers.split(lengths))
+    for outputs, inputs in sizes:
+        yield next(parts).view(rank, inputs), next(parts).view(outputs, rank)
+
+
+@torch.no_grad()
+def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
+    """Adds to the linear maps of a model what recovery has learned; its other weights stay as they are.
+
+    Raises ModelError where it was learned on another model or on other masks, or a sum overflows.
+    """
+    for name, one, (right, left) in _matched(model, layout, recovered):
+        one.weight = nn.Parameter(_merged(one.weight, left, right, recovered.scale), requires_grad=False)
+        if not one.weight.isfinite().all():
+            raise ModelError(
+                f"{name} overflows {str(one.weight.dtype).removeprefix('torch.')} once what recovery has "
+                "learned is added: use bfloat16 or float32, or a smaller recovery.learning_rate"
+            )
+
+
+@contextmanager
+def merged(model: Any, layout: Layout, recovered: RecoveredWeights | None) -> Iterator[None]:
+    """Merges for as long as one wants, and then gives the model its own weights back; None merges nothing."""
+    if recovered is None:
+        yield
+        return
+    before = {one: one.weight for _, one, _ in _matched(model, layout, recovered)}
+    merge(model, layout, recovered)
+    try:
+        yield
+    finally:
+        for one, weight in before.items():
+            one.weight = weight
+
+
+def _matched(
+    model: Any, layout: Layout, recovered: RecoveredWeights
+) -> list[tuple[str, nn.Linear, tuple[Tensor, Tensor]]]:
+    """The linear maps that were trained, each with its name and A and B."""
+    targets = dict.fromkeys(name.partition(".")[2] for name in recovered.maps)
+    try:
+        maps = linear_maps(model, layout, targets)
+        chosen = [maps[name] for name in recovered.maps]
+        sizes = [(one.out_features, one.in_features) for one in chosen]
+        if len(maps) != len(chosen) or recovered.sizes.tolist() != [list(size) for size in sizes]:
+            raise ValueError("the widths differ")
+        factors = pairs(torch.tensor(recovered.numbers), sizes, recovered.rank)
+        return list(zip(recovered.maps, chosen, factors, strict=True))
+    except (KeyError, AttributeError, ValueError) as error:
+        raise ModelError(
+            f"the recovered weights of {recovered.method} are those of other masks, or of another model: "
+            "recover these masks anew"
+        ) from error
+
+
+def _merged(weight: Tensor, left: Tensor, right: Tensor, scale: float) -> Tensor:
+    change = left.to(weight.device, torch.float64) @ right.to(weight.device, torch.float64)
+    untouched = change == 0
+    # what is not changed keeps its bits, the sign of a zero among them
+    return torch.where(untouched, weight, change.mul_(scale).add_(weight).to(weight.dtype))

@@ -1,0 +1,229 @@
+"""A study whose methods are trained on: what stays as it is, what stands apart, and what is saved."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+from app_driver import open_page
+
+import gprune
+from gprune import pipeline
+from gprune.app.pages.comparison.panels import recovered_of, recovery
+from gprune.app.pages.jobs import panels as job_panels
+from gprune.cli.distributed import require_possible
+from gprune.cli.progress import summary
+from gprune.evaluation.perplexity import perplexity
+from gprune.models.export import apply, checkpoint, plan_file
+from gprune.models.export.recovered_file import RECOVERED_FILE
+from gprune.models.export.repaired_file import REPAIRED_FILE
+from gprune.pipeline import stages
+from gprune.pipeline.stages import Graph, RunContext
+from gprune.pruning.surgery import Silenced, cut
+from gprune.records import REPAIRS, PrunedModel
+from gprune.store import Store
+from gprune.store.resumption import VARIABLE
+from gprune.study import Study, from_dict
+from gprune.system.errors import Cancelled, CheckpointError, ModelError, SettingsError
+from gprune.system.progress import Notice
+
+pytest.importorskip("peft")
+pytestmark = pytest.mark.slow
+
+KIND = "least_squares_bias"
+
+
+def values_of(folder):
+    values = tiny_study.made(folder, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"])
+    values["repair"] = {"kind": KIND, "sampled": "self:#length=24"}
+    return values | {"recovery": {"kind": "lora", "steps": 14, "batch": 6, "learning_rate": 0.01}}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A whole study with a repair and a recovery."""
+    folder = tmp_path_factory.mktemp("recovered")
+    store = Store(folder / "cache")
+    result = pipeline.run(from_dict(values_of(folder)), store, lambda *_: None)
+    return gprune.open(result["run"], cache=store.root), result
+
+
+def results_of(opened):
+    return opened._loaded.results
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(torch.arange(3, 12)[None]).logits
+
+
+def test_a_study_without_recovery_has_the_name_and_the_keys_that_it_had(made):
+    graph = results_of(made[0]).graph
+    plain = Graph(graph.study.with_settings({"recovery.kind": "none"}), graph.inputs)
+    after = {stage.name: stage.key for stage in stages.every(graph)}
+    before = {stage.name: stage.key for stage in stages.every(plain)}
+    assert before.items() <= after.items()
+    added = {name.partition(".")[0] for name in after.keys() - before.keys()}
+    assert added == {"recovered_gprune", "recovered_flap", "recovered_flap_no_bias", "recovered_perplexity",
+                     "checkpoint_recovered", "sampled_sampled", "tokens_sampled"}  # fmt: skip
+    study = Study("model", "A", "B")
+    changed = study.with_settings({"recovery.kind": "lora"})
+    assert study.digest == Study("model", "A", "B", repair=study.repair).digest != changed.digest
+
+
+def test_every_method_is_trained_alike_and_stands_apart(made):
+    opened, result = made
+    told = result["recovery"]
+    assert told["trained"] == (
+        "LoRA of rank 8 on every linear map, 14 steps of 6 sequences of A, B and self, distillation, "
+        "learning rate 0.01"
+    )
+    assert set(told["perplexity"]) == {"gprune", "flap", "flap_no_bias"} and told["unavailable"] == {}
+    # one repair for both: the same model, trained once
+    assert told["perplexity"]["flap"] == told["perplexity"]["flap_no_bias"]
+    results, graph = results_of(opened), results_of(opened).graph
+    keys = [stages.recovered(graph, name).key for name in ("gprune", "flap", "flap_no_bias")]
+    assert keys[0] != keys[1] == keys[2]
+    for method in ("gprune", "flap"):
+        found = results.get(stages.recovered, method)
+        loss = found.steps[:, found.columns.index("distillation")]
+        assert loss[-5:].mean() < loss[:5].mean()
+    # what is measured without is no other figure than in a study without
+    plain = Graph(opened.study.with_settings({"recovery.kind": "none"}), graph.inputs)
+    for method, known in result["perplexity"].items():
+        for text, value in known.items():
+            assert value == results.record(stages.perplexity(plain, method, text)).perplexity
+            assert method == "dense" or value != told["perplexity"][method][text]
+
+
+def test_what_is_measured_given_and_saved_is_the_merged_model(made):
+    opened, result = made
+    results, text = results_of(opened), opened.study.evaluation.texts[0]
+    work = RunContext(opened.study, results.graph.inputs, results.store.texts)
+    masks = results.get(stages.masks, "gprune")
+    weights, trained = (results.get(one, "gprune") for one in (stages.repaired, stages.recovered))
+    whole = PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights}, trained)
+    live = cut(work.decoder, whole)
+    expected = perplexity(live, work.stream(text), text, opened.study.evaluation)
+    np.testing.assert_allclose(
+        result["recovery"]["perplexity"]["gprune"][text], expected.perplexity, rtol=1e-6
+    )
+    assert torch.equal(logits(opened.model(recovered=True)), logits(live))
+    assert not torch.allclose(logits(opened.model()), logits(live))
+    assert torch.equal(logits(checkpoint.load(Path(result["recovered_checkpoint"]), "cpu")), logits(live))
+    plain = checkpoint.load(Path(result["checkpoint"]), "cpu")
+    assert torch.equal(logits(plain), logits(opened.model()))
+    assert sum(p.numel() for p in live.parameters()) == result["parameters"]["gprune"]
+    with pytest.raises(ModelError, match="a recovered model is not the dense one with silent units"):
+        Silenced(work.decoder, whole)
+
+
+def test_only_a_recovered_run_gives_a_recovered_model(made):
+    opened, _ = made
+    for asked, words in (
+        ({"method": "dense"}, "method must be a pruned one"),
+        ({"repair": "none"}, "repair must be left out where recovered"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            opened.model(recovered=True, **asked)
+
+
+def test_the_recovered_folder_its_plan_and_its_files_make_the_model_again(made, tmp_path):
+    opened, result = made
+    folder = Path(result["recovered_checkpoint"])
+    told = json.loads((folder / "plan.json").read_text())
+    assert (told["recovery"]["kind"], told["recovery"]["rank"], told["recovery"]["scale"]) == ("lora", 8, 2.0)
+    assert "recovery" not in json.loads((Path(result["checkpoint"]) / "plan.json").read_text())
+    assert plan_file.read(folder).recovery.digest == told["recovery"]["digest"]
+    beside = tmp_path / "beside"
+    beside.mkdir()
+    for name in ("plan.json", REPAIRED_FILE):
+        shutil.copyfile(folder / name, beside / name)
+    with pytest.raises(CheckpointError, match=f"{RECOVERED_FILE}: that file is not beside it, so the recov"):
+        apply.save(beside, opened.study.model, tmp_path / "again", cut)
+    shutil.copyfile(folder / RECOVERED_FILE, beside / RECOVERED_FILE)
+    again = apply.save(beside, opened.study.model, tmp_path / "again", cut)
+    first, second = (checkpoint.load(one, "cpu").state_dict() for one in (folder, again))
+    assert all(torch.equal(value, second[name]) for name, value in first.items())
+    assert plan_file.read(again).recovery == plan_file.read(folder).recovery
+    for change, words in (
+        ({"digest": "0" * 64}, "is not the one that the plan names"),
+        ({"rank": 7}, "holds no factors of rank 7"),
+        ({"scale": 3.0}, "answers otherwise than the first checkpoint"),
+        ({"scale": "2"}, "recovery.scale is '2'"),
+    ):
+        (beside / "plan.json").write_text(json.dumps(told | {"recovery": told["recovery"] | change}))
+        with pytest.raises(CheckpointError, match=words):
+            apply.save(beside, opened.study.model, tmp_path / "third", cut)
+    assert not (tmp_path / "third").exists()
+
+
+def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "1 step")
+    study, other = made[0].study, Store(tmp_path / "cache")
+
+    def stop(stage, done, total, message):
+        if stage == "recovered_gprune" and done == 5 and not isinstance(message, Notice):
+            raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled):
+        pipeline.run(study, other, stop, until="perplexity")
+    heard = []
+    result = pipeline.run(study, other, lambda *event: heard.append(event), until="perplexity")
+    assert any("goes on at step 6 of 14" in event[3] for event in heard if event[0] == "recovered_gprune")
+    found = pipeline.opened(study, other).get(stages.recovered, "gprune")
+    wanted = results_of(made[0]).get(stages.recovered, "gprune")
+    assert found.numbers.tobytes() == wanted.numbers.tobytes()
+    assert found.steps.tobytes() == wanted.steps.tobytes()
+    assert result["recovery"]["perplexity"] == made[1]["recovery"]["perplexity"]
+
+
+def test_what_lacks_is_said_before_anything_is_computed(made, tmp_path, monkeypatch):
+    study = made[0].study
+    with pytest.raises(
+        SettingsError, match=r"recovery.kind must be none with --model-gpus: .* \(got 'lora'\)"
+    ):
+        require_possible(2, study, None)
+    monkeypatch.setattr("gprune.study.recovery.find_spec", lambda _: None)
+    store = Store(tmp_path / "cache")
+    with pytest.raises(
+        SettingsError, match="needs the package peft, which is not installed: run pip install"
+    ):
+        pipeline.run(study, store, lambda *_: None)
+    assert not store.root.exists() or not any(store.root.iterdir())
+
+
+def test_compare_shows_before_and_after_in_a_card_of_its_own(made, monkeypatch):
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    opened, result = made
+    run, text = opened._loaded, opened.study.evaluation.texts[0]
+    found = {(one.method, one.text): one for one in recovered_of(run)}
+    assert len(found) == 6
+    one = found["gprune", text]
+    assert one.before.perplexity == result["perplexity"]["gprune"][text]
+    assert one.after.perplexity == result["recovery"]["perplexity"]["gprune"][text]
+    assert one.change.paired
+    drawn = recovery(run, text=text)
+    assert "LoRA of rank 8" in drawn.caption and len(drawn.table()) == 6
+    points = {trace.y[0]: list(trace.x) for trace in drawn.figure.data}
+    assert points["GPrune"] == [one.before.perplexity, one.after.perplexity]
+    curve = job_panels.recovery(run).figure
+    assert [len(trace.x) for trace in curve.data] == [14] * 3
+    monkeypatch.setenv("GPRUNE_CACHE", str(results_of(opened).store.root))
+    app = open_page("comparison", run=run.name)
+    assert any("Recovery takes" in words.value for words in app.markdown)
+    (shown,) = (one.value for one in app.dataframe if "after recovery" in one.value.columns)
+    assert len(shown) == 6
+    app = open_page("speed_export", run=run.name)
+    codes = {code.value for code in app.code}
+    assert {result["checkpoint"], result["recovered_checkpoint"]} <= codes
+
+
+def test_the_command_prints_a_table_of_its_own(made, capsys):
+    summary(made[1])
+    printed = capsys.readouterr().out
+    assert "After recovery" in printed and "recovered by LoRA of rank 8" in printed
+    assert "recovered model:" in printed
