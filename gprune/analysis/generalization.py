@@ -4,8 +4,9 @@ Each method's loss on the evaluated texts against the dense model's on the same 
 is of the corpus of A or of B, and abroad, where it is unseen (gprune.evaluation.holdout).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -68,12 +69,22 @@ def _models(line: Line, text: str) -> set[str]:
     return {cell.model for cell in line.by_seed(text).values()}
 
 
-def table(found: list[Place], names: dict[tuple[str, str], str]) -> pd.DataFrame:
-    """One row a line, the one that loses least abroad first."""
+def table(
+    found: list[Place],
+    names: dict[tuple[str, str], str],
+    given: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType({}),
+) -> pd.DataFrame:
+    """One row a line, the one that loses least abroad first.
+
+    `given` is of what texts its masks are and how it is repaired, by the line's name, where that is known.
+    """
+    unknown = ("", "")
     return pd.DataFrame(
         [
             {
                 "method": names[one.line.name],
+                "masks from": given.get(one.line.name, unknown)[0],
+                "repair": given.get(one.line.name, unknown)[1],
                 "at home, times dense": 1 + one.home.change,
                 "± at home": one.home.error,
                 "abroad, times dense": 1 + one.abroad.change,

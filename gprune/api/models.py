@@ -1,14 +1,13 @@
 """Models that a run leaves, made from the dense one and the run's masks."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from gprune.models import identity
 from gprune.pipeline import lazy_results, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext
-from gprune.pipeline.stages.inputs import SAMPLED, content_of, roles
+from gprune.pipeline.stages.inputs import SAMPLED
 from gprune.records.repairs import FITTED
 from gprune.study.settings import require
 from gprune.system.errors import SettingsError
@@ -44,7 +43,8 @@ def cut(
     _require_trust(run, trusted)
     if recovered:
         _require_recovery(run, method, repair)
-    graph = run.graph if repair is None else _repaired(run, repair)
+    settings = {"kind": repair} if isinstance(repair, str) else repair
+    graph = run.graph if settings is None else stages.with_repair(run.graph, settings)
     results = stages.Results(run.results.store, graph)
     made_from = stages.recovered_from(graph, method) if recovered else stages.pruned(graph, method)
     needs = stages.resolve(made_from, lambda stage: _record(results, stage))
@@ -53,18 +53,6 @@ def cut(
     with work.within_memory(f"the model of {method}"):
         # a stage freezes its model; whoever asks for one here may go on training it
         return work.pruned(stages.pruned_model(graph, method, **needs)).requires_grad_(True)
-
-
-def _repaired(run: Run, repair: str | Mapping[str, Any]) -> stages.Graph:
-    """The run's graph with another repair; SettingsError where there is none such."""
-    settings = {"kind": repair} if isinstance(repair, str) else repair
-    changes = {f"repair.{name}": value for name, value in settings.items()}
-    study = run.study.with_settings(changes | {"sparsity.bias_compensation": False})
-    inputs, text = run.graph.inputs, roles(study).get(SAMPLED)
-    if text is not None:
-        digest = content_of(study, inputs.model, inputs.precision, text, SAMPLED)
-        inputs = replace(inputs, calibration=inputs.calibration | {SAMPLED: digest})
-    return stages.Graph(study, inputs)
 
 
 def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:

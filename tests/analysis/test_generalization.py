@@ -73,3 +73,7 @@ def test_seeds_are_averaged_and_their_spread_counts():
     assert one.abroad.nats_error == pytest.approx(np.std([0.1, 0.3], ddof=1) / np.sqrt(2))
     table = generalization.table([one], {one.line.name: "FLAP"})
     assert table["abroad over home"][0] == pytest.approx(1.0) and table["method"][0] == "FLAP"
+    assert table["repair"].tolist() == [""]
+    given = {one.line.name: ("A and B", "least squares on A")}
+    told = generalization.table([one], {one.line.name: "FLAP"}, given)
+    assert told[["masks from", "repair"]].to_numpy().tolist() == [["A and B", "least squares on A"]]

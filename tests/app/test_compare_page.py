@@ -143,6 +143,7 @@ def test_what_methods_were_given_and_what_texts_are_is_said_with_their_protocol(
     app = show("comparison", cache, study=a_study(methods=methods))
     shown = words(app).replace("\\", "")
     assert "Not given the same: GPrune has A and B and 40 steps of learning; 4 methods have A" in shown
+    assert "Repair of the kept weights: FLAP by bias compensation on A; the others not at all" in shown
     assert "science-docs: another split of the corpus of B, not unseen; " in shown
     assert "none of it stands word for word in A, 0.04 % in B (runs of 17 tokens)" in shown
     assert "perplexity over 96 windows of 128 tokens (at most 96); one stream" in shown

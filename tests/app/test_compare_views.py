@@ -16,6 +16,7 @@ from gprune.experiments.reproduction.lookup import Answer
 from gprune.experiments.reproduction.scale import choose
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
+from gprune.pipeline.stages.method_inputs import repaired_alike
 from gprune.records import Accuracy
 
 # every test walks through pages
@@ -129,6 +130,20 @@ def test_the_run_behind_a_row_becomes_the_run_of_every_page(cache):
     assert app.selectbox(key="cp_study_run_selectbox").options == ["FLAP · part · seed 3"]
     app.button(key="cp_study_open").click().run()
     assert app.selectbox(key="frame_run").value == made[2] and not app.exception
+
+
+def test_who_is_repaired_how_is_said_of_the_rows_whose_runs_are_here(cache):
+    alike = {"FLAP": "least squares on A and B", "GPrune": "least squares on A and B"}
+    told = "Repair of the kept weights: "
+    assert repaired_alike(alike) == f"{told}every method by least squares on A and B"
+    assert repaired_alike({"FANG": "", "GPrune": ""}) == f"{told}none, in any method"
+    assert repaired_alike({}) == ""
+    _, made = grouped_runs(cache)
+    write_tables(cache, "main")
+    assert told not in unescaped(on_studies("main"))
+    write_tables(cache, "main", fill=lambda row: filled(row, made[2]))
+    shown = unescaped(on_studies("main"))
+    assert told in shown and " by bias compensation on A; the others not at all" in shown
 
 
 @pytest.mark.parametrize(

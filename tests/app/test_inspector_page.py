@@ -8,8 +8,10 @@ from app_driver import charts, open_page, show, words
 from synthetic_run import a_study, exchange, names, read, the_run, write_run
 
 from gprune import records
-from gprune.app.pages.inspector import lists, panels
+from gprune.app import preview
+from gprune.app.pages.inspector import every_token, lists, panels
 from gprune.app.pages.inspector.lists import NeuronList
+from gprune.app.preview import Fired, Piece, Reading, State
 from gprune.models.vocabulary import around, tokenizer
 from gprune.pipeline import runs, stages
 from gprune.store import Store
@@ -219,3 +221,63 @@ def written(**changes):
 def test_a_file_that_is_no_list_is_refused_in_a_sentence(raw, sentence):
     with pytest.raises(SettingsError, match=sentence):
         lists.LISTS.read(raw)
+
+
+class FiringPool:
+    """Answers at once: the n-th token of a passage has n / 10 of the asked neuron's number, signs in turn."""
+
+    def __init__(self):
+        self.asked = []
+
+    def read(self, source, what, models, owner):
+        assert [model.method for model in models] == ["dense"]
+        self.asked.append(what)
+        return str(len(self.asked) - 1)
+
+    def reading(self, identity):
+        what = self.asked[int(identity)]
+        fired = []
+        for _, first, last in what.places:
+            count = last - first + 1
+            values = np.arange(count) * np.where(np.arange(count) % 2, -0.1, 0.1)
+            fired.append((tuple(Piece(f" w{place}") for place in range(count)), values))
+        return Reading("complete", (Fired(tuple(fired)),))
+
+    def state(self, source):
+        return State("warm")
+
+
+def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypatch):
+    pool = FiringPool()
+    monkeypatch.setattr(preview, "pool", lambda: pool)
+    app = inspected(layer="2", neuron="7")
+    assert pool.asked == [] and not any(one["tokens"] for shown in passages(app) for one in shown["passages"])
+    app.toggle(key="ins_every_token_toggle").set_value(True).run()
+    assert [what.role for what in pool.asked[-3:]] == ["primary", "auxiliary", "substitute"]
+    what = pool.asked[-3]
+    positions = run.load(stages.positions, "primary")
+    sequence, place = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
+    length = run.load(stages.tokens, "primary").ids.shape[1]
+    first = max(place - 16, 0)
+    assert (what.layer, what.neuron) == (2, 7)
+    assert what.places[0] == (sequence, first, min(place + 16, length - 1))
+    tokens = passages(app)[0]["passages"][0]["tokens"]
+    assert [token["text"] for token in tokens[:3]] == [" w0", " w1", " w2"]
+    assert [token["peak"] for token in tokens].index(True) == place - first
+    assert tokens[3]["value"] == "-0.3" and tokens[3]["negative"] and not tokens[2]["negative"]
+    most = max(
+        np.abs(run.load(stages.positions, role).values[2, 7]).max()
+        for role in ("primary", "auxiliary", "substitute")
+    )
+    assert tokens[2]["strength"] == pytest.approx(min(0.2 / most, 1.0))
+    assert "reads the sequence from its beginning" in words(app) and not app.exception
+
+
+def test_tokens_of_one_character_share_its_colour():
+    pieces = (Piece("a"), Piece("é", 1, 2), Piece("", 2, 2), Piece("b"))
+    found = every_token._tokens(pieces, np.array([0.1, 0.2, -0.8, 0.4]), 2, 1.6)
+    assert [(one.text, one.value, one.strength, one.peak) for one in found] == [
+        ("a", "+0.1", pytest.approx(0.0625), False),
+        ("é", "-0.8", pytest.approx(0.5), True),
+        ("b", "+0.4", pytest.approx(0.25), False),
+    ]

@@ -260,3 +260,24 @@ def test_the_shell_reads_the_command_as_the_same_words():
     assert shlex.split(joined) == ["python", "-m", "gprune", "study", *shell_words(study)]
     assert first[-1] == "python -m gprune run study.json"
     assert command(demo_study()) == "python -m gprune run demo"
+
+
+def test_the_repair_stands_beside_the_methods_and_says_what_it_does(cache, started):
+    app = form()
+    assert app.selectbox(key="launch_demo_repair.kind").value == "own" and "FLAP moves what removed" in words(
+        app
+    )
+    assert not any(box.key == "launch_demo_repair.texts" for box in app.selectbox)
+    plain = commands(app)
+    app.selectbox(key="launch_demo_repair.kind").set_value("least_squares_bias").run()
+    app.selectbox(key="launch_demo_repair.texts").set_value("primary").run()
+    assert "and a bias are fitted, layer after layer" in words(app)
+    assert "--repair least_squares_bias" in commands(app) or "repair.kind" in commands(app)
+    app.button(key="launch_start").click().run()
+    repair = started[0][0].repair
+    assert (repair.kind, repair.texts, repair.target) == ("least_squares_bias", "primary", "residual_stream")
+    order = [box.key for box in app.selectbox]
+    assert order.index("launch_demo_repair.kind") < order.index("launch_preset")
+    assert order.index("launch_demo_repair.target") > order.index("launch_preset")
+    app.selectbox(key="launch_demo_repair.kind").set_value("own").run()
+    assert commands(app) == plain

@@ -19,7 +19,7 @@ from gprune.pipeline.stages.baselines import ranked_scores, taylor_margins
 from gprune.pruning.allocation.alignment import margin
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, ModelShape, Partition, PruningMasks, budget
-from gprune.study.methods import METHODS
+from gprune.study.methods import METHODS, Method
 from gprune.system.errors import MethodError
 
 RULE = "nearest to the cut"
@@ -63,13 +63,22 @@ def obstacle(results: Results, method: str) -> str:
         return f"{known.label} removes nothing: choose a method that prunes"
     if known.decision not in ("learned", "gated", "flap", "uniform", "llm_pruner"):
         return (
-            f"{known.label} keeps no score of every neuron by which a budget could be met again: choose "
-            "another method"
+            f"{known.label} {_why_not(known)}; it keeps no score of every neuron by which a budget could be "
+            "met again: choose another method"
         )
     needs = [stages.shape(results.graph), stages.partition(results.graph), *_behind(results, method)]
     needs.append(stages.masks(results.graph, known.masks))
     lacking = next((stage for stage in needs if not results.there(stage)), None)
     return "" if lacking is None else f"{known.label} needs “{lacking.title}”, which is not there"
+
+
+def _why_not(method: Method) -> str:
+    """How a method decides whose masks cannot be edited."""
+    if method.plugin is not None:
+        return f"is decided by code of {method.plugin.distribution}, which runs in runs only"
+    if method.decision == "sequential":
+        return "scores each layer above the pruned ones, in a pass of the model"
+    return "decides within groups of neurons, from statistics of every context"
 
 
 def margins(results: Results, method: str, base: PruningMasks) -> Array:

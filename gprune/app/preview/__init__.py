@@ -10,14 +10,16 @@ and silences units in place, without copying it. Everything else runs in the app
 
 from gprune.app.preview.client import Client, pool
 from gprune.app.preview.own_text import Held, OwnText
-from gprune.app.preview.request import DENSE, Question, Source, left_out
+from gprune.app.preview.request import DENSE, Question, Source, left_out, repair_of
 from gprune.app.preview.response import NO_DIFFERENCE, Answer, State, verdict
-from gprune.app.preview.token_requests import Passage, Piece, Prompt, Read, Reading, Written
+from gprune.app.preview.token_requests import Fired, Firing, Passage, Piece, Prompt, Read, Reading, Written
 
 __all__ = [
     "DENSE",
     "NO_DIFFERENCE",
     "Answer",
+    "Fired",
+    "Firing",
     "Held",
     "OwnText",
     "Passage",
@@ -32,5 +34,6 @@ __all__ = [
     "Written",
     "left_out",
     "pool",
+    "repair_of",
     "verdict",
 ]

@@ -11,7 +11,7 @@ from gprune.app.preview.own_text import Held, OwnText
 from gprune.app.preview.request import Question, Source, against, key_of, resolve
 from gprune.app.preview.request_queue import CURVE, PREVIEW
 from gprune.app.preview.response import Answer, State
-from gprune.app.preview.token_requests import Passage, Prompt, Reading, parts
+from gprune.app.preview.token_requests import Firing, Passage, Prompt, Reading, parts
 from gprune.app.preview.worker_manager import WorkerManager
 from gprune.app.server import require_trust
 
@@ -39,8 +39,12 @@ class Client(WorkerManager):
         """
         return self._put(source, questions, owner, CURVE, base)
 
-    def read(self, source: Source, what: Passage | Prompt, models: Sequence[Question], owner: str) -> str:
-        """Has models read a passage token by token, or go on from a prompt; the owner's last is dropped.
+    def read(
+        self, source: Source, what: Passage | Prompt | Firing, models: Sequence[Question], owner: str
+    ) -> str:
+        """Has models read a passage token by token, go on from a prompt, or say how a neuron answers.
+
+        The owner's last one is dropped. A neuron is asked of the dense model.
 
         Of `models`, text counts not. Gives the identity under which `reading` has the answer; for `owner` and
         errors see `ask`.
@@ -101,6 +105,8 @@ class Client(WorkerManager):
                     return State("loading", "the model is being loaded", child.pid)
                 if self._flight is not None and self._flight[0] is self._own and not reason:
                     reason = "a text is being measured"
+                if self._under_way is not None and not reason:
+                    return _fitting(*self._under_way, child.pid)
                 phase = "waiting" if reason else "warm"
                 return State(phase, reason, child.pid)  # type: ignore[arg-type]
             if waiting and child is not None:
@@ -131,6 +137,11 @@ class Client(WorkerManager):
             asked = self._scheduler.put(pairs, owner, kind, time.monotonic())
             self._wake()
         return asked
+
+
+def _fitting(done: int, total: int, words: str, pid: int) -> State:
+    where = f": layer {min(done + 1, total)} of {total}" if total > 1 else ""
+    return State("fitting", f"The worker is {words}{where}", pid, min(done / max(total, 1), 1.0))
 
 
 POOL = Client()

@@ -7,18 +7,21 @@ each other's numbers, and get the same ones where they ask the same.
 
 import hashlib
 import json
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from gprune.analysis.mask_edits.mask_sets import digest_of
 from gprune.app.preview.worker.messages import packed
 from gprune.data import texts
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results
 from gprune.records import PruningMasks
+from gprune.records.repairs import WORDS
 from gprune.store import Store
+from gprune.study import RepairSettings, Study
 from gprune.study.methods import METHODS
 from gprune.system import machine
 from gprune.system.errors import SettingsError, StoreError
@@ -39,6 +42,9 @@ class Question:
     fitted: bool = True
     """whether weights that were fitted to the run's masks take part, where these are the masks; not where one
     plays with masks, so that all figures on the way are alike"""
+    repair: RepairSettings | None = None
+    """fitted to these very masks, in place of what the run does to the weights that they keep; None leaves
+    these as the run has them, see `fitted`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +125,9 @@ def resolve(source: Source, question: Question) -> Resolved:
     text = text_of(source, question.text)
     pruned, own = silent(source, question)
     identity = digest([source.model, {**text, "batch": 0}, pruned])
-    losses = _stored(source, question) if own and (question.fitted or not _fits(source, question)) else None
+    losses = None
+    if own and (question.fitted or question.repair or not _fits(source, question)):
+        losses = _stored(_repaired_as(source, question), question)
     return Resolved(identity, question, source.model, text, pruned, losses)
 
 
@@ -127,9 +135,12 @@ def against(source: Source, question: Question, base: Question | None) -> Questi
     """What a question is compared with, the dense model where left out, given what the question is given.
 
     Weights that are fitted to masks are there for the run's own alone: where other masks are asked for, the
-    base does without them as well. Errors as `resolve`.
+    base does without them as well. Where the question names a repair, the base is what it says. Errors as
+    `resolve`.
     """
     base = base or Question(question.text, DENSE)
+    if question.repair is not None:
+        return base
     if not _fits(source, question) or (question.fitted and _masks(source, question)[1]):
         return base
     return replace(base, fitted=False)
@@ -142,8 +153,15 @@ def left_out(graph: Graph, method: str) -> str:
         return ""
     return (
         f"Live figures of other masks leave {names} out, here and in what they are compared with: it is "
-        "fitted to the run's own masks. A mask set that is saved and measured as a job is repaired anew."
+        "fitted to the run's own masks. “Repair the kept weights” fits it to these, and so does a job that "
+        "measures a mask set."
     )
+
+
+def repair_of(study: Study) -> RepairSettings:
+    """What live figures are repaired by: as the run, or by least squares with a bias on A and B."""
+    fits = study.repair.kind in WORDS and WORDS[study.repair.kind].fitted
+    return study.repair if fits else RepairSettings("least_squares_bias", "both")
 
 
 def _fits(source: Source, question: Question) -> bool:
@@ -187,8 +205,40 @@ def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, b
     masks, own = _masks(source, question)
     if masks is None:
         return None, own
-    repairs, inputs = _repairs(source, question.method, own and question.fitted)
-    return {"masks": packed(masks), "repairs": repairs, "inputs": inputs}, own
+    if question.repair is None or (own and question.repair == source.graph.study.repair):
+        repairs, inputs = _repairs(source, question.method, own and bool(question.fitted or question.repair))
+        return {"masks": packed(masks), "repairs": repairs, "inputs": inputs}, own
+    return {"masks": packed(masks)} | _to_fit(_repaired_as(source, question), question, masks, own), own
+
+
+def _repaired_as(source: Source, question: Question) -> Source:
+    """The run, with the repair that a question names."""
+    if question.repair is None:
+        return source
+    return replace(source, graph=stages.with_repair(source.graph, asdict(question.repair)))
+
+
+def _to_fit(source: Source, question: Question, masks: PruningMasks, own: bool) -> dict[str, Any]:
+    """The repair that masks get, the place of its weights, and what they are fitted with if not there.
+
+    Raises SettingsError where the repair is none that is fitted to masks, StoreError where the tokens of a
+    text are missing.
+    """
+    graph, asked, method = source.graph, source.graph.study.repair, question.method
+    repairs = stages.repairs(graph, method)
+    if not all(one.fitted for one in repairs):
+        raise SettingsError(f"repair.kind {asked.kind!r} is not fitted to masks: choose least_squares_bias")
+    needs = stages.pruned(graph, method)
+    if not own:
+        needs = stages.pruned_by_hand(graph, method, digest_of(masks), lambda: masks)
+    weights = needs["weights"]
+    fit = {
+        "settings": asdict(asked),
+        "texts": stages.resolve(weights.needs["texts"], lambda one: place_of(source.results, one)),
+        "batch": graph.study.calibration.batch,
+    }
+    inputs = {"weights": [weights.kind, weights.key]}
+    return {"repairs": [one.name for one in repairs], "inputs": inputs, "fit": fit}
 
 
 def _require_known(source: Source) -> None:
@@ -230,15 +280,19 @@ def _repairs(source: Source, method: str, fitted: bool) -> tuple[list[str], dict
     results = source.results
     repairs = [one for one in stages.repairs(source.graph, method) if fitted or not one.fitted]
     needs = stages.pruned(source.graph, method)
-
-    def place(stage: stages.Stage[Any]) -> list[str]:
-        found = stages.served(stage, results.holds)
-        # says what is missing, before a process is started for it
-        results.record(found)
-        return [found.kind, found.key]
-
-    inputs = {name: stages.resolve(needs[name], place) for one in repairs for name in one.needs}
+    inputs = {
+        name: stages.resolve(needs[name], lambda stage: place_of(results, stage))
+        for one in repairs
+        for name in one.needs
+    }
     return [repair.name for repair in repairs], inputs
+
+
+def place_of(results: Results, stage: stages.Stage[Any]) -> list[str]:
+    """Kind and key of a result; StoreError says that it is missing, before a process is started for it."""
+    found = stages.served(stage, results.holds)
+    results.record(found)
+    return [found.kind, found.key]
 
 
 def _stored(source: Source, question: Question) -> np.ndarray | None:

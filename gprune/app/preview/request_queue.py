@@ -76,6 +76,10 @@ class RequestQueue(ABC, Generic[E, I]):
     def fail(self, item: I, problem: str, retry: float) -> None:
         """Notes why something cannot be had: all questions that need it fail."""
 
+    def wanted(self, item: I) -> bool:
+        """Whether somebody still waits for an item that the worker has."""
+        return True
+
     def lost(self, item: I) -> None:
         """Told that the worker has gone with an item, whose question may have its turn again."""
 

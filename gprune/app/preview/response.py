@@ -16,7 +16,7 @@ from gprune.records import Array
 FEWEST_WINDOWS = 8
 """with fewer windows out of more, a standard error is itself too uncertain to call anything"""
 NO_DIFFERENCE = "no measurable difference"
-Phase = Literal["cold", "loading", "warm", "waiting", "ended"]
+Phase = Literal["cold", "loading", "warm", "fitting", "waiting", "ended"]
 Progress = Literal["open", "complete", "dropped", "failed"]
 
 
@@ -25,12 +25,15 @@ class State:
     """Where the worker of a run stands."""
 
     phase: Phase
-    """cold: none was asked for; loading: it reads the model; warm: it answers; waiting: its turn is not yet,
-    see the reason; ended: it has gone, see the reason, and the next question starts another"""
+    """cold: none was asked for; loading: it reads the model; warm: it answers; fitting: it repairs weights
+    first, see the reason; waiting: its turn is not yet, see the reason; ended: it has gone, see the reason,
+    and the next question starts another"""
     reason: str = ""
-    """one sentence for people; empty where there is nothing to explain"""
+    """one sentence for people, of what is fitted how far it is; empty where there is nothing to explain"""
     pid: int | None = None
     """its process, where it has one"""
+    share: float = 0.0
+    """of what is fitted, in [0, 1]"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

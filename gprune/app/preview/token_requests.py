@@ -14,9 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from gprune.app.preview.request import Question, Source, digest, silent, text_of
+from gprune.app.preview.request import Question, Source, digest, place_of, silent, text_of
 from gprune.app.preview.request_queue import PREVIEW, Entry, RequestQueue, surplus
 from gprune.app.preview.response import Progress
+from gprune.pipeline import stages
 from gprune.records import Array
 
 MOST_WRITTEN = 40
@@ -50,6 +51,18 @@ class Prompt:
     """tokens written at most"""
 
 
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """A neuron of the dense model, asked for how strongly it answers to passages that the run has drawn."""
+
+    role: str
+    """the calibration text: primary, auxiliary or substitute"""
+    layer: int
+    neuron: int
+    places: tuple[tuple[int, int, int], ...]
+    """passages: sequence, first and last token, from 0"""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Piece:
     """A token as text; one that is a part of a character stands for it with others."""
@@ -77,6 +90,14 @@ class Read:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Fired:
+    """Passages with a neuron's answers, in the order of asking."""
+
+    passages: tuple[tuple[tuple[Piece, ...], Array], ...]
+    """tokens of each, and (tokens,) its activation before down_proj"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Written:
     """A continuation, as far as it has come."""
 
@@ -98,7 +119,7 @@ class Reading:
 
     progress: Progress
     """see Answer"""
-    found: tuple[Read | Written | None, ...]
+    found: tuple[Read | Written | Fired | None, ...]
     """None where a model has not had its turn"""
     problem: str = ""
     """one sentence that says what went wrong and what to do; empty where nothing did"""
@@ -106,13 +127,13 @@ class Reading:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ModelRequest:
-    """A passage or a prompt before one model."""
+    """A passage, a prompt or a neuron's passages before one model."""
 
     identity: str
     model: dict[str, Any]
     """see Source.model"""
     content: dict[str, Any]
-    """`read` or `write`, as gprune.app.preview.worker.messages has it"""
+    """`read`, `write` or `fires`, as gprune.app.preview.worker.messages has it"""
     pruned: dict[str, Any] | None
     """see gprune.app.preview.request.silent"""
 
@@ -157,7 +178,9 @@ class Turn:
         return sent | {"ids": list(self.ids), "tokens": self.tokens} if part.writes else sent
 
 
-def parts(source: Source, what: Passage | Prompt, models: Sequence[Question]) -> tuple[ModelRequest, ...]:
+def parts(
+    source: Source, what: Passage | Prompt | Firing, models: Sequence[Question]
+) -> tuple[ModelRequest, ...]:
     """What is asked of a worker, one part a model.
 
     Raises SettingsError where there is no such text or method, StoreError where the run lacks masks or
@@ -174,7 +197,12 @@ def parts(source: Source, what: Passage | Prompt, models: Sequence[Question]) ->
     return tuple(found)
 
 
-def _content(source: Source, what: Passage | Prompt) -> dict[str, Any]:
+def _content(source: Source, what: Passage | Prompt | Firing) -> dict[str, Any]:
+    if isinstance(what, Firing):
+        asked = {"layer": what.layer, "neuron": what.neuron, "places": [list(one) for one in what.places]}
+        return {
+            "fires": {"tokens": place_of(source.results, stages.tokens(source.graph, what.role)), **asked}
+        }
     if isinstance(what, Prompt):
         return {"write": {"prompt": what.typed[:MOST_CHARACTERS], "most": what.most}}
     if what.text:
@@ -200,7 +228,7 @@ class TokenRequests(RequestQueue[Asked, Turn]):
     def __init__(self, turns: Iterator[int] | None = None) -> None:
         """Knows nothing yet; see RequestQueue."""
         super().__init__(turns)
-        self._found: OrderedDict[str, Read | Written] = OrderedDict()
+        self._found: OrderedDict[str, Read | Written | Fired] = OrderedDict()
 
     def put(self, wanted: tuple[ModelRequest, ...], owner: str, now: float) -> str:
         """Takes a reading up; the owner's other ones are dropped.
@@ -239,6 +267,8 @@ class TokenRequests(RequestQueue[Asked, Turn]):
         """Notes what a model has read or written."""
         if item.part.writes:
             self._found[item.identity] = _written(item, reply)
+        elif "passages" in reply:
+            self._found[item.identity] = Fired(tuple(_fired(one) for one in reply["passages"]))
         else:
             self._found[item.identity] = _read(reply)
         for entry in self.open():
@@ -260,8 +290,15 @@ class TokenRequests(RequestQueue[Asked, Turn]):
 
 def _read(reply: dict[str, Any]) -> Read:
     losses = np.array([np.nan, *reply["losses"]], dtype=np.float64)
-    pieces = tuple(Piece(str(text), int(place), int(of)) for text, place, of in reply["pieces"])
-    return Read(pieces, losses, int(reply["total"]), int(reply["places"]))
+    return Read(_pieces(reply), losses, int(reply["total"]), int(reply["places"]))
+
+
+def _fired(passage: dict[str, Any]) -> tuple[tuple[Piece, ...], Array]:
+    return _pieces(passage), np.array(passage["values"], dtype=np.float64)
+
+
+def _pieces(reply: dict[str, Any]) -> tuple[Piece, ...]:
+    return tuple(Piece(str(text), int(place), int(of)) for text, place, of in reply["pieces"])
 
 
 def _written(item: Turn, reply: dict[str, Any]) -> Written:

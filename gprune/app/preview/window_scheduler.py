@@ -116,12 +116,19 @@ class WindowScheduler(RequestQueue[Compared, Item]):
         own = batch[np.isnan(sides[0][batch])]
         return Item(entry.question, own) if len(own) else Item(entry.base, batch)
 
+    def wanted(self, item: Item) -> bool:
+        """Whether an open question needs the windows of an item."""
+        identity = item.asked.identity
+        sides = ((one.question, one.base) for one in self.open(item.asked.model_key))
+        return any(identity in (question.identity, base.identity) for question, base in sides)
+
     def heard(self, item: Item, reply: dict[str, Any], seconds: float) -> None:
         """Notes losses, or how many windows a text has."""
         if item.numbers is None:
             self.counted(item, int(reply["windows"]))
         else:
-            self.record(item, reply["losses"], seconds)
+            # weights that were fitted on the way say nothing about the pace of windows
+            self.record(item, reply["losses"], seconds - float(reply.get("fitting", 0.0)))
 
     def record(self, item: Item, values: Sequence[float], seconds: float) -> None:
         """Notes losses that were measured, and how long that took."""

@@ -109,6 +109,8 @@ class WorkerManager:
         self._leaving: WorkerProcess | None = None
         """the worker before, until its memory is free"""
         self._flight: tuple[RequestQueue[Any, Any], Any, float] | None = None
+        self._under_way: tuple[int, int, str] | None = None
+        """how far the answer in flight is, and what is being done, where it says so"""
         self._worked = self._warm = 0.0
         self._measured = False
         self._ended: dict[str, str] = {}
@@ -146,6 +148,7 @@ class WorkerManager:
         self._hear(now)
         for request_queue in self._request_queues:
             request_queue.expire(now)
+        self._drop_unwanted()
         self._manage(now)
         self._hand_over(now)
 
@@ -161,8 +164,12 @@ class WorkerManager:
         """Takes in what the worker has said."""
         while self._child is not None and not self._child.replies.empty():
             reply = self._child.replies.get()
-            if reply is None:
+            if reply is not None and "progress" in reply:
+                self._note_progress(reply, now)
+            elif reply is None:
                 self._give_up(self._child.why(), now, 0.0 if self._measured else RETRY_SECONDS)
+            elif "dropped" in reply:
+                self._note_dropped()
             elif "problem" in reply:
                 self._note_problem(reply, now)
             elif reply.get("ready"):
@@ -170,8 +177,27 @@ class WorkerManager:
             elif self._flight is not None:
                 self._note_result(reply, now)
 
+    def _note_progress(self, reply: dict[str, Any], now: float) -> None:
+        """Notes how far an answer is that takes long."""
+        if self._flight is not None and reply.get("id") == self._flight[1].identity:
+            done, total, words = reply["progress"]
+            self._under_way, self._worked = (int(done), int(total), str(words)), now
+
+    def _note_dropped(self) -> None:
+        flight, self._flight, self._under_way = self._flight, None, None
+        if flight is not None:
+            flight[0].lost(flight[1])
+
+    def _drop_unwanted(self) -> None:
+        """Has the worker give up what takes long and nobody waits for any more."""
+        if self._flight is None or self._under_way is None or self._child is None:
+            return
+        request_queue, item, _ = self._flight
+        if not request_queue.wanted(item):
+            self._child.send({"drop": item.identity})
+
     def _note_problem(self, reply: dict[str, Any], now: float) -> None:
-        flight, self._flight = self._flight, None
+        flight, self._flight, self._under_way = self._flight, None, None
         if not reply.get("ready", True):
             self._give_up(str(reply["problem"]), now, RETRY_SECONDS)
         elif flight is not None:
@@ -180,7 +206,7 @@ class WorkerManager:
     def _note_result(self, reply: dict[str, Any], now: float) -> None:
         assert self._flight is not None
         (request_queue, item, sent), self._flight = self._flight, None
-        self._worked = now
+        self._worked, self._under_way = now, None
         if reply.get("id") != item.identity:
             raise RuntimeError("an answer to another question")
         self._measured = self._measured or "windows" not in reply
@@ -188,7 +214,7 @@ class WorkerManager:
 
     def _manage(self, now: float) -> None:
         """Ends the worker where that is due, and starts one where it is wanted."""
-        if self._flight is not None and now - self._flight[2] > STUCK_SECONDS:
+        if self._flight is not None and now - max(self._flight[2], self._worked) > STUCK_SECONDS:
             self._give_up(f"the preview has said nothing for {STUCK_SECONDS:g} seconds: ask again", now)
         wanted = self._wanted()
         reason = self._due(wanted, now)
@@ -237,7 +263,8 @@ class WorkerManager:
         if not mine or self._job_gate.reason(self._child.model):
             return True
         urgent = any(entry.urgent for entry in mine)
-        if not self._child.ready or (urgent and not wanted.urgent):
+        # what is being fitted would be begun again at every turn, and never be done
+        if not self._child.ready or self._under_way is not None or (urgent and not wanted.urgent):
             return False
         return now - self._warm > (URGENT_SECONDS if wanted.urgent and not urgent else TURN_SECONDS)
 
@@ -278,7 +305,7 @@ class WorkerManager:
             self._leaving = self._child
         if self._flight is not None:
             self._flight[0].lost(self._flight[1])
-        self._child, self._flight = None, None
+        self._child, self._flight, self._under_way = None, None, None
 
     def _notify(self) -> None:
         with self._changed:

@@ -42,6 +42,15 @@ def waits(run: Run, otherwise: str, **words: str) -> str:
     return plain(state.reason or (_WORDS | words).get(state.phase, otherwise))
 
 
+def standing(run: Run, otherwise: str) -> None:
+    """Draws where the worker stands: a bar while it fits weights, else the words of `waits`."""
+    state = preview.pool().state(Source(run.root, run.graph))
+    if state.phase == "fitting":
+        st.progress(state.share, text=plain(state.reason))
+    else:
+        st.caption(waits(run, otherwise))
+
+
 def look(run: Run, more: Callable[[], bool], draw: Callable[[bool], None], every: float = EVERY) -> None:
     """Shows answers, and looks again after so many seconds as long as there will be more.
 

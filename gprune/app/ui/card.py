@@ -42,6 +42,8 @@ class Card:
         """Draws the frame; `title` stands until the finding is known, `key` begins those of its widgets."""
         self.key, self.run = key, run
         self._calls: list[Call] = []
+        self._figure = ""
+        """the figure that it is there for, also where that cannot be drawn"""
         self._options: dict[str, Any] = {}
         self._figures: list[go.Figure] = []
         self._table: Callable[[], pd.DataFrame] | None = None
@@ -79,15 +81,17 @@ class Card:
             st.html(_FILLS.format(key=self.key, **ground))
 
     def copies(self) -> None:
-        """Offers what the card shows for a paper, as Python, as a command and as a link, at its end."""
+        """Offers what the card shows for a paper, as Python, as a command and as a link, at its end.
+
+        What has no result yet, or is no figure or table of a run, can be had by the command and the link.
+        """
         goods = export_dialog.Goods(self._title, self._file_name(), self._figures, self._table, self._as_read)
         with self._copies:
             export_dialog.button(self.key, goods)
         if self.run is None:
             return
-        python = python_code.code(self.run, self.key, self._calls, self._options)
-        if not python:
-            return
+        calls = self._calls or ([Call(self._figure, {})] if self._figure else [])
+        python = python_code.code(self.run, self.key, calls, self._options)
         with (
             self._copies,
             st.popover(
@@ -95,11 +99,12 @@ class Card:
                 icon=":material/content_copy:",
                 type="tertiary",
                 key=f"{self.key}_copy",
-                help="Copy as Python, as a command or as a link",
+                help="Copy as Python, as a command or as a link" if python else "Copy as a command or a link",
             ),
         ):
-            st.caption("As Python: what this card shows")
-            st.code(python, language="python", wrap_lines=True)
+            if python:
+                st.caption("As Python: what this card shows")
+                st.code(python, language="python", wrap_lines=True)
             st.caption("As a command: the whole run")
             st.code(command(self.run.study), language="bash", wrap_lines=True)
             st.caption("As a link: this card, for people whom this server lets in")
@@ -112,6 +117,10 @@ class Card:
     def asked(self, **options: Any) -> None:
         """Notes what is set beside a card without a figure, for those who copy what it shows."""
         self._options = options
+
+    def is_for(self, figure: str) -> None:
+        """Notes the figure that the card is there for, by its name."""
+        self._figure = figure
 
     def offers(self, panel: Panel) -> None:
         """Notes a figure of the card for those who copy what it shows, where it is not drawn by `show`."""
@@ -239,15 +248,18 @@ def _link(run: Run, key: str) -> str:
 
 
 @contextmanager
-def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
-    """Opens a card, its key unique in the app; an error of ours inside is shown on it and goes no further."""
+def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iterator[Card]:
+    """Opens a card, its key unique in the app; an error of ours inside is shown on it and goes no further.
+
+    `figure` is the name of the one that it is there for, if it is there for one.
+    """
     # cards that stand side by side are equally high
     known = knowing(run.told) if run is not None else nullcontext()
     with known, st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         drawn = Card(key, title, run)
+        drawn.is_for(figure)
         try:
             yield drawn
-            drawn.copies()
         except MissingResultError as missing:
             _missing(run, missing)
         except GpruneError as error:
@@ -256,11 +268,12 @@ def card(key: str, title: str, run: Run | None = None) -> Iterator[Card]:
                 st.info(said(packed.sentence(error)), icon=":material/inventory_2:")
             else:
                 st.error(said(error), icon=":material/error:")
+        drawn.copies()
 
 
 def card_of(panel: PanelFunction[...], run: Run) -> AbstractContextManager[Card]:
     """Opens the card of a figure, as `card` does."""
-    return card(panel.card, panel.heading, run)
+    return card(panel.card, panel.heading, run, panel.name)
 
 
 def panel_card(

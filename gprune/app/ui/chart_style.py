@@ -58,7 +58,7 @@ _FAMILIES = {
     "llm_pruner": (SKY, "x"),
     "osscar": (MUSTARD, "cross"),
     "slimllm": (ROSE, "triangle-right"),
-    "gates": (BROWN, "triangle-left"),
+    "gates": (BROWN, "triangle-down"),
 }
 """hue and symbol of each family"""
 _PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")

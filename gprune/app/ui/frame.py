@@ -15,6 +15,7 @@ from gprune.analysis.formatting import percent
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
     job_runs,
+    leaving_grids,
     live,
     packed,
     present,
@@ -144,6 +145,7 @@ def _sidebar(situation: work.Situation) -> None:
         selection.chip(run)
         _settings(run)
     present.button()
+    leaving_grids.install()
     if situation.unreadable:
         _unreadable(situation)
 

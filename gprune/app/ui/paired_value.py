@@ -7,8 +7,13 @@ from gprune.app.preview import Answer
 from gprune.app.ui.text import plain, said
 
 
-def show(text: str, answer: Answer | None, against: str, slot: str | None = None) -> None:
-    """Draws the answer for one text; no digit stands in its slot before a value is known."""
+def show(
+    text: str, answer: Answer | None, against: str, slot: str | None = None, title: str | None = None
+) -> None:
+    """Draws the answer for one text; no digit stands in its slot before a value is known.
+
+    `title` stands above the value, as Markdown; it is *perplexity on* the text where left out.
+    """
     if answer is not None and answer.problem:
         st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
         return
@@ -16,7 +21,7 @@ def show(text: str, answer: Answer | None, against: str, slot: str | None = None
         with st.container(key=slot, width=230):
             if answer is not None and answer.done:
                 st.metric(
-                    f"perplexity on {plain(text)}",
+                    title or f"perplexity on {plain(text)}",
                     f"{answer.perplexity:.2f}",
                     answer.verdict,
                     delta_color="off",

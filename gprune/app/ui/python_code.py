@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Iterable, Mapping
+from string import Formatter
 from typing import Any
 
 from gprune.app.ui.commands import field
@@ -33,7 +34,10 @@ def code(run: Run, card: str, calls: Iterable[Call], options: Mapping[str, Any])
     if not lines and card in TABLES:
         known = {name: _literal(value) for name, value in options.items()}
         listed = ", ".join(f"{name}={value}" for name, value in known.items())
-        lines = [TABLES[card].format(**known, options=listed)]
+        asked = {name for _, name, _, _ in Formatter().parse(TABLES[card]) if name}
+        # a card that could not be drawn has not said what is set beside it
+        if asked <= {*known, "options"}:
+            lines = [TABLES[card].format(**known, options=listed)]
     # by its name in the cache that is the default everywhere, else by its folder
     place = os.path.join(run.root, "runs", run.name) if os.environ.get("GPRUNE_CACHE") else run.name
     opened = ["import gprune", "", f"run = gprune.open({_literal(place)})"]

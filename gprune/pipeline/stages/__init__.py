@@ -45,6 +45,7 @@ from gprune.pipeline.stages.graph import (
 )
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.pipeline.stages.method_inputs import MethodInputs, given, recovery_label, standings, unequal
+from gprune.pipeline.stages.other_repair import with_repair
 from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named, recovers
 from gprune.pipeline.stages.pruning import (
     checkpoint,

@@ -5,7 +5,7 @@ what is kept beside each result, which says how often the dense model ran. Nothi
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,6 +93,27 @@ def recovery_label(graph: Graph) -> str:
         f"LoRA of rank {chosen.rank} on {maps}, {chosen.steps} steps of {chosen.batch} sequences of {texts}, "
         f"{' and '.join(losses)}, learning rate {chosen.learning_rate:g}"
     )
+
+
+def repair_given(graph: Graph, method: str) -> str:
+    """What is done to the weights that a method keeps in a study, with the texts of it; empty for nothing."""
+    letters = [graph.letters[role] for role in repair_texts(graph, METHODS[method])]
+    return _described(repairs(graph, method), letters)
+
+
+def repaired_alike(given: Mapping[str, str]) -> str:
+    """In one line who is repaired how, from names and what `repair_given` says of them."""
+    groups: dict[str, list[str]] = {}
+    for name, repair in given.items():
+        groups.setdefault(repair, []).append(name)
+    if not groups:
+        return ""
+    bare = bool(groups.pop("", []))
+    parts = [f"{listed(names)} by {repair}" for repair, names in groups.items()]
+    if len(groups) == 1 and not bare:
+        parts = [f"every method by {repair}" for repair in groups]
+    others = ["the others not at all" if groups else "none, in any method"] if bare else []
+    return f"Repair of the kept weights: {'; '.join([*parts, *others])}"
 
 
 def _described(repairs: Sequence[Repair], letters: Sequence[str]) -> str:

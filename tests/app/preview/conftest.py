@@ -95,6 +95,8 @@ class FakeWorker:
 
     def send(self, message):
         self.workshop.sent.append(message)
+        if "drop" in message:
+            return
         threading.Thread(target=self.work, args=(message,), daemon=True).start()
 
     def work(self, message):

@@ -1,18 +1,18 @@
 """What a list of edits costs: perplexity beside the method's own masks, paired over windows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import streamlit as st
 
 from gprune.analysis.mask_edits import Edited
 from gprune.app import preview
 from gprune.app.preview import Answer, Question, Source
-from gprune.app.ui import asking, packed, paired_value, story, url_state
+from gprune.app.ui import asking, packed, paired_value, repaired_value, story, url_state
 from gprune.app.ui.chart_style import called
 from gprune.evaluation.holdout import unseen
 from gprune.pipeline.runs.opened import Run
 
-LIVE, TEXT = "hand_live", "hand_text"
+LIVE, TEXT, REPAIR = "hand_live", "hand_text", "hand_repair"
 VALUE = "hand_value"
 """key of what holds the value; whoever waits for one looks there"""
 
@@ -38,23 +38,28 @@ def show(run: Run, method: str, found: Edited) -> None:
         st.caption("A worker then loads the model and measures the windows with these units silent.")
     if not asking.allowed(run, wanted):
         return
-    if told := preview.left_out(run.graph, method):
-        st.caption(told)
+    repaired = repaired_value.switch(run, REPAIR, method)
     source, question = Source(run.root, run.graph), Question(text, method, found.masks, fitted=False)
-    identity = preview.pool().ask(source, question, asking.owner("edits"), Question(text, method))
-    look(
-        run,
-        [identity],
-        lambda answers: paired_value.show(text, answers[0], f"{called(method)} itself", VALUE),
-    )
+    # with the repair beside it, the method itself is shown before and after it as well
+    base, itself = Question(text, method, fitted=not repaired), f"{called(method)} itself"
+    owner = asking.owner("edits")
+    identity = preview.pool().ask(source, question, owner, base)
+    asked = repaired_value.ask(source, question, base, owner) if repaired else None
+
+    def draw(answers: dict[str, Answer | None]) -> None:
+        paired_value.show(text, answers[identity], itself, VALUE)
+        if asked is not None:
+            repaired_value.show(text, asked, answers, itself)
+
+    look(run, [identity, *(asked.identities if asked is not None else ())], draw)
 
 
-def look(run: Run, asked: list[str], draw: Callable[[list[Answer | None]], None]) -> None:
-    """Shows answers while windows are still coming; `draw` is told them in the order of `asked`."""
+def look(run: Run, asked: Sequence[str], draw: Callable[[dict[str, Answer | None]], None]) -> None:
+    """Shows answers while windows are still coming; `draw` is told them by what they are asked for by."""
 
     def drawn(refining: bool) -> None:
-        draw([preview.pool().latest(identity) for identity in asked])
+        draw({identity: preview.pool().latest(identity) for identity in asked})
         if refining:
-            st.caption(asking.waits(run, "Windows are still coming."))
+            asking.standing(run, "Windows are still coming.")
 
     asking.look(run, lambda: asking.coming(asked), drawn)

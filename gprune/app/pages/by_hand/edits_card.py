@@ -36,16 +36,19 @@ def card(run: Run) -> None:
         known, usual = listed.methods(run), listed.usual(run)
         name = url_state.selectbox("Start from the masks of", known, listed.METHOD, usual, width=320)
         run.key(stages.partition)
-        _adding(run)
+        # where the buttons would add to a list that nothing can be made of
+        reason = obstacle(run.results, name)
+        if reason:
+            st.info(said(reason), icon=":material/info:")
+        _adding(run, reason)
         named_files.complain(_KEY)
         lines = listed.edits(run)
         if not lines:
             st.caption("The list is empty: select a neuron or a module on any page, or name a unit above.")
-            # that a method cannot be edited is told before a list is made
-            if reason := obstacle(run.results, name):
-                st.info(said(reason), icon=":material/info:")
             return
         _list(run, name, lines)
+        if reason:
+            return
         found = listed.outcome(run, name, lines)
         drawn.title(_headline(found))
         _told(drawn, name, found)
@@ -53,24 +56,24 @@ def card(run: Run) -> None:
         _saving(run, name, lines)
 
 
-def _adding(run: Run) -> None:
-    """What is selected, or any unit by its number, to the list."""
+def _adding(run: Run, reason: str) -> None:
+    """What is selected, or any unit by its number, to the list; not where there is a reason against it."""
     chosen = selection.current(run)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         if chosen:
             for kind in ("neuron", "module"):
                 number = getattr(chosen, kind)
                 if number is not None and chosen.layer is not None:
-                    _buttons(run, kind, chosen.layer, number)
+                    _buttons(run, reason, kind, chosen.layer, number)
         with st.popover("Another unit", icon=":material/add:"):
             kind = st.segmented_control("Kind", list(KINDS), format_func=KINDS.__getitem__, key=_KIND,
                                         default="module", required=True)  # fmt: skip
             layer = st.number_input("Layer", 0, key=_LAYER, value=chosen.layer or 0)
             number = st.number_input("Number", 0, key=_NUMBER)
-            _buttons(run, str(kind), int(layer), int(number), "other")
+            _buttons(run, reason, str(kind), int(layer), int(number), "other")
 
 
-def _buttons(run: Run, kind: str, layer: int, number: int, place: str = "") -> None:
+def _buttons(run: Run, reason: str, kind: str, layer: int, number: int, place: str = "") -> None:
     words = KINDS[kind] if place else f"{KINDS[kind]} {number} of layer {layer}"
     with st.container(horizontal=True, gap="xsmall", width="content"):
         for keep, word, icon in ((True, "Keep", ":material/lock:"), (False, "Remove", ":material/delete:")):
@@ -78,6 +81,8 @@ def _buttons(run: Run, kind: str, layer: int, number: int, place: str = "") -> N
                 f"{word} {words}",
                 key=f"hand_{word.lower()}_{place or kind}",
                 icon=icon,
+                disabled=bool(reason),
+                help=said(reason) or None,
                 on_click=named_files.attempt,  # type: ignore[arg-type]
                 args=(_KEY, listed.add, run, [Edit(keep, kind, layer, number)]),
             )

@@ -1,6 +1,7 @@
 """Mask sets: what was kept under names, each measured beside the method that it started from."""
 
 import functools
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -9,7 +10,7 @@ import streamlit as st
 from gprune.analysis.mask_edits import Edited, MaskSet, mask_sets
 from gprune.app import preview
 from gprune.app.pages.by_hand import cost, listed
-from gprune.app.preview import Answer, Question, Source
+from gprune.app.preview import Answer, Question, Source, repair_of
 from gprune.app.ui import asking, named_files, packed, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
@@ -18,6 +19,10 @@ from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError, SettingsError
 
 _SET, _KEY = "hand_set", "hand_sets"
+_REPAIRED = (
+    " Repaired: against the method itself, its weights repaired alike; by the repair: the set repaired "
+    "against the set as it is."
+)
 _MEASURED = ["perplexity", "nats", "± nats", "windows", "verdict"]
 
 
@@ -56,38 +61,59 @@ def _there(run: Run, kept: list[MaskSet]) -> list[tuple[MaskSet, Edited]]:
 def _measured(run: Run, drawn: Card, there: list[tuple[MaskSet, Edited]]) -> None:
     """The table; with the worker every set is measured beside its method."""
     text = cost.text_of(run)
-    draw = functools.partial(_table, drawn, text, there)
     if not cost.live(run):
-        draw([None] * len(there))
+        _table(drawn, text, [_row(one, found, None) for one, found in there])
         if not packed.lacking(run):
             st.button("Measure them", key="hand_sets_measure", icon=":material/speed:",
                       on_click=url_state.put, args=(cost.LIVE, True))  # fmt: skip
         return
-    source, asked = Source(run.root, run.graph), []
-    for one, found in there:
-        question = Question(text, one.method, found.masks, fitted=False)
-        own = asking.owner(f"set {one.name}")
-        asked += preview.pool().ask_many(source, [question], own, Question(text, one.method))
-    cost.look(run, asked, draw)
+    repaired = url_state.flag(cost.REPAIR)
+    asked = [_asked(run, text, one, found, repaired) for one, found in there]
+
+    def draw(answers: dict[str, Answer | None]) -> None:
+        rows = []
+        for (one, found), identities in zip(there, asked, strict=True):
+            row = _row(one, found, answers[identities[0]])
+            rows.append(row | _repaired(*(answers[name] for name in identities[1:])) if repaired else row)
+        _table(drawn, text, rows, measured=any(answers.values()))
+
+    cost.look(run, [identity for identities in asked for identity in identities], draw)
 
 
-def _table(drawn: Card, text: str, there: list[tuple[MaskSet, Edited]], answers: list[Answer | None]) -> None:
-    table = pd.DataFrame(
-        [_row(one, found, answer) for (one, found), answer in zip(there, answers, strict=True)]
-    )
-    measured = any(answers)
+def _asked(run: Run, text: str, one: MaskSet, found: Edited, repaired: bool) -> list[str]:
+    """Has a set measured beside its method; where wanted, both repaired, and the set beside itself."""
+    source, own, repair = Source(run.root, run.graph), asking.owner(f"set {one.name}"), repair_of(run.study)
+    question = Question(text, one.method, found.masks, fitted=False)
+    base = Question(text, one.method, fitted=not repaired)
+    asked = preview.pool().ask_many(source, [question], own, base)
+    if repaired:
+        after = replace(question, repair=repair)
+        asked += preview.pool().ask_many(source, [after], f"{own}:repaired", replace(base, repair=repair))
+        asked += preview.pool().ask_many(source, [after], f"{own}:gain", question)
+    return asked
+
+
+def _table(drawn: Card, text: str, rows: list[dict[str, Any]], measured: bool = False) -> None:
+    table = pd.DataFrame(rows)
     if not measured:
         table = table.drop(columns=_MEASURED)
-    decimals = {name: st.column_config.NumberColumn(format="%.4f") for name in ("nats", "± nats")}
-    decimals["perplexity"] = st.column_config.NumberColumn(format="%.2f")
+    decimals = {
+        name: st.column_config.NumberColumn(format="%.2f" if "perplexity" in name else "%.4f")
+        for name in table.columns
+        if "nats" in name or "perplexity" in name
+    }
     tables.show(table, column_config=decimals, shares={"kept": 2}, alt="mask sets with what they cost")
     drawn.tools(
         lambda: table,
         switch=False,
         caption=f"By hand, measured on the windows of {plain(text)} that the row counts; nats: difference in "
         "log perplexity to the method itself, paired over windows, with its standard error."
+        + (_REPAIRED if "repaired: nats" in table else "")
         if measured
         else "What the lists change; none is measured while nobody asks.",
+        how="Each row is a list under its name, carried out on the masks that it starts from at the same "
+        "budget. Below zero nats the set loses less than its method; within two standard errors nothing is "
+        "decided.",
     )
 
 
@@ -106,6 +132,19 @@ def _row(one: MaskSet, found: Edited, answer: Answer | None) -> dict[str, Any]:
         "neurons by hand": found.by_hand,
         "groups by hand": found.groups,
         "moved to meet the budget": found.added + found.removed,
+    }
+
+
+def _repaired(after: Answer | None, gain: Answer | None) -> dict[str, Any]:
+    """A set's further columns where its weights and those of its method are repaired alike."""
+    against = after.difference if after is not None else None
+    won = gain.difference if gain is not None else None
+    return {
+        "repaired: perplexity": after.perplexity if after is not None and after.done else None,
+        "repaired: nats": against.nats if against else None,
+        "repaired: ± nats": against.nats_error if against else None,
+        "nats by the repair": won.nats if won else None,
+        "± nats by the repair": won.nats_error if won else None,
     }
 
 

@@ -13,7 +13,7 @@ from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, as_told
 from gprune.pipeline.stages import MethodInputs, Results
-from gprune.pipeline.stages.method_inputs import listed
+from gprune.pipeline.stages.method_inputs import listed, repaired_alike
 from gprune.study.methods import METHODS
 
 FIXED = (
@@ -56,6 +56,10 @@ def notices(shown: Shown) -> None:
     unequal = stages.unequal(known.values())
     if unequal:
         st.caption(f":orange[:material/balance:] {plain(unequal)}.")
+    if repaired := repaired_alike(
+        {shown.names[name]: one.repaired_with for name, one in known.items() if one.method != analysis.DENSE}
+    ):
+        st.caption(f":material/healing: {plain(repaired)}.")
     if any(one.attention for one in known.values()):
         st.caption(f":material/lock: {FIXED}")
     told = [sentence for text in shown.texts if (sentence := _control(shown, text))]
@@ -92,7 +96,13 @@ def show(drawn: Card, shown: Shown) -> None:
         "One pass runs the dense model over one calibration set; passes are those behind a method’s "
         "decisions, whichever methods share them. Controls lack a part of GPrune and are nobody’s rival."
     )
-    drawn.tools(lambda: table, switch=False)
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        how="Texts are those that the masks rest on; repair says what was done to the weights that stay, "
+        "and on which texts. Methods with more texts, passes or learning had more to go by: what they gain "
+        "may come from that.",
+    )
 
 
 def as_table(shown: Shown, known: dict[tuple[str, str], MethodInputs]) -> pd.DataFrame:

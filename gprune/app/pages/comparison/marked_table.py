@@ -24,7 +24,7 @@ def cell(value: str, change: str, mark: str) -> str:
     return " ".join(part for part in (value, change, mark) if part)
 
 
-def exports(drawn: Card, table: pd.DataFrame, numbers: Callable[[], pd.DataFrame]) -> None:
-    """Offers the table for a paper, and the numbers behind it as CSV."""
+def exports(drawn: Card, table: pd.DataFrame, numbers: Callable[[], pd.DataFrame], how: str) -> None:
+    """Offers the table for a paper, the numbers behind it as CSV, and how it is read."""
     drawn.reads(lambda: table)
-    drawn.tools(numbers, switch=False)
+    drawn.tools(numbers, switch=False, how=how)

@@ -58,6 +58,9 @@ def show(drawn: Card, shown: Shown) -> None:
         drawn,
         as_text(shown),
         lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
+        how="Lower perplexity is better. Δ is the change against the pinned line, ± its standard error, both "
+        "paired over the same windows: within two of these nothing is decided. A line of another budget "
+        "keeps more or fewer weights and is no rival.",
     )
 
 

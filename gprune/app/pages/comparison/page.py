@@ -103,7 +103,12 @@ def _settings(drawn: Card, runs: list[Run]) -> None:
     count = len(table)
     drawn.title(f"The runs differ in {count} setting{'s' if count > 1 else ''}")
     tables.show(table, alt="settings in which the runs differ")
-    drawn.tools(lambda: table, switch=False)
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        how="A row is a setting, a column a run. All settings that are not listed are the same, so that a "
+        "difference between the runs comes from these.",
+    )
 
 
 def _drawn(drawn: Card, run: Run, shown: Shown, figure: PanelFunction[...]) -> None:

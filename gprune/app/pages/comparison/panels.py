@@ -9,6 +9,7 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis import generalization, kept_units
 from gprune.analysis import recovery as recovered_models
 from gprune.analysis.comparison import Line
+from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.analysis.paired_test import Measurement
 from gprune.app.pages.comparison import charts
@@ -21,6 +22,7 @@ from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
+from gprune.pipeline.stages.method_inputs import listed
 from gprune.records import Perplexity, PruningMasks
 from gprune.store import Store
 from gprune.study.methods import METHODS, knowing
@@ -129,7 +131,7 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
         "texts. Above the dotted line a method loses more on unseen text than at home.",
         title=f"On unseen text {plain(shown.names[best.line.name])} loses least: "
         f"{1 + best.abroad.change:.2f} times the dense perplexity",
-        table=lambda: generalization.table(found, shown.names),
+        table=lambda: generalization.table(found, shown.names, _given(found, shown)),
         how="Each mark is a method of a run, whiskers are one standard error, paired with the dense model by "
         "window. Marks of one method in several runs are joined: with a run of each repair the line shows "
         "whether what a repair gains on the corpora that it was fitted to holds on unseen text. Right and up "
@@ -239,6 +241,16 @@ def kept_units_by_layer(
         "not depend on each other, of the same sizes in every layer, would share. Methods that differ in "
         "their repair only have the same masks. Of several seeds the first is shown.",
     )
+
+
+def _given(found: list[Place], shown: Shown) -> dict[tuple[str, str], tuple[str, str]]:
+    """The texts of the masks and the repair of lines, by their names."""
+    runs, told = {run.name: run for run in shown.runs}, {}
+    for line in (place.line for place in found):
+        one = stages.given(runs[line.rows[0].run].results, line.method)
+        if one is not None:
+            told[line.name] = listed(one.texts) or "none", one.repaired_with or "none"
+    return told
 
 
 def both_masks(shown: Shown, first: Line, second: Line) -> tuple[PruningMasks, PruningMasks] | None:

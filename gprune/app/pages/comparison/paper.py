@@ -49,7 +49,12 @@ def show() -> None:
         if name in (MAIN, GAP, GAIN):
             st.caption("Perplexity: lower is better; accuracies in points: higher is better; one seed.")
         st.caption(f":material/straighten: The paper’s protocol: {plain(PUBLISHED)}.")
-        drawn.tools(lambda: table, switch=False)
+        drawn.tools(
+            lambda: table,
+            switch=False,
+            how="What the authors report, on their models, texts and windows. Compare rows within a block; "
+            "beside what was measured here they are no rank.",
+        )
         _doubts(model, rule if name == MAIN else "")
 
 

@@ -23,6 +23,8 @@ from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import heading
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages.method_inputs import repair_given, repaired_alike
+from gprune.study.methods import METHODS
 
 REASON = "not filled because"
 _OPENED = "cp_study_run"
@@ -144,6 +146,9 @@ def _measured(drawn: Card, table: StudyTable) -> None:
         drawn,
         shown,
         lambda: analysis.long_table(settings, settings[index]),
+        how="Each row is a setting of the table, of several seeds their mean with its deviation. In "
+        "brackets the change against the pinned row. Only rows of equal retention and design choice "
+        "compete; choose a row to open its run.",
     )
 
 
@@ -225,6 +230,8 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
         words.append(f"{BEST} best and {SECOND} second-best pruned row{within}, controls among them")
     words += [plain(note) for note in table.notes]
     st.caption("; ".join(words) + ".")
+    if repaired := _repaired(settings):
+        st.caption(f":material/healing: {plain(repaired)}.")
     for name, measures in analysis.ahead(settings).items():
         told = plain(", ".join(heading(column) for column in measures))
         st.caption(f":orange[:material/science:] {_begun(name)} is at least as good as GPrune on {told}.")
@@ -234,6 +241,17 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
     whole = not any(setting.reason for setting in settings)
     if whole and len(winners) == 1 and len(blocks) == 1:
         drawn.title(f"{_begun(winners.pop())} is best on every measure of “{table.name}”")
+
+
+def _repaired(settings: list[Setting]) -> str:
+    """Who is repaired how, of the rows whose runs are here; empty where none is."""
+    given = {}
+    for setting in settings:
+        method = setting.method.partition(":")[0]
+        run = next((frame.situation().run_named(row.run) for row in setting.filled if row.run), None)
+        if run is not None and method in METHODS and METHODS[method].decision != "none":
+            given[setting.name] = repair_given(run.graph, method)
+    return repaired_alike(given)
 
 
 def _begun(name: str) -> str:

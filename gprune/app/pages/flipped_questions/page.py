@@ -124,6 +124,12 @@ def _question(found: TaskAnswers, number: int) -> None:
     st.code(asked.asked(number)[0] or " ", language=None, wrap_lines=True)
 
 
+_HOW = (
+    "A question flips where the dense model and the method do not both have it right. Below zero the "
+    "right option has lost against the best wrong one; a small number is a near tie."
+)
+
+
 def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None:
     """Draws the list and gives the number of the question that is open; None where nothing flips.
 
@@ -162,6 +168,7 @@ def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None
         switch=False,
         caption=f"Moved: how far the right option went against the best wrong one, {unit}; choose a row to "
         f"open it.{some}",
+        how=_HOW,
     )
     return _open(shown, len(base.hit))
 

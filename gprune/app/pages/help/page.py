@@ -297,4 +297,8 @@ def _glossary(run: Run | None, drawn: Card) -> None:
             st.markdown(f"**{word}**  \n{meaning}")
     if not hits:
         st.caption("No word of the glossary matches.")
-    drawn.tools(lambda: table, switch=False)
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        how="A search finds words and meanings; what is called by the word comes first.",
+    )

@@ -6,8 +6,9 @@ from tokenizers import Tokenizer
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection
 from gprune.analysis.inspection import Activation
-from gprune.app.pages.inspector import charts, firing
+from gprune.app.pages.inspector import charts, every_token, firing
 from gprune.app.pages.inspector.firing import Passage
+from gprune.app.preview import Fired
 from gprune.app.ui import job_runs, packed, sticky_button, url_state, work
 from gprune.app.ui.card import Card
 from gprune.app.ui.commands import command
@@ -20,6 +21,7 @@ from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.system.errors import ModelError
 
 WINDOW = 16
+EVERY = "ins_every_token"
 FIELD = "ins_fires"
 """the card that holds the field for the window"""
 UNTIL_POSITIONS = ("--until", "positions")
@@ -53,17 +55,38 @@ def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: s
     most = max(peaks.values())
     drawn.title(_title(unit, peaks))
     reader = _reader(run.study.model, run.graph.inputs.tokenizer)
-    for column, (letter, places) in zip(st.columns(len(found)), found.items(), strict=True):
-        name = short(getattr(run.study, shown[letter]))
-        with column:
-            st.markdown(f"**{letter}** {plain(name)}")
-            passages = [_passage(reader, one, most) for one in places]
-            alt = f"strongest positions on {letter}"
-            firing.draw(passages, charts.COLORS[letter], alt, f"{key}_{letter}")
-    st.caption(
-        "The strongest token of each of these sequences, its activation before down_proj on its left: the "
-        "deeper the colour, the stronger; underlined is negative. Other tokens' strengths are not kept."
-    )
+    peaks_alone = {
+        letter: [_passage(reader, one, most) for one in places] for letter, places in found.items()
+    }
+
+    def passages(fired: dict[str, Fired]) -> None:
+        for column, (letter, alone) in zip(st.columns(len(found)), peaks_alone.items(), strict=True):
+            drawn_now = alone
+            if letter in fired:
+                drawn_now = every_token.coloured(alone, found[letter], fired[letter], most)
+            with column:
+                st.markdown(f"**{letter}** {plain(short(getattr(run.study, shown[letter])))}")
+                alt = f"strongest positions on {letter}"
+                firing.draw(drawn_now, charts.COLORS[letter], alt, f"{key}_{letter}")
+
+    if _every_token(run, key):
+        every_token.show(run, unit, {letter: shown[letter] for letter in found}, found, key, passages)
+    else:
+        passages({})
+        st.caption(
+            "The strongest token of each of these sequences, its activation before down_proj on its left: "
+            "the deeper the colour, the stronger; underlined is negative. Other tokens' strengths are not "
+            "kept: “Colour every token” has the worker compute them."
+        )
+
+
+def _every_token(run: Run, key: str) -> bool:
+    """Whether all tokens are to be coloured; what is pinned follows the switch of what is selected."""
+    wanted = url_state.flag(EVERY) if key != FIELD else url_state.toggle("Colour every token", EVERY)
+    if wanted and (missing := packed.lacking(run)):
+        st.info(plain(missing), icon=":material/inventory_2:")
+        return False
+    return wanted
 
 
 def _window(key: str) -> int:

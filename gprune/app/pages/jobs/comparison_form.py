@@ -1,12 +1,16 @@
-"""What a run is compared with, as the launch form asks it: methods, controls, and further seeds."""
+"""What a run compares, as the launch form asks it: methods, controls, their repair, and further seeds."""
 
 import re
+import typing
 from dataclasses import replace
+from typing import Any
 
 import streamlit as st
 
+from gprune.app.pages.jobs import settings_form
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain
+from gprune.records.repairs import WORDS
 from gprune.study import Study, methods
 from gprune.study.methods import CONTROLS, METHODS, choices, with_controls
 from gprune.system.errors import SettingsError
@@ -50,6 +54,24 @@ KEYS = {
     FURTHER: "launch_seeds",
 }
 """keys of their widgets"""
+REPAIR = {"repair.kind": "Repair of the kept weights", "repair.texts": "Repaired on"}
+"""what the fields of the repair are called that stand beside the methods; the others are settings"""
+_KINDS = {"own": "as each method does by itself", "none": "none"} | {
+    word: one.label for word, one in WORDS.items()
+}
+_TEXTS = {
+    "primary": "A",
+    "auxiliary": "B",
+    "both": "A and B",
+    "both_and_sampled": "A, B and text of the dense model",
+    "sampled": "text of the dense model",
+}
+_WITHOUT_TEXTS = ("own", "none")
+_EXPLAINED = {
+    "own": "FLAP moves what removed neurons give on average into a bias; the others leave what they keep as "
+    "it is. Another repair is given to every method alike.",
+    "none": "What is kept stays as it is, in every method: FLAP goes without its bias as well.",
+}
 
 
 def methods_field(demo: Study, words: str) -> tuple[str, ...]:
@@ -62,6 +84,37 @@ def methods_field(demo: Study, words: str) -> tuple[str, ...]:
         st.caption(f":material/extension_off: {plain(fault.words)}")
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
     return with_controls(chosen) if switched else tuple(chosen)
+
+
+def repair_field(start: Study, key: str) -> dict[str, Any]:
+    """The repair that every method gets, and its texts, as `start` has them; what differs, by dotted name."""
+    left, right = st.columns(2)
+    with left:
+        kind = _one_of("kind", start, key, _KINDS)
+    # what a method does by itself has texts of its own
+    if kind in _WITHOUT_TEXTS:
+        st.caption(_EXPLAINED[kind])
+        return {} if kind == "own" else {"repair.kind": kind}
+    with right:
+        texts = _one_of("texts", start, key, _TEXTS)
+    if kind in WORDS:
+        st.caption(WORDS[kind].about)
+    return {"repair.kind": kind, "repair.texts": texts}
+
+
+def _one_of(field: str, start: Study, key: str, words: dict[str, str]) -> str:
+    hint, _ = settings_form.fields("repair")[field]
+    options, dotted = list(typing.get_args(hint)), f"repair.{field}"
+    return str(
+        st.selectbox(
+            REPAIR[dotted],
+            options,
+            options.index(getattr(start.repair, field)),
+            format_func=lambda one: words.get(one, str(one).replace("_", " ")),
+            key=f"{key}_{dotted}",
+            help=settings_form.documentation().get(dotted),
+        )
+    )
 
 
 def further_seeds() -> str:
@@ -86,4 +139,4 @@ def of_seeds(study: Study, typed: str) -> list[Study]:
 def called(field: str) -> str:
     """What the form calls a field."""
     own = field.rpartition(".")[2].replace("_", " ").capitalize()
-    return LABELS.get(field) or f"{own} (More settings)"
+    return LABELS.get(field) or REPAIR.get(field) or f"{own} (More settings)"

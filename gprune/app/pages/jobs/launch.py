@@ -26,6 +26,7 @@ from gprune.system.errors import GpruneError
 _ASKED_ABOVE = {
     "calibration": ("samples",),
     "sparsity": ("epochs",),
+    "repair": ("kind", "texts"),
     "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
 }
 _ANY = Study("model", "A", "B")
@@ -37,10 +38,12 @@ def new_study(root: str) -> None:
     with card("launch_form", "Start a run"):
         # at the top, where it is seen whichever field it is about
         complaint = st.container()
-        values, changes = _basics(root), dict[str, Any]()
+        values, repair = _basics(root)
         # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
         plain_start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (_ANY, "launch")
         start, key = _profile(plain_start, key)
+        with repair:
+            changes = comparison_form.repair_field(start, key)
         with st.expander("More settings", icon=":material/tune:"):
             for section, title in settings_form.SECTIONS.items():
                 asked = _ASKED_ABOVE.get(section, ())
@@ -87,14 +90,19 @@ def _take_epochs() -> None:
     st.session_state["launch_epochs"] = chosen.sparsity.epochs
 
 
-def _basics(root: str) -> dict[str, Any]:
-    """The fields everyone sets; the demo's values to begin with, so that the first click works."""
+def _basics(root: str) -> tuple[dict[str, Any], Any]:
+    """The fields everyone sets, and the place for the repair, which follows from the profile below.
+
+    They have the demo's values to begin with, so that the first click works.
+    """
     demo, help_ = demo_study(), settings_form.documentation()
     with st.grid(3, min_column_width=240):
         values = _inputs(demo, help_) | _sizes(demo, help_)
     methods = comparison_form.methods_field(demo, help_["methods"])
+    repair = st.container()
     values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
-    return values | {"name": st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()}
+    name = st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()
+    return values | {"name": name}, repair
 
 
 def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:

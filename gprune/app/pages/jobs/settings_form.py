@@ -18,7 +18,7 @@ SECTIONS = {
     "reliability": "Score adaptation (RASA)",
     "sparsity": "Sparsity learning (MSL)",
     "gates": "Gates of single units",
-    "repair": "Repair of the kept weights",
+    "repair": "Repair of the kept weights: what it is fitted to",
     "recovery": "Recovery: training after the repair (LoRA)",
     "evaluation": "Evaluation",
 }

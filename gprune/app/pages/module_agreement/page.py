@@ -156,7 +156,13 @@ def _summary(run: Run, drawn: Card) -> None:
     }
     columns["comparison"] = st.column_config.Column(width=268)
     tables.show(table, column_config=columns, alt="mean and deviation of every comparison")
-    drawn.tools(lambda: table, switch=False)
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        how="Each row compares two partitions of the same neurons. ARI and overlap are means over layers, ± "
+        "their deviation: 1 is the same modules, an ARI of 0 is chance. Another seed says what to expect of "
+        "the same text.",
+    )
 
 
 def _published(run: Run, drawn: Card) -> None:

@@ -184,6 +184,8 @@ def _drawn_around(run: Run, drawn: Card) -> None:
         lambda: every,
         switch=False,
         caption="Choose a row to select its neuron on every page. Ranks run from 0 to 1.",
+        how="The neurons inside of what was drawn around, or of the group chosen. A rank of 1 is the most "
+        "important of its layer on that text; drift is how far the rank moves between A and B.",
     )
     _onward(run)
 

@@ -45,8 +45,9 @@ NARROWEST = 245
 def show(run: Run) -> None:
     """Draws the page."""
     _first_screen(run)
-    with card("ov_tiles", "The run in numbers", run):
+    with card("ov_tiles", "The run in numbers", run) as drawn:
         _tiles(run)
+        drawn.tools(how=_HOW_TILES)
     panel_card(panels.layers, run, selection.of_point)
     left, right = st.columns([3, 2])
     with left, card("ov_checks", "Can it be trusted?", run):
@@ -61,6 +62,14 @@ def show(run: Run) -> None:
         )
     with card("ov_provenance", "Provenance, and how to repeat it", run) as drawn:
         _provenance(run, drawn)
+
+
+_HOW_TILES = (
+    "Rank correlations are Spearman’s over the neurons of a layer, median over layers: the first between "
+    "the texts, the second between halves of one text, which is what noise alone does. ARI says how far "
+    "modules agree, 1 fully and 0 by chance. Perplexities are of GPrune, what others reach stands below; "
+    "the question mark of each tile has its protocol."
+)
 
 
 def _tiles(run: Run) -> None:
@@ -191,7 +200,12 @@ def _provenance(run: Run, drawn: Card) -> None:
         tables.show(table, alt="texts, versions and machine behind this run")
     with st.expander("Time of each stage", icon=":material/timer:"):
         tables.show(_times(run), alt="seconds that each stage took")
-    drawn.tools(lambda: table, switch=False)
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        how="What this run has read, by which versions and on which machine. The command makes the same "
+        "results from the same model and texts; reused stages took no time in this run.",
+    )
 
 
 def _times(run: Run) -> pd.DataFrame:

@@ -82,7 +82,12 @@ def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
         "u is the expected discrepancy of the local ranks between disjoint halves of a text: smaller is "
         "steadier. A chosen row is selected on every page."
     )
-    drawn.tools(lambda: table, switch=False)
+    drawn.tools(
+        lambda: table,
+        switch=False,
+        how="Each row is a module. It is adapted where its drift is above the one line and its score below "
+        "the other, and is then scored from the text with the smaller u.",
+    )
 
 
 def _grid(run: Run, settings: ReliabilitySettings) -> None:
@@ -132,4 +137,4 @@ def _bins(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
         drawn.offers(one)
         column.plotly_chart(one.figure, key=f"rasa_bins_{name}")
     st.caption(both[0].caption)
-    drawn.tools(both[0].table)
+    drawn.tools(both[0].table, how=both[0].how)

@@ -11,7 +11,16 @@ from gprune.app.pages.rasa.curve_card import Known
 from gprune.app.pages.rasa.lines_card import changed_study
 from gprune.app.pages.rasa.panels import DECIDED, NOT_LEARNED
 from gprune.app.preview import Answer, Question, Source
-from gprune.app.ui import asking, derived_cache, paired_value, sticky_button, story, url_state, work
+from gprune.app.ui import (
+    asking,
+    derived_cache,
+    paired_value,
+    repaired_value,
+    sticky_button,
+    story,
+    url_state,
+    work,
+)
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.text import plain, short
 from gprune.evaluation.holdout import unseen
@@ -22,6 +31,7 @@ from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
 LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves"
+REPAIR = "rasa_repair"
 RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 VALUE = "preview_value"
 """key of what holds the first value; whoever waits for one looks there"""
@@ -40,6 +50,8 @@ class _Wanted:
     """methods of the curve"""
     known: list[Known]
     """what the run itself has measured on the first text"""
+    repaired: bool
+    """whether the choice is measured with its weights repaired as well"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +64,14 @@ class _Asked:
     """of the curve's points, by method and retention, on the first text"""
     refused: dict[str, str]
     """why a method has not all points, by method"""
+    repaired: dict[str, repaired_value.Asked]
+    """of the choice repaired, by text; empty where that is not wanted"""
+
+    @property
+    def identities(self) -> list[str]:
+        """All answers."""
+        repaired = repaired_value.identities(list(self.repaired.values()))
+        return [*self.texts.values(), *repaired, *self.curve.values()]
 
 
 def wants_to_follow(run: Run) -> bool:
@@ -72,8 +92,7 @@ def show(run: Run) -> None:
             st.caption(
                 "A worker then loads the model and measures the windows; the answer is refined slowly."
             )
-        if live and (told := preview.left_out(run.graph, choice.method)):
-            st.caption(told)
+        repaired = live and repaired_value.switch(run, REPAIR, choice.method)
         if not texts:
             return
         live = asking.allowed(run, live)
@@ -82,7 +101,7 @@ def show(run: Run) -> None:
         if live:
             # live points lack what is fitted to the run's own masks
             known = [one for one in known if not preview.left_out(run.graph, one[0])]
-        wanted = _Wanted(choice, texts, methods, known)
+        wanted = _Wanted(choice, texts, methods, known, repaired)
         if live:
             _look(drawn, run, wanted, _ask(run, wanted))
         else:
@@ -108,15 +127,14 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
     """Puts the questions; asking the same again costs nothing."""
     choice, source, masks = wanted.choice, Source(run.root, run.graph), lab.lab_masks(run, wanted.choice)
     base = url_state.choice(AGAINST, _AGAINST, "gprune")
-    found = {
-        text: preview.pool().ask(
-            source,
-            Question(text, choice.method, masks, fitted=False),
-            asking.owner(f"choice {text}"),
-            Question(text, base),
-        )
-        for text in wanted.texts
-    }
+    found, repaired = dict[str, str](), dict[str, repaired_value.Asked]()
+    for text in wanted.texts:
+        question, owner = Question(text, choice.method, masks, fitted=False), asking.owner(f"choice {text}")
+        # with the repair beside it, the base is shown before and after it as well
+        beside = Question(text, base, fitted=not wanted.repaired)
+        found[text] = preview.pool().ask(source, question, owner, beside)
+        if wanted.repaired:
+            repaired[text] = repaired_value.ask(source, question, beside, owner)
     points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
     for method in wanted.methods:
         for level in sorted({choice.retention, *RETENTIONS}):
@@ -127,18 +145,17 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
             except GpruneError as error:
                 refused[method] = str(error)
     asked = preview.pool().ask_many(source, questions, asking.owner("curve")) if questions else []
-    return _Asked(found, dict(zip(points, asked, strict=True)), refused)
+    return _Asked(found, dict(zip(points, asked, strict=True)), refused, repaired)
 
 
 def _look(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked) -> None:
     """Shows the answers, and looks again as long as more will come."""
-    identities = [*asked.texts.values(), *asked.curve.values()]
 
     def draw(refining: bool) -> None:
-        answers = {identity: preview.pool().latest(identity) for identity in identities}
+        answers = {identity: preview.pool().latest(identity) for identity in asked.identities}
         _answered(drawn, run, wanted, asked, answers, refining)
 
-    asking.look(run, lambda: asking.coming(identities), draw)
+    asking.look(run, lambda: asking.coming(asked.identities), draw)
 
 
 def _answered(
@@ -150,9 +167,16 @@ def _answered(
     against = _AGAINST[url_state.choice(AGAINST, _AGAINST, "gprune")]
     for place, (text, identity) in enumerate(asked.texts.items()):
         paired_value.show(text, answers[identity], against, None if place else VALUE)
-    told = asking.waits(run, "") if refining else ""
+        if text in asked.repaired:
+            repaired_value.show(text, asked.repaired[text], answers, against)
+    told = NOT_LEARNED if wanted.choice.method == "gprune" else DECIDED
     # always there, so that the chart below stays where it is
-    st.caption(told or (NOT_LEARNED if wanted.choice.method == "gprune" else DECIDED))
+    if refining:
+        asking.standing(run, told)
+    else:
+        st.caption(told)
+    if wanted.repaired and wanted.methods:
+        st.caption("The curve is of the weights before this repair.")
     points = [
         (method, level, answer)
         for (method, level), identity in asked.curve.items()

@@ -12,6 +12,10 @@ from gprune.store.named import LONGEST_NAME
 from gprune.study import ReliabilitySettings
 
 _KEY = "rasa_sets"
+_HOW = (
+    "Each row is a rule: the run’s own, the present lines, and what is kept under a name. Adapted modules "
+    "are those in its corner, from B those of them that B scores; shares are of all neurons and groups."
+)
 _FLIPS = "Flips: neurons decided otherwise than in this run, its thresholds not learned anew."
 
 
@@ -57,7 +61,7 @@ def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[T
     if kept:
         drawn.show(panels.threshold_sets(run, **panels.told(run, settings)), switch=False)
     else:
-        drawn.tools(lambda: table, switch=False, caption=_FLIPS)
+        drawn.tools(lambda: table, switch=False, caption=_FLIPS, how=_HOW)
 
 
 def _use(run: Run, kept: list[ThresholdSet]) -> None:

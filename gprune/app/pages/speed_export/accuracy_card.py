@@ -48,7 +48,11 @@ def draw(drawn: Card, run: Run) -> None:
         "task. All methods answer the same documents: overlapping errors do not decide whether two differ."
     )
     protocol_line.show(protocols(run, found, rule))
-    drawn.tools(lambda: details(found, rule))
+    drawn.tools(
+        lambda: details(found, rule),
+        how="A row a task, a column a method. Compare a method with the dense model and with chance; which "
+        "questions moved is on the page Flipped questions.",
+    )
     offered_job.tasks_left_out(run)
     for task, reason in run.doubtful_tasks.items():
         st.warning(f"{plain(called(task))}: {said(reason)}", icon=":material/warning:")

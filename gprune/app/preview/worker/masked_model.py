@@ -16,6 +16,7 @@ import numpy as np
 import psutil
 import torch
 
+from gprune.app.preview.worker.fits import Fits
 from gprune.app.preview.worker.messages import unpacked
 from gprune.data import texts
 from gprune.evaluation.perplexity import window_losses, windows
@@ -30,6 +31,7 @@ from gprune.store import Store
 from gprune.study import EvaluationSettings
 from gprune.system import machine
 from gprune.system.errors import CorpusError, ModelError, SettingsError
+from gprune.system.progress import Progress, silent
 
 MOST_PREPARED = 64
 """masks that stay prepared: the points of a curve take turns"""
@@ -62,6 +64,7 @@ class MaskedModel:
                 raise identity.changed(self.name)
         self._texts: dict[str, Array] = {}
         self._ready: dict[str, dict[str, Any]] = {}
+        self.fits = Fits(self.decoder, self.store)
         self._prepared: OrderedDict[str, Silenced] = OrderedDict()
         self.typed: tuple[str, Array] = ("", np.empty(0, dtype=np.int32))
         """the text that was typed last, and its tokens: several models read it one after the other"""
@@ -89,8 +92,10 @@ class MaskedModel:
         require_same_text(name, "evaluation", text["digest"], limit)
         return texts.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
 
-    def losses(self, question: dict[str, Any]) -> list[float]:
+    def losses(self, question: dict[str, Any], on_progress: Progress = silent) -> list[float]:
         """Mean loss of some windows while units are silent; see gprune.app.preview.worker.messages.
+
+        `on_progress` is told how far weights are that have to be fitted first.
 
         Raises GpruneError with one sentence that says what is wrong and what to do.
         """
@@ -98,14 +103,16 @@ class MaskedModel:
         numbers = np.asarray(question["numbers"], dtype=np.int64)
         if not len(numbers) or numbers.min() < 0 or numbers.max() >= len(read):
             raise SettingsError(f"the text has the windows 0 to {len(read) - 1}: ask for some of them")
-        with self.silenced(question):
+        with self.silenced(question, on_progress):
             found = self._measured(read, numbers, text)
         return [float(loss) for loss in found]
 
-    def silenced(self, question: dict[str, Any]) -> AbstractContextManager[None]:
+    def silenced(
+        self, question: dict[str, Any], on_progress: Progress = silent
+    ) -> AbstractContextManager[None]:
         """Keeps what a question's masks remove silent, the rest repaired, for as long as one wants."""
         pruned = question["pruned"]
-        return nullcontext() if pruned is None else self._silenced(pruned).applied()
+        return nullcontext() if pruned is None else self._silenced(pruned, on_progress).applied()
 
     def require_same(self) -> None:
         """Raises ModelError where the model's files are gone or not those that were loaded."""
@@ -124,7 +131,7 @@ class MaskedModel:
                 raise
             raise SettingsError(_TOO_SMALL) from error
 
-    def _silenced(self, pruned: dict[str, Any]) -> Silenced:
+    def _silenced(self, pruned: dict[str, Any], on_progress: Progress) -> Silenced:
         """What is left of the model, prepared; what was asked for longest ago makes way."""
         known = json.dumps(pruned, sort_keys=True)
         if known not in self._prepared:
@@ -133,7 +140,12 @@ class MaskedModel:
             most = 1 if any(one.weights for one in model.repairs) else MOST_PREPARED
             while len(self._prepared) >= most:
                 self._prepared.popitem(last=False)
-            ready = self._known(model, pruned["inputs"])
+            if "fit" in pruned:
+                place = pruned["inputs"]["weights"]
+                weights = self.fits.weights(place, model.masks, pruned["fit"], on_progress)
+                ready = repair.ready(self.decoder, replace(model, inputs={"weights": weights}))
+            else:
+                ready = self._known(model, pruned["inputs"])
             self._prepared[known] = Silenced(self.decoder, model, ready)
         self._prepared.move_to_end(known)
         return self._prepared[known]

@@ -11,6 +11,17 @@ What is pruned has masks, the repairs of its weights, and where the records are 
 
     {"masks": {...}, "repairs": [name, ...], "inputs": {parameter: [[kind, key], ...] or [kind, key]}}
 
+Weights that are fitted to masks, and may have to be fitted now, have beside these what it takes; the worker
+then says how far it is before it answers, and how long it took besides measuring:
+
+    {"masks": ..., "inputs": {"weights": [kind, key]},
+     "fit": {"settings": {...}, "texts": [[kind, key], ...], "batch": 16}}
+                       -> {"id": ..., "progress": [layer, layers, "repairing the kept weights"]}, ...
+                       -> {"losses": [3.21, 3.4], "fitting": 5.8}
+
+Where nobody wants it any more, {"drop": ID} has it given up between two layers, and the answer is
+{"dropped": true}.
+
 A passage is read token by token, a window of a text or what was typed; a prompt is gone on from greedily, a
 few tokens a question. Both say what is silent as above, and how many tokens there were in all; `places`
 are the model's positions, 0 where it does not say:
@@ -19,6 +30,12 @@ are the model's positions, 0 where it does not say:
                        -> {"pieces": [["The", 1, 1], ...], "losses": [...], "total": 128, "places": 4096}
     {"write": {"prompt": "...", "most": 40}, "ids": [5, 9], "tokens": 4, ...}
                        -> {"ids": [3, 1], "text": "...", "ended": false, "read": 12, "total": 12}
+
+A neuron of the dense model is asked for its inputs of down_proj at every token of passages, each a sequence
+of a run's tokens with its first and last token:
+
+    {"fires": {"tokens": [kind, key], "layer": 2, "neuron": 7, "places": [[0, 3, 35], ...]}}
+                       -> {"passages": [{"pieces": [["The", 1, 1], ...], "values": [0.2, ...]}, ...]}
 
 A text of one's own is measured against the texts of a run; study and digests are those of a run that has it
 as its text C, and the drifts are left in the folder, as a store keeps them:

@@ -11,10 +11,11 @@ import os
 import queue
 import sys
 import threading
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from gprune.app.preview.worker import messages
-from gprune.system.errors import GpruneError
+from gprune.system.errors import Cancelled, GpruneError
 
 if TYPE_CHECKING:
     from gprune.app.preview.worker.masked_model import MaskedModel
@@ -24,13 +25,17 @@ def main() -> int:
     """Answers until the input ends."""
     output = _claim_output()
     lines: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    threading.Thread(target=_read, args=(sys.stdin.buffer, lines), daemon=True).start()
-    handler = RequestHandler()
+
+    def say(reply: dict[str, Any]) -> None:
+        output.write(messages.line(reply))
+        output.flush()
+
+    handler = RequestHandler(say)
+    threading.Thread(target=_read, args=(sys.stdin.buffer, lines, handler.drop), daemon=True).start()
     while True:
         reply = handler.answer(lines.get())
         try:
-            output.write(messages.line(reply))
-            output.flush()
+            say(reply)
         except OSError:
             # nobody listens any more
             return 0
@@ -39,9 +44,15 @@ def main() -> int:
 class RequestHandler:
     """Answers one line after another with the model that the first one names."""
 
-    def __init__(self) -> None:
-        """Loads nothing."""
+    def __init__(self, say: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
+        """Loads nothing; `say` is told how far an answer is that takes long."""
         self.masked: MaskedModel | None = None
+        self._say = say
+        self._dropped: set[Any] = set()
+
+    def drop(self, identity: object) -> None:
+        """Has an answer that takes long given up; called from any thread."""
+        self._dropped.add(identity)
 
     def answer(self, data: bytes) -> dict[str, Any]:
         """The reply to a line, whatever it holds; never raises."""
@@ -51,6 +62,9 @@ class RequestHandler:
         reply = {"id": question.get("id")}
         try:
             return reply | self._result(question)
+        except Cancelled:
+            self._dropped.discard(reply["id"])
+            return reply | {"dropped": True}
         except GpruneError as error:
             return reply | {"problem": str(error), "ready": self.masked is not None}
         except ImportError as error:
@@ -83,13 +97,28 @@ class RequestHandler:
             from gprune.app.preview.worker import passages
 
             return (passages.read if "read" in question else passages.write)(self.masked, question)
+        if "fires" in question:
+            from gprune.app.preview.worker import activations
+
+            return activations.fires(self.masked, question)
         if "own" in question:
             from gprune.app.preview.worker import own_text
 
             return {"drifts": own_text.drifts(self.masked, question)}
         if "numbers" in question:
-            return {"losses": self.masked.losses(question)}
+            return self._losses(self.masked, question)
         return {"windows": len(self.masked.windows(question["text"]))}
+
+    def _losses(self, masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
+        def tell(done: int, total: int, words: str) -> None:
+            if question.get("id") in self._dropped:
+                raise Cancelled(words)
+            self._say({"id": question.get("id"), "progress": [done, total, str(words)]})
+
+        before = masked.fits.seconds
+        losses = masked.losses(question, tell)
+        taken = masked.fits.seconds - before
+        return {"losses": losses} | ({"fitting": taken} if taken else {})
 
 
 def _claim_output() -> BinaryIO:
@@ -99,9 +128,14 @@ def _claim_output() -> BinaryIO:
     return answers
 
 
-def _read(source: BinaryIO, lines: queue.SimpleQueue[bytes]) -> None:
+def _read(source: BinaryIO, lines: queue.SimpleQueue[bytes], drop: Callable[[object], None]) -> None:
     for line in source:
-        lines.put(line)
+        # does not wait for its turn: it ends what has it
+        told = messages.read(line) if line.startswith(b'{"drop"') else None
+        if told is None:
+            lines.put(line)
+        else:
+            drop(str(told["drop"]))
     os._exit(0)
 
 

@@ -19,6 +19,20 @@ _COMPONENT = st.components.v2.component(
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    """One token of a passage, or the several that one character takes."""
+
+    text: str
+    value: str
+    """activation with its sign, as it is read"""
+    strength: float
+    """its size as a share of the strongest on any text, in [0, 1]"""
+    negative: bool
+    peak: bool
+    """whether it is the strongest of its sequence"""
+
+
+@dataclass(frozen=True, slots=True)
 class Passage:
     """One strongest position with the text around it."""
 
@@ -32,6 +46,8 @@ class Passage:
     negative: bool
     where: str
     """sequence and position, in words"""
+    tokens: tuple[Token, ...] = ()
+    """all of them, where every one has its colour; in place of `before`, `token` and `after`"""
 
 
 def draw(passages: Sequence[Passage], color: str, alt: str, key: str) -> None:

@@ -1,0 +1,97 @@
+"""Passages whose tokens all have the colour of a neuron's activation, which the worker computes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import streamlit as st
+
+from gprune.analysis.inspection import Activation
+from gprune.app import preview
+from gprune.app.pages.inspector.firing import Passage, Token
+from gprune.app.preview import DENSE, Fired, Firing, Piece, Question, Reading, Source
+from gprune.app.ui import asking
+from gprune.app.ui.text import said
+from gprune.app.ui.unit import Selection
+from gprune.pipeline.runs.opened import Run
+from gprune.records import Array
+
+_CAPTION = (
+    "Every token by its activation before down_proj in the dense model, which reads the sequence "
+    "from its beginning: the deeper the colour, the stronger; underlined is negative, bold the "
+    "strongest of its sequence, whose activation stands on the left."
+)
+
+
+def show(
+    run: Run,
+    unit: Selection,
+    roles: Mapping[str, str],
+    found: Mapping[str, Sequence[Activation]],
+    key: str,
+    draw: Callable[[dict[str, Fired]], None],
+) -> None:
+    """Has a neuron's passages read on every text, and draws them with what is known of them.
+
+    `roles` and `found` are the texts' roles and strongest positions by letter. Raises StoreError where the
+    tokens are gone.
+    """
+    source = Source(run.root, run.graph)
+    asked = {
+        preview.pool().read(
+            source,
+            Firing(roles[letter], unit.layer or 0, unit.neuron or 0, tuple(map(_place, places))),
+            [Question("", DENSE)],
+            asking.owner(f"{key} {letter}"),
+        ): letter
+        for letter, places in found.items()
+    }
+
+    def now() -> dict[str, Reading | None]:
+        return {identity: preview.pool().reading(identity) for identity in asked}
+
+    def answers(refining: bool) -> None:
+        readings = now()
+        problems = dict.fromkeys(one.problem for one in readings.values() if one is not None and one.problem)
+        for problem in problems:
+            st.error(said(problem), icon=":material/error:")
+        draw(
+            {
+                asked[identity]: one.found[0]
+                for identity, one in readings.items()
+                if one is not None and isinstance(one.found[0], Fired)
+            }
+        )
+        st.caption(_CAPTION)
+        if refining:
+            asking.standing(run, "The worker is asked.")
+
+    asking.look(run, lambda: any(one is None or one.progress == "open" for one in now().values()), answers)
+
+
+def coloured(
+    alone: Sequence[Passage], places: Sequence[Activation], fired: Fired, most: float
+) -> list[Passage]:
+    """Passages with all their tokens; `most` is the size that has the full colour."""
+    return [
+        replace(one, tokens=tuple(_tokens(*passage, place.at, most)))
+        for one, place, passage in zip(alone, places, fired.passages, strict=True)
+    ]
+
+
+def _place(one: Activation) -> tuple[int, int, int]:
+    first = one.position - one.at
+    return one.sequence, first, first + len(one.ids) - 1
+
+
+def _tokens(pieces: Sequence[Piece], values: Array, at: int, most: float) -> list[Token]:
+    """Tokens with their text; those of one character are one, as strong as the strongest of them."""
+    found, start = list[Token](), 0
+    while start < len(pieces):
+        end = start + max(pieces[start].of, 1)
+        own = values[start:end]
+        value = float(own[np.argmax(np.abs(own))])
+        strength = min(abs(value) / most, 1.0) if most else 0.0
+        found.append(Token(pieces[start].text, f"{value:+.3g}", strength, value < 0, start <= at < end))
+        start = end
+    return found

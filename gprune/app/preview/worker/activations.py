@@ -1,0 +1,72 @@
+"""Answers: how strongly does a neuron of the dense model answer to every token of some passages?
+
+The passages stand in sequences that the run has drawn; each is read from its beginning, because a token is
+answered by all before it, and no further than it is asked for. The model runs up to the neuron's layer.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from gprune.app.preview.worker.masked_model import MaskedModel
+from gprune.app.preview.worker.passages import pieces
+from gprune.records import Array, Tokens
+from gprune.system.errors import NumericsError, SettingsError
+
+
+def fires(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
+    """The tokens of passages with the inputs of down_proj there; see gprune.app.preview.worker.messages.
+
+    Raises StoreError where the tokens are gone, SettingsError where there is no such neuron or place,
+    NumericsError where an activation is not finite.
+    """
+    asked, shape = question["fires"], masked.decoder.shape
+    layer, neuron = int(asked["layer"]), int(asked["neuron"])
+    if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
+        raise SettingsError(f"the model has no neuron {neuron} of layer {layer}: choose another one")
+    kind, key = asked["tokens"]
+    ids = masked.store.get(kind, key, Tokens).ids
+    return {"passages": [_passage(masked, ids, layer, neuron, *map(int, one)) for one in asked["places"]]}
+
+
+def _passage(
+    masked: MaskedModel, ids: Array, layer: int, neuron: int, sequence: int, first: int, last: int
+) -> dict[str, Any]:
+    if not (0 <= sequence < len(ids) and 0 <= first <= last < ids.shape[1]):
+        raise SettingsError(f"the run has drawn no tokens {first} to {last} of sequence {sequence}")
+    values = _values(masked, ids[sequence, : last + 1], layer, neuron)[first:]
+    if not np.isfinite(values).all():
+        raise NumericsError(
+            "an activation is not finite: the model overflows in its number type, so run the study with "
+            "float32 or bfloat16"
+        )
+    own = np.asarray(ids[sequence, first : last + 1])
+    told = [[text, place, of] for text, place, of in pieces(own, masked.decoder.tokenizer)]
+    return {"pieces": told, "values": values.tolist()}
+
+
+class _Reached(Exception):  # noqa: N818
+    """The neuron's layer was reached; what is above is not needed."""
+
+
+@torch.inference_mode()
+def _values(masked: MaskedModel, ids: Array, layer: int, neuron: int) -> Array:
+    """(tokens,) inputs of down_proj at a neuron."""
+    model: Any = masked.decoder.model
+    found: list[torch.Tensor] = []
+
+    def hear(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        found.append(inputs[0][0, :, neuron].double().cpu())
+        raise _Reached
+
+    listening = masked.decoder.down_proj(layer).register_forward_pre_hook(hear)
+    try:
+        row = torch.as_tensor(np.asarray(ids, dtype=np.int64)[None], device=masked.decoder.device)
+        model(input_ids=row, use_cache=False, logits_to_keep=1)
+    except _Reached:
+        pass
+    finally:
+        listening.remove()
+    return found[0].numpy()

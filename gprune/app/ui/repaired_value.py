@@ -1,0 +1,126 @@
+"""What a repair of the kept weights is worth for masks that somebody plays with: before, after, against what.
+
+Both sides are repaired alike, each by weights that are fitted to its own masks; all differences are paired
+over the same windows.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import streamlit as st
+
+from gprune.analysis.formatting import percent
+from gprune.app import preview
+from gprune.app.preview import NO_DIFFERENCE, Answer, Question, Source, repair_of
+from gprune.app.ui import paired_value, url_state
+from gprune.app.ui.text import plain
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.study.methods import METHODS
+
+LABEL = "Repair the kept weights"
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The answers that were asked for of one text, by identity."""
+
+    after: str
+    """repaired, against the base repaired alike"""
+    gain: str
+    """repaired, against the same masks unrepaired"""
+    base_gain: str
+    """the base repaired, against itself unrepaired; empty where nothing of it can be repaired"""
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """All of them."""
+        return tuple(filter(None, (self.after, self.gain, self.base_gain)))
+
+
+def switch(run: Run, key: str, method: str) -> bool:
+    """Draws the switch, and says what it does for the masks of a method; whether it is on."""
+    wanted = url_state.toggle(
+        LABEL,
+        key,
+        help="The worker fits the kept columns of o_proj and down_proj to these very masks, and to those "
+        "that they are held against. At the size of the demo that takes seconds, on a large model minutes.",
+    )
+    if wanted:
+        st.caption(plain(about(run, method)))
+    elif told := preview.left_out(run.graph, method):
+        st.caption(told)
+    return wanted
+
+
+def about(run: Run, method: str) -> str:
+    """How masks of a method are repaired here, and what of it the run does not do itself."""
+    chosen = repair_of(run.study)
+    changes = {"repair.kind": chosen.kind, "repair.texts": chosen.texts, "sparsity.bias_compensation": False}
+    words = repair_label(run.study.with_settings(changes))
+    if chosen == run.study.repair:
+        return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side."
+    own = " and ".join(one.label for one in stages.repairs(run.graph, method))
+    instead = f" in place of {own}, which the figures before it have" if own else ""
+    return (
+        f"Repaired by {words}, fitted to the masks of either side{instead}: this run itself fits no weights."
+    )
+
+
+def ask(source: Source, question: Question, base: Question, owner: str) -> Asked:
+    """Has the masks of a question, and the base, repaired and measured; errors as `Client.ask`.
+
+    `question` and `base` are those of the figures before, which are measured first.
+    """
+    repair = repair_of(source.graph.study)
+    bare, bare_base = replace(question, fitted=False), replace(base, fitted=False)
+    after = replace(bare, repair=repair)
+    known = METHODS[base.method].decision != "none"
+    after_base = replace(bare_base, repair=repair) if known else base
+
+    def asked(one: Question, place: str, against: Question) -> str:
+        # what needs no fit comes first
+        return preview.pool().ask_many(source, [one], f"{owner}:{place}", against)[0]
+
+    return Asked(
+        asked(after, "repaired", after_base),
+        asked(after, "gain", bare),
+        asked(after_base, "base gain", bare_base) if known else "",
+    )
+
+
+def show(text: str, asked: Asked, answers: Mapping[str, Answer | None], against: str) -> None:
+    """Draws the figures after the repair, below those before it, and what it is worth in a sentence."""
+    after = answers[asked.after]
+    words = f"{against}, repaired" if asked.base_gain else against
+    paired_value.show(text, after, words, title=f"repaired, on {plain(text)}")
+    if after is not None and not after.problem:
+        st.caption(sentence(after, answers[asked.gain], answers.get(asked.base_gain), against))
+
+
+def sentence(after: Answer, gain: Answer | None, base_gain: Answer | None, against: str) -> str:
+    """What the repair is worth, as Markdown: paired changes of perplexity with their standard errors."""
+    if gain is None or gain.difference is None or not after.done:
+        return "What the repair is worth is being measured."
+    told = f"**The repair: {_change(gain)}**"
+    if base_gain is not None and base_gain.difference is not None:
+        told += f"; for {against}: {_change(base_gain)}"
+    if base_gain is not None:
+        told += f". Both repaired: {after.verdict}"
+    return f"{told}."
+
+
+def _change(answer: Answer) -> str:
+    """A change with its error, in words; also where it is within the noise."""
+    found = answer.difference
+    if found is None or answer.verdict.startswith("too early"):
+        return answer.verdict
+    if answer.verdict == NO_DIFFERENCE:
+        return f"{NO_DIFFERENCE} ({found.change:+.2%} ± {percent(found.error, 2)})"
+    return answer.verdict
+
+
+def identities(asked: Sequence[Asked]) -> list[str]:
+    """The answers of several texts."""
+    return [identity for one in asked for identity in one.identities]

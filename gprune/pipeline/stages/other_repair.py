@@ -1,0 +1,23 @@
+"""The stages of a study whose kept weights are repaired in another way, from what it has read already."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from gprune.pipeline.stages.graph import Graph
+from gprune.pipeline.stages.inputs import SAMPLED, content_of, roles
+
+
+def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
+    """The same stages under other fields of `repair`, by name; only what is repaired gets other keys.
+
+    It replaces what learned methods add to biases by themselves. Raises SettingsError where there is no such
+    repair.
+    """
+    changes = {f"repair.{name}": value for name, value in settings.items()}
+    study = graph.study.with_settings(changes | {"sparsity.bias_compensation": False})
+    inputs, text = graph.inputs, roles(study).get(SAMPLED)
+    if text is not None:
+        digest = content_of(study, inputs.model, inputs.precision, text, SAMPLED)
+        inputs = replace(inputs, calibration=inputs.calibration | {SAMPLED: digest})
+    return Graph(study, inputs, graph.letters)

@@ -1,0 +1,146 @@
+"""The lab and the page By hand with their weights repaired: what is asked, what is shown, in which words."""
+
+import numpy as np
+import pytest
+from app_driver import show, words
+from test_lens_and_by_hand_pages import removed
+
+from gprune.app import preview
+from gprune.app.preview import Answer, State
+from gprune.app.ui import repaired_value
+
+pytestmark = pytest.mark.slow
+
+WORSE, REPAIRED, BY_BASE = 0.2, 0.35, 0.25
+"""nats that the masks cost, that their repair gains, and that the repair of the base gains"""
+
+
+class RepairingPool:
+    """Answers at once: other masks lose more on every window, and repaired ones less."""
+
+    def __init__(self):
+        self.asked, self.state_ = {}, State("warm")
+
+    def ask(self, source, question, owner, base=None):
+        return self.ask_many(source, [question], owner, base)[0]
+
+    def ask_many(self, source, questions, owner, base=None):
+        names = [f"{owner} {place}" for place in range(len(questions))]
+        self.asked |= {name: (question, base) for name, question in zip(names, questions, strict=True)}
+        return names
+
+    def latest(self, identity):
+        question, base = self.asked[identity]
+        sides = [self.losses(one) for one in (question, base or preview.Question(question.text, "dense"))]
+        return Answer(identity, question.method, question.text, "complete", *sides)
+
+    def losses(self, question):
+        if question.method == "dense":
+            return 4 + np.random.default_rng(0).normal(0, 0.5, 40)
+        own = question.masks is None
+        dense = self.losses(preview.Question(question.text, "dense"))
+        noise = np.random.default_rng(1 + own + 2 * bool(question.repair)).normal(0, 0.01, 40)
+        gain = (BY_BASE if own else REPAIRED) if question.repair else 0.0
+        return dense + 0.5 + (0 if own else WORSE) - gain + noise
+
+    def state(self, source):
+        return self.state_
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    made = RepairingPool()
+    monkeypatch.setattr(preview, "pool", lambda: made)
+    return made
+
+
+def differences(pool, place):
+    """Of the answers that end so, in nats, by the end of the owner's name."""
+    return next(pool.latest(name).difference for name in pool.asked if place in name)
+
+
+def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_repaired_alike(cache, pool):
+    address = {"rasa_view": "cost", "rasa_live": "1", "rasa_keep": "0.4"}
+    app = show("reliability", cache, address)
+    assert not any(question.repair for question, _ in pool.asked.values())
+    app.toggle(key="rasa_repair_toggle").set_value(True).run()
+    after = [(question, base) for question, base in pool.asked.values() if question.repair]
+    texts = {question.text for question, _ in pool.asked.values()}
+    assert len(after) == 3 * len(texts)
+    for question, base in after:
+        assert (question.repair.kind, question.repair.texts) == ("least_squares_bias", "both")
+        assert base.repair == (question.repair if (question.masks is None) != (base.masks is None) else None)
+    told = words(app).replace("\\", "")
+    assert "Repaired by least squares with a bias on A and B, fitted to the masks of either side" in told
+    gain, base_gain = (differences(pool, place) for place in (":gain", ":base gain"))
+    assert gain.nats == pytest.approx(-REPAIRED, abs=0.01)
+    assert f"The repair: perplexity {-gain.change:.2%}".replace("%", " %") in told
+    assert f"for this run's GPrune: perplexity {-base_gain.change:.2%}".replace("%", " %") in told
+    both = differences(pool, ":repaired")
+    assert both.nats == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
+    assert f"{both.nats:+.4f} ± {both.nats_error:.4f} nats, paired over windows" in told
+    titles = [metric.label for metric in app.metric]
+    assert [title for title in titles if title.startswith("repaired, on")] == [
+        f"repaired, on {text}".replace("-", "\\-") for text in ("python-reference", "science-docs")
+    ]
+    assert not app.exception and not app.error
+
+
+def test_the_dense_model_has_no_weights_to_repair(cache, pool):
+    show(
+        "reliability",
+        cache,
+        {"rasa_view": "cost", "rasa_live": "1", "rasa_against": "dense", "rasa_repair": "1"},
+    )
+    assert not any(question.method == "dense" for question, _ in pool.asked.values())
+    bases = {(base.method, base.repair) for question, base in pool.asked.values() if base and question.repair}
+    assert ("dense", None) in bases and not any(repair for _, repair in bases)
+
+
+def test_what_is_being_fitted_is_a_bar_with_its_layer(cache, pool, monkeypatch):
+    pool.state_ = State("fitting", "The worker is repairing the kept weights: layer 3 of 6", 1, 1 / 3)
+    whole = pool.latest
+
+    def open_(identity):
+        found = whole(identity)
+        return Answer(found.identity, found.method, found.text, "open", found.losses, found.base)
+
+    monkeypatch.setattr(pool, "latest", open_)
+    app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_repair": "1"})
+    (bar,) = app.get("progress")
+    assert bar.proto.text.replace("\\", "") == pool.state_.reason and bar.proto.value == 33
+
+
+def test_edits_and_sets_by_hand_are_repaired_beside_their_method(cache, pool):
+    app = removed(cache)
+    app.toggle(key="hand_live_toggle").set_value(True).run()
+    app.toggle(key="hand_repair_toggle").set_value(True).run()
+    told = words(app).replace("\\", "")
+    assert "for GPrune itself: perplexity" in told and "Both repaired: perplexity" in told
+    app.text_input(key="hand_name").set_value("mine").run()
+    app.button(key="hand_save").click().run()
+    table = app.dataframe[1].value
+    assert table["nats"][0] == pytest.approx(WORSE, abs=0.01)
+    assert table["repaired: nats"][0] == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
+    assert table["nats by the repair"][0] == pytest.approx(-REPAIRED, abs=0.01)
+    assert "its weights repaired alike" in words(app) and not app.exception
+    app.toggle(key="hand_repair_toggle").set_value(False).run()
+    assert "repaired: nats" not in app.dataframe[1].value
+
+
+def test_the_sentence_says_what_is_within_the_noise_and_what_is_too_early():
+    base = np.linspace(3, 5, 40)
+    wiggle = np.tile([0.01, -0.01], 20)
+
+    def answer(change, done=40):
+        losses = base + change + wiggle
+        losses[done:] = np.nan
+        return Answer("a", "gprune", "t", "open", losses, base)
+
+    told = repaired_value.sentence(answer(0.0), answer(-0.5), answer(0.0), "FLAP itself")
+    assert told.startswith("**The repair: perplexity 39.3") and "lower (± " in told
+    assert "; for FLAP itself: no measurable difference (" in told
+    assert told.endswith(". Both repaired: no measurable difference.")
+    early = repaired_value.sentence(answer(0.0), answer(-0.5, 3), None, "the dense model")
+    assert early == "**The repair: too early to tell: 3 of 40 windows**."
+    assert "being measured" in repaired_value.sentence(answer(0.0), None, None, "x")

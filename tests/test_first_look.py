@@ -1,0 +1,28 @@
+"""What the README says beside its picture is what the recorded comparison says."""
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def outcome(study, claim):
+    """Cases of a claim that are better, within noise and worse."""
+    row = next(line for line in study.splitlines() if line.startswith(f"| {claim} |"))
+    return [int(number) for number in re.findall(r"(\d+) (?:better|within noise|worse)", row)]
+
+
+def test_the_sentence_beside_the_first_picture_is_that_of_the_study():
+    study = (ROOT / "docs" / "study.md").read_text("utf-8")
+    readme = " ".join((ROOT / "README.md").read_text("utf-8").split())
+    picture, _, after = readme.partition("overview.png)")
+    beside = after[:800]
+    modules = outcome(study, "modules of neurons that behave alike are better than random modules")
+    assert "({} better, {} within noise, {} worse)".format(*modules) in beside and modules[0] <= modules[2]
+    base = outcome(study, "GPrune is better than its base metric FLAP")
+    assert f"better in {base[0]} of {sum(base)} cases and worse in {base[2]}" in beside
+    shares = sorted(map(float, re.findall(r"RASA acts on ([\d.]+) % of the decisions on neurons", study)))
+    assert f"RASA changes {shares[0]} to {shares[-1]} % of the decisions on neurons" in beside
+    learned = outcome(study, "one learned threshold a layer is better than the same ratio in every layer")
+    assert learned[2] == 0 and "learned thresholds" in beside
+    assert picture and "docs/study.md" in beside
