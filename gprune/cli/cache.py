@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import COMMANDS, add_cache
+from gprune.pipeline.runs import REMEDY
 from gprune.store import DAMAGED, Store
 from gprune.system.units import amount
 
@@ -25,6 +26,9 @@ def add(commands: Any) -> None:
     prune = ways.add_parser("prune", help="show what no run needs; --yes removes it")
     prune.add_argument("--yes", action="store_true", help="remove it, results that were set aside included")
     prune.set_defaults(command=_prune)
+    prune.add_argument(
+        "--unreadable-runs", action="store_true", help="also while the record of a run cannot be read"
+    )
     verify = ways.add_parser("verify", help="read every result and compare it with its checksums")
     verify.set_defaults(command=_verify)
     check = ways.add_parser("check", help="try whether the disk of the cache holds what is needed of it")
@@ -46,6 +50,7 @@ def _list(options: argparse.Namespace) -> int:
     if found.unneeded:
         size = sum(one.size for one in found.unneeded)
         print(f"{len(found.unneeded)} results that no run needs: {amount(size)}; `cache prune` shows them")
+    _tell_unreadable(usage.unreadable(store))
     return 0
 
 
@@ -62,6 +67,15 @@ def _prune(options: argparse.Namespace) -> int:
     from gprune.pipeline.cache import usage
 
     store = Store(options.cache)
+    unread = {} if options.unreadable_runs else usage.unreadable(store)
+    if unread:
+        _tell_unreadable(unread)
+        print(
+            f"nothing is removed: {len(unread)} runs cannot be read and may need any result; with "
+            "--unreadable-runs go those that no record names",
+            file=sys.stderr,
+        )
+        return EXIT_DAMAGED
     chosen = usage.unneeded(store)
     aside = usage.set_aside(store)
     if not options.yes:
@@ -70,11 +84,20 @@ def _prune(options: argparse.Namespace) -> int:
         found = len(chosen) + len(aside)
         print(f"{found} to be removed: add --yes" if found else "nothing that no run needs", file=sys.stderr)
         return 0
-    gone = [(one.name, one.size) for one in usage.remove_unneeded(store, chosen)]
+    removed = usage.remove_unneeded(store, chosen, unreadable_runs=options.unreadable_runs)
+    gone = [(one.name, one.size) for one in removed]
     gone += [(f"{DAMAGED}/{name}", size) for name, size in usage.remove_damaged(store)]
     _show(gone)
     print(f"{len(gone)} removed, {amount(sum(size for _, size in gone))} free", file=sys.stderr)
     return 0
+
+
+def _tell_unreadable(found: dict[str, str]) -> None:
+    """Names the runs whose records cannot be read, and what makes them readable."""
+    for fault in found.values():
+        print(fault)
+    if found:
+        print(f"a run that cannot be read: {REMEDY}", file=sys.stderr)
 
 
 def _show(found: list[tuple[str, int]]) -> None:
@@ -98,7 +121,8 @@ def _verify(options: argparse.Namespace) -> int:
         )
     if found.faults:
         print("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
-    return EXIT_DAMAGED if found.faults else 0
+    _tell_unreadable(found.runs)
+    return EXIT_DAMAGED if found.faults or found.runs else 0
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -78,12 +78,19 @@ def _plugins(_: argparse.Namespace) -> int:
 
 
 def _runs(options: argparse.Namespace) -> int:
+    from gprune.pipeline.cache import usage
+
     store = Store(options.cache)
     found = list(run_records.every(store))
     for name, record in found:
         study = record["study"]
         words = run_records.standing(record), *map(study.get, ("model", "metric", "retention"))
         print(f"{name:<52} " + "  ".join(str(word) for word in words))
-    if not found:
+    unread = usage.unreadable(store)
+    for fault in unread.values():
+        print(fault, file=sys.stderr)
+    if unread:
+        print(f"{len(unread)} runs cannot be read: {run_records.REMEDY}", file=sys.stderr)
+    elif not found:
         print(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
     return 0
