@@ -106,13 +106,12 @@ def _show_course(options: argparse.Namespace) -> int:
     from gprune.cli.preflight import shown_forecast
     from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import foreseen
-    from gprune.pipeline.stages import course
 
     study, store = read(options.study), Store(options.cache)
     if options.seeds:
         return _show_seeds(options, _of_seeds(study, options.seeds), store)
     results = pipeline.opened(study, store)
-    stages = course(results.graph, options.until, results.holds)
+    stages = results.course(options.until)
     seconds = last_time(stages, results)
     widest = max(len(stage.name) for stage in stages)
     for stage in stages:

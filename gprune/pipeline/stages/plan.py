@@ -77,9 +77,9 @@ def measured(graph: Graph) -> list[Stage[Any]]:
     return found + ([speed(graph)] if evaluation.speed != "none" else [])
 
 
-def course(graph: Graph, until: str, has: Has) -> tuple[Stage[Any], ...]:
-    """Every stage that a run as far as `until`, one of UNTIL, goes through, in its order."""
-    return order(wanted(graph, until), has)
+def course(graph: Graph, until: str, has: Has, damaged: Has = lambda _: False) -> tuple[Stage[Any], ...]:
+    """Every stage that a run as far as `until`, one of UNTIL, goes through, in its order; see `order`."""
+    return order(wanted(graph, until), has, damaged)
 
 
 def every(graph: Graph) -> tuple[Stage[Any], ...]:
