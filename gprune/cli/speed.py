@@ -15,7 +15,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from gprune.cli import place, registered
+from gprune.cli import place, registered, say
 from gprune.models.shapes import SHAPES
 from gprune.system.errors import GpruneError, SettingsError
 
@@ -144,14 +144,12 @@ def _cells(row: Any) -> list[str]:
 
 def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> None:
     for line in table(rows):
-        print(line)
+        say(line)
     words = ", ".join(f"{name} {value}" for name, value in machine.items())
-    print(f"\n{settings.describe()}; {words}")
-    print("Medians with their interquartile ranges; ratios to the first model, formed in each repetition.")
+    say(f"\n{settings.describe()}; {words}")
+    say("Medians with their interquartile ranges; ratios to the first model, formed in each repetition.")
     if len({row.model for row in rows}) > 2:
-        print(
-            "Each other model took turns with the first, whose rows are of all the repetitions that it made."
-        )
+        say("Each other model took turns with the first, whose rows are of all the repetitions that it made.")
 
 
 def _print_csv(rows: list[Any]) -> None:

@@ -194,9 +194,6 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
     return lines[-count:] if count > 0 and any(lines) else []
 
 
-_TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-
-
 def printable(line: str) -> str:
     """A line of a log without the codes that move a cursor or change colours."""
-    return _TERMINAL_CODE.sub("", line).rstrip()
+    return safe_parsing.printable(line).rstrip()
