@@ -95,9 +95,11 @@ def slurm_settings(options: argparse.Namespace, cache: Path) -> Any:
 
 
 def _cache(options: argparse.Namespace) -> Path:
-    from gprune.store import Store
+    from gprune.store import Store, require_folder
 
-    return Store(options.cache).root
+    root = Store(options.cache).root
+    require_folder(root)
+    return root
 
 
 def _submit(options: argparse.Namespace) -> int:
@@ -207,7 +209,9 @@ def _found(cache: Path, name: str) -> Job:
     from gprune import jobs
 
     known = jobs.jobs(cache)
-    if name == "last" and known:
+    if name == "last":
+        if not known:
+            raise JobError(f"no jobs in {cache}, so that none is the last: start one with `submit demo`")
         return known[0]
     fitting = [job for job in known if job.id.startswith(name) or job.id.endswith(name)]
     exact = [job for job in fitting if job.id == name]

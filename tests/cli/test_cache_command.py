@@ -111,6 +111,16 @@ def test_a_cache_whose_runs_are_no_folder_is_refused(cache, capsys):
     assert code == 2 and "is no folder" in said.err and damage.results(store) == before
 
 
+@pytest.mark.parametrize(
+    "words", [["runs"], ["jobs"], ["cache", "list"], ["cache", "prune"], ["cache", "verify"]]
+)
+def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, capsys, words):
+    (tmp_path / "file").write_text("no folder")
+    assert main([*words, "--cache", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr()
+    assert "cannot be a folder" in said.err and said.err.count("\n") == 1 and not said.out
+
+
 def test_a_run_whose_record_is_cut_short_is_named_where_it_is_asked_for(cache, capsys):
     store, (first, _) = cache
     spoil_record(path := store.root / "runs" / first / "run.json", "cut")

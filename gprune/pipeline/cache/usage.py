@@ -18,7 +18,7 @@ from gprune.system.errors import GpruneError, StoreError, UnreadableError
 from gprune.system.files import remove
 from gprune.pipeline.stages import KINDS, Graph, named
 from gprune.pipeline.stages.inputs import from_plain
-from gprune.store import DAMAGED, Store, explain, states
+from gprune.store import DAMAGED, Store, explain, require_folder, states
 from gprune.store.checksums import Stamp, stamp
 from gprune.study import from_dict
 from gprune.study.methods import knowing, told_by
@@ -250,6 +250,7 @@ def _runs(store: Store) -> dict[str, frozenset[str]]:
 
 
 def _records(store: Store) -> dict[str, _Record]:
+    require_folder(store.root)
     place, found = store.root / RUNS, {}
     if os.path.lexists(place) and not place.is_dir():
         raise StoreError(f"{place} is no folder, so no run can be read: put the folder of the runs there again")
