@@ -30,9 +30,9 @@ def add(commands: Any) -> None:
         "models",
         nargs="+",
         metavar="FOLDER",
-        help="model folders, dense or pruned, or random:SHAPE[@RETENTION] with random weights, where SHAPE "
-        f"is a folder or one of {', '.join(SHAPES)}; the first is the reference, and naming it twice shows "
-        "the noise",
+        help="model folders, dense or pruned, or random:SHAPE[#layers=N][@RETENTION] with random weights, "
+        f"where SHAPE is a folder or one of {', '.join(SHAPES)}; the first is the reference, and naming it "
+        "twice shows the noise",
     )
     speed.add_argument("--preset", default="auto", help="gpu (the paper's setting), cpu, or auto")
     speed.add_argument("--batch", type=int, help="sequences side by side")
