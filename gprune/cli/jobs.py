@@ -89,6 +89,9 @@ def slurm_settings(options: argparse.Namespace, cache: Path) -> Any:
     from gprune.jobs.slurm import settings
 
     if options.engine == "slurm":
+        devices = getattr(options, "devices", [])
+        rule = "left out with --engine slurm, which gives jobs their GPUs (field gpus of the Slurm settings)"
+        require(not devices, "--devices", " ".join(devices), rule)
         return settings.read(cache, options.slurm)
     require(options.slurm is None, "--slurm", str(options.slurm), "given with --engine slurm")
     return None

@@ -161,14 +161,15 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
     from gprune.cli.batch_progress import Shown
     from gprune.experiments.reproduction import work
     from gprune.jobs import device_slots
+    from gprune.store import Store
 
+    slurm = slurm_settings(options, Store(options.cache).root)
     work.prepare(series)
     made = _work(options, chosen, series)
     missing, seconds = made.outlook()
     left = f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
     say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
     device_slots.allow(options.devices)
-    slurm = slurm_settings(options, made.store.root)
     with Shown() as shown:
         tables = made.run(shown.watch, shown.ended, slurm=slurm)
     for table in tables:

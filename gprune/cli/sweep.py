@@ -93,8 +93,8 @@ def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], s
     from gprune.experiments.sweep.running import DONE, FAILED
     from gprune.jobs import device_slots
 
-    device_slots.allow(options.devices)
     slurm, again = slurm_settings(options, store.root), options.retry_failed
+    device_slots.allow(options.devices)
     running.prepare(made, store)
     say(f"{sweep.title}: {_studies(len(made))}", file=sys.stderr)
     with Shown() as shown:
