@@ -31,7 +31,7 @@ import os
 import sys
 import traceback
 
-from gprune.cli import COMMANDS, Parser
+from gprune.cli import COMMANDS, Parser, say
 from gprune.cli.signals import listen
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import Cancelled, GpruneError, Interrupted
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
         print("error: out of memory: use fewer samples or a smaller calibration.batch", file=sys.stderr)
         return EXIT_ERROR
     except Exception:
-        traceback.print_exc()
+        say(traceback.format_exc(), end="", file=sys.stderr)
         return EXIT_UNEXPECTED
 
 

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 from gprune.system import installation, safe_parsing
 from gprune.system.errors import UnreadableError
@@ -63,6 +63,11 @@ COMMANDS = {
     "cache": Command("cache", "what the cache holds: list it, prune it, verify it; check its disk"),
 }
 """every sub-command, in the order of `--help`"""
+
+
+def say(*words: object, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
+    """Prints as `print` does, and nothing that a terminal would obey: some of it others may have written."""
+    print(*(safe_parsing.printable(str(word)) for word in words), end=end, file=file, flush=flush)
 
 
 def place(text: str) -> Path:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered, say
 from gprune.cli.jobs import add_devices
 from gprune.cli.study import add_field
 from gprune.models.shapes import is_random
@@ -119,7 +119,7 @@ def _plan(found: Acceptance, made: TableWork, stream: TextIO) -> None:
     lines.append(f"model: {_model(found)}")
     left = [row for entry in missing for row in entry.rows]
     lines += [acceptance.estimate(left, acceptance.weights_of(found))] if left else []
-    print("\n".join(lines), file=stream, flush=True)
+    say("\n".join(lines), file=stream, flush=True)
 
 
 def _model(found: Acceptance) -> str:
@@ -155,6 +155,6 @@ def _run(options: argparse.Namespace, found: Acceptance, made: TableWork) -> int
     compared = found.compare(table)
     text = acceptance.markdown(compared, found.name, table, found.series, made.command)
     write_text(made.folder / RESULT, text)
-    print(text, end="")
-    print(f"written: {made.folder / RESULT}", file=sys.stderr)
+    say(text, end="")
+    say(f"written: {made.folder / RESULT}", file=sys.stderr)
     return EXIT_UNFILLED if any(one.reason for one in compared) else 0

@@ -5,7 +5,7 @@ import contextlib
 import sys
 from typing import Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, place, registered, say
 from gprune.cli.run import read
 from gprune.store import Store
 
@@ -28,5 +28,5 @@ def _arrays(options: argparse.Namespace) -> int:
     with progress.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
         pipeline.run(study, store, shown, "masks")
         names = arrays.write(pipeline.opened(study, store), options.out)
-    print(f"{options.out}: {len(names)} arrays", file=sys.stderr)
+    say(f"{options.out}: {len(names)} arrays", file=sys.stderr)
     return 0

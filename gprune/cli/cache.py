@@ -6,7 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import COMMANDS, add_cache
+from gprune.cli import COMMANDS, add_cache, say
+from gprune.pipeline.runs import REMEDY
 from gprune.store import DAMAGED, Store
 from gprune.system.units import amount
 
@@ -25,6 +26,9 @@ def add(commands: Any) -> None:
     prune = ways.add_parser("prune", help="show what no run needs; --yes removes it")
     prune.add_argument("--yes", action="store_true", help="remove it, results that were set aside included")
     prune.set_defaults(command=_prune)
+    prune.add_argument(
+        "--unreadable-runs", action="store_true", help="also while the record of a run cannot be read"
+    )
     verify = ways.add_parser("verify", help="read every result and compare it with its checksums")
     verify.set_defaults(command=_verify)
     check = ways.add_parser("check", help="try whether the disk of the cache holds what is needed of it")
@@ -38,48 +42,67 @@ def _list(options: argparse.Namespace) -> int:
 
     store = Store(options.cache)
     found = usage.overview(store)
-    print(f"{store.root}: {amount(found.total)}")
+    say(f"{store.root}: {amount(found.total)}")
     _print("results", [(kind, f"{count}", amount(size)) for kind, (count, size) in found.kinds.items()])
     runs = [(run, amount(one.total), f"{amount(one.own)} its own") for run, one in found.runs.items()]
     _print("runs, with all that they need", runs)
     _print("beside the results", [(name, "", amount(size)) for name, size in found.others.items()])
     if found.unneeded:
         size = sum(one.size for one in found.unneeded)
-        print(f"{len(found.unneeded)} results that no run needs: {amount(size)}; `cache prune` shows them")
+        say(f"{len(found.unneeded)} results that no run needs: {amount(size)}; `cache prune` shows them")
+    _tell_unreadable(usage.unreadable(store))
     return 0
 
 
 def _print(title: str, rows: list[tuple[str, str, str]]) -> None:
     if not rows:
         return
-    print(f"\n{title}")
+    say(f"\n{title}")
     first, second = (max(len(row[column]) for row in rows) for column in (0, 1))
     for name, middle, last in rows:
-        print(f"  {name:<{first}}  {middle:>{second}}  {last:>12}")
+        say(f"  {name:<{first}}  {middle:>{second}}  {last:>12}")
 
 
 def _prune(options: argparse.Namespace) -> int:
     from gprune.pipeline.cache import usage
 
     store = Store(options.cache)
+    unread = {} if options.unreadable_runs else usage.unreadable(store)
+    if unread:
+        _tell_unreadable(unread)
+        say(
+            f"nothing is removed: {len(unread)} runs cannot be read and may need any result; with "
+            "--unreadable-runs go those that no record names",
+            file=sys.stderr,
+        )
+        return EXIT_DAMAGED
     chosen = usage.unneeded(store)
     aside = usage.set_aside(store)
     if not options.yes:
         _show([(one.name, one.size) for one in chosen])
         _show([(f"{DAMAGED}/{path.name}", usage.size_of(path)) for path in aside])
         found = len(chosen) + len(aside)
-        print(f"{found} to be removed: add --yes" if found else "nothing that no run needs", file=sys.stderr)
+        say(f"{found} to be removed: add --yes" if found else "nothing that no run needs", file=sys.stderr)
         return 0
-    gone = [(one.name, one.size) for one in usage.remove_unneeded(store, chosen)]
+    removed = usage.remove_unneeded(store, chosen, unreadable_runs=options.unreadable_runs)
+    gone = [(one.name, one.size) for one in removed]
     gone += [(f"{DAMAGED}/{name}", size) for name, size in usage.remove_damaged(store)]
     _show(gone)
-    print(f"{len(gone)} removed, {amount(sum(size for _, size in gone))} free", file=sys.stderr)
+    say(f"{len(gone)} removed, {amount(sum(size for _, size in gone))} free", file=sys.stderr)
     return 0
+
+
+def _tell_unreadable(found: dict[str, str]) -> None:
+    """Names the runs whose records cannot be read, and what makes them readable."""
+    for fault in found.values():
+        say(fault)
+    if found:
+        say(f"a run that cannot be read: {REMEDY}", file=sys.stderr)
 
 
 def _show(found: list[tuple[str, int]]) -> None:
     for name, size in found:
-        print(f"{name:<56} {amount(size):>12}")
+        say(f"{name:<56} {amount(size):>12}")
 
 
 def _verify(options: argparse.Namespace) -> int:
@@ -88,26 +111,27 @@ def _verify(options: argparse.Namespace) -> int:
     store = Store(options.cache)
     found = cache_check.verified(store, _progress)
     for name, fault in found.faults.items():
-        print(f"{name}: {fault}")
+        say(f"{name}: {fault}")
     read = f"{found.files} files of {found.results} results, {amount(found.size)}"
-    print(f"{read}: {len(found.faults)} damaged")
+    say(f"{read}: {len(found.faults)} damaged")
     if found.unsummed:
-        print(
+        say(
             f"{found.unsummed} results are from before there were checksums: only their sizes, types and "
             "shapes could be checked"
         )
     if found.faults:
-        print("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
-    return EXIT_DAMAGED if found.faults else 0
+        say("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
+    _tell_unreadable(found.runs)
+    return EXIT_DAMAGED if found.faults or found.runs else 0
 
 
 def _check(options: argparse.Namespace) -> int:
     from gprune.store import disk_check
 
     store, wanting = Store(options.cache), 0
-    print(store.root)
+    say(store.root)
     for one in disk_check.tried(store.root):
-        print(f"  {'yes' if one.holds else 'no':<4} {one.what}{f': {one.words}' if one.words else ''}")
+        say(f"  {'yes' if one.holds else 'no':<4} {one.what}{f': {one.words}' if one.words else ''}")
         wanting += not one.holds
     return EXIT_DAMAGED if wanting else 0
 
@@ -115,4 +139,4 @@ def _check(options: argparse.Namespace) -> int:
 def _progress(one: Stored, done: int, total: int) -> None:
     if sys.stderr.isatty():
         end = "\r" if done < total else "\n"
-        print(f"{done} of {total} results, {one.stage:<20}", end=end, file=sys.stderr, flush=True)
+        say(f"{done} of {total} results, {one.stage:<20}", end=end, file=sys.stderr, flush=True)

@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, place, registered, say
 from gprune.cli.export import recorded
 from gprune.study.methods import knowing
 from gprune.study.settings import require
@@ -48,9 +48,9 @@ def _card(options: argparse.Namespace) -> int:
         raise StoreError(f"the run {quoted(run)} has not measured its text {letter} yet: run the study first")
     if options.out is not None:
         writing.save(cards[letter], options.out, options.share)
-        print(f"{options.out}: the card of {letter}", file=sys.stderr)
+        say(f"{options.out}: the card of {letter}", file=sys.stderr)
     if options.json:
-        print(writing.as_json(cards[letter], options.share), end="")
+        say(writing.as_json(cards[letter], options.share), end="")
     else:
         _say(cards[letter], options.share)
     return 0
@@ -60,9 +60,9 @@ def _say(card: Any, share: float) -> None:
     """Prints the answers and the numbers behind them."""
     from gprune.analysis.calibration_report import verdicts, writing
 
-    print(f"{card.letter}: {card.name}")
+    say(f"{card.letter}: {card.name}")
     for verdict in verdicts(card, share):
-        print(f"\n{verdict.question}\n  {verdict.answer}")
-    print()
+        say(f"\n{verdict.question}\n  {verdict.answer}")
+    say()
     for name, value in writing.size(card):
-        print(f"{name:<18}{value}")
+        say(f"{name:<18}{value}")

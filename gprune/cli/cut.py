@@ -6,7 +6,7 @@ import argparse
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, add_job, place, registered
+from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.cli.export import recorded, shown
 from gprune.study.methods import knowing
 
@@ -55,7 +55,7 @@ def _cut(options: argparse.Namespace) -> int:
         found = mask_sets.repeated(results, chosen)
         _write(results, chosen, found, options, progress)
     masks = found.masks
-    print(
+    say(
         f"{options.out}: {results.graph.study.model} cut by {masks.method} to {masks.retention:.2%}, "
         "read back and compared"
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from gprune.cli import signals
+from gprune.cli import say, signals
 from gprune.study import Study
 from gprune.study.settings import require
 from gprune.system import machine, safe_parsing
@@ -60,7 +60,7 @@ def _launched(options: argparse.Namespace, study: Study) -> int:
 
     if study.device == "cpu" or not machine.has_gpu():
         told = f"--model-gpus {options.model_gpus}: no GPU is used, so that many processes share the CPU"
-        print(told, file=sys.stderr)
+        say(told, file=sys.stderr)
     try:
         made = tempfile.TemporaryDirectory(prefix="gprune-ranks-", ignore_cleanup_errors=True)
         # a study that came through a pipe can be read once

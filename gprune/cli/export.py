@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_job, place, registered
+from gprune.cli import add_job, place, registered, say
 from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _apply(options: argparse.Namespace) -> int:
     with shown("apply") as progress:
         folder = apply.save(options.plan, options.model, options.out, surgery.cut, progress)
     masks = plan_file.read(folder).pruned.masks
-    print(f"{folder}: {options.model} cut by {masks.method} to {masks.retention:.2%}, read back and compared")
+    say(f"{folder}: {options.model} cut by {masks.method} to {masks.retention:.2%}, read back and compared")
     return 0
 
 
@@ -54,7 +54,7 @@ def _pad(options: argparse.Namespace) -> int:
         made = padded.save(options.folder, options.out, progress)
     saved = made.dense.bytes - made.pruned.bytes
     kept = made.dense.bytes - made.padded.bytes
-    print(
+    say(
         f"{made.folder}: an ordinary {made.model_type}, {made.neurons} neurons and {made.groups} key/value "
         f"groups in every layer; dense {_size(made.dense)}, pruned {_size(made.pruned)}, padded "
         f"{_size(made.padded)}: {max(kept, 0) / max(saved, 1):.0%} of what pruning saved is left"
@@ -71,7 +71,7 @@ def _gguf(options: argparse.Namespace) -> int:
 
     with shown("gguf", options.job) as progress:
         size = gguf.save(options.folder, options.out, options.type, progress)
-    print(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
+    say(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
     return 0
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, place, registered, say
 from gprune.study.settings import require
 from gprune.system.errors import JobError
 
@@ -89,15 +89,20 @@ def slurm_settings(options: argparse.Namespace, cache: Path) -> Any:
     from gprune.jobs.slurm import settings
 
     if options.engine == "slurm":
+        devices = getattr(options, "devices", [])
+        rule = "left out with --engine slurm, which gives jobs their GPUs (field gpus of the Slurm settings)"
+        require(not devices, "--devices", " ".join(devices), rule)
         return settings.read(cache, options.slurm)
     require(options.slurm is None, "--slurm", str(options.slurm), "given with --engine slurm")
     return None
 
 
 def _cache(options: argparse.Namespace) -> Path:
-    from gprune.store import Store
+    from gprune.store import Store, require_folder
 
-    return Store(options.cache).root
+    root = Store(options.cache).root
+    require_folder(root)
+    return root
 
 
 def _submit(options: argparse.Namespace) -> int:
@@ -107,7 +112,7 @@ def _submit(options: argparse.Namespace) -> int:
     from gprune.jobs.slurm.submission import StudyJob
 
     if options.slurm_template:
-        print(settings.template(), end="")
+        say(settings.template(), end="")
         return 0
     require(bool(options.studies), "STUDY", "nothing", "at least one study's file, or demo")
     cache, studies = _cache(options), [read(name) for name in options.studies]
@@ -117,10 +122,10 @@ def _submit(options: argparse.Namespace) -> int:
     if slurm is not None:
         entries = [StudyJob(study, options.label, arguments) for study in studies]
         for job in jobs.submit_slurm(cache, entries, slurm):
-            print(_line(job))
+            say(_line(job))
         return 0
     for study in studies:
-        print(_line(jobs.submit(cache, study, options.label, arguments)))
+        say(_line(jobs.submit(cache, study, options.label, arguments)))
     return 0
 
 
@@ -151,14 +156,14 @@ def _jobs(options: argparse.Namespace) -> int:
     ended = [job for job in found if not job.active]
     left_out = [] if options.all or options.json else ended[LISTED:]
     if options.json:
-        print(json.dumps([_plain(job) for job in found], indent=2, default=str))
+        say(json.dumps([_plain(job) for job in found], indent=2, default=str))
         return 0
     for job in reversed([job for job in found if job not in left_out]):
-        print(_line(job))
+        say(_line(job))
     if left_out:
-        print(f"{len(left_out)} jobs that ended earlier are not listed: --all lists them", file=sys.stderr)
+        say(f"{len(left_out)} jobs that ended earlier are not listed: --all lists them", file=sys.stderr)
     if not found:
-        print(f"no jobs in {cache}: start one with `submit demo`", file=sys.stderr)
+        say(f"no jobs in {cache}: start one with `submit demo`", file=sys.stderr)
     return 0
 
 
@@ -171,14 +176,14 @@ def _logs(options: argparse.Namespace) -> int:
     # what is printed meanwhile comes once: the lines end where the following begins
     start = _size(log)
     for line in jobs.log_tail(cache, job.id, options.lines):
-        print(line)
+        say(line)
     if options.follow:
         sys.stdout.flush()
         for text in _followed(log, start, lambda: jobs.get(cache, job.id).active):
-            print(text, end="", flush=True)
+            say(text, end="", flush=True)
     job = jobs.get(cache, job.id)
     if not job.active:
-        print(_line(job), file=sys.stderr)
+        say(_line(job), file=sys.stderr)
     return 0
 
 
@@ -187,7 +192,7 @@ def _cancel(options: argparse.Namespace) -> int:
 
     cache = _cache(options)
     for job in [_found(cache, name) for name in options.jobs]:
-        print(_line(jobs.cancel(cache, job.id)))
+        say(_line(jobs.cancel(cache, job.id)))
     return 0
 
 
@@ -198,7 +203,7 @@ def _resume(options: argparse.Namespace) -> int:
     for job in [_found(cache, name) for name in options.jobs]:
         if job.state == "done":
             raise JobError(f"job {job.id} is done: there is nothing to go on with")
-        print(_line(jobs.resume(cache, job.id)))
+        say(_line(jobs.resume(cache, job.id)))
     return 0
 
 
@@ -207,7 +212,9 @@ def _found(cache: Path, name: str) -> Job:
     from gprune import jobs
 
     known = jobs.jobs(cache)
-    if name == "last" and known:
+    if name == "last":
+        if not known:
+            raise JobError(f"no jobs in {cache}, so that none is the last: start one with `submit demo`")
         return known[0]
     fitting = [job for job in known if job.id.startswith(name) or job.id.endswith(name)]
     exact = [job for job in fitting if job.id == name]

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, registered, say
 from gprune.pipeline import runs as run_records
 from gprune.store import Store
 from gprune.system import safe_parsing
@@ -30,7 +30,7 @@ def _texts(_: argparse.Namespace) -> int:
     from gprune.data import texts as corpora
 
     for entry in corpora.known():
-        print(f"{entry.name:<18} {entry.description}")
+        say(f"{entry.name:<18} {entry.description}")
     return 0
 
 
@@ -48,7 +48,7 @@ def _tasks(options: argparse.Namespace) -> int:
         except CorpusError as error:
             lacking += 1
             words = safe_parsing.sentence(error)
-        print(f"{task:<18} {words}")
+        say(f"{task:<18} {words}")
     return EXIT_UNFILLED if lacking else 0
 
 
@@ -69,21 +69,29 @@ def _plugins(_: argparse.Namespace) -> int:
 
     for one in INSTALLED.values():
         plugin = one.plugin
-        print(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {one.digest()}")
+        say(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {one.digest()}")
     for fault in faults():
-        print(fault.words, file=sys.stderr)
+        say(fault.words, file=sys.stderr)
     if not INSTALLED and not faults():
-        print("no package brings a metric or a method: docs/plugins.md says how one does", file=sys.stderr)
+        say("no package brings a metric or a method: docs/plugins.md says how one does", file=sys.stderr)
     return EXIT_UNFILLED if faults() else 0
 
 
 def _runs(options: argparse.Namespace) -> int:
+    from gprune.pipeline.cache import usage
+
     store = Store(options.cache)
     found = list(run_records.every(store))
     for name, record in found:
         study = record["study"]
         words = run_records.standing(record), *map(study.get, ("model", "metric", "retention"))
-        print(f"{name:<52} " + "  ".join(str(word) for word in words))
-    if not found:
-        print(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
+        # one line each, whatever stands in a name
+        say(f"{name:<52} " + "  ".join(safe_parsing.sentence(word) for word in words))
+    unread = usage.unreadable(store)
+    for fault in unread.values():
+        say(fault, file=sys.stderr)
+    if unread:
+        say(f"{len(unread)} runs cannot be read: {run_records.REMEDY}", file=sys.stderr)
+    elif not found:
+        say(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
     return 0

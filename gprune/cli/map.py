@@ -3,7 +3,7 @@
 import argparse
 from typing import Any
 
-from gprune.cli import add_cache, add_job, place, registered
+from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.cli.export import recorded, shown
 from gprune.study.settings import require
 
@@ -45,7 +45,7 @@ def _map(options: argparse.Namespace) -> int:
         found = lazy_results.made(results, wanted, lambda _stage, *event: progress(*event))
     if options.out is not None:
         _write(options, found)
-    print(
+    say(
         f"{wanted.title}: {len(found.places):,} neurons, seed {graph.study.seed}; {found.kept.mean():.0%} of "
         "the nearest neighbours stay so in the plane"
     )

@@ -6,7 +6,7 @@ import argparse
 import json
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import registered
+from gprune.cli import registered, say
 from gprune.cli.cut import add_set, set_of
 from gprune.cli.export import shown
 
@@ -36,12 +36,12 @@ def _measure(options: argparse.Namespace) -> int:
         found = mask_sets.measure(results, chosen, lambda _stage, *event: progress(*event))
     lines = [_line(results, chosen, text, one) for text, one in found.items()]
     if options.json:
-        print(json.dumps({"set": chosen.name, "method": chosen.method, "texts": lines}))
+        say(json.dumps({"set": chosen.name, "method": chosen.method, "texts": lines}))
         return 0
     for one in lines:
         own = f", {chosen.method} {one['method']:.4f}" if one["method"] is not None else ""
         change = f" ({one['nats']:+.5f} ± {one['nats_error']:.5f} nats)" if one["nats"] is not None else ""
-        print(f"{one['text']}: {one['perplexity']:.4f} ± {one['standard_error']:.4f}{own}{change}")
+        say(f"{one['text']}: {one['perplexity']:.4f} ± {one['standard_error']:.4f}{own}{change}")
     return 0
 
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, place, registered, say
 from gprune.store import Store, default_cache
 from gprune.system.units import amount
 
@@ -70,9 +70,9 @@ def _pack(options: argparse.Namespace) -> int:
         progressed = partial(shown, "pack")
         made = archive.write(store, options.run, out, **wanted, progress=progressed)
     for line in _left_out(chosen):
-        print(line, file=sys.stderr)
-    print(f"{out}: {len(chosen.results)} results of {options.run}, {amount(made.size)}")
-    print(f"SHA-256 {made.sha256}")
+        say(line, file=sys.stderr)
+    say(f"{out}: {len(chosen.results)} results of {options.run}, {amount(made.size)}")
+    say(f"SHA-256 {made.sha256}")
     return 0
 
 
@@ -80,9 +80,9 @@ def _say_texts(chosen: Contents, wanted: bool) -> None:
     """Names the texts that go in before anything is written."""
     if chosen.texts:
         names = ", ".join(repr(text) for text in chosen.texts)
-        print(f"these texts can be had back from the pack: {names}", file=sys.stderr)
+        say(f"these texts can be had back from the pack: {names}", file=sys.stderr)
     elif wanted:
-        print("this run keeps nothing from which a text can be had back", file=sys.stderr)
+        say("this run keeps nothing from which a text can be had back", file=sys.stderr)
 
 
 def _left_out(chosen: Contents) -> list[str]:
@@ -111,7 +111,7 @@ def _unpack(options: argparse.Namespace) -> int:
         progressed = partial(shown, "unpack")
         found = archive.unpack(options.file, store, name=options.name, largest=largest, progress=progressed)
     there = f", {found.kept} were there already" if found.kept else ""
-    print(f"{found.run}: {found.added} results unpacked{there}")
+    say(f"{found.run}: {found.added} results unpacked{there}")
     where = "" if store.root == default_cache() else f" --cache {shlex.quote(str(store.root))}"
-    print(f"Look at it: python -m gprune app{where}")
+    say(f"Look at it: python -m gprune app{where}")
     return 0

@@ -2,6 +2,7 @@
 
 import sys
 
+from gprune.cli import say
 from gprune.pipeline.estimate import Forecast, judged
 from gprune.system.units import duration
 
@@ -9,11 +10,11 @@ from gprune.system.units import duration
 def shown_forecast(found: Forecast | None) -> None:
     """Prints memory and time of what is to be made, and whether they fit, on stderr; None is not known."""
     if found is None:
-        print("memory and time: not known before the model is on this machine", file=sys.stderr)
+        say("memory and time: not known before the model is on this machine", file=sys.stderr)
         return
     verdict = judged(found)
     for line in (*_table(found), *verdict.lines):
-        print(line, file=sys.stderr)
+        say(line, file=sys.stderr)
 
 
 def _table(found: Forecast) -> list[str]:

@@ -14,6 +14,7 @@ from rich.text import Text
 from gprune.evaluation.protocol import MARKS
 from gprune.study import short
 from gprune.system.progress import Notice, Reused
+from gprune.system.safe_parsing import printable, printable_values
 
 _REDRAW_SECONDS = 10.0
 
@@ -57,21 +58,23 @@ class Reporter:
             if stage not in self.reused:
                 self.reused.append(stage)
             return
+        words = printable(message)
         if isinstance(message, Notice):
             # what a result was made by stays to be read when the bars have gone on
-            _say(self.console, f"{stage}: {message}")
+            _say(self.console, f"{stage}: {words}")
         elif self.console.is_terminal:
             if stage not in self.tasks:
                 self.tasks[stage] = self.bars.add_task(stage, total=total, message="")
-            self.bars.update(self.tasks[stage], completed=done, total=total, message=message)
+            self.bars.update(self.tasks[stage], completed=done, total=total, message=words)
         elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _REDRAW_SECONDS:
             self.printed[stage] = time.monotonic()
-            _say(self.console, f"{stage}: {done}/{total} {message}")
+            _say(self.console, f"{stage}: {done}/{total} {words}")
 
 
 def summary(result: dict[str, Any]) -> None:
     """Prints retention, parameters and what was measured of every method as tables on stdout."""
-    console = Console(markup=False)
+    # names of texts and reasons may stand in a run that others have made
+    result, console = printable_values(result), Console(markup=False)
     if "perplexity" in result:
         texts = list(result["settings"]["evaluation"]["texts"])
         preset = result["settings"]["evaluation"]["preset"]
@@ -114,7 +117,7 @@ def summary(result: dict[str, Any]) -> None:
 
 def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """Prints mean and deviation over seeds of every method on stdout."""
-    console = Console(markup=False)
+    found, results, console = printable_values(found), printable_values(results), Console(markup=False)
     seeds = [str(result["settings"]["seed"]) for result in results]
     preset = results[0]["settings"]["evaluation"]["preset"]
     named = {

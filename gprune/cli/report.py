@@ -4,7 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from gprune.cli import add_cache, place, registered
+from gprune.cli import add_cache, place, registered, say
 
 _ABOUT = (
     "Draws figures of a run as the app does, with their findings, tables, settings and versions, in one HTML "
@@ -36,7 +36,7 @@ def _report(options: argparse.Namespace) -> int:
 
     if options.list:
         for name in gathering.names():
-            print(f"{name:<20}{gathering.page_of(name)}: {gathering.about(name)}")
+            say(f"{name:<20}{gathering.page_of(name)}: {gathering.about(name)}")
         return 0
     if not options.run or options.out is None:
         raise SettingsError("a report needs a run and a file: `report RUN -o FILE.html`")
@@ -44,9 +44,9 @@ def _report(options: argparse.Namespace) -> int:
     made = making.make(_run(Store(options.cache), options.run), options.cards)
     making.save(made, options.out)
     for name, problem in made.missing.items():
-        print(f"left out: {name}: {problem}", file=sys.stderr)
+        say(f"left out: {name}: {problem}", file=sys.stderr)
     figures = f"{made.figures} figure{'' if made.figures == 1 else 's'}"
-    print(f"{options.out}: {figures}, {amount(len(made.content))}", file=sys.stderr)
+    say(f"{options.out}: {figures}, {amount(len(made.content))}", file=sys.stderr)
     return 0
 
 

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered, say
 from gprune.cli.jobs import add_devices, add_engine, slurm_settings
 from gprune.cli.study import add_field, add_profile
 from gprune.study import profiles, short
@@ -90,7 +90,7 @@ def _reproduce(options: argparse.Namespace) -> int:
 
     if options.list:
         for table in tables.TABLES.values():
-            print(f"{table.name:<20} {table.title}")
+            say(f"{table.name:<20} {table.title}")
         return 0
     if not options.tables or not options.model:
         raise SettingsError("name a table, or `all`, and a model: `reproduce main --model demo`")
@@ -151,9 +151,9 @@ def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Seri
     for entry in needed:
         left = missing.get(entry.shared)
         state = f"until {left.until}" if left else "there"
-        print(f"{state:<18} {entry.study.name:<48} {' '.join((left or entry).study.methods)}")
+        say(f"{state:<18} {entry.study.name:<48} {' '.join((left or entry).study.methods)}")
     rows = sum(len(table.rows(series)) for table in chosen)
-    print(f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(missing)} of them missing")
+    say(f"{rows} rows of {len(chosen)} tables from {len(needed)} studies, {len(missing)} of them missing")
     return 0
 
 
@@ -161,19 +161,20 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
     from gprune.cli.batch_progress import Shown
     from gprune.experiments.reproduction import work
     from gprune.jobs import device_slots
+    from gprune.store import Store
 
+    slurm = slurm_settings(options, Store(options.cache).root)
     work.prepare(series)
     made = _work(options, chosen, series)
     missing, seconds = made.outlook()
     left = f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
-    print(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
+    say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
     device_slots.allow(options.devices)
-    slurm = slurm_settings(options, made.store.root)
     with Shown() as shown:
         tables = made.run(shown.watch, shown.ended, slurm=slurm)
     for table in tables:
         _print(table)
-    print(f"tables: {made.folder}", file=sys.stderr)
+    say(f"tables: {made.folder}", file=sys.stderr)
     return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
 
 
@@ -188,7 +189,7 @@ def _report(options: argparse.Namespace, every: list[Series]) -> None:
         write_text(options.report, text)
     except OSError as error:
         raise StoreError(f"the report {options.report} cannot be written ({error})") from error
-    print(f"report: {options.report}", file=sys.stderr)
+    say(f"report: {options.report}", file=sys.stderr)
 
 
 def _print(table: Assembled) -> None:

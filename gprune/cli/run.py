@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered, say
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_file, short
@@ -106,23 +106,22 @@ def _show_course(options: argparse.Namespace) -> int:
     from gprune.cli.preflight import shown_forecast
     from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import foreseen
-    from gprune.pipeline.stages import course
 
     study, store = read(options.study), Store(options.cache)
     if options.seeds:
         return _show_seeds(options, _of_seeds(study, options.seeds), store)
     results = pipeline.opened(study, store)
-    stages = course(results.graph, options.until, results.holds)
+    stages = results.course(options.until)
     seconds = last_time(stages, results)
     widest = max(len(stage.name) for stage in stages)
     for stage in stages:
         state, taken = "there" if results.holds(stage) else "missing", seconds[stage.name]
         words = "" if taken is None else f"{taken:10.1f} s"
-        print(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
+        say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
     if missing:
         shown_forecast(foreseen(stages, results, options.model_gpus or 1))
-    print(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
+    say(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 
 
@@ -139,10 +138,10 @@ def _show_seeds(options: argparse.Namespace, studies: list[Study], store: Store)
 
     found = [extent(pipeline.opened(study, store), options.until) for study in studies]
     for study, one in zip(studies, found, strict=True):
-        print(f"seed {study.seed}: {len(one.keys)} stages, {len(one.missing)} missing")
+        say(f"seed {study.seed}: {len(one.keys)} stages, {len(one.missing)} missing")
     shared = frozenset.intersection(*(one.keys for one in found))
     missing = frozenset[str]().union(*(one.missing for one in found))
-    print(f"{len(shared)} shared by all seeds, {len(missing)} to make", file=sys.stderr)
+    say(f"{len(shared)} shared by all seeds, {len(missing)} to make", file=sys.stderr)
     return 0
 
 
@@ -156,7 +155,7 @@ def _run_seeds(options: argparse.Namespace) -> int:
     found = spread(results)
     if options.json:
         whole = {"seeds": options.seeds, "spread": found, "runs": results}
-        print(json.dumps(_finite(whole), ensure_ascii=False, allow_nan=False))
+        say(_json(whole))
     else:
         progress.seeds_summary(found, results)
     return _ended(results)
@@ -168,7 +167,7 @@ def _run_here(
     """Runs one study and prints what it ends with."""
     result = _result(study, Store(options.cache), options, reporter, ranks)
     if options.json:
-        print(json.dumps(_finite(result), ensure_ascii=False, allow_nan=False))
+        say(_json(result))
     else:
         from gprune.cli import progress
 
@@ -186,7 +185,7 @@ def _ended(results: list[dict[str, Any]]) -> int:
     named = safe_parsing.sentence(", ".join(map(short, missing)), _MOST_NAMED)
     reason = safe_parsing.sentence(next(iter(missing.values())))
     sys.stdout.flush()
-    print(f"not measured: {named}: {reason}; everything else is kept", file=sys.stderr)
+    say(f"not measured: {named}: {reason}; everything else is kept", file=sys.stderr)
     return EXIT_UNFILLED
 
 
@@ -227,6 +226,11 @@ def _diagnosed(study: Study, store: Store, result: dict[str, Any]) -> dict[str, 
         return {}
     found = pipeline.opened(study, store)
     return {"diagnostics": ablation_effect.diagnose(found).to_dict()} if ablation_effect.ready(found) else {}
+
+
+def _json(value: dict[str, Any]) -> str:
+    """A result in one line."""
+    return safe_parsing.printable_json(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
 
 
 def _finite(value: Any) -> Any:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, command_line, place, registered
+from gprune.cli import add_cache, command_line, place, registered, say
 from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def _search(options: argparse.Namespace) -> int:
     plan = from_file(options.plan, options.within)
     if options.dry_run:
         for configuration in plan.configurations():
-            print(f"{configuration.number:>4}  {words(configuration)}")
+            say(f"{configuration.number:>4}  {words(configuration)}")
         runs = sum((rung.configurations + 1) * len(rung.seeds) for rung in plan.rungs)
-        print(f"{len(plan.rungs)} rounds, {runs} runs", file=sys.stderr)
+        say(f"{len(plan.rungs)} rounds, {runs} runs", file=sys.stderr)
         return 0
     return _run(options, plan)
 
@@ -65,8 +65,8 @@ def _run(options: argparse.Namespace, plan: Plan) -> int:
 
     # stages of a trial are not told one by one: there are thousands
     halving.search(plan, Trials(plan, store, lambda *_: None, _Told(plan)).measure, ended)
-    print(report.markdown(plan, rounds, made).rpartition("\n## ")[2].partition("\n\n")[2], end="")
-    print(f"search: {folder}", file=sys.stderr)
+    say(report.markdown(plan, rounds, made).rpartition("\n## ")[2].partition("\n\n")[2], end="")
+    say(f"search: {folder}", file=sys.stderr)
     return 0
 
 
@@ -96,4 +96,4 @@ class _Told:
         there = ", there already" if trial.reused else ""
         told = safe_parsing.sentence(words(trial.configuration), 120)
         line = f"{self.done}/{self.total}  {trial.configuration.number} seed {trial.seed}: {result}{there}"
-        print(f"{line}  ({told})", file=sys.stderr, flush=True)
+        say(f"{line}  ({told})", file=sys.stderr, flush=True)

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from gprune.cli import place, registered
+from gprune.cli import place, registered, say
 from gprune.models.shapes import SHAPES
 from gprune.system.errors import GpruneError, SettingsError
 
@@ -30,9 +30,9 @@ def add(commands: Any) -> None:
         "models",
         nargs="+",
         metavar="FOLDER",
-        help="model folders, dense or pruned, or random:SHAPE[@RETENTION] with random weights, where SHAPE "
-        f"is a folder or one of {', '.join(SHAPES)}; the first is the reference, and naming it twice shows "
-        "the noise",
+        help="model folders, dense or pruned, or random:SHAPE[#layers=N][@RETENTION] with random weights, "
+        f"where SHAPE is a folder or one of {', '.join(SHAPES)}; the first is the reference, and naming it "
+        "twice shows the noise",
     )
     speed.add_argument("--preset", default="auto", help="gpu (the paper's setting), cpu, or auto")
     speed.add_argument("--batch", type=int, help="sequences side by side")
@@ -144,14 +144,12 @@ def _cells(row: Any) -> list[str]:
 
 def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> None:
     for line in table(rows):
-        print(line)
+        say(line)
     words = ", ".join(f"{name} {value}" for name, value in machine.items())
-    print(f"\n{settings.describe()}; {words}")
-    print("Medians with their interquartile ranges; ratios to the first model, formed in each repetition.")
+    say(f"\n{settings.describe()}; {words}")
+    say("Medians with their interquartile ranges; ratios to the first model, formed in each repetition.")
     if len({row.model for row in rows}) > 2:
-        print(
-            "Each other model took turns with the first, whose rows are of all the repetitions that it made."
-        )
+        say("Each other model took turns with the first, whose rows are of all the repetitions that it made.")
 
 
 def _print_csv(rows: list[Any]) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, paths, place, registered
+from gprune.cli import EXIT_UNFILLED, add_cache, paths, place, registered, say
 from gprune.cli.jobs import add_devices, add_engine, slurm_settings
 from gprune.study.settings import require
 from gprune.system import safe_parsing
@@ -64,11 +64,11 @@ def _dry_run(sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
 
     found = extents(made, store, sweep.until)
     for one, extent in zip(made, found, strict=True):
-        print(f"{len(extent.keys):>4} stages, {len(extent.missing):>4} missing  {one.words}")
+        say(f"{len(extent.keys):>4} stages, {len(extent.missing):>4} missing  {one.words}")
     distinct = frozenset[str]().union(*(extent.keys for extent in found))
     missing = frozenset[str]().union(*(extent.missing for extent in found))
     asked = sum(len(extent.keys) for extent in found)
-    print(
+    say(
         f"{_studies(len(made))} with {asked:,} stages, {len(distinct):,} of them distinct, "
         f"{len(missing):,} missing",
         file=sys.stderr,
@@ -93,17 +93,17 @@ def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], s
     from gprune.experiments.sweep.running import DONE, FAILED
     from gprune.jobs import device_slots
 
-    device_slots.allow(options.devices)
     slurm, again = slurm_settings(options, store.root), options.retry_failed
+    device_slots.allow(options.devices)
     running.prepare(made, store)
-    print(f"{sweep.title}: {_studies(len(made))}", file=sys.stderr)
+    say(f"{sweep.title}: {_studies(len(made))}", file=sys.stderr)
     with Shown() as shown:
         found = running.run(
             made, store, sweep.until, again=again, watch=shown.watch, told=shown.ended, slurm=slurm
         )
     _tell(options, sweep, found)
     if any(one.state == FAILED for one in found):
-        print("what has failed is run again by --retry-failed", file=sys.stderr)
+        say("what has failed is run again by --retry-failed", file=sys.stderr)
     return 0 if all(one.state == DONE for one in found) else EXIT_UNFILLED
 
 
@@ -119,15 +119,13 @@ def _tell(options: argparse.Namespace, sweep: Sweep, found: Sequence[StudyStatus
     told = {state: counts[state] for state in STATES if counts[state]}
     if options.json:
         values = {"title": sweep.title, "counts": told, "studies": [_plain(one) for one in found]}
-        print(json.dumps(values, indent=2, ensure_ascii=False, default=str))
+        say(safe_parsing.printable_json(json.dumps(values, indent=2, ensure_ascii=False, default=str)))
         return
     widest = max(len(one.variation.words) for one in found)
     for one in found:
         words = safe_parsing.sentence(one.words) or (one.run if one.state == "done" else "")
-        print(f"{one.state:<11}  {one.variation.words:<{widest}}  {words}".rstrip())
-    print(
-        f"{_studies(len(found))}: {', '.join(f'{n} {state}' for state, n in told.items())}", file=sys.stderr
-    )
+        say(f"{one.state:<11}  {one.variation.words:<{widest}}  {words}".rstrip())
+    say(f"{_studies(len(found))}: {', '.join(f'{n} {state}' for state, n in told.items())}", file=sys.stderr)
 
 
 def _plain(one: StudyStatus) -> dict[str, Any]:

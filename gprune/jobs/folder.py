@@ -17,14 +17,14 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from gprune.store.folder import explain, is_full, is_refused
+from gprune.system import files as whole
 from gprune.system import safe_parsing
 from gprune.system.errors import JobError, UnreadableError
-from gprune.system.files import write_bytes
 from gprune.system.locks import Lock
 from gprune.system.network_files import again, refresh, status, there
 
@@ -98,19 +98,33 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return values if isinstance(values, dict) else None
 
 
-def write_json(path: Path, values: dict[str, Any]) -> None:
+def write_json(path: Path, values: dict[str, Any], allowed: Callable[[], bool] = lambda: True) -> bool:
     """Replaces a JSON file as a whole: readers see the old object or the new one.
 
     On a full disk an existing file is overwritten in place instead, which needs no new space: that a job
-    ended must be recorded even then. Raises OSError where the file cannot be written either way.
+    ended must be recorded even then. `allowed` is asked when the disk has the new one, right before it takes
+    the place; says whether it did. Raises OSError where the file cannot be written either way.
     """
     data = (json.dumps(values, indent=2, default=_plain) + "\n").encode()
     try:
-        write_bytes(path, data)
+        with whole.replaced(path) as temporary:
+            temporary.write_bytes(data)
+            whole.settle(temporary)
+            if not allowed():
+                raise _OvertakenError
+    except _OvertakenError:
+        return False
     except OSError:
         if not path.exists():
             raise
+        if not allowed():
+            return False
         _overwrite(path, data)
+    return True
+
+
+class _OvertakenError(Exception):
+    """A file may not be replaced any more; its new content goes."""
 
 
 def _overwrite(path: Path, data: bytes) -> None:
@@ -194,9 +208,6 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
     return lines[-count:] if count > 0 and any(lines) else []
 
 
-_TERMINAL_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\x00-\x08\x0b-\x1f\x7f]")
-
-
 def printable(line: str) -> str:
     """A line of a log without the codes that move a cursor or change colours."""
-    return _TERMINAL_CODE.sub("", line).rstrip()
+    return safe_parsing.printable(line).rstrip()

@@ -18,6 +18,7 @@ from gprune.jobs import folder as files
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import Form, Number, Rule, between, one_of
+from gprune.system.network_files import refresh
 
 MOST_TEXT = 20_000
 LATEST = 1e11
@@ -135,11 +136,28 @@ def write_state(folder: Path, state: JobState) -> None:
 def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
     """Reads, changes and writes the state under the job's lock, and gives it; the same one writes nothing.
 
+    `change` is asked again where the state has become another one before it was written.
     Raises JobError where the folder cannot be written or its lock not be had.
     """
     with files.locked(folder):
-        before = read_state(folder)
-        after = change(before)
-        if after != before:
-            write_state(folder, after)
-    return after
+        while True:
+            before = read_state(folder)
+            after = change(before)
+            if after == before or _replaced(folder, before, after):
+                return after
+
+
+def _replaced(folder: Path, before: JobState, after: JobState) -> bool:
+    """Writes a state unless another one has taken the place of `before`; says whether it did.
+
+    Where a disk has no locks, a process that was suspended has lost its lease to another, which has gone on.
+    """
+
+    def unchanged() -> bool:
+        refresh(folder)
+        return read_state(folder) == before
+
+    try:
+        return files.write_json(folder / files.STATE, asdict(after), unchanged)
+    except OSError as error:
+        raise files.unwritable(folder, error) from error

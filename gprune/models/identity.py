@@ -63,7 +63,7 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
     resolved = resolve(name)
     with safe_parsing.refused_as(ModelError):
         folder = safe_parsing.path(resolved, "the model")
-    if folder.is_dir():
+    if folder.is_dir() or shapes.holds(folder):
         return folder
     if folder.is_file():
         raise ModelError(
@@ -89,6 +89,8 @@ def lacking(folder: Path) -> str:
 
 def configuration(folder: Path) -> dict[str, Any]:
     """The values of a model folder's ``config.json``; ModelError where it is missing or no JSON object."""
+    if shapes.holds(folder) and (layers := shapes.layers(folder)):
+        return shapes.deepened(configuration(shapes.base(folder)), layers)
     path = folder / CONFIG_FILE
     try:
         values = _object(folder, CONFIG_FILE)
@@ -130,6 +132,12 @@ def weight_files(folder: Path) -> list[Path]:
             f"convert them to {WEIGHT_FILE}"
         )
     raise ModelError(f"the folder {str(folder)!r} has no weights: it needs {WEIGHT_FILE} or {INDEX_FILE}")
+
+
+def files(folder: Path) -> list[Path]:
+    """The files that make a model: its configuration and its weights; ModelError as `weight_files`."""
+    own = shapes.base(folder) if shapes.holds(folder) else folder
+    return [own / CONFIG_FILE, *weight_files(folder)]
 
 
 def _indexed_files(folder: Path) -> list[Path]:
@@ -187,10 +195,12 @@ def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
     """
     folder = locate(name)
     configuration(folder)
-    found = _combined([folder / CONFIG_FILE, *weight_files(folder)], memory)
+    found = _combined(files(folder), memory)
     if not shapes.holds(folder):
         return found
-    return hashlib.sha256(f"{found} {shapes.WEIGHTS} {card}".encode()).hexdigest()
+    layers = shapes.layers(folder)
+    depth = f" layers {layers}" if layers else ""
+    return hashlib.sha256(f"{found} {shapes.WEIGHTS} {card}{depth}".encode()).hexdigest()
 
 
 def tokenizer_fingerprint(name: str) -> str:

@@ -24,7 +24,6 @@ from gprune.pipeline.stages import (
     RunContext,
     Stage,
     adapted,
-    course,
     drift,
     needed,
     positions,
@@ -69,7 +68,7 @@ def run(
     missing_tasks: dict[str, str] = {}
     inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
     results = Results(store, Graph(study, inputs))
-    wanted = course(results.graph, until, results.holds)
+    wanted = results.course(until)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.processes = 1 if ranks is None else ranks.count
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)

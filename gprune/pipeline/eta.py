@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune.pipeline import runs
-from gprune.pipeline.stages import KINDS, Results, Stage, course, on_the_way
+from gprune.pipeline.stages import KINDS, Results, Stage, on_the_way
 
 _TRUST = 0.25
 """how much of a run must have passed before its own pace counts as much as the expectation"""
@@ -71,7 +71,7 @@ class Extent:
 
 def extent(results: Results, until: str) -> Extent:
     """The stages of a run as far as `until`."""
-    stages = course(results.graph, until, results.holds)
+    stages = results.course(until)
     missing = frozenset(stage.key for stage in stages if not results.holds(stage))
     return Extent(frozenset(stage.key for stage in stages), missing)
 

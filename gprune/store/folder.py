@@ -32,6 +32,16 @@ def _of_user() -> Path:
     ).resolve()
 
 
+def require_folder(root: Path) -> None:
+    """Raises StoreError where a cache cannot be a folder because something else lies in its place."""
+    there = next((place for place in (root, *root.parents) if os.path.lexists(place)), root.parent)
+    if not there.is_dir():
+        raise StoreError(
+            f"the cache {root} cannot be a folder, because {there} is none: set GPRUNE_CACHE to another "
+            "folder, or move what lies there away"
+        )
+
+
 def is_full(error: OSError) -> bool:
     """Whether an error means a full disk; numpy reports a short write without the system's error number."""
     short = error.errno is None and "requested and" in str(error) and "written" in str(error)

@@ -95,6 +95,19 @@ class Store:
             raise DamagedError(stage, key, fault)
         return folder
 
+    def damaged(self, stage: str, key: str, kind: type | None = None) -> bool:
+        """Whether what lies in a result's place is none, or it was set aside and has not been made anew.
+
+        Told as by `manifest`, without reading it; a disk that does not give it says nothing.
+        """
+        folder = self.folder(stage, key)
+        try:
+            fault = manifests.look(folder, kind).fault
+        except OSError:
+            return False
+        aside = (self.root / DAMAGED).glob(f"{stage}-{key}-{'[0-9a-f]' * 8}")
+        return bool(fault) or (not os.path.lexists(folder) and any(aside))
+
     def stamp(self, stage: str, key: str) -> str:
         """What changes whenever a file of a record does; cheap, nothing is read."""
         return manifests.stamp_of(self.folder(stage, key))

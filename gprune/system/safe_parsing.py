@@ -34,6 +34,8 @@ PICKLED = (
     "safetensors, or copy the original again"
 )
 _OBEYED = re.compile(r"[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_CODE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_KEPT = "\t\n"
 _ADVICE = ((re.compile(r"trust_remote_code\W{0,4}=\W{0,4}True|custom code", re.I), NEEDS_ITS_CODE),
     (re.compile(r"weights_only|allow_pickle|add_safe_globals|allow_dangerous", re.I), PICKLED))  # fmt: skip
 
@@ -62,6 +64,38 @@ def sentence(text: object, length: int = SENTENCE_LENGTH) -> str:
         return line
     head = (length - 3) // 2
     return f"{line[:head]} … {line[len(line) - (length - 3 - head) :]}"
+
+
+def printable(text: str) -> str:
+    """A text as a terminal may get it, whoever wrote it; its lines and tabs stay.
+
+    Codes that move the cursor or change colours are left out; whatever else a terminal would obey, or show in
+    another order than it stands, is replaced by its number.
+    """
+    return _OBEYED.sub(_numbered, _CODE.sub("", text))
+
+
+def _numbered(found: re.Match[str]) -> str:
+    return found[0] if found[0] in _KEPT else ascii(found[0])[1:-1]
+
+
+def printable_values(value: Any) -> Any:
+    """The same of every text in a JSON value, names of fields included."""
+    if isinstance(value, dict):
+        return {printable_values(name): printable_values(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [printable_values(one) for one in value]
+    return printable(value) if isinstance(value, str) else value
+
+
+def is_printable(value: Any) -> bool:
+    """Whether no text in a JSON value holds what `printable` would change."""
+    return bool(printable_values(value) == value)
+
+
+def printable_json(text: str) -> str:
+    """A JSON text of the same value, in which what a terminal would obey is written by its number."""
+    return _OBEYED.sub(lambda found: found[0] if found[0] in "\t\n\r" else f"\\u{ord(found[0]):04x}", text)
 
 
 def harmless(line: str) -> str:

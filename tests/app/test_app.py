@@ -31,6 +31,19 @@ def test_an_empty_cache_leads_to_the_demo_from_every_page(cache):
         assert app.button(key="frame_demo").label == "Start the bundled demo"
 
 
+@pytest.mark.parametrize("inner", [False, True])
+def test_a_cache_that_is_a_file_is_told_on_every_page(tmp_path, monkeypatch, inner):
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path / "file" / "inner" if inner else tmp_path / "file"))
+    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
+    app = opened()
+    for page in PAGES:
+        on(app, page)
+        assert not app.exception and "No run is here yet" not in words(app), page
+        told = [error.value for error in app.error if "cannot be a folder" in error.value]
+        assert told and "to another folder, or move" in told[0], page
+
+
 def test_half_a_run_draws_what_is_there_and_says_what_is_missing(cache):
     write_run(cache, stages="drift", state="cancelled")
     app = opened()

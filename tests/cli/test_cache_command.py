@@ -14,6 +14,7 @@ from gprune.__main__ import main
 from gprune.analysis.seeds import spread
 from gprune.cli import progress
 from gprune.pipeline import runs
+from gprune.pipeline.cache import removal
 from gprune.pipeline.cache.usage import stored
 from gprune.pipeline.stages import KINDS
 from gprune.records import ModelShape
@@ -61,6 +62,71 @@ def test_prune_shows_first_and_removes_when_told(cache, capsys):
     keys = {entry["key"] for entry in read(store.root, second)["stages"].values()}
     assert {key for _, key in damage.results(store)} == keys
     assert "nothing that no run needs" in cache_says(capsys, store, "prune")[1].err
+
+
+def spoil_record(path, way):
+    """Leaves a record as a failure of power, a bad copy or a hand does."""
+    text = path.read_bytes()
+    path.unlink()
+    if way == "nowhere":
+        path.symlink_to(path.parent / "gone")
+    elif way == "a folder":
+        path.mkdir()
+    else:
+        path.write_bytes({"empty": b"", "cut": text[: len(text) // 2], "other": b"[1]"}[way])
+
+
+@pytest.mark.parametrize("way", ["empty", "cut", "other", "nowhere", "a folder"])
+def test_prune_removes_nothing_while_a_run_cannot_be_read(cache, capsys, way):
+    store, (first, second) = cache
+    (store.root / DAMAGED / "shape-0").mkdir(parents=True)
+    store.put("shape", "0" * 32, SHAPE)
+    before = damage.results(store)
+    spoil_record(path := store.root / "runs" / first / "run.json", way)
+    for words in (["prune"], ["prune", "--yes"]):
+        code, said = cache_says(capsys, store, *words)
+        assert code == 1 and str(path) in said.out and "nothing is removed: 1 run" in said.err
+        assert "run its study again" in said.err
+    assert damage.results(store) == before and (store.root / DAMAGED / "shape-0").is_dir()
+    code, said = cache_says(capsys, store, "verify")
+    assert code == 1 and str(path) in said.out and "run its study again" in said.err
+    assert str(path) in cache_says(capsys, store, "list")[1].out
+    code = main(["runs", "--cache", str(store.root)])
+    said = capsys.readouterr()
+    assert code == 0 and second in said.out and str(path) in said.err and "no runs in" not in said.err
+    # that a run is deleted is no reason to lose what the other one has
+    removal.remove(store, second)
+    assert damage.results(store) == before
+    assert cache_says(capsys, store, "prune", "--yes")[0] == 1
+    code, said = cache_says(capsys, store, "prune", "--yes", "--unreadable-runs")
+    assert code == 0 and "shape/" + "0" * 32 in said.out and not store.has("shape", "0" * 32)
+
+
+def test_a_cache_whose_runs_are_no_folder_is_refused(cache, capsys):
+    store, _ = cache
+    shutil.move(store.root / "runs", store.root / "moved")
+    (store.root / "runs").write_text("a list")
+    before = damage.results(store)
+    code, said = cache_says(capsys, store, "prune", "--yes")
+    assert code == 2 and "is no folder" in said.err and damage.results(store) == before
+
+
+@pytest.mark.parametrize(
+    "words", [["runs"], ["jobs"], ["cache", "list"], ["cache", "prune"], ["cache", "verify"]]
+)
+def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, capsys, words):
+    (tmp_path / "file").write_text("no folder")
+    assert main([*words, "--cache", str(tmp_path / "file")]) == 2
+    said = capsys.readouterr()
+    assert "cannot be a folder" in said.err and said.err.count("\n") == 1 and not said.out
+
+
+def test_a_run_whose_record_is_cut_short_is_named_where_it_is_asked_for(cache, capsys):
+    store, (first, _) = cache
+    spoil_record(path := store.root / "runs" / first / "run.json", "cut")
+    assert main(["report", first, "-o", str(store.root / "r.html"), "--cache", str(store.root)]) == 2
+    said = capsys.readouterr().err
+    assert str(path) in said and "there is no run" not in said
 
 
 def test_prune_removes_nothing_of_others_and_nothing_behind_a_link(cache, capsys, tmp_path_factory):

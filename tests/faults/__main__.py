@@ -19,13 +19,14 @@ os.environ["GPRUNE_SAVE_EVERY"] = "1 step"
 
 from faults import scenarios
 from faults.arena import Arena
-from faults.verdict import KINDS
+from faults.verdict import FINDINGS
 
 # scenario, tries, tries of the short form
 PLAN = (
     (scenarios.kills_at_random, 50, 6),
     (scenarios.kills_at_operations, 56, 14),
     (scenarios.full_disks, 12, 4),
+    (scenarios.damaged_results, 24, 4),
 )
 
 
@@ -40,7 +41,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="gprune-faults-") as home:
         arena = Arena.built(Path(home).resolve())
         print(f"seed {options.seed}; the undisturbed run takes {arena.seconds:.1f} s")
-        print(f"{'':<34}{'tries':>6}" + "".join(f"{kind:>16}" for kind in KINDS))
+        print(f"{'':<34}{'tries':>6}" + "".join(f"{kind:>16}" for kind in FINDINGS))
         for scenario, tries, few in PLAN:
             if options.only in scenario.__name__:
                 verdict = scenario(arena, few if options.short else tries, options.seed)

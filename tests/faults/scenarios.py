@@ -1,15 +1,19 @@
-"""Faults of one process: killed at any instant and operation, and out of disk."""
+"""Faults of one process, killed at any instant and operation or out of disk, and damaged results."""
 
 import contextlib
 import os
 import random
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import damage
 from faults import victims
-from faults.arena import Arena, contents, different
-from faults.verdict import UNTRUE, Verdict, judge_broken, judge_mended, shown_state
+from faults.arena import Arena, contents, different, manifests
+from faults.verdict import UNTRUE, WRONG, Verdict, judge_broken, judge_mended, shown_state, whole
+
+from gprune.pipeline.stages import KINDS
 
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -64,6 +68,25 @@ def full_disks(arena: Arena, tries: int, seed: int) -> Verdict:
                 verdict.add(UNTRUE, f"{what}: exit {full.code}, saying {full.said[-300:]!r}")
             subprocess.run(["mount", "-o", f"remount,size={20 * needed}", str(disk)], check=True)
             judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, there)
+    return verdict
+
+
+def damaged_results(arena: Arena, tries: int, seed: int) -> Verdict:
+    """Some results of a finished run are damaged, each in a way of its own, and the study is run again."""
+    verdict, chance = Verdict("damaged results"), random.Random(seed)
+    for number in range(tries):
+        cache = arena.cache("spoilt")
+        shutil.copytree(arena.undisturbed, cache)
+        # a folder has no form that a manifest of one file less, sealed anew, could contradict
+        places = [one for one in manifests(cache) if KINDS[one.parts[-3]].record is not None]
+        ways = chance.sample(sorted(damage.MANIFESTS), 8)
+        for manifest, way in zip(chance.sample(places, len(ways)), ways, strict=True):
+            damage.MANIFESTS[way](manifest.parent, chance)
+        verdict.tries += 1
+        there, what = whole(cache), f"{number}: {', '.join(ways)}"
+        if len(there) != len(manifests(arena.undisturbed)) - len(ways):
+            verdict.add(WRONG, f"{what}: {len(there)} results are called whole")
+        judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, there)
     return verdict
 
 

@@ -8,11 +8,12 @@ from pathlib import Path
 from faults.arena import Arena, Contents, contents, different, manifests
 
 from gprune.pipeline import runs
+from gprune.pipeline.stages import KINDS
 from gprune.store import DAMAGED, Store
 from gprune.system.errors import GpruneError
 
 LOST, WRONG, UNTRUE, FAILED = "results lost", "wrong results", "untrue states", "not recovered"
-KINDS = (LOST, WRONG, UNTRUE, FAILED)
+FINDINGS = (LOST, WRONG, UNTRUE, FAILED)
 
 
 @dataclass(slots=True)
@@ -38,7 +39,7 @@ class Verdict:
     @property
     def row(self) -> str:
         """One line of the table."""
-        found = "".join(f"{self.counts[kind]:>16}" for kind in KINDS)
+        found = "".join(f"{self.counts[kind]:>16}" for kind in FINDINGS)
         return (
             f"{self.scenario:<34}{self.tries:>6}{found}{'  skipped: ' + self.skipped if self.skipped else ''}"
         )
@@ -51,7 +52,7 @@ def whole(cache: Path) -> dict[str, int]:
     for manifest in manifests(cache):
         stage, key = manifest.parent.parent.name, manifest.parent.name
         with contextlib.suppress(GpruneError):
-            store.check(stage, key)
+            store.check(stage, key, KINDS[stage].record)
             found[f"{stage}/{key}"] = manifest.stat().st_ino
     return found
 

@@ -14,6 +14,7 @@ from waiting import wait_for
 from gprune.jobs import cancel, get, jobs, local, progress, queue, reconciliation, submit
 from gprune.jobs import folder as files
 from gprune.jobs.state import JobState, read_state, update, write_state
+from gprune.system import files as whole
 from gprune.system import processes
 from gprune.system.errors import JobError
 from gprune.system.processes import QUIET_SECONDS
@@ -148,3 +149,27 @@ def test_a_job_of_an_earlier_start_of_this_machine_is_gone(cache, supervisors):
 def test_a_job_that_ended_elsewhere_takes_no_place_here(cache, supervisors):
     running(cache, host="elsewhere", state="done", ended=time.time())
     assert submit(cache, make_study(2)).state == "running"
+
+
+def test_a_process_that_was_suspended_puts_no_older_state_over_a_newer_one(tmp_path, monkeypatch):
+    """Without locks it goes on with what it had read, when others have had the lease for long."""
+    write_state(tmp_path, JobState(state="running", pid=7))
+    newer = JobState(state="done", run_id="a-run", summary={"perplexity": 3.0}, ended=5.0)
+    asked, settle = [], whole.settle
+
+    def lost(state):
+        """What whoever gives up on a job does, unless it has ended."""
+        asked.append(state.state)
+        return state if state.finished else state.ended_as("failed", "nothing was heard")
+
+    def suspended(path):
+        # between reading and the moment in which the file takes its place
+        settle(path)
+        if asked == ["running"]:
+            monkeypatch.setattr(whole, "settle", settle)
+            write_state(tmp_path, newer)
+
+    monkeypatch.setattr(whole, "settle", suspended)
+    assert update(tmp_path, lost) == newer == read_state(tmp_path)
+    assert asked == ["running", "done"]
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".state")]

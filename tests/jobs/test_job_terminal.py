@@ -53,6 +53,20 @@ def test_a_study_is_submitted_once_listed_and_cancelled(cache, supervisors, stud
     assert again[0] != waiting.id and again[1] == "queued"
 
 
+def test_last_is_the_newest_job_for_every_command(cache, supervisors, capsys):
+    for seed in range(3):
+        job = jobs.submit(cache, make_study(seed))
+        (job.folder / jobs.LOG).write_text(f"of {seed}\n")
+        # the newest is not the one that ended last
+        write_state(job.folder, JobState(state="failed", error="a", ended=9.0 - seed))
+    assert run(cache, "logs", "last") == 0 and capsys.readouterr().out == "of 2\n"
+    assert run(cache, "resume", "last") == 0
+    again = jobs.jobs(cache)[0]
+    assert capsys.readouterr().out.split()[0] == again.id
+    assert jobs.study_of(cache, again.id).seed == 2
+    assert run(cache, "cancel", "last") == 0 and capsys.readouterr().out.split()[0] == again.id
+
+
 def test_a_job_may_take_several_gpus_for_one_model(cache, supervisors, study, capsys):
     assert run(cache, "submit", study, "--model-gpus", "2") == 0
     (job,) = jobs.jobs(cache)
@@ -75,7 +89,7 @@ def test_only_the_newest_that_ended_are_listed_unasked(cache, supervisors, capsy
 
 def test_a_job_that_cannot_be_meant_is_told_in_a_sentence(cache, supervisors, capsys):
     assert run(cache, "logs", "last") == 2
-    assert "is not a job id" in capsys.readouterr().err
+    assert "so that none is the last" in capsys.readouterr().err
     for seed in range(2):
         jobs.submit(cache, make_study(seed))
     assert run(cache, "cancel", "20") == 2

@@ -145,6 +145,18 @@ def test_settings_come_from_the_cache_or_a_file_and_a_template_is_valid(cache, s
     assert "--engine slurm" in capsys.readouterr().err
 
 
+def test_devices_of_this_machine_and_slurm_are_not_asked_for_at_once(cache, slurm, capsys, project):
+    cache.mkdir()
+    settings.default_file(cache).write_text('{"account": "mine"}')
+    more = ["--engine", "slurm", "--devices", "cuda:0", "cuda:1", "--cache", str(cache)]
+    sweep = str(project / "examples" / "sweep.json")
+    for words in (["sweep", sweep], ["reproduce", "main", "--model", "demo", "--scale", "demo"]):
+        assert main([*words, *more]) == 2
+        said = capsys.readouterr().err
+        assert "--devices must be left out with --engine slurm" in said and "cuda:0 cuda:1" in said
+        assert said.count("\n") == 1 and not (slurm / "asked").exists()
+
+
 @pytest.mark.parametrize(
     ("said", "told"),
     [

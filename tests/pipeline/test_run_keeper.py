@@ -16,6 +16,7 @@ from waiting import limit, wait_for
 
 from gprune import pipeline
 from gprune.pipeline import record, run_owner, runs
+from gprune.pipeline.runs import writing
 from gprune.store import Store
 from gprune.study import from_dict, run_name
 from gprune.system import files, processes
@@ -147,6 +148,8 @@ def test_the_state_is_rewritten_in_place_without_new_space(study, done, error):
     assert (path.stat().st_size, path.stat().st_ino) == (size, inode)
     assert after["state"] == "failed" and len(after["error"] or "") <= 300
     assert {**after, "state": "done", "error": None} == before
+    # a failure of power leaves the old or the new first sector, and the rest is the same in both
+    assert not path.read_bytes()[writing.SECTOR : writing.ROOM - 1].strip()
     # of a record that was not written here nothing is known: it stays
     path.write_text(json.dumps(before))
     assert not runs.restate(done, name, "failed", "full") and of(done, study) == before

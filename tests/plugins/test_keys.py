@@ -339,6 +339,33 @@ def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folde
         one().digest()
 
 
+def test_an_edit_of_what_its_source_imports_is_seen_where_no_builder_lists_it(site, tmp_path, monkeypatch):
+    project = tmp_path / "work"
+    source = {
+        **BOTH,
+        "bring/metric.py": f"import numpy\nfrom bring_parts import deep\n{BOTH['bring/metric.py']}",
+    }
+    more = {"bring_parts/__init__.py": "", "bring_parts/deep.py": "def power():\n    import bring_more\n"}
+    beside = {"bring_more.py": "POWER = 2\n", "bring_other.py": "POWER = 2\n"}
+    install(site, files=source | more | beside, project=project)
+    # an environment within the project is none of its source
+    library = project / ".venv" / "lib" / "site-packages" / "library"
+    library.mkdir(parents=True)
+    (library / "__init__.py").write_text("LARGE = 1\n")
+    (project / "bring_parts" / "__init__.py").write_text("import library\n")
+    for place in (project, library.parent):
+        monkeypatch.syspath_prepend(str(place))
+    seen = [digests(site)["metric.size"]]
+    for file in ("bring_parts/deep.py", "bring_more.py"):
+        (project / file).write_text((project / file).read_text() + "# edited\n")
+        seen.append(digests(site)["metric.size"])
+    assert len(set(seen)) == 3
+    (project / "bring_other.py").write_text("POWER = 3\n")
+    (library / "__init__.py").write_text("LARGE = 2\n")
+    assert digests(site)["metric.size"] == seen[-1]
+    assert not {"bring", "bring_parts", "bring_more", "library"} & set(sys.modules)
+
+
 def test_a_folder_that_shares_its_package_does_not_hide_it(site, tmp_path, monkeypatch):
     # without an __init__.py both folders make one package, and the first on the path has the module
     install(site, files={path: source for path, source in BOTH.items() if "__init__" not in path})

@@ -1,5 +1,6 @@
 """Damage is found wherever it is, never handed out, named, and made good by the next run: in a real run."""
 
+import json
 import random
 import shutil
 from collections import Counter
@@ -10,6 +11,7 @@ import pytest
 import tiny_study
 
 from gprune import pipeline
+from gprune.__main__ import main
 from gprune.models.export import apply, checkpoint
 from gprune.pipeline.stages import KINDS
 from gprune.pruning import surgery
@@ -61,7 +63,11 @@ def same(first, second):
 def whole(tmp_path_factory):
     """A finished run: its study, its cache, and what its results hold."""
     folder = tmp_path_factory.mktemp("whole")
-    study = from_dict(tiny_study.made(folder, third=True))
+    rows = [{"question": "Two and two make", "choices": [" four", " five"], "answer": 0}] * 3
+    (folder / "own.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = tiny_study.made(folder, third=True, methods=["dense", "gprune", "flap"])
+    values["evaluation"]["tasks"] = [str(folder / "own.jsonl")]
+    study = from_dict(values)
     store = Store(folder / "cache")
     pipeline.run(study, store, Told())
     return study, store, content(store)
@@ -147,13 +153,50 @@ def test_has_and_get_agree_on_every_damaged_manifest(spare, kind):
             store.get(stage, key, record) if record else store.check(stage, key)
 
 
+def beside_others(store):
+    return [place for place in damage.results(store) if KINDS[place[0]].extra]
+
+
+@pytest.mark.parametrize(
+    "kind", ["size", "shape", "seal lost", "a folder instead", "a file instead", "file lost", "another digit"]
+)
+def test_what_is_made_beside_others_is_made_anew_where_it_is_damaged(whole, spare, kind, capsys):
+    study, store = spare
+    places, chosen = beside_others(store), random.Random(kind)
+    assert {stage for stage, _ in places} == {"answers", "questions", "positions"}
+    for place in places:
+        damage.MANIFESTS[kind](store.folder(*place), chosen)
+    path = store.root / "study.json"
+    path.write_text(study.to_json())
+    assert main(["run", str(path), "--dry-run", "--cache", str(store.root)]) == 0
+    told = capsys.readouterr().out.splitlines()
+    assert {line.split()[1] for line in told if " missing" in line} == {key for _, key in places}
+    assert main(["cache", "verify", "--cache", str(store.root)]) == 1
+    assert "made anew" in capsys.readouterr().err
+    told = Told()
+    pipeline.run(study, store, told)
+    assert len(told.repaired) == len(places)
+    same(whole[2], content(store))
+
+
+def test_what_was_set_aside_by_a_run_that_was_killed_is_made_anew(whole, spare):
+    study, store = spare
+    for place in (places := beside_others(store)):
+        damage.MANIFESTS["size"](store.folder(*place), random.Random(0))
+        assert store.set_aside(*place, KINDS[place[0]].record)
+    told = Told()
+    pipeline.run(study, store, told)
+    assert len({stage for stage, message in told.lines if message != "reused"}) >= len(places)
+    same(whole[2], content(store))
+
+
 @pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.long)])
 def test_a_run_makes_good_what_damaged_manifests_have_spoilt(whole, spare, part):
     study, store = spare
     chosen, places = random.Random(part), damage.results(store)
     kinds = [kind for _ in range(3) for kind in damage.MANIFESTS][part::2]
-    # see above of folders; and what is extra is made again when it is asked for, a run is whole without it
-    places = [place for place in places if KINDS[place[0]].record is not None and not KINDS[place[0]].extra]
+    # see above of folders
+    places = [place for place in places if KINDS[place[0]].record is not None]
     hit = dict(zip(chosen.sample(places, min(COUNT // 2, len(places))), kinds, strict=False))
     for place, kind in hit.items():
         damage.MANIFESTS[kind](store.folder(*place), chosen)

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gprune.app.server.allowed_hosts import Names
-from gprune.app.server.request import TOKEN, Request, read
+from gprune.app.server.request import TOKEN, TOO_LARGE, Request, is_too_large, read
 
 WRONG = "Your token is not that of this server, which makes a new one whenever it starts."
 UNKNOWN = "The server was started anew.\nReload this page, and enter the token\nthat the server has printed."
@@ -131,7 +131,8 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        answer = self.answer(read(scope))
+        closed = {"connection": "close"}
+        answer = Answer(431, TOO_LARGE, closed) if is_too_large(scope) else self.answer(read(scope))
         if answer is None:
             await self._let_in(scope, receive, send)
         else:

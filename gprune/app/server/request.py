@@ -8,6 +8,13 @@ from urllib.parse import parse_qsl, quote, unquote_plus
 
 TOKEN = "token"
 """name of the token in an address"""
+MOST_LINES, MOST_BYTES = 100, 2**16
+"""of the head of a request, its first line not counted; a browser sends some twenty lines"""
+TOO_LARGE = (
+    f"A request has at most {MOST_LINES} header lines and {MOST_BYTES} bytes of them: remove this server's "
+    "cookies, or shorten the address."
+)
+"""what is said of a larger one"""
 _ENDS = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -76,15 +83,21 @@ class Request:
         return [value.strip() for key, _, value in pairs if key.strip() == name]
 
 
+def is_too_large(scope: Mapping[str, Any]) -> bool:
+    """Whether a request, as ASGI gives it, has more header lines, or more in them, than are looked at."""
+    headers = scope["headers"]
+    size = sum(len(name) + len(value) for name, value in headers) + len(scope.get("query_string", b""))
+    return len(headers) > MOST_LINES or size > MOST_BYTES
+
+
 def read(scope: Mapping[str, Any]) -> Request:
     """A request, of type http or websocket, as ASGI gives it."""
-    headers: dict[str, tuple[str, ...]] = {}
+    headers: dict[str, list[str]] = {}
     for name, value in scope["headers"]:
-        key = name.decode("latin-1").lower()
-        headers[key] = (*headers.get(key, ()), value.decode("latin-1"))
+        headers.setdefault(name.decode("latin-1").lower(), []).append(value.decode("latin-1"))
     sent = _line((scope.get("raw_path") or quote(scope["path"]).encode()).partition(b"?")[0])
     return Request(
-        headers=headers,
+        headers={name: tuple(values) for name, values in headers.items()},
         # anything else could be read as a part of the host where it is put behind one
         path=sent if sent.startswith("/") else "/",
         query=_line(scope.get("query_string", b"")),

@@ -27,6 +27,8 @@ _FRAME = "gprune.app.ui.frame"
 _PAGES = "gprune.app.pages"
 _REPORT = "gprune.app.report.page"
 _log = logging.getLogger(__name__)
+PROTOCOL = "gprune.app.server.header_limits:BoundedProtocol"
+"""the class that reads what comes over a connection, as uvicorn looks it up"""
 SCRIPT = installation.APP_FOLDER / "app.py"
 HOME = "/home"
 """another name of the first page"""
@@ -76,6 +78,8 @@ def import_views() -> None:
 
 def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[None]) -> None:
     """Serves the app until it is interrupted; `shown` is entered while the server listens."""
+    import uvicorn.config
+
     open_with(terms)
     # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
     sys.argv = [str(SCRIPT)]
@@ -83,6 +87,8 @@ def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[N
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: record.levelno >= logging.WARNING and record.msg != _REFUSED
     )
+    # Streamlit starts uvicorn and lets nobody say how that reads what comes
+    uvicorn.config.HTTP_PROTOCOLS["auto"] = PROTOCOL
     with contextlib.suppress(KeyboardInterrupt):
         app(place, shown).run(config=_settings(place))
 

@@ -222,7 +222,7 @@ def _settings(run: Run) -> None:
 
 
 def _nothing_yet(situation: work.Situation) -> None:
-    if situation.active:
+    if situation.active or situation.problem:
         return
     failed = next((job for job in situation.jobs if job.state == "failed"), None)
     if failed is not None:

@@ -19,9 +19,10 @@ from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.slurm.submission import StudyJob
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, Unreadable, all_runs
+from gprune.store import require_folder
 from gprune.study import Study
 from gprune.study.demo import demo_study
-from gprune.system.errors import GpruneError
+from gprune.system.errors import GpruneError, StoreError
 from gprune.system.units import seconds_since_1970
 
 AUTOSTART_VARIABLE = "GPRUNE_AUTOSTART"
@@ -48,7 +49,7 @@ class Situation:
     unreadable: list[Unreadable]
     jobs: list[Job]
     problem: str
-    """why jobs cannot be used; empty if they can"""
+    """why the cache, or its jobs, cannot be used; empty if they can"""
 
     @property
     def active(self) -> list[Job]:
@@ -87,6 +88,10 @@ class Situation:
 
 def look(root: str) -> Situation:
     """Reads runs and jobs; jobs whose process is gone are ended first, waiting ones started."""
+    try:
+        require_folder(Path(root))
+    except StoreError as error:
+        return Situation(root, [], [], [], str(error))
     runs, unreadable = all_runs(root)
     try:
         found = queue.jobs(Path(root))

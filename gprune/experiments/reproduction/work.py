@@ -15,7 +15,6 @@ from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened
 from gprune.pipeline.eta import expected
-from gprune.pipeline.stages import course
 from gprune.pipeline.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study
@@ -108,7 +107,7 @@ class TableWork:
         seconds = 0.0
         for entry in left:
             results = opened(entry.study, self.store)
-            stages = course(results.graph, entry.until, results.holds)
+            stages = results.course(entry.until)
             seconds += sum(expected(stages, results).values())
         return len(left), seconds
 

@@ -17,7 +17,7 @@ from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened, runs
 from gprune.pipeline.eta import Extent, extent
 from gprune.pipeline.record import RunRecord
-from gprune.pipeline.stages import KINDS, Graph, Results, course
+from gprune.pipeline.stages import KINDS, Graph, Results
 from gprune.pipeline.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study, run_name
@@ -130,7 +130,7 @@ def finished(study: Study, store: Store, until: str) -> bool:
         # what it reads has gone; its run says what it was
         return False
     results = Results(store, Graph(study, inputs))
-    found = course(results.graph, until, results.holds)
+    found = results.course(until)
     wanted = [stage for stage in found if not KINDS[stage.kind].extra]
     kept = RunRecord(results, until, {}, missing_tasks, lambda *_: None)
     return kept.covers(wanted) and kept.whole(wanted)

@@ -1,7 +1,7 @@
 """Answers: which model does a name mean where speed is measured?
 
 Dense and pruned folders, and true shapes with random weights, `random:llama2-7b`, also cut to a narrower
-width in every layer, `random:llama2-7b@0.5`.
+width in every layer, `random:llama2-7b@0.5`, or with fewer layers, `random:llama2-7b#layers=2`.
 """
 
 from typing import Any
@@ -67,8 +67,11 @@ def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
 def _random_config(text: str, align: int) -> Any:
     name, sign, fraction = text.partition("@")
     try:
-        folder = locate(RANDOM + name if name in SHAPES else name)
+        shaped = name.partition("#")[0] in SHAPES
+        folder = locate(RANDOM + name if shaped else name)
     except ModelError as error:
+        if shaped:
+            raise
         raise ModelError(
             f"{RANDOM}{name} is neither a folder nor one of {', '.join(SHAPES)}: check the spelling"
         ) from error

@@ -22,7 +22,7 @@ from gprune.system.errors import GpruneError, SettingsError, StoreError, Unreada
 from gprune.system.files import beside, make_folder
 from gprune.system.network_files import move
 from gprune.system.progress import Progress, silent
-from gprune.system.safe_parsing import quoted, sentence
+from gprune.system.safe_parsing import is_printable, printable, quoted, sentence
 
 _RECORD = "the run's record in the pack"
 Place = tuple[str, str]
@@ -98,6 +98,7 @@ class _Unpacking:
 
     def _read_record(self) -> dict[str, Any]:
         values = self.archive.record()
+        require_printable(values, _RECORD)
         found = checked(values, _RECORD)
         packed = values.get("packed")
         left_out = packed.get("left_out") if isinstance(packed, dict) else None
@@ -137,6 +138,9 @@ class _Unpacking:
                 f"a result of the pack ({'/'.join(place)}) has no manifest: ask for it again"
             )
         manifest = self.archive.manifest(files[contents_form.MANIFEST])
+        require_printable(
+            {name: one for name, one in manifest.items() if name != "values"}, "a manifest in the pack"
+        )
         if manifest.get("record") != kind.__name__:
             raise UnreadableError(
                 f"a result of the pack ({'/'.join(place)}) is {quoted(manifest.get('record'))}, not "
@@ -188,6 +192,16 @@ def _entries(manifest: dict[str, Any]) -> dict[str, Any]:
 def _reads(record: dict[str, Any]) -> tuple[Any, Any]:
     """The study of a run and what it has read."""
     return record.get("study"), (record.get("provenance") or {}).get("inputs")
+
+
+def require_printable(values: dict[str, Any], what: str) -> None:
+    """Raises UnreadableError where a text in a JSON object holds what a terminal would obey."""
+    for name, value in values.items():
+        if not is_printable({name: value}):
+            raise UnreadableError(
+                f"{what} holds control characters in {quoted(printable(name))}, which could make a terminal "
+                "show what is not there: do not use it"
+            )
 
 
 def require_array(path: Path, name: str) -> None:

@@ -33,7 +33,7 @@ def remove(store: Store, run: str) -> int:
     """Removes a run that nobody is at work on, and no job is to go on with; what other runs need stays.
 
     Its record need not be readable. Killed on its way it leaves results that no run needs, which `python -m
-    gprune cache prune` removes. Gives the bytes removed. Raises StoreError where a process is at work on the
+    gprune cache prune` removes; where the record of another run cannot be read, all results stay. Gives the bytes removed. Raises StoreError where a process is at work on the
     run, a job has a use for it, there is no such run, or the cache cannot be written.
     """
     folder, right = store.folder("runs", run), runs.Ownership(store, run)

@@ -1,12 +1,12 @@
 """Answers: what takes how much room in a cache, which runs need it, and what can go?
 
 A run needs the results whose keys stand in its record, also where that cannot be read otherwise; one that has
-not come to its end needs those as well that it would go on with.
+not come to its end needs those as well that it would go on with. What a record that is cut short would have
+named nobody knows: while there is one, no result counts as free unless a person says so.
 """
 
 import os
 import re
-import stat
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from gprune.pipeline import runs as run_records
-from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError, StoreError, UnreadableError
 from gprune.system.files import remove
 from gprune.pipeline.stages import KINDS, Graph, named
 from gprune.pipeline.stages.inputs import from_plain
-from gprune.store import DAMAGED, Store, explain, states
+from gprune.store import DAMAGED, Store, explain, require_folder, states
 from gprune.store.checksums import Stamp, stamp
 from gprune.study import from_dict
 from gprune.study.methods import knowing, told_by
@@ -161,10 +160,14 @@ def _free(found: list[Stored], needed: dict[tuple[str, str], set[str]]) -> list[
     return [one for one in found if not needed[one.stage, one.key] or one in over]
 
 
-def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list[Stored]:
+def remove_unneeded(
+    store: Store, among: Iterable[Stored] | None = None, *, unreadable_runs: bool = False
+) -> list[Stored]:
     """Removes and gives results, all or some, that no run needs; what a process is at work on stays.
 
-    Raises StoreError where the cache cannot be written, or the record of a run not be read.
+    While the record of a run cannot be read, nothing is removed: the run may need any of them. With
+    `unreadable_runs` such a run needs what can still be made out in its record. Raises StoreError where the
+    cache cannot be written, or the disk does not give the record of a run.
     """
     chosen = list(among) if among is not None else unneeded(store)
     removed = []
@@ -172,7 +175,10 @@ def remove_unneeded(store: Store, among: Iterable[Stored] | None = None) -> list
         try:
             with store.lock(one.stage, one.key, _give_up):
                 # a run that has begun meanwhile has said so in its record
-                wanted = any(one.key in keys for keys in _runs(store).values())
+                found = _records(store)
+                if not unreadable_runs and any(record.fault for record in found.values()):
+                    break
+                wanted = any(one.key in record.keys for record in found.values())
                 if wanted and not (one.begun and store.has(one.stage, one.key)):
                     continue
                 _discard(store, one)
@@ -220,17 +226,42 @@ def _give_up() -> None:
     raise _BusyError
 
 
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """What the record of a run says of results."""
+
+    keys: frozenset[str]
+    """those that the run needs"""
+    fault: str = ""
+    """why it cannot be read, so that there may be others; empty if it can"""
+
+
+def unreadable(store: Store) -> dict[str, str]:
+    """The runs whose record is there and cannot be read, by name: why, in a sentence that begins with its file.
+
+    Raises StoreError where the disk does not give it.
+    """
+    return {name: one.fault for name, one in _records(store).items() if one.fault}
+
+
 def _runs(store: Store) -> dict[str, frozenset[str]]:
-    """The keys that every run needs."""
-    found = {}
-    for folder in _listed(store.root / RUNS):
-        path = folder / "run.json"
+    """The keys that every run needs, as far as its record says."""
+    return {name: one.keys for name, one in _records(store).items()}
+
+
+def _records(store: Store) -> dict[str, _Record]:
+    require_folder(store.root)
+    place, found = store.root / RUNS, {}
+    if os.path.lexists(place) and not place.is_dir():
+        raise StoreError(f"{place} is no folder, so no run can be read: put the folder of the runs there again")
+    for folder in _listed(place):
+        path = folder / run_records.RECORD
         try:
-            # a pipe would be waited for, and a folder is no record
-            if stat.S_ISREG(path.stat().st_mode):
-                found[folder.name] = _keys(str(path), stamp(path))
+            found[folder.name] = _record(str(path), stamp(path))
         except (FileNotFoundError, NotADirectoryError):
-            continue
+            if folder.is_symlink() or path.is_symlink():
+                # on a disk that is not there now
+                found[folder.name] = _Record(frozenset(), f"{path} is a link that leads nowhere")
         except OSError as error:
             reason = error.strerror or str(error)
             raise StoreError(
@@ -240,17 +271,25 @@ def _runs(store: Store) -> dict[str, frozenset[str]]:
 
 
 @lru_cache(maxsize=4096)
-def _keys(path: str, _: Stamp) -> frozenset[str]:
-    """The keys that the run of a record needs; read again only when the file has changed."""
+def _record(path: str, _: Stamp) -> _Record:
+    """What a record says; read again only when the file has changed."""
+    try:
+        values = run_records.load(Path(path))
+    except UnreadableError as error:
+        return _Record(_named_in(path), str(error))
+    named_there = _named_in(path)
+    return _Record(named_there if values.get("state") == "done" else named_there | _ahead(values))
+
+
+def _named_in(path: str) -> frozenset[str]:
+    """All that looks like a key in a record, whatever else it holds."""
+    # a pipe would be waited for, and a folder is no record
+    if not Path(path).is_file():
+        return frozenset()
     with open(path, "rb") as file:
         # of a longer record nobody reads more
         text = file.read(run_records.MOST_BYTES)
-    named_there = frozenset(_KEY.findall(text.decode("utf-8", "replace")))
-    try:
-        values = safe_parsing.json_object(text, path, finite=False)
-    except UnreadableError:
-        return named_there
-    return named_there if values.get("state") == "done" else named_there | _ahead(values)
+    return frozenset(_KEY.findall(text.decode("utf-8", "replace")))
 
 
 def _ahead(values: dict[str, Any]) -> frozenset[str]:

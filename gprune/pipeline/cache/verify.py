@@ -1,9 +1,9 @@
-"""Answers: is every result of a cache what was written?"""
+"""Answers: is every result of a cache what was written, and can the record of every run be read?"""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gprune.pipeline.cache.usage import Stored, stored
+from gprune.pipeline.cache.usage import Stored, stored, unreadable
 from gprune.system.errors import DamagedError, StoreError
 from gprune.pipeline.stages import KINDS
 from gprune.store import Store, manifests
@@ -22,6 +22,8 @@ class Verified:
     """results without checksums"""
     faults: dict[str, str]
     """what is wrong, by the place of a result"""
+    runs: dict[str, str]
+    """the runs whose record cannot be read, by name, and why"""
 
 
 def verified(store: Store, progress: Callable[[Stored, int, int], None]) -> Verified:
@@ -39,4 +41,4 @@ def verified(store: Store, progress: Callable[[Stored, int, int], None]) -> Veri
         except StoreError as error:
             faults[one.name] = str(error)
         progress(one, done, len(found))
-    return Verified(len(found), files, sum(one.size for one in found), unsummed, faults)
+    return Verified(len(found), files, sum(one.size for one in found), unsummed, faults, unreadable(store))

@@ -1,5 +1,6 @@
 """Reads the records of runs, whatever is in the files."""
 
+import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,8 @@ from gprune.system.network_files import again
 RECORD = "run.json"
 MOST_BYTES = 16 * 2**20
 """a run of every method on twenty texts leaves some hundred kilobytes"""
+REMEDY = "run its study again, which finds every finished stage and writes the record anew"
+"""what is to be done where a record cannot be read"""
 
 
 def load(path: Path) -> dict[str, Any]:
@@ -57,14 +60,16 @@ def read(store: Store, run: str) -> dict[str, Any] | None:
 
 def required(store: Store, run: str) -> dict[str, Any]:
     """The record of a run that a person has named; StoreError where none of that name can be read."""
-    record = read(store, run)
-    if record is None:
+    path = store.folder("runs", run) / RECORD
+    try:
+        return load(path)
+    except UnreadableError as error:
+        if os.path.lexists(path):
+            raise StoreError(f"{error}; {REMEDY}") from error
         raise StoreError(
             f"there is no run {safe_parsing.quoted(run)} in {store.root}: `python -m gprune runs` lists "
-            f"those "
-            "that are"
-        )
-    return record
+            "those that are"
+        ) from error
 
 
 def every(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:

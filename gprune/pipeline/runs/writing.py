@@ -1,8 +1,8 @@
 """Writes the records of runs, so that a full disk can still be told.
 
 A record begins with its state and its error in a room of fixed size. Saving it replaces the whole file; where
-that needs space which is not there, these two are rewritten in place: within one page, so that a reader never
-meets half of them, and without any new space.
+that needs space which is not there, these two are rewritten in place without any: within one page, so that a
+reader never meets half of them, and within what a disk writes at once, so that no failure of power leaves it.
 
 The record of a run that goes on names its owner. Whether that process still runs is asked of the system where
 it is one of this machine; of another machine nothing can be asked, so there its record counts as long as it
@@ -23,10 +23,12 @@ from gprune.system.locks import Lock
 from gprune.system.network_files import refresh
 from gprune.system.processes import BEAT_SECONDS as BEAT_SECONDS
 from gprune.system.processes import QUIET_SECONDS as QUIET_SECONDS
-from gprune.system.safe_parsing import sentence
+from gprune.system.safe_parsing import SENTENCE_LENGTH, sentence
 
 ROOM = 2048
 """bytes of state and error: an error has at most 300 characters, of six bytes each"""
+SECTOR = 512
+"""bytes that a disk writes all or none of"""
 
 
 def save(store: Store, run: str, values: dict[str, Any]) -> None:
@@ -53,16 +55,19 @@ def restate(store: Store, run: str, state: str, error: str | None) -> bool:
             found = file.read(ROOM)
             if len(found) < ROOM or not found.startswith(b'{"state": ') or not found.endswith(b" ,"):
                 return False
-            os.pwrite(file.fileno(), _head(state, error), 0)
+            # what stands behind the first sector was blank before and is blank again
+            heads = (_head(state, error, length) for length in (SENTENCE_LENGTH, 150, 70))
+            chosen = next((head for head in heads if not head[SECTOR:-1].strip()), b"")
+            os.pwrite(file.fileno(), chosen, 0)
             os.fsync(file.fileno())
     except OSError:
         return False
     return True
 
 
-def _head(state: object, error: object) -> bytes:
-    """The beginning of a record, up to its third field."""
-    values = {"state": state, "error": error if error is None else sentence(error)}
+def _head(state: object, error: object, length: int = SENTENCE_LENGTH) -> bytes:
+    """The beginning of a record, up to its third field; its error has so many characters at most."""
+    values = {"state": state, "error": error if error is None else sentence(error, length)}
     text = json.dumps(values, ensure_ascii=False).encode("utf-8", "replace")[:-1]
     return text.ljust(ROOM - 1) + b","
 

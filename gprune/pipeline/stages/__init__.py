@@ -2,7 +2,7 @@
 
     graph = Graph(study, inputs)
     results = Results(store, graph)
-    for stage in course(graph, "masks", results.holds): ...     # what a run goes through, in order
+    for stage in results.course("masks"): ...                   # what a run goes through, in order
     results.get(drift), results.get(scores, "auxiliary")        # records, by the keys that follow
 
 A stage is declared by a function of this package; what follows from the declarations is in `graph` (keys

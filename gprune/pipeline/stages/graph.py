@@ -310,12 +310,12 @@ def served(stage: Stage[R], has: Has, among: Iterable[Stage[Any]] = ()) -> Stage
     return richer if richer in among or has(richer) else stage
 
 
-def order(wanted: Iterable[Stage[Any]], has: Has) -> tuple[Stage[Any], ...]:
+def order(wanted: Iterable[Stage[Any]], has: Has, damaged: Has = lambda _: False) -> tuple[Stage[Any], ...]:
     """Every stage that some stages need, themselves included, each after all that it is made from.
 
-    What one of them makes on the way follows it where it is there, or where the work is still to be done: a
-    run whose work was done without it is whole as it is. `wanted` stands in the order in which people want to
-    see it; `has` says whether a result is there.
+    What one of them makes on the way follows it where it is there, or damaged, or where the work is still to
+    be done: a run whose work was done without it is whole as it is. `wanted` stands in the order in which
+    people want to see it; `has` says whether a result is there, `damaged` whether it was and is spoilt.
     """
     wanted = tuple(wanted)
     everything = _walked(wanted, lambda one: one, {})
@@ -324,7 +324,7 @@ def order(wanted: Iterable[Stage[Any]], has: Has) -> tuple[Stage[Any], ...]:
     for stage in found:
         complete[stage] = None
         extra = (one for one in stage.beside if one not in found)
-        complete |= dict.fromkeys(one for one in extra if has(one) or not has(stage))
+        complete |= dict.fromkeys(one for one in extra if has(one) or not has(stage) or damaged(one))
     return tuple(complete)
 
 

@@ -91,9 +91,9 @@ def after_recovery(graph: Graph) -> list[Stage[Any]]:
     return [recovered_perplexity(graph, name, text) for name in cutting for text in texts]
 
 
-def course(graph: Graph, until: str, has: Has) -> tuple[Stage[Any], ...]:
-    """Every stage that a run as far as `until`, one of UNTIL, goes through, in its order."""
-    return order(wanted(graph, until), has)
+def course(graph: Graph, until: str, has: Has, damaged: Has = lambda _: False) -> tuple[Stage[Any], ...]:
+    """Every stage that a run as far as `until`, one of UNTIL, goes through, in its order; see `order`."""
+    return order(wanted(graph, until), has, damaged)
 
 
 def every(graph: Graph) -> tuple[Stage[Any], ...]:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gprune.pipeline.stages.graph import KINDS, Graph, Stage, served
+from gprune.pipeline.stages.plan import course
 from gprune.store import Store
 from gprune.system.errors import DamagedError
 
@@ -50,6 +51,14 @@ class Results:
             )
         except DamagedError:
             return False
+
+    def damaged(self, stage: Stage[Any]) -> bool:
+        """Whether the result of this very stage was there and is spoilt, as far as can be told unread."""
+        return bool(stage.key) and self.store.damaged(stage.kind, stage.key, KINDS[stage.kind].record)
+
+    def course(self, until: str) -> tuple[Stage[Any], ...]:
+        """Every stage that a run of the study as far as `until`, one of UNTIL, goes through here."""
+        return course(self.graph, until, self.holds, self.damaged)
 
     def set_aside(self, stage: Stage[Any]) -> str:
         """Moves what is in the place of a result out of its way if it is damaged, and says so.

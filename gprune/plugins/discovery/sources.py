@@ -4,10 +4,12 @@ pip leaves beside every package a RECORD with the SHA-256 of each of its files, 
 where its project is; then the files themselves are hashed. Nothing is imported.
 """
 
+import ast
 import base64
 import hashlib
 import importlib.util
 import os
+import sys
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Iterator
@@ -85,7 +87,7 @@ class Editable:
         Raises PluginError where they are too large, lead to another folder, or cannot be read.
         """
         found, size = [], 0
-        for path in sorted(islice(self._files(), MOST_FILES + 1)):
+        for path in sorted(islice(self.files(), MOST_FILES + 1)):
             data = _read(path)
             size += len(data)
             found.append(f"{path.relative_to(self.project)} {hashlib.sha256(data).hexdigest()}")
@@ -99,7 +101,8 @@ class Editable:
     def require_unchanged(self) -> None:
         """Every change is seen by `content`."""
 
-    def _files(self) -> Iterator[Path]:
+    def files(self) -> Iterator[Path]:
+        """Every file of these packages; PluginError where a folder of them is a link."""
         for root in self.roots:
             if root.is_file():
                 yield root
@@ -130,7 +133,7 @@ def source_of(distribution: Distribution, modules: Iterable[str]) -> Source:
     if project is not None:
         tops = dict.fromkeys(name.partition(".")[0] for name in modules)
         roots = dict.fromkeys([*(_root(name, project) for name in tops), *_others(distribution, project)])
-        return Editable(project, tuple(roots))
+        return Editable(project, _with_imported(roots, project))
     files = []
     for file in distribution.files or ():
         if file.hash is not None and not file.parts[0].endswith((".dist-info", ".egg-info")):
@@ -183,6 +186,49 @@ def _others(distribution: Distribution, project: Path) -> Iterator[Path]:
         except PluginError:
             # what cannot be imported from the project is no part of the plug-in
             continue
+
+
+def _with_imported(roots: Iterable[Path], project: Path) -> tuple[Path, ...]:
+    """Roots of a project, and those that their source imports of it: not every builder notes what there is.
+
+    Told from the source alone, so that what is imported under a name that is made when it runs is not seen.
+    """
+    found, waiting = dict.fromkeys(roots), list(roots)
+    while waiting:
+        for top in sorted(_imported(waiting.pop(), project)):
+            try:
+                root = _root(top, project)
+            except PluginError:
+                # another package, or a part of Python
+                continue
+            # an environment may lie in the project, with all that is installed in it
+            inner = root.relative_to(project).parts
+            if root not in found and not {"site-packages", *_PASSED_OVER} & {*inner}:
+                found[root] = None
+                waiting.append(root)
+    return tuple(found)
+
+
+def _imported(root: Path, project: Path) -> set[str]:
+    """Names of the top-level modules that the source below a root imports, those of Python left out."""
+    named: set[str] = set()
+    try:
+        every = list(islice(Editable(project, (root,)).files(), MOST_FILES))
+    except PluginError:
+        # said when its content is asked for
+        return named
+    for path in (path for path in every if path.suffix == ".py"):
+        try:
+            tree = ast.parse(_read(path))
+        except (PluginError, SyntaxError, ValueError, RecursionError, MemoryError):
+            # what cannot be read cannot be imported either
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Import):
+                named |= {one.name.partition(".")[0] for one in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
+                named.add(node.module.partition(".")[0])
+    return named - sys.stdlib_module_names
 
 
 def _read(path: Path) -> bytes:

@@ -228,6 +228,25 @@ def test_a_search_measures_the_method_that_it_names():
     assert committed.method == "gates" and {name for name, _ in committed.space} == fields
 
 
+ODD = [{}, {"a": 1}, [{"a": 1}], [[2]], [[[]]], {"a": [1]}]
+
+
+@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("field", ["sparsity.epochs", "modularization.candidates", "modularization"])
+def test_objects_and_lists_of_lists_are_no_values_of_a_space(tmp_path, capsys, field, odd):
+    plan = {
+        "title": "t",
+        "study": STUDY,
+        "space": {field: [odd, 2, 3]},
+        "rungs": [{"configurations": 2, "seeds": [0]}],
+    }
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    assert main(["search", str(tmp_path / "plan.json"), "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert f"space.{field}[0] must be a number, a text, a switch or a list of these" in told
+    assert told.count("\n") == 1
+
+
 @pytest.mark.slow
 def test_the_committed_search_has_forty_configurations_and_its_profile_is_a_study():
     plan = from_file(Path(search.__file__).with_name("development.json"))

@@ -310,3 +310,30 @@ def test_files_and_index_that_differ(tmp_path, draft):
     for name in (draft.an_array("masks"), contents_form.INDEX):
         changed = Draft({one: data for one, data in draft.files.items() if one != name})
         refused(changed.write(tmp_path / "a.zip", honest=False), "differ over|has no index.json")
+
+
+RAW = "\x1b]0;mine\x07\x1b[2J\x9b31m\u202e"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: values["study"].update(name=f"a{RAW}"),
+        lambda values: values["study"].update(model=f"{values['study']['model']}{RAW}"),
+        lambda values: values["study"]["evaluation"].update(texts=[RAW]),
+        lambda values: values.update(error=RAW),
+        lambda values: values.update(texts={f"text{RAW}": "a text"}),
+        lambda values: values.update(missing_tasks={"piqa": f"none{RAW}"}),
+    ],
+)
+def test_what_a_terminal_would_obey_is_refused(tmp_path, draft, change):
+    draft.edit(contents_form.RECORD, change)
+    refused(
+        draft.write(tmp_path / "a.zip"), "holds control characters in '[a-z_]+', which could make a terminal"
+    )
+
+
+def test_what_a_terminal_would_obey_in_a_manifest_is_refused(tmp_path, draft):
+    name = draft.a_manifest("perplexity")
+    draft.edit(name, lambda values: values.update(notices=[f"took {RAW}"]))
+    refused(draft.write(tmp_path / "a.zip"), "a manifest in the pack holds control characters in 'notices'")

@@ -31,7 +31,8 @@ def show(situation: work.Situation) -> None:
     if told:
         (st.error if told[0] else st.success)(told[1], icon=":material/error:" if told[0] else None)
     if not situation.runs and not situation.unreadable:
-        st.info("No run is here yet. Start one on the tab Start.", icon=":material/info:")
+        if not situation.problem:
+            st.info("No run is here yet. Start one on the tab Start.", icon=":material/info:")
         return
     try:
         room = cache_usage.overview(Store(Path(situation.root))).runs

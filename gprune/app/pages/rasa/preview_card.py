@@ -193,8 +193,8 @@ def _full_run(run: Run, choice: whatif.LabChoice) -> None:
     if study == run.study:
         st.caption("The choice is what this run has learned.")
         return
-    graph = stages.Graph(study, run.graph.inputs)
-    seconds = sum(eta.expected(stages.course(graph, "all", run.results.holds), run.results).values())
+    results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
+    seconds = sum(eta.expected(results.course("all"), results).values())
     with st.container(horizontal=True, vertical_alignment="center"):
         clicked = sticky_button.pressed("Run it in full", key="rasa_full", icon=":material/play_arrow:")
         # the frame, which was drawn before, is to show the job

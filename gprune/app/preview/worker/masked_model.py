@@ -203,7 +203,7 @@ def _stamp(name: str) -> Stamp:
     """Names, sizes and times of the files that make a model; ModelError where some are gone."""
     try:
         folder = identity.locate(name)
-        files = [folder / identity.CONFIG_FILE, *identity.weight_files(folder)]
+        files = identity.files(folder)
         lexicon = identity.tokenizer_folder(folder)
         files += [lexicon / file for file in identity.TOKENIZER_FILES if (lexicon / file).is_file()]
         states = [(str(file), file.stat()) for file in files]
