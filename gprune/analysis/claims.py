@@ -23,7 +23,9 @@ MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
 BASELINES = tuple(
     name
     for name, method in ((name, METHODS[name]) for name in BUILT_IN)
-    if not method.control and method.decision not in ("none", "learned") and name != "wanda_sp_dense"
+    if not method.control
+    and method.decision not in ("none", "learned", "chosen")
+    and name != "wanda_sp_dense"
 )
 """what people would otherwise use"""
 

@@ -8,7 +8,7 @@ from gprune.models import identity
 from gprune.pipeline import lazy_results, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext
-from gprune.pipeline.stages.inputs import SAMPLED, content_of, roles
+from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, content_of, roles
 from gprune.records.repairs import FITTED
 from gprune.system.errors import SettingsError
 
@@ -49,11 +49,12 @@ def _repaired(run: Run, repair: str | Mapping[str, Any]) -> stages.Graph:
     settings = {"kind": repair} if isinstance(repair, str) else repair
     changes = {f"repair.{name}": value for name, value in settings.items()}
     study = run.study.with_settings(changes | {"sparsity.bias_compensation": False})
-    inputs, text = run.graph.inputs, roles(study).get(SAMPLED)
-    if text is not None:
-        digest = content_of(study, inputs.model, inputs.precision, text, SAMPLED)
-        inputs = replace(inputs, calibration=inputs.calibration | {SAMPLED: digest})
-    return stages.Graph(study, inputs)
+    inputs = run.graph.inputs
+    known = {role: text for role, text in roles(study).items() if role in (SAMPLED, FRESH, CHECK)}
+    told = {
+        role: content_of(study, inputs.model, inputs.precision, text, role) for role, text in known.items()
+    }
+    return stages.Graph(study, replace(inputs, calibration=inputs.calibration | told))
 
 
 def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:

@@ -27,6 +27,7 @@ OPTIONS = {
     "seed": "seed",
     "methods": "methods",
     "repair": "repair.kind",
+    "check-text": "choice.check_text",
     "tasks": "evaluation.tasks",
     "evaluate": "evaluation.texts",
     "preset": "evaluation.preset",

@@ -15,7 +15,7 @@ from typing import Any
 
 from gprune.plugins import discovery
 from gprune.plugins.discovery import Fault, Installed, Plugin, Table
-from gprune.records.repairs import COMPENSATION, WORDS, Repair, in_order
+from gprune.records.repairs import AUTO, COMPENSATION, WORDS, Repair, in_order
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
 
@@ -49,7 +49,8 @@ class Method:
     masks: str
     """the masks it uses; methods that differ in repairs only share them"""
     decision: str
-    """how the masks are made: none, learned, flap, uniform, sequential, fang, llm_pruner or plugin"""
+    """how the masks are made: none, learned, flap, uniform, sequential, fang, llm_pruner, plugin, or chosen
+    by measurement among those of others"""
     metric: str = ""
     """base metric of its scores; that of the study where empty"""
     scoring: str = "single"
@@ -72,7 +73,7 @@ class Method:
     @property
     def baseline(self) -> bool:
         """Whether people would otherwise use it: no control, no other form of a method, and not GPrune."""
-        return not (self.control or self.form_of or self.decision in ("none", "learned"))
+        return not (self.control or self.form_of or self.decision in ("none", "learned", "chosen"))
 
     @property
     def brings(self) -> str:
@@ -86,6 +87,8 @@ class Method:
         return named | ({} if self.adapts else {"reliability.selection": "none"})
 
 
+RECOMMENDED = "recommended"
+"""the method whose masks and repair are chosen together, by measurement"""
 _SCORING_LABELS = {"score_average": "score average", "rank_average": "rank average", "pooled": "pooled"}
 
 
@@ -145,6 +148,7 @@ _BUILT_IN = {
         _learned("msl_random", "MSL, random modules", "random"),
         _learned("msl_shuffled", "MSL, shuffled modules", "shuffled"),
         _learned("gprune_no_rasa", "GPrune, no RASA"),
+        Method(RECOMMENDED, "Recommended recipe", RECOMMENDED, "chosen"),
     )
 }
 METHODS: Table[Method] = Table(_BUILT_IN, _look, lambda: _TOLD.get().methods)
@@ -192,11 +196,21 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
 
 
 def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
-    """The repairs of a method's kept weights: its own, or the one that a study gives every method."""
+    """The repairs of a method's kept weights: its own, or the one that a study gives every method.
+
+    Where a repair is chosen, AUTO stands for it.
+    """
     if method.decision == "none":
         return ()
+    if method.decision == "chosen":
+        return (AUTO,)
     if study.repair.kind != "own":
         return tuple(WORDS[word] for word in (study.repair.kind,) if word in WORDS)
+    return own_repairs(method, study)
+
+
+def own_repairs(method: Method, study: Any) -> tuple[Repair, ...]:
+    """The repairs that a method has by itself."""
     switched = method.decision == "learned" and study.sparsity.bias_compensation
     return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
 

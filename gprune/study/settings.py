@@ -271,14 +271,19 @@ class SparsitySettings(Checked):
     """FFN widths are multiples of this, for hardware that likes it; of every method (8 to 256; 1 = any)"""
 
 
+REPAIR_ROLES = {"both": ("primary", "auxiliary"), "both_and_sampled": ("primary", "auxiliary", "sampled")}
+"""the roles of the texts that a word of `repair.texts` means; another word is a role"""
+
+
 @dataclass(frozen=True, slots=True)
 class RepairSettings(Checked):
     """What is done to the weights that stay, once the masks are decided; the same for every method."""
 
     WHERE: ClassVar = "repair."
-    kind: Literal["own", "none", "bias", "affine", "least_squares", "least_squares_bias"] = "own"
+    kind: Literal["own", "none", "bias", "affine", "least_squares", "least_squares_bias", "auto"] = "own"
     """own is what each method does by itself; bias is FLAP's compensation, affine a scale and a shift of each
-    output channel, least_squares new weights for the kept columns of o_proj and down_proj"""
+    output channel, least_squares new weights for the kept columns of o_proj and down_proj; auto tries several
+    and takes the best on held-out text, as `choice` says"""
     texts: Literal["primary", "auxiliary", "both", "both_and_sampled", "sampled"] = "both"
     """calibration texts that it is made from; sampled is what the dense model writes itself"""
     sampled: Annotated[
@@ -294,10 +299,7 @@ class RepairSettings(Checked):
     @property
     def roles(self) -> tuple[str, ...]:
         """The roles of its texts."""
-        return {
-            "both": ("primary", "auxiliary"),
-            "both_and_sampled": ("primary", "auxiliary", "sampled"),
-        }.get(self.texts, (self.texts,))
+        return REPAIR_ROLES.get(self.texts, (self.texts,))
 
 
 @dataclass(frozen=True, slots=True)

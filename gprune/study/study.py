@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, require_known
+from gprune.study.choice import MOST_FITTED, ChoiceSettings
+from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, METHODS, RECOMMENDED, require_known
 from gprune.study.settings import (
     BaselineSettings,
     CalibrationSettings,
@@ -30,6 +31,7 @@ from gprune.study.settings import (
     Text,
     Whole,
     read,
+    require,
 )
 from gprune.system import forms, limits, safe_parsing
 from gprune.system.errors import SettingsError
@@ -120,6 +122,8 @@ class Study(Checked):
     """MSL"""
     repair: RepairSettings = field(default_factory=RepairSettings)
     """repair of the kept weights"""
+    choice: ChoiceSettings = field(default_factory=ChoiceSettings)
+    """what is chosen by measurement"""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     """what the result is measured on"""
 
@@ -129,6 +133,7 @@ class Study(Checked):
         for method in self.methods:
             require_known("methods", method)
         self._require_affordable()
+        self._require_choosable()
         if self.sparsity.bias_compensation and self.repair.kind != "own":
             raise SettingsError(
                 "sparsity.bias_compensation is repair.kind bias for learned methods, and repair.kind is "
@@ -154,6 +159,35 @@ class Study(Checked):
             "calibration.length": self.calibration.length,
         }
         limits.require_affordable(limits.MOST_LEARNING, "tokens to learn from", asked)
+
+    @property
+    def recommends(self) -> bool:
+        """Whether the recommended recipe is among the methods."""
+        return RECOMMENDED in self.methods
+
+    @property
+    def involved(self) -> tuple[str, ...]:
+        """The methods that are compared, and those whose masks the recommended recipe is chosen from."""
+        tried = self.choice.masks if self.recommends else ()
+        return tuple(dict.fromkeys((*self.methods, *tried)))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether anything is chosen by measurement, so that held-out text is drawn."""
+        return self.recommends or self.repair.kind == "auto"
+
+    def _require_choosable(self) -> None:
+        """Checks what the recommended recipe is chosen from."""
+        masks, repairs = self.choice.masks, self.choice.repairs
+        for name in masks:
+            require_known("methods", name)
+            rule = "methods that prune and are not chosen themselves"
+            require(METHODS[name].decision not in ("none", "chosen"), "choice.masks", name, rule)
+        if self.recommends and len(masks) * len(repairs) > MOST_FITTED:
+            raise SettingsError(
+                f"choice.masks ({len(masks)}) times choice.repairs ({len(repairs)}) must be at most "
+                f"{MOST_FITTED}: whoever wins among many wins by luck. Leave some of them out"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
@@ -191,6 +225,8 @@ class Study(Checked):
         if self.repair == RepairSettings():
             # came later, as a whole
             del values["repair"]
+        if not self.chooses or self.choice == ChoiceSettings():
+            del values["choice"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def renamed(self, name: str) -> Study:

@@ -18,14 +18,14 @@ from gprune.jobs.slurm import settings as slurm_settings
 from gprune.pipeline import runs
 from gprune.pipeline.archive import contents_form
 from gprune.pipeline.runs import notes
-from gprune.study import Study, from_file
+from gprune.study import ChoiceSettings, Study, from_file
 from gprune.study.settings import RepairSettings
 from gprune.system.errors import GpruneError
 from gprune.system.safe_parsing import quoted, sentence
 
 STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs").to_dict()
 # came after the answers were kept
-del STUDY["repair"]
+del STUDY["repair"], STUDY["choice"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
     "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
@@ -171,7 +171,7 @@ def _written(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-_LATER = f"repair={RepairSettings()!r}, "
+_LATER = f"repair={RepairSettings()!r}, choice={ChoiceSettings()!r}, "
 """sections of a study that came after the answers were kept"""
 
 

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from gprune.study.methods import METHODS, METRICS
 
-BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
+BLUE, ORANGE, GREEN, PURPLE, SKY, YELLOW = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#B8A800"
 """hues of the methods"""
 TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 """hues of the calibration texts, and of what differs between two of them"""
@@ -55,6 +55,7 @@ _FAMILIES = {
     "wanda_sp": (GREEN, "diamond"),
     "fang": (PURPLE, "pentagon"),
     "llm_pruner": (SKY, "x"),
+    "recommended": (YELLOW, "cross"),
 }
 """hue and symbol of each family"""
 _PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")

@@ -11,6 +11,9 @@ from math import ceil
 
 from gprune.pipeline.estimate.dimensions import Case
 from gprune.pipeline.stages import StageId
+from gprune.records.repairs import AUTO, FITTED
+from gprune.study import Study
+from gprune.study.choice import with_word
 from gprune.study.methods import METHODS, of_masks
 from gprune.system import machine
 
@@ -184,11 +187,18 @@ def _masks(stage: StageId, case: Case) -> Need | None:
     )
 
 
-def _repaired(_: StageId, case: Case) -> Need:
+def fitted_texts(stage: StageId, study: Study) -> int:
+    """How many texts weights are fitted to: by the repair of the study, or by one that is tried."""
+    if stage.kind == FITTED and stage.variant:
+        return len(with_word(study.repair, ":".join(stage.variant)).roles)
+    return len(study.repair.roles)
+
+
+def _repaired(stage: StageId, case: Case) -> Need:
     """Two streams of activations, and the moments of one map: its kept inputs with each other, in float64."""
     study, shape = case.study, case.model.shape
     calibration, width = study.calibration, max(shape.neurons, case.model.channels)
-    tokens = len(study.repair.roles) * calibration.samples * calibration.length
+    tokens = fitted_texts(stage, study) * calibration.samples * calibration.length
     # the dense stream, the pruned one, and what the attention of one layer gives
     streams = tokens * case.width * 3.0 * shape.hidden
     kept = study.retention * width
@@ -227,6 +237,21 @@ def _perplexity(stage: StageId, case: Case) -> Need:
         each=case.forward(evaluation.length),
         apart=max(states + logits, case.repaired(stage.method)),
         asked=evaluation.batch,
+        setting="evaluation.batch",
+    )
+
+
+def _candidate(stage: StageId, case: Case) -> Need:
+    """A cut model beside the dense one, and the logits of both with their logarithms."""
+    study, length = case.study, case.study.calibration.length
+    tokens = study.evaluation.batch * length
+    states = 2.0 * tokens * case.model.shape.hidden * case.width
+    logits = 2 * case.logits(min(_LOGITS, tokens * case.model.vocabulary), 3)
+    return Need(
+        weights=case.evaluated + case.cut(stage.method),
+        each=case.forward(length),
+        apart=max(states + logits, AUTO.bytes(case.model.shape, study.retention)),
+        asked=study.evaluation.batch,
         setting="evaluation.batch",
     )
 
@@ -308,6 +333,7 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "repaired": _repaired,
     "edited_repair": _repaired,
     "scores": _scores,
+    "candidate": _candidate,
     "perplexity": _perplexity,
     "accuracy": _accuracy,
     "answers": _accuracy,

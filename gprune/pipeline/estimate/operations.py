@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from gprune.pipeline.estimate.dimensions import Dimensions, of_model
-from gprune.pipeline.estimate.memory import KRYLOV
+from gprune.pipeline.estimate.memory import KRYLOV, fitted_texts
 from gprune.pipeline.stages import StageId
+from gprune.pipeline.stages.inputs import FRESH, measured_on
 from gprune.study import Study
 from gprune.study.methods import METHODS, of_masks
 from gprune.system.errors import ModelError
@@ -83,7 +84,11 @@ def _passes(stage: StageId, study: Study) -> float:
     if stage.kind == "scores" and stage.metric == "llm_pruner":
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
     if stage.kind in REPAIRED:
-        return len(study.repair.roles) * one * (1 + study.retention * 5 / 3)
+        return fitted_texts(stage, study) * one * (1 + study.retention * 5 / 3)
+    if stage.kind == "candidate":
+        # each text through the pruned model, and fresh text through the dense one as well
+        texts = study.retention * len(measured_on(study)) + (FRESH in measured_on(study))
+        return float(study.choice.sequences * calibration.length) * texts
     known = {
         "statistics": one,
         "positions": one,
@@ -103,7 +108,7 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
         return one * study.sparsity.epochs * 4 * head
     if stage.kind in REPAIRED:
         kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
-        tokens = len(study.repair.roles) * one / 2
+        tokens = fitted_texts(stage, study) * one / 2
         moments = 2 * tokens * (kept * kept + kept * shape.hidden)
         return float(shape.layers * (moments + kept**3 / 3 + 2 * kept * kept * shape.hidden).sum())
     if stage.kind == "contexts":

@@ -14,6 +14,7 @@ from gprune.pipeline.stages.calibration import (
     context_statistics,
     contexts,
     groups,
+    held_out,
     norms,
     positions,
     sampled,
@@ -21,6 +22,15 @@ from gprune.pipeline.stages.calibration import (
     size,
     statistics,
     tokens,
+)
+from gprune.pipeline.stages.choosing import (
+    candidate,
+    carried_out,
+    choice,
+    chosen,
+    described,
+    made,
+    require_texts,
 )
 from gprune.pipeline.stages.embedding import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
 from gprune.pipeline.stages.evaluation import edited_perplexity, overlap, perplexity, speed
@@ -40,16 +50,14 @@ from gprune.pipeline.stages.graph import (
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.pipeline.stages.method_inputs import MethodInputs, given, standings, unequal
 from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named
-from gprune.pipeline.stages.pruning import (
+from gprune.pipeline.stages.pruned_models import (
     checkpoint,
-    learning,
     masks,
     pruned,
     pruned_by_hand,
     pruned_model,
-    repaired,
-    repairs,
 )
+from gprune.pipeline.stages.pruning import learning, repaired, repairs
 from gprune.pipeline.stages.rasa import adapted, agreement, agreements, modules, side, space
 from gprune.pipeline.stages.results import Results
 from gprune.pipeline.stages.run_context import RunContext

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.records import PruningMasks, Tokens
 from gprune.study import Study
-from gprune.study.settings import CalibrationSettings
+from gprune.study.settings import CalibrationSettings, RepairSettings
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
@@ -71,10 +71,10 @@ class Processes:
         self.helped = True
         return self.ranks
 
-    def repairing(self, masks: PruningMasks, texts: Sequence[Tokens]) -> Ranks:
+    def repairing(self, masks: PruningMasks, texts: Sequence[Tokens], settings: RepairSettings) -> Ranks:
         """Has the others take part in fitting weights to masks on calibration sets."""
         study = self._study
-        values = {"repair": asdict(study.repair), "batch": study.calibration.batch, "texts": len(texts)}
+        values = {"repair": asdict(settings), "batch": study.calibration.batch, "texts": len(texts)}
         arrays = {f"ids{number}": text.ids for number, text in enumerate(texts)}
         self.ranks.order(REPAIR, self._about() | values, arrays | {"ffn": masks.ffn, "heads": masks.heads})
         self.helped = True

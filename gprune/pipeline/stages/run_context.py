@@ -14,7 +14,7 @@ from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, PruningMasks, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import Study
-from gprune.study.settings import CalibrationSettings
+from gprune.study.settings import CalibrationSettings, RepairSettings
 from gprune.system.errors import SettingsError
 from gprune.system.progress import Progress, silent
 
@@ -91,13 +91,13 @@ class RunContext:
         """
         return None if self.company is None else self.company.called(name, tokens, settings, count)
 
-    def repairing(self, masks: PruningMasks, texts: list[Tokens]) -> Ranks | None:
+    def repairing(self, masks: PruningMasks, texts: list[Tokens], settings: RepairSettings) -> Ranks | None:
         """The processes that share the fit of weights to masks; None where this one is alone.
 
         Raises MethodError where several of them leave the model's layers in their files.
         """
         self.decoder.require_whole("repairing the kept weights")
-        return None if self.company is None else self.company.repairing(masks, texts)
+        return None if self.company is None else self.company.repairing(masks, texts, settings)
 
     def _forget(self) -> None:
         """Lets go of the models in memory, whose place others take."""

@@ -15,7 +15,7 @@ from stages.test_stage_settings import CHANGES
 from gprune import pipeline
 from gprune.pipeline.stages import Graph, RunContext, named
 from gprune.store import Store
-from gprune.study import Study, from_dict, settings
+from gprune.study import ChoiceSettings, Study, from_dict, settings
 from gprune.study.methods import METHODS
 
 pytestmark = pytest.mark.slow
@@ -28,6 +28,7 @@ SECTIONS = {
     "reliability": settings.ReliabilitySettings,
     "sparsity": settings.SparsitySettings,
     "repair": settings.RepairSettings,
+    "choice": ChoiceSettings,
     "evaluation": settings.EvaluationSettings,
 }
 SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code", "offload"}
@@ -37,6 +38,8 @@ READ_BY_CONTENT = {
     "primary",
     "auxiliary",
     "substitute",
+    "choice.check_text",
+    "choice.fresh",
     "evaluation.texts",
     "evaluation.tasks",
     "evaluation.task_folder",
@@ -136,7 +139,11 @@ def test_every_field_that_a_stage_reads_changes_its_key(watched):
     inputs = pipeline.opened(made, store).graph.inputs
     before = named(Graph(made, inputs))
     # what is written into the pruned model's folder tells of the whole study; its key is that of the model
-    stages = {name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items() if name != "checkpoint"}
+    stages = {
+        name: fields - SPEED - READ_BY_CONTENT
+        for name, fields in read.items()
+        if not name.startswith("checkpoint")
+    }
     blind = {}
     for field in sorted({field for fields in stages.values() for field in fields}):
         if field.startswith("inputs."):

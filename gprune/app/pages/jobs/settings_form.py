@@ -18,6 +18,7 @@ SECTIONS = {
     "reliability": "Score adaptation (RASA)",
     "sparsity": "Sparsity learning (MSL)",
     "repair": "Repair of the kept weights",
+    "choice": "Choice by measurement (repair auto, recommended recipe)",
     "evaluation": "Evaluation",
 }
 
