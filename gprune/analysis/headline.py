@@ -162,6 +162,8 @@ def _repaired(study: Study) -> str:
     label = repair_label(study)
     if not label:
         return ""
+    if study.repair.kind == "auto":
+        return " Every method has the repair that was chosen for it on held-out text, or none."
     instead = "" if study.repair.kind == "none" else ", in place of what it does by itself"
     return f" Every method has {label}{instead}."
 

@@ -142,6 +142,8 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
         return f"{known.label} has a value for every unit, which other masks would need learned anew"
     if known.plugin is not None:
         return f"{known.label} is decided by code of {known.plugin.distribution}, which runs in runs only"
+    if known.decision == "chosen":
+        return f"{known.label} is chosen by measurement, which other masks would need anew"
     if known.layered:
         return (
             f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"

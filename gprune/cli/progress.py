@@ -96,14 +96,18 @@ def summary(result: dict[str, Any]) -> None:
     if "speed" in result:
         console.print(_speeds(result["speed"]))
     _repairs(console, result)
+    for method, known in result.get("choice", {}).items():
+        console.print(_tried(method, known))
     _protocols(console, [result])
     for known in result.get("texts", {}).values():
         _say(console, f"text: {known['sentence']}")
     for method, reason in result.get("unavailable", {}).items():
         _say(console, f"{method} left out: {reason}")
-    for folder, what in (("checkpoint", "pruned"), ("recovered_checkpoint", "recovered")):
+    folders = {"checkpoint": "pruned model", "recovered_checkpoint": "recovered model"}
+    folders |= {"recommended_checkpoint": "pruned model of the recommended recipe"}
+    for folder, what in folders.items():
         if folder in result:
-            _say(console, f"{what} model: {result[folder]}")
+            _say(console, f"{what}: {result[folder]}")
     if "diagnostics" in result:
         _diagnostics(console, result["diagnostics"])
     _passes(console, result.get("passes", {}))
@@ -170,6 +174,19 @@ def _recovery(console: Console, result: dict[str, Any]) -> None:
     _say(console, f"recovered by {found['trained']}")
     for method, reason in found["unavailable"].items():
         _say(console, f"{method} not recovered: {reason}")
+
+
+def _tried(method: str, known: dict[str, Any]) -> Table:
+    """What was tried before a method's repair, or its masks and repair, were chosen: the best first."""
+    measures = list(known["weights"])
+    title = f"What was tried for {method}, on {known['sequences']} held-out sequences of each text"
+    table = _table(title, "repair", "number (lower is better)", *measures, left=2)
+    table.columns[0].header = "masks"
+    for row in known["tried"]:
+        figures = ("-" if row[name] is None else f"{row[name]:.4g}" for name in ("number", *measures))
+        mark = " (chosen)" if row["chosen"] else " (reference)" if row["reference"] else ""
+        table.add_row(Text(row["masks"]), Text(row["is"] + mark), *figures)
+    return table
 
 
 def _protocols(console: Console, results: list[dict[str, Any]]) -> None:

@@ -30,6 +30,11 @@ def add(commands: Any) -> None:
         metavar="FOLDER",
         help="folder of the model and the texts that the file names by relative paths",
     )
+    parser.add_argument(
+        "--weights",
+        action="store_true",
+        help="the file searches the weights by which repairs and recipes are chosen, as choice.json",
+    )
     parser.add_argument("--dry-run", action="store_true", help="list the configurations, and run nothing")
     parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
     add_cache(parser)
@@ -38,6 +43,8 @@ def add(commands: Any) -> None:
 def _search(options: argparse.Namespace) -> int:
     from gprune.experiments.search.plan import from_file, words
 
+    if options.weights:
+        return _weights(options)
     plan = from_file(options.plan, options.within)
     if options.dry_run:
         for configuration in plan.configurations():
@@ -67,6 +74,26 @@ def _run(options: argparse.Namespace, plan: Plan) -> int:
     halving.search(plan, Trials(plan, store, lambda *_: None, _Told(plan)).measure, ended)
     say(report.markdown(plan, rounds, made).rpartition("\n## ")[2].partition("\n\n")[2], end="")
     say(f"search: {folder}", file=sys.stderr)
+    return 0
+
+
+def _weights(options: argparse.Namespace) -> int:
+    from gprune.experiments.search import weights
+    from gprune.experiments.search.report import Made
+    from gprune.pipeline.provenance import versions
+    from gprune.store import Store
+
+    plan = weights.from_file(options.plan, options.within)
+    if options.dry_run:
+        print(f"{len(plan.retentions) * 3} cases and {len(plan.weights)} weights", file=sys.stderr)
+        return 0
+    store = Store(options.cache)
+    folder = options.out or store.root / "searches" / "choice"
+    cases = weights.measured(plan, store, lambda words: print(words, file=sys.stderr, flush=True))
+    made = Made(command_line(), {name: str(value) for name, value in versions().items()})
+    weights.write(folder, plan, cases, made)
+    print(weights.markdown(plan, cases, made).rpartition("\n## ")[2].partition("\n\n")[2], end="")
+    print(f"search: {folder}", file=sys.stderr)
     return 0
 
 

@@ -22,6 +22,7 @@ _METAVARS = {
     "primary": "TEXT",
     "auxiliary": "TEXT",
     "substitute": "TEXT",
+    "choice.check_text": "TEXT",
     "evaluation.texts": "TEXT",
     "evaluation.tasks": "TASK",
     "evaluation.task_folder": "FOLDER",
@@ -80,7 +81,7 @@ def add_profile(parser: Any) -> None:
 def _study(options: argparse.Namespace) -> int:
     values: dict[str, Any] = {}
     for option, field in OPTIONS.items():
-        value = getattr(options, option)
+        value = getattr(options, option.replace("-", "_"))
         if value is None:
             continue
         section, _, name = field.rpartition(".")

@@ -1,9 +1,9 @@
 """Answers: has any method of a run read an evaluated text, or a text like it?
 
-The one definition of *unseen*: a text of another corpus than A and B, of which next to nothing stands in
-their calibration sets. What is declared (corpus and split by name, equal content) and what is measured (the
-overlap) are both told; neither alone suffices. The third text C prunes nothing and does not count. A text
-that the model has written itself is never unseen.
+The one definition of *unseen*: a text of another corpus than A and B, and than a check text by which was
+chosen, of which next to nothing stands in what was drawn of them. What is declared (corpus and split by name,
+equal content) and what is measured (the overlap) are both told; neither alone suffices. The third text C
+prunes nothing and does not count. A text that the model has written itself is never unseen.
 """
 
 from collections.abc import Mapping
@@ -17,8 +17,8 @@ from gprune.data.texts.corpus_relation import PART, SAME, Kinship, corpus, kinsh
 from gprune.records import TextOverlap
 from gprune.study import Study
 
-LETTERS = {"primary": "A", "auxiliary": "B"}
-"""the calibration texts that prune, by role"""
+LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text"}
+"""the texts that prune, by role, and the one by which a repair or a recipe is chosen"""
 MOST_SHARED = 0.01
 """share of an evaluated text's runs that may stand in a calibration set by chance or quotation"""
 _OF_A_COPY = 4
@@ -133,14 +133,17 @@ def standings(
     `calibration` is content by role, `evaluation` content by name, `overlaps` what was measured by evaluation
     text.
     """
-    named = {role: corpus(getattr(study, role), "calibration") for role in LETTERS}
+    texts = {"primary": study.primary, "auxiliary": study.auxiliary}
+    if study.chooses and study.choice.check_text:
+        texts["check"] = study.choice.check_text
+    named = {role: corpus(text, "calibration") for role, text in texts.items()}
     found = {}
     for text in study.evaluation.texts:
         own, content = corpus(text, "evaluation"), evaluation.get(text)
         kin: dict[str, Kinship] = {}
-        for role, letter in LETTERS.items():
+        for role, other in named.items():
             same = bool(content) and content == calibration.get(role)
-            kin[letter] = SAME if same else kinship(own, named[role])
+            kin[LETTERS[role]] = SAME if same else kinship(own, other)
         found[text] = HoldoutStatus(text, kin, overlaps.get(text))
     return found
 

@@ -5,6 +5,7 @@ the rest at the end is dropped. Perplexity is exp of the mean negative log-likel
 predictions a window.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -110,17 +111,25 @@ def _batch_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
 def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
     """(batch, length - 1) float32 loss in nats of each of (batch, length) ids but the first."""
     targets = ids[:, 1:].reshape(-1)
+    blocks = list[torch.Tensor]()
+    for logits in logit_blocks(model, ids):
+        begun = sum(map(len, blocks))
+        blocks.append(_cross_entropy(logits, targets[begun : begun + len(logits)]))
+    return torch.cat(blocks).view(len(ids), -1)
+
+
+def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
+    """(rows, vocabulary) logits after all of (batch, length) ids but each last, some rows at a time."""
     model_type = str(model.config.model_type).removeprefix(PRUNED_PREFIX)
     if model_type not in FAMILIES:
         # Other families may scale or cap what the head gives, so their own forward pass has to do it.
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
-        return _cross_entropy(logits.reshape(len(targets), -1), targets).view(len(ids), -1)
-    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
-    hidden = hidden.reshape(len(targets), -1)
+        yield logits.flatten(0, 1)
+        return
+    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
     head = model.get_output_embeddings()
     rows = max(1, _BLOCK_LOGITS // head.out_features)
-    blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
-    return torch.cat([_cross_entropy(head(block), target) for block, target in blocks]).view(len(ids), -1)
+    yield from map(head, hidden.split(rows))
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

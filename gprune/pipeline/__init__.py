@@ -27,6 +27,7 @@ from gprune.pipeline.stages import (
     drift,
     needed,
     positions,
+    require_texts,
     resolve,
     served,
 )
@@ -72,6 +73,7 @@ def run(
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.processes = 1 if ranks is None else ranks.count
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
+    require_texts(results, wanted)
     require_room(wanted, results, listener, anyway, record.processes)
     store.sweep()
     states.sweep(store)

@@ -10,8 +10,11 @@ from gprune.pipeline.stages import (
     Results,
     Stage,
     accuracy,
+    carried_out,
     checkpoint,
+    described,
     given,
+    made,
     masks,
     overlap,
     perplexity,
@@ -19,14 +22,13 @@ from gprune.pipeline.stages import (
     recovered_perplexity,
     recovers,
     recovery_label,
-    repairs,
     shape,
     size,
     speed,
     standings,
 )
-from gprune.records import Accuracy, PrunedModel
-from gprune.study.methods import METHODS
+from gprune.records import Accuracy, Choice, PrunedModel
+from gprune.study.methods import METHODS, RECOMMENDED
 
 
 def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
@@ -42,6 +44,8 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
         found |= sizes(results, able)
         facts = {name: given(results, name) for name in able}
         found["given"] = {name: one.to_dict() for name, one in facts.items() if one is not None}
+        if study.chooses:
+            found["choice"] = _chosen(results, able)
     if until in ("perplexity", "all"):
         found |= _measured(results, record, able)
     if until == "all" and "gprune" in able:
@@ -49,6 +53,8 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
         trained = checkpoint(graph, recovery=True) if recovers(study) else None
         if trained is not None and trained not in record.unavailable:
             found["recovered_checkpoint"] = str(results.model_folder(trained))
+    if until == "all" and RECOMMENDED in able:
+        found["recommended_checkpoint"] = str(results.model_folder(checkpoint(graph, RECOMMENDED)))
     ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
     found["unavailable"] = unavailable
     found["keys"] = {name: entry["key"] for name, entry in ran.items()}
@@ -134,6 +140,33 @@ def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, An
     }
 
 
+def _chosen(results: Results, methods: list[str]) -> dict[str, Any]:
+    """What was tried before a repair, or masks and repair, were chosen, by method; the best first."""
+    known = {name: one for name in methods if (one := made(results, name)) is not None}
+    return {name: _tried(results, one) for name, one in known.items()}
+
+
+def _tried(results: Results, one: Choice) -> dict[str, Any]:
+    rows = [
+        {
+            "masks": one.masks[place],
+            "repair": one.repairs[place],
+            "is": described(results.graph, one.repairs[place]),
+            "number": _finite(one.numbers[place]),
+            **{name: _finite(value) for name, value in zip(one.measures, one.figures[place], strict=True)},
+            "chosen": place == one.chosen,
+            "reference": place == one.reference,
+        }
+        for place in one.order
+    ]
+    weights = dict(zip(one.measures, map(float, one.weights), strict=True))
+    return {"weights": weights, "sequences": one.sequences, "tried": rows}
+
+
+def _finite(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None
+
+
 def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:
     """Why methods could not run, by method."""
     cutting = {name: METHODS[name].masks for name in results.graph.study.methods if name != "dense"}
@@ -152,7 +185,7 @@ def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
             continue
         kept = results.get(masks, method.masks)
         retention[name] = kept.retention
-        parameters[name] = PrunedModel(kept, repairs(results.graph, name)).parameters(known, whole)
+        parameters[name] = PrunedModel(kept, carried_out(results, name)).parameters(known, whole)
     found: dict[str, Any] = {"retention": retention, "parameters": parameters}
     return found | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 

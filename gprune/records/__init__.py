@@ -23,6 +23,7 @@ if TYPE_CHECKING:
         merge_moments,
         pool,
     )
+    from gprune.records.choice import CandidateFigures, Choice
     from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
     from gprune.records.decisions import (
         GateLearning,
@@ -51,6 +52,8 @@ __all__ = [
     "Agreement",
     "Answers",
     "Array",
+    "CandidateFigures",
+    "Choice",
     "Components",
     "ContextStatistics",
     "Contexts",
@@ -84,7 +87,7 @@ __all__ = [
     "pool",
     "pool_contexts",
 ]
-_PARTS = "answers base calibration contexts decisions evaluation model modules repairs scores"
+_PARTS = "answers base calibration choice contexts decisions evaluation model modules repairs scores"
 
 
 def __getattr__(name: str) -> Any:

@@ -109,7 +109,21 @@ REPAIRS: dict[str, Repair] = {
     )
 }
 """every repair by name, in the order in which they are carried out"""
-WORDS = {repair.word: repair for repair in REPAIRS.values()}
+AUTO = Repair(
+    name="chosen_repair",
+    word="auto",
+    label="repair chosen on held-out text",
+    about="Several repairs are fitted, and the one that does best on held-out text is taken, or none.",
+    attribute="repaired as chosen",
+    needs={"weights": FITTED},
+    bytes=lambda shape, retention: max(_widened_columns(shape, retention), _one_map(shape, retention)),
+    biases=True,
+    weights=True,
+    version=0,
+    module="fitted",
+)
+"""stands for one of them, or for none, until the choice is made (`stages.choosing`): no model has it"""
+WORDS = {repair.word: repair for repair in (*REPAIRS.values(), AUTO)}
 """every repair by its word in `repair.kind`"""
 
 

@@ -1,5 +1,6 @@
 """What can be asked for: a study with its settings, its methods and metrics, and recommended profiles."""
 
+from gprune.study.choice import ChoiceSettings
 from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
     PRESET_LENGTHS,
@@ -20,6 +21,7 @@ __all__ = [
     "PRESET_LENGTHS",
     "BaselineSettings",
     "CalibrationSettings",
+    "ChoiceSettings",
     "ContextSettings",
     "EvaluationSettings",
     "GateSettings",

@@ -28,6 +28,7 @@ OPTIONS = {
     "methods": "methods",
     "repair": "repair.kind",
     "recover": "recovery.kind",
+    "check-text": "choice.check_text",
     "tasks": "evaluation.tasks",
     "evaluate": "evaluation.texts",
     "preset": "evaluation.preset",

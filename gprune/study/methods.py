@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from gprune.plugins import discovery
 from gprune.plugins.discovery import Fault, Installed, Plugin, Table
-from gprune.records.repairs import COMPENSATION, WORDS, Repair, in_order
+from gprune.records.repairs import AUTO, COMPENSATION, WORDS, Repair, in_order
 from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
@@ -51,7 +51,7 @@ class Method:
     """the masks it uses; methods that differ in repairs only share them"""
     decision: str
     """how the masks are made: none, learned (a threshold a module), gated (a gate a unit), flap, uniform,
-    sequential, fang, llm_pruner, osscar, slimllm or plugin"""
+    sequential, fang, llm_pruner, osscar, slimllm, plugin, or chosen by measurement among those of others"""
     metric: str = ""
     """base metric of its scores; that of the study where empty"""
     scoring: str = "single"
@@ -83,7 +83,7 @@ class Method:
     @property
     def baseline(self) -> bool:
         """Whether people would otherwise use it: no control, no other form of a method, and none of ours."""
-        return not (self.control or self.form_of or self.learns or self.decision == "none")
+        return not (self.control or self.form_of or self.learns or self.decision in ("none", "chosen"))
 
     @property
     def layered(self) -> bool:
@@ -102,6 +102,8 @@ class Method:
         return named | ({} if self.adapts else {"reliability.selection": "none"})
 
 
+RECOMMENDED = "recommended"
+"""the method whose masks and repair are chosen together, by measurement"""
 _SCORING_LABELS = {"score_average": "score average", "rank_average": "rank average", "pooled": "pooled"}
 
 
@@ -171,6 +173,7 @@ _BUILT_IN = {
         _learned("msl_random", "MSL, random modules", "random"),
         _learned("msl_shuffled", "MSL, shuffled modules", "shuffled"),
         _learned("gprune_no_rasa", "GPrune, no RASA"),
+        Method(RECOMMENDED, "Recommended recipe", RECOMMENDED, "chosen"),
     )
 }
 METHODS: Table[Method] = Table(_BUILT_IN, _look, lambda: _TOLD.get().methods)
@@ -218,11 +221,21 @@ def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
 
 
 def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
-    """The repairs of a method's kept weights: its own, or the one that a study gives every method."""
+    """The repairs of a method's kept weights: its own, or the one that a study gives every method.
+
+    Where a repair is chosen, AUTO stands for it.
+    """
     if method.decision == "none":
         return ()
+    if method.decision == "chosen":
+        return (AUTO,)
     if study.repair.kind != "own":
         return tuple(WORDS[word] for word in (study.repair.kind,) if word in WORDS)
+    return own_repairs(method, study)
+
+
+def own_repairs(method: Method, study: Any) -> tuple[Repair, ...]:
+    """The repairs that a method has by itself."""
     switched = method.learns and study.sparsity.bias_compensation
     return in_order((*method.repairs, *((COMPENSATION,) if switched else ())))
 

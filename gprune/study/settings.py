@@ -297,9 +297,10 @@ class RepairSettings(Checked):
     """What is done to the weights that stay, once the masks are decided; the same for every method."""
 
     WHERE: ClassVar = "repair."
-    kind: Literal["own", "none", "bias", "affine", "least_squares", "least_squares_bias"] = "own"
+    kind: Literal["own", "none", "bias", "affine", "least_squares", "least_squares_bias", "auto"] = "own"
     """own is what each method does by itself; bias is FLAP's compensation, affine a scale and a shift of each
-    output channel, least_squares new weights for the kept columns of o_proj and down_proj"""
+    output channel, least_squares new weights for the kept columns of o_proj and down_proj; auto tries several
+    and takes the best on held-out text, as `choice` says"""
     texts: TextsUsed = "both"
     """calibration texts that it is made from; sampled is what the dense model writes itself"""
     sampled: Annotated[

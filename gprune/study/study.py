@@ -15,7 +15,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, require_known
+from gprune.study.choice import MOST_FITTED, ChoiceSettings
+from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, METHODS, RECOMMENDED, require_known
 from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
     BaselineSettings,
@@ -32,6 +33,7 @@ from gprune.study.settings import (
     Text,
     Whole,
     read,
+    require,
 )
 from gprune.system import forms, limits, safe_parsing
 from gprune.system.errors import SettingsError
@@ -127,6 +129,8 @@ class Study(Checked):
     """repair of the kept weights"""
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
     """recovery: low-rank training of every pruned model"""
+    choice: ChoiceSettings = field(default_factory=ChoiceSettings)
+    """what is chosen by measurement"""
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     """what the result is measured on"""
 
@@ -136,6 +140,7 @@ class Study(Checked):
         for method in self.methods:
             require_known("methods", method)
         self._require_affordable()
+        self._require_choosable()
         if self.sparsity.bias_compensation and self.repair.kind != "own":
             raise SettingsError(
                 "sparsity.bias_compensation is repair.kind bias for learned methods, and repair.kind is "
@@ -167,6 +172,35 @@ class Study(Checked):
             "calibration.length": self.calibration.length,
         }
         limits.require_affordable(limits.MOST_LEARNING, "tokens to recover on", asked)
+
+    @property
+    def recommends(self) -> bool:
+        """Whether the recommended recipe is among the methods."""
+        return RECOMMENDED in self.methods
+
+    @property
+    def involved(self) -> tuple[str, ...]:
+        """The methods that are compared, and those whose masks the recommended recipe is chosen from."""
+        tried = self.choice.masks if self.recommends else ()
+        return tuple(dict.fromkeys((*self.methods, *tried)))
+
+    @property
+    def chooses(self) -> bool:
+        """Whether anything is chosen by measurement, so that held-out text is drawn."""
+        return self.recommends or self.repair.kind == "auto"
+
+    def _require_choosable(self) -> None:
+        """Checks what the recommended recipe is chosen from."""
+        masks, repairs = self.choice.masks, self.choice.repairs
+        for name in masks:
+            require_known("methods", name)
+            rule = "methods that prune and are not chosen themselves"
+            require(METHODS[name].decision not in ("none", "chosen"), "choice.masks", name, rule)
+        if self.recommends and len(masks) * len(repairs) > MOST_FITTED:
+            raise SettingsError(
+                f"choice.masks ({len(masks)}) times choice.repairs ({len(repairs)}) must be at most "
+                f"{MOST_FITTED}: whoever wins among many wins by luck. Leave some of them out"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
@@ -206,6 +240,8 @@ class Study(Checked):
             if getattr(self, name) == untouched:
                 # came later, as a whole
                 del values[name]
+        if not self.chooses or self.choice == ChoiceSettings():
+            del values["choice"]
         return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
     def renamed(self, name: str) -> Study:

@@ -46,7 +46,7 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own():
     for name in METHODS:
         families.setdefault(style.family(name), set()).add(style.METHOD_COLORS[name])
     assert {family: len(colors) for family, colors in families.items()} == dict.fromkeys(families, 1)
-    assert len({next(iter(colors)) for colors in families.values()}) == len(families) == 9
+    assert len({next(iter(colors)) for colors in families.values()}) == len(families) == 10
     looks = [(style.METHOD_COLORS[name], style.METHOD_SYMBOLS[name]) for name in METHODS]
     assert len(set(looks)) == len(METHODS)
     lines = [(style.METHOD_COLORS[name], style.METHOD_DASHES[name]) for name in METHODS]
@@ -54,7 +54,13 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own():
     assert set(style.METHOD_DASHES.values()) <= set(retention_line._DASHES)
     assert len(set(lines)) == len(METHODS)
     known = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.ORANGE}
-    known |= {"wanda_sp": style.GREEN, "fang": style.PURPLE, "llm_pruner": style.SKY, "dense": style.GREY}
+    known |= {
+        "recommended": style.YELLOW,
+        "wanda_sp": style.GREEN,
+        "fang": style.PURPLE,
+        "llm_pruner": style.SKY,
+        "dense": style.GREY,
+    }
     assert {name: style.METHOD_COLORS[name] for name in known} == known
     assert style.label("fang_pooled") == "FANG, pooled" and style.label("dense") == "Dense"
     assert style.label("unheard") == "unheard" and style.family("gprune:flap") == "gprune"

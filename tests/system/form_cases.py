@@ -18,7 +18,7 @@ from gprune.jobs.slurm import settings as slurm_settings
 from gprune.pipeline import runs
 from gprune.pipeline.archive import contents_form
 from gprune.pipeline.runs import notes
-from gprune.study import Study, from_file
+from gprune.study import ChoiceSettings, Study, from_file
 from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import GateSettings, RepairSettings
 from gprune.system.errors import GpruneError
@@ -26,7 +26,7 @@ from gprune.system.safe_parsing import quoted, sentence
 
 STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs").to_dict()
 # came after the answers were kept
-del STUDY["repair"], STUDY["gates"], STUDY["recovery"]
+del STUDY["repair"], STUDY["gates"], STUDY["recovery"], STUDY["choice"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
     "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
@@ -172,7 +172,10 @@ def _written(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-_SECTIONS = f"gates={GateSettings()!r}, repair={RepairSettings()!r}, recovery={RecoverySettings()!r}, "
+_SECTIONS = (
+    f"gates={GateSettings()!r}, repair={RepairSettings()!r}, recovery={RecoverySettings()!r}, "
+    f"choice={ChoiceSettings()!r}, "
+)
 _LATER = (_SECTIONS, ", method='gprune'")
 """what came after the answers were kept: sections of a study, and the method of a search"""
 

@@ -166,7 +166,7 @@ def repair_of(study: Study) -> RepairSettings:
 
 def _fits(source: Source, question: Question) -> bool:
     """Whether a repair of the method is fitted to its masks."""
-    return any(one.fitted for one in stages.repairs(source.graph, question.method))
+    return any(one.fitted for one in stages.carried_out(source.results, question.method))
 
 
 def digest(content: Any) -> str:
@@ -278,7 +278,7 @@ def _repairs(source: Source, method: str, fitted: bool) -> tuple[list[str], dict
     Those that are fitted to its masks are left out unless `fitted`.
     """
     results = source.results
-    repairs = [one for one in stages.repairs(source.graph, method) if fitted or not one.fitted]
+    repairs = [one for one in stages.carried_out(results, method) if fitted or not one.fitted]
     needs = stages.pruned(source.graph, method)
     inputs = {
         name: stages.resolve(needs[name], lambda stage: place_of(results, stage))

@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from gprune.study.methods import METHODS, METRICS
 
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
-MUSTARD, ROSE, BROWN = "#BFA500", "#E07A8B", "#8C4A2F"
+MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#8C4A2F", "#5C5CD6"
 """hues of the methods"""
 TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 """hues of the calibration texts, and of what differs between two of them"""
@@ -58,7 +58,8 @@ _FAMILIES = {
     "llm_pruner": (SKY, "x"),
     "osscar": (MUSTARD, "cross"),
     "slimllm": (ROSE, "triangle-right"),
-    "gates": (BROWN, "triangle-down"),
+    "gates": (BROWN, "triangle-left"),
+    "recommended": (INDIGO, "diamond-tall"),
 }
 """hue and symbol of each family"""
 _PLUGIN_COLORS = ("#1B9AAA", "#7A7A00", "#4B4FC7")

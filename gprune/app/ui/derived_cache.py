@@ -158,7 +158,7 @@ def size_of(run: Run, method: str, kept: records.PruningMasks) -> tuple[float, i
     shape, size = run.shape, run.size
     if shape is None or size is None:
         return kept.retention, 0
-    pruned = records.PrunedModel(kept, stages.repairs(run.graph, method))
+    pruned = records.PrunedModel(kept, stages.carried_out(run.results, method))
     return kept.retention, pruned.parameters(shape, size)
 
 

@@ -16,6 +16,8 @@ from gprune.data.texts.naming import TextName
 from gprune.system import limits, safe_parsing
 from gprune.system.errors import SettingsError
 
+Role = Literal["calibration", "evaluation", "held_out"]
+"""what a text is drawn for; held_out is for a choice between models"""
 PREFIX = "self:"
 OPTIONS = ("seed", "temperature", "length", "keep")
 DESCRIPTION = "text that the dense model itself writes, sampled at the start of a run"
@@ -53,8 +55,8 @@ class Recipe:
     keep: float
     documents: int
     """that are kept"""
-    role: Literal["calibration", "evaluation"]
-    """the two roles draw other documents under one seed"""
+    role: Role
+    """every role draws other documents under one seed"""
 
     @property
     def drawn(self) -> int:
@@ -65,6 +67,11 @@ class Recipe:
 def is_sampled(text: str) -> bool:
     """Whether a typed name means a text that the model writes itself."""
     return text.strip().startswith(PREFIX)
+
+
+def seed_of(text: str) -> int:
+    """The seed of a text that the model writes itself; SettingsError where its name is not valid."""
+    return sampling_of(naming.parse(text)).seed
 
 
 def sampling_of(name: TextName) -> Sampling:
@@ -88,9 +95,7 @@ def sampling_of(name: TextName) -> Sampling:
     )
 
 
-def recipe(
-    text: str, role: Literal["calibration", "evaluation"], sequences: int | None, length: int
-) -> Recipe:
+def recipe(text: str, role: Role, sequences: int | None, length: int) -> Recipe:
     """What is drawn of a text that the model writes itself: sequences or windows of `length` tokens.
 
     `sequences` is None where an evaluation has no limit. Raises SettingsError where the name is not valid.

@@ -100,21 +100,44 @@ _HUB_FACTOR = 4
 
 
 def draw(
-    text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None
+    text: str,
+    tokenizer: Any,
+    samples: int,
+    length: int,
+    seed: int,
+    cache: Path | None = None,
+    after: int = 0,
 ) -> Tokens:
     """Draws a calibration set: (samples, length) token-disjoint sequences.
 
     `seed` is of the permutation that chooses and orders the sequences; `cache` keeps embedded texts from call
-    to call. Raises SettingsError where samples, length or seed is out of range or the name is not valid,
+    to call; `after` is the number of sequences of a calibration set under the same seed, which none of these
+    are then. Raises SettingsError where samples, length or seed is out of range or the name is not valid,
     CorpusError where the text cannot be read or is too short.
     """
     for setting, value, least in (("samples", samples, 1), ("length", length, 1), ("seed", seed, 0)):
         if value < least:
             raise SettingsError(f"{setting} must be at least {least} (got {value})")
+    return choose(
+        text, _drawable(text, tokenizer, after or samples, length, cache), samples, length, seed, after
+    )
+
+
+def _drawable(text: str, tokenizer: Any, samples: int, length: int, cache: Path | None) -> Array:
+    """The tokens among which a calibration set of so many sequences is drawn."""
     wanted = drawn_from(samples, length)
     source = resolve(text, "calibration", download=True, tokens=wanted)
     partial = source.kind == "hub" and not source.joined
-    return choose(text, _flow(source, tokenizer, cache, wanted if partial else None), samples, length, seed)
+    return _flow(source, tokenizer, cache, wanted if partial else None)
+
+
+def missing(text: str, tokenizer: Any, samples: int, held_out: int, length: int, cache: Path | None) -> int:
+    """How many sequences a text lacks to give a calibration set and so many held-out ones; 0 for none.
+
+    `samples` is 0 where nothing is calibrated on it. Errors as `draw`.
+    """
+    flow = _drawable(text, tokenizer, samples or held_out, length, cache)
+    return max(0, samples + held_out - len(flow) // length)
 
 
 def drawn_from(samples: int, length: int) -> int:
@@ -122,19 +145,20 @@ def drawn_from(samples: int, length: int) -> int:
     return _HUB_FACTOR * samples * length
 
 
-def choose(text: str, flow: Array, samples: int, length: int, seed: int) -> Tokens:
+def choose(text: str, flow: Array, samples: int, length: int, seed: int, after: int = 0) -> Tokens:
     """Cuts a (tokens,) stream into blocks and draws a calibration set from them; see `draw`.
 
     Raises CorpusError where the text is too short.
     """
     available = len(flow) // length
-    if available < samples:
+    if available < after + samples:
         raise CorpusError(
             f"the text {text!r} gives {available:,} sequences of {length} tokens ({len(flow):,} tokens in "
-            f"all) and {samples:,} were asked for: ask for fewer or shorter sequences, or give a longer text"
+            f"all) and {after + samples:,} were asked for: ask for fewer or shorter sequences, or give a "
+            "longer text"
         )
     blocks = flow[: available * length].reshape(available, length)
-    ids = blocks[np.random.default_rng(seed).permutation(available)[:samples]]
+    ids = blocks[np.random.default_rng(seed).permutation(available)[after : after + samples]]
     return Tokens(text=text, fingerprint=token_fingerprint(ids), ids=ids, available=available)
 
 

@@ -13,6 +13,7 @@ from gprune.records import REPAIRS
 from gprune.records.repairs import COMPENSATION
 from gprune.study import profiles
 from gprune.study.methods import BUILT_IN, METHODS
+from gprune.study.methods import RECOMMENDED as RECOMMENDED_RECIPE
 
 FAIR = "study"
 """name of the table"""
@@ -30,9 +31,9 @@ def fair_rows(series: Series) -> list[Row]:
 
 
 def compared() -> tuple[str, ...]:
-    """Every method but those that are the same as another by definition, and the dense model."""
-    same = {METHODS[name].same_as for name in BUILT_IN}
-    return together(name for name in BUILT_IN if name != "dense" and name not in same)
+    """Every method but those that are the same as another by definition or chosen among them, and dense."""
+    left = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECOMMENDED_RECIPE}
+    return together(name for name in BUILT_IN if name not in left)
 
 
 def _rows(series: Series, retention: float, seed: int) -> list[Row]:

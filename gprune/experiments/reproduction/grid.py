@@ -14,7 +14,7 @@ from gprune.jobs.job import measures_speed
 from gprune.models import identity as models
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short
-from gprune.study.methods import BUILT_IN, METHODS, METRICS
+from gprune.study.methods import METHODS, METRICS
 from gprune.system import limits, safe_parsing
 from gprune.system.errors import ModelError
 
@@ -179,7 +179,7 @@ class Series:
 
 def shared(study: Study) -> Study:
     """What the studies of one run's rows have in common: all but their methods, names and device."""
-    return replace(study, methods=BUILT_IN, name="", group="", device="auto")
+    return replace(study, methods=("dense",), name="", group="", device="auto")
 
 
 def together(methods: Iterable[str]) -> tuple[str, ...]:

@@ -126,13 +126,14 @@ def from_file(path: Path, within: Path | None = None) -> Plan:
 
     Raises SettingsError where the file is missing, or does not hold a valid plan.
     """
-    return read(path, "search file", lambda values: _plan(values, within))
+    return read(path, "search file", lambda values: Plan.of(placed(values, within)))
 
 
-def _plan(values: Any, within: Path | None) -> Plan:
+def placed(values: Any, within: Path | None) -> Any:
+    """The values of a search whose study has its model and texts in a folder, where they are there."""
     if isinstance(values, dict) and isinstance(values.get("study"), dict):
         values = values | {"study": _placed(values["study"], within)}
-    return Plan.of(values)
+    return values
 
 
 def _placed(values: dict[str, Any], within: Path | None) -> dict[str, Any]:
@@ -140,17 +141,17 @@ def _placed(values: dict[str, Any], within: Path | None) -> dict[str, Any]:
     if within is None:
         return values
 
-    def placed(name: Any) -> Any:
+    def found_in(name: Any) -> Any:
         if not isinstance(name, str):
             return name
         place, sign, options = name.partition("#")
         found = safe_parsing.path(str(within / place), "a file that the search names")
         return f"{found.resolve()}{sign}{options}" if found.exists() else name
 
-    made = {name: placed(value) for name, value in values.items() if name in FIXED[:3]}
+    made = {name: found_in(value) for name, value in values.items() if name in FIXED[:3]}
     evaluation = values.get("evaluation")
     if isinstance(evaluation, dict) and isinstance(evaluation.get("texts"), list):
-        made["evaluation"] = evaluation | {"texts": [placed(text) for text in evaluation["texts"]]}
+        made["evaluation"] = evaluation | {"texts": [found_in(text) for text in evaluation["texts"]]}
     return values | made
 
 

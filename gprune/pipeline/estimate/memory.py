@@ -10,7 +10,10 @@ from collections.abc import Callable
 from gprune.pipeline.estimate import training
 from gprune.pipeline.estimate.dimensions import Case, Need
 from gprune.pipeline.stages import StageId
-from gprune.study.methods import METHODS, Method, fit_of, of_masks
+from gprune.records.repairs import AUTO, FITTED
+from gprune.study import Study
+from gprune.study.choice import OWN, with_word
+from gprune.study.methods import METHODS, fit_of, of_masks
 
 CHOICE_TOKENS = 256
 """tokens of the longest choice with its question that a task is reckoned with; none is read before"""
@@ -140,16 +143,20 @@ def _removed(case: Case, each: float, stream: float) -> Need:
     )
 
 
-def method_of(stage: StageId) -> Method:
-    """The method whose weights a stage of REPAIRED fits."""
-    return of_masks(stage.method) if stage.kind == "repaired" else METHODS[stage.method]
+def fitted_texts(stage: StageId, study: Study) -> int:
+    """How many texts weights are fitted to: by the repair of the study or of the method, or by one tried."""
+    method = of_masks(stage.method) if stage.kind == FITTED else METHODS[stage.method]
+    word = ":".join(stage.variant) if stage.kind == FITTED else ""
+    if word == OWN and method.fit is not None:
+        return len(method.fit.roles)
+    return len((with_word(study.repair, word) if word else fit_of(method, study)).roles)
 
 
 def _repaired(stage: StageId, case: Case) -> Need:
     """Two streams of activations, and the moments of one map: its kept inputs with each other, in float64."""
     study, shape = case.study, case.model.shape
     calibration, width = study.calibration, max(shape.neurons, case.model.channels)
-    tokens = len(fit_of(method_of(stage), study).roles) * calibration.samples * calibration.length
+    tokens = fitted_texts(stage, study) * calibration.samples * calibration.length
     # the dense stream, the pruned one, and what the attention of one layer gives
     streams = tokens * case.width * 3.0 * shape.hidden
     kept = study.retention * width
@@ -188,6 +195,21 @@ def _perplexity(stage: StageId, case: Case) -> Need:
         each=case.forward(evaluation.length),
         apart=max(states + logits, case.repaired(stage.method)),
         asked=evaluation.batch,
+        setting="evaluation.batch",
+    )
+
+
+def _candidate(stage: StageId, case: Case) -> Need:
+    """A cut model beside the dense one, and the logits of both with their logarithms."""
+    study, length = case.study, case.study.calibration.length
+    tokens = study.evaluation.batch * length
+    states = 2.0 * tokens * case.model.shape.hidden * case.width
+    logits = 2 * case.logits(min(_LOGITS, tokens * case.model.vocabulary), 3)
+    return Need(
+        weights=case.evaluated + case.cut(stage.method),
+        each=case.forward(length),
+        apart=max(states + logits, AUTO.bytes(case.model.shape, study.retention)),
+        asked=study.evaluation.batch,
         setting="evaluation.batch",
     )
 
@@ -275,6 +297,7 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "edited_repair": _repaired,
     "recovered": training.recovered,
     "scores": _scores,
+    "candidate": _candidate,
     "perplexity": _perplexity,
     "recovered_perplexity": _perplexity,
     "accuracy": _accuracy,

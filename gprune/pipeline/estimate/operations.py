@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 
 from gprune.pipeline.estimate.dimensions import Case, Dimensions, of_model
-from gprune.pipeline.estimate.memory import KRYLOV, method_of
+from gprune.pipeline.estimate.memory import KRYLOV, fitted_texts
 from gprune.pipeline.stages import StageId
 from gprune.pipeline.stages.graph import LEARNING
+from gprune.pipeline.stages.inputs import FRESH, measured_on
 from gprune.study import Study
-from gprune.study.methods import METHODS, fit_of, of_masks
+from gprune.study.methods import METHODS, of_masks
 from gprune.system.errors import ModelError
 
 RATES = {"gpu": 5e13, "cpu": 5e10}
@@ -84,11 +85,15 @@ def _passes(stage: StageId, study: Study) -> float:
     if stage.kind == "scores" and stage.metric == "llm_pruner":
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
     if stage.kind in REPAIRED:
-        return len(fit_of(method_of(stage), study).roles) * one * (1 + study.retention * 5 / 3)
+        return fitted_texts(stage, study) * one * (1 + study.retention * 5 / 3)
     if stage.kind == "recovered":
         # the dense model says it of each sequence once, the pruned one goes there and back
         trained = _trained(study)
         return min(trained, len(study.recovery.roles) * one) + 2 * study.retention * trained
+    if stage.kind == "candidate":
+        # each text through the pruned model, and fresh text through the dense one as well
+        texts = study.retention * len(measured_on(study)) + (FRESH in measured_on(study))
+        return float(study.choice.sequences * calibration.length) * texts
     known = {
         "statistics": one,
         "positions": one,
@@ -128,7 +133,7 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
         return _trained(study) * (4 * head + 6 * case.factors)
     if stage.kind in REPAIRED:
         kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
-        tokens = len(fit_of(method_of(stage), study).roles) * one / 2
+        tokens = fitted_texts(stage, study) * one / 2
         moments = 2 * tokens * (kept * kept + kept * shape.hidden)
         return float(shape.layers * (moments + kept**3 / 3 + 2 * kept * kept * shape.hidden).sum())
     if stage.kind == "contexts":

@@ -14,6 +14,7 @@ from gprune.pipeline.stages.calibration import (
     context_statistics,
     contexts,
     groups,
+    held_out,
     norms,
     positions,
     sampled,
@@ -22,6 +23,8 @@ from gprune.pipeline.stages.calibration import (
     statistics,
     tokens,
 )
+from gprune.pipeline.stages.choices_made import carried_out, made, require_texts
+from gprune.pipeline.stages.choosing import candidate, choice, chosen, described
 from gprune.pipeline.stages.embedding import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
 from gprune.pipeline.stages.evaluation import (
     edited_perplexity,
@@ -47,19 +50,16 @@ from gprune.pipeline.stages.inputs import Inputs
 from gprune.pipeline.stages.method_inputs import MethodInputs, given, recovery_label, standings, unequal
 from gprune.pipeline.stages.other_repair import with_repair
 from gprune.pipeline.stages.plan import UNTIL, course, every, measured, named, recovers
-from gprune.pipeline.stages.pruning import (
+from gprune.pipeline.stages.pruned_models import (
     checkpoint,
-    gates,
-    learning,
     masks,
     pruned,
     pruned_by_hand,
     pruned_model,
     recovered,
     recovered_from,
-    repaired,
-    repairs,
 )
+from gprune.pipeline.stages.pruning import gates, learning, repaired, repairs
 from gprune.pipeline.stages.rasa import adapted, agreement, agreements, modules, side, space
 from gprune.pipeline.stages.results import Results
 from gprune.pipeline.stages.run_context import RunContext

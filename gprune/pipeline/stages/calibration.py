@@ -4,9 +4,10 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from gprune.data import texts
+from gprune.data.texts.sampled import Role
 from gprune.pipeline.stages.distributed import POSITIONS, STATISTICS
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.inputs import recipe_of, roles
+from gprune.pipeline.stages.inputs import FRESH, ROLES, SAMPLED, recipe_of, roles, text_of
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning.modules.functional_groups import functional_groups
 from gprune.records import (
@@ -46,11 +47,15 @@ def norms(graph: Graph) -> Stage[WeightNorms]:
 
 
 @once
-def sampled(graph: Graph, text: str) -> Stage[SampledText]:
-    """What the dense model writes, for a calibration text by role or an evaluation text by name."""
-    known = roles(graph.study)
-    calibration, name = text in known, known.get(text, text)
-    recipe = recipe_of(graph.study, name, "calibration" if calibration else "evaluation")
+def sampled(graph: Graph, text: str, *, held_out: bool = False) -> Stage[SampledText]:
+    """What the dense model writes, for a calibration text by role or an evaluation text by name.
+
+    If `held_out`, other documents of a calibration text, for a choice between models.
+    """
+    calibration = text in (*roles(graph.study), SAMPLED, FRESH)
+    name = text_of(graph.study, text) if calibration else text
+    role: Role = "held_out" if held_out else "calibration" if calibration else "evaluation"
+    recipe = recipe_of(graph.study, name, role)
 
     def make(work: RunContext) -> SampledText:
         from gprune.pruning.calibration.sampling import sample
@@ -60,8 +65,14 @@ def sampled(graph: Graph, text: str) -> Stage[SampledText]:
     index = None if calibration else graph.study.evaluation.texts.index(text)
     words = f"text {graph.letters[text]}" if index is None else f"evaluation text {index + 1}"
     return graph.stage(
-        StageId("sampled", (text,), method="" if calibration else "evaluation", item=index),
-        f"{words}, written by the model",
+        StageId(
+            "sampled",
+            (text,),
+            method="" if calibration else "evaluation",
+            variant=("held_out",) if held_out else (),
+            item=index,
+        ),
+        f"{words}{', held out' if held_out else ''}, written by the model",
         make,
         reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
         settings=asdict(recipe),
@@ -71,7 +82,7 @@ def sampled(graph: Graph, text: str) -> Stage[SampledText]:
 @once
 def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     """The calibration set of a role: primary, auxiliary, substitute or sampled."""
-    settings, name = graph.study.calibration, roles(graph.study)[text]
+    settings, name = graph.study.calibration, text_of(graph.study, text)
     drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
 
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
@@ -84,8 +95,32 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
         f"drawing calibration text {graph.letters[text]}",
         make,
         needs={"sampled": sampled(graph, text)} if texts.is_sampled(name) else {},
-        reads={"text": graph.inputs.calibration[text], "tokenizer": graph.inputs.tokenizer},
+        reads={"text": graph.inputs.calibration.get(text, ""), "tokenizer": graph.inputs.tokenizer},
         settings=drawn,
+    )
+
+
+@once
+def held_out(graph: Graph, text: str) -> Stage[Tokens]:
+    """Sequences of a text, by role, that took part in nothing: none is of a calibration set."""
+    study, name = graph.study, text_of(graph.study, text)
+    length, seed = study.calibration.length, study.seed
+    drawn = {"samples": study.choice.sequences, "length": length, "seed": seed}
+    after = study.calibration.samples if text in ROLES else 0
+
+    def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
+        if sampled is not None:
+            return texts.choose(name, sampled.ids.ravel(), **drawn)
+        return texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache, after=after)
+
+    written = texts.is_sampled(name)
+    return graph.stage(
+        StageId("tokens", (text,), variant=("held_out",)),
+        f"drawing held-out sequences of text {graph.letters[text]}",
+        make,
+        needs={"sampled": sampled(graph, text, held_out=True)} if written else {},
+        reads={"text": graph.inputs.calibration.get(text, ""), "tokenizer": graph.inputs.tokenizer},
+        settings=drawn | {"after": 0 if written else after},
     )
 
 

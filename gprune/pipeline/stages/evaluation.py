@@ -10,10 +10,11 @@ from typing import Any
 
 from gprune.data import texts
 from gprune.data.texts import corpus_relation
+from gprune.pipeline.stages.calibration import held_out, tokens
 from gprune.pipeline.stages.calibration import sampled as sampled_text
-from gprune.pipeline.stages.calibration import tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
-from gprune.pipeline.stages.pruning import (
+from gprune.pipeline.stages.inputs import CHECK, roles
+from gprune.pipeline.stages.pruned_models import (
     pruned,
     pruned_by_hand,
     pruned_model,
@@ -42,12 +43,15 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
         windows = corpus_relation.cut(_stream(work, text, sampled), evaluation.length, evaluation.windows)
         return corpus_relation.measured(text, windows, calibration, len(work.tokenizer))
 
+    # a check text counts as one that was calibrated on: it has chosen
+    read = [tokens(graph, role) for role in PAIR]
+    read += [held_out(graph, role) for role in roles(graph.study) if role == CHECK]
     index = evaluation.texts.index(text)
     return graph.stage(
         StageId("overlap", item=index),
         f"overlap of text {index + 1} with A and B",
         make,
-        needs={"calibration": [tokens(graph, role) for role in PAIR], **_written(graph, text)},
+        needs={"calibration": read, **_written(graph, text)},
         reads={"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
         settings={"length": evaluation.length, "windows": evaluation.windows},
     )

@@ -14,20 +14,20 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gprune import records
-from gprune.pipeline.stages.inputs import ROLES, SAMPLED, Inputs
+from gprune.pipeline.stages.inputs import CHECK, FRESH, ROLES, SAMPLED, Inputs
 from gprune.study import Study, methods
 
 R = TypeVar("R")
 P = ParamSpec("P")
 PAIR = ROLES[:2]
 """the roles of A and B"""
-LETTERS = dict(zip((*ROLES, SAMPLED), (*"ABC", "self"), strict=True))
+LETTERS = dict(zip((*ROLES, SAMPLED, FRESH, CHECK), (*"ABC", "self", "fresh", "check"), strict=True))
 """what the texts of these roles are called on pages and in titles"""
 
 
@@ -75,6 +75,9 @@ KINDS: dict[str, Kind] = {
     "masks": Kind(records.PruningMasks, seconds=0.5),
     "repaired": Kind(records.RepairedWeights, seconds=12.0, on_pages=False),
     "recovered": Kind(records.RecoveredWeights, seconds=40.0),
+    "candidate": Kind(records.CandidateFigures, seconds=2.0, on_pages=False),
+    "choice": Kind(records.Choice),
+    "chosen": Kind(records.RepairedWeights, on_pages=False),
     "checkpoint": Kind(None, seconds=0.2),
     "overlap": Kind(records.TextOverlap, seconds=0.3),
     "perplexity": Kind(records.Perplexity, seconds=0.8),
@@ -277,6 +280,12 @@ def _named(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Ne
         else:
             inner = need if isinstance(need, Mapping) else dict(enumerate(need))
             yield from _named({str(key): value for key, value in inner.items()}, f"{before}{name}.")
+
+
+def listed(letters: Sequence[str]) -> str:
+    """Letters of texts in words, as A, B and self; empty for none."""
+    *first, last = letters or ("",)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:

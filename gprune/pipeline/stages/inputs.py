@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gprune.data import texts as corpora
+from gprune.data.texts.sampled import Role
 from gprune.models import identity
 from gprune.plugins.discovery import Plugin
-from gprune.study import Study, methods
+from gprune.study import RepairSettings, Study, methods
+from gprune.study.choice import with_word
+from gprune.study.settings import require
 from gprune.system import machine
 from gprune.system.errors import CorpusError, PluginError, SettingsError
 from gprune.system.progress import Progress
@@ -28,6 +31,9 @@ GRADIENT = "gradient"
 """the role of the text that only LLM-Pruner reads, where that is not the primary text"""
 SAMPLED = "sampled"
 """the role of the text that the model writes, for repairs and recovery alone"""
+FRESH, CHECK = "fresh", "check"
+"""the roles of the texts by which is chosen: what the model writes under another seed, and the one that a
+user names in the place of all others"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +74,30 @@ class Inputs:
 
 def roles(study: Study) -> dict[str, str]:
     """The calibration texts of a study, by role."""
-    own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.methods else {}
-    repaired = study.repair.roles if study.repair.kind not in ("own", "none") else ()
-    if SAMPLED in (*repaired, *study.recovery.roles):
+    own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.involved else {}
+    used = [*study.recovery.roles, *(role for one in fitted(study) for role in one.roles)]
+    if SAMPLED in used:
         own[SAMPLED] = study.repair.sampled
+    if study.chooses:
+        own |= {CHECK: study.choice.check_text} if study.choice.check_text else {FRESH: study.choice.fresh}
     return {role: text for role, text in ({r: getattr(study, r) for r in ROLES} | own).items() if text}
+
+
+def text_of(study: Study, role: str) -> str:
+    """The text of a role, also where the study itself does not read it: pages may ask for what would."""
+    own = {SAMPLED: study.repair.sampled, FRESH: study.choice.fresh, CHECK: study.choice.check_text}
+    return roles(study).get(role) or own[role]
+
+
+def fitted(study: Study) -> list[RepairSettings]:
+    """The repairs of a study that are made from texts of its own."""
+    found = [] if study.repair.kind in ("own", "none", "auto") else [study.repair]
+    return found + [with_word(study.repair, word) for word in study.choice.repairs if study.chooses]
+
+
+def measured_on(study: Study) -> tuple[str, ...]:
+    """The roles of the texts by which a study chooses: A, B and what the model writes, or a check text."""
+    return (CHECK,) if study.choice.check_text else (*ROLES[:2], FRESH)
 
 
 def lacking(study: Study, inputs: Inputs) -> set[str]:
@@ -82,7 +107,11 @@ def lacking(study: Study, inputs: Inputs) -> set[str]:
 
 
 def describe_texts(study: Study) -> None:
-    """Finds every text of a study; nothing is downloaded. CorpusError where one cannot be used."""
+    """Finds every text of a study; nothing is downloaded.
+
+    CorpusError where one cannot be used, SettingsError where a text to choose by is none of its own.
+    """
+    _require_own(study)
     for text in roles(study).values():
         corpora.describe(text, "calibration")
     for text in study.evaluation.texts:
@@ -110,6 +139,7 @@ def read(
     if study.offload:
         identity.require_offloadable(folder)
     texts = roles(study)
+    _require_own(study)
     if download:
         for role, text in texts.items():
             corpora.prepare(text, "calibration", tokens_read(study, role))
@@ -120,12 +150,14 @@ def read(
     content = partial(content_of, study, model, precision, memory=memory)
     calibration = {role: content(text, role) for role, text in texts.items()}
     _require_different(texts, calibration)
+    evaluation = {text: content(text, "evaluation") for text in study.evaluation.texts}
+    _require_apart(texts, calibration, evaluation)
     return Inputs(
         model=model,
         tokenizer=identity.tokenizer_fingerprint(study.model),
         precision=precision,
         calibration=calibration,
-        evaluation={text: content(text, "evaluation") for text in study.evaluation.texts},
+        evaluation=evaluation,
         tasks=_tasks(study, {} if missing_tasks is None else missing_tasks, download),
         scoring=_scoring(study),
         machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
@@ -139,7 +171,7 @@ def plugins_read(study: Study) -> dict[str, dict[str, str]]:
     Raises SettingsError where one is not installed, or its files cannot be read.
     """
     found = {}
-    for plugin in methods.plugins_of(study.metric, study.methods):
+    for plugin in methods.plugins_of(study.metric, study.involved):
         try:
             known = methods.installed(plugin)
             found[plugin.place] = known.plugin.to_plain() | {DIGEST: known.digest()}
@@ -148,9 +180,11 @@ def plugins_read(study: Study) -> dict[str, dict[str, str]]:
     return found
 
 
-def recipe_of(study: Study, text: str, role: Literal["calibration", "evaluation"]) -> corpora.Recipe:
+def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:
     """What a study draws of a text that its model writes."""
     calibration, evaluation = study.calibration, study.evaluation
+    if role == "held_out":
+        return corpora.recipe(text, role, study.choice.sequences, calibration.length)
     if role == "calibration":
         return corpora.recipe(text, role, calibration.samples, calibration.length)
     return corpora.recipe(text, role, evaluation.windows, evaluation.length)
@@ -166,6 +200,8 @@ def tokens_read(study: Study, role: str) -> int | None:
         return windows * study.evaluation.length if windows else None
     if role == GRADIENT:
         return corpora.cut_from(study.baselines.taylor_samples, study.baselines.taylor_length)
+    if role == CHECK:
+        return corpora.drawn_from(study.choice.sequences, study.calibration.length)
     return corpora.drawn_from(study.calibration.samples, study.calibration.length)
 
 
@@ -188,7 +224,43 @@ def content_of(
     found = corpora.fingerprint(text, used, memory, tokens_read(study, role))
     if not corpora.is_sampled(text):
         return found
-    return hashlib.sha256(f"{model} {precision} {recipe_of(study, text, used)}".encode()).hexdigest()
+    drawn = recipe_of(study, text, "held_out" if role == FRESH else used)
+    return hashlib.sha256(f"{model} {precision} {drawn}".encode()).hexdigest()
+
+
+def _require_own(study: Study) -> None:
+    """Checks that what a study chooses by is neither fitted to nor evaluated, as far as names tell."""
+    choice = study.choice
+    if not study.chooses:
+        return
+    if choice.check_text:
+        rule = (
+            "a text that the model does not write itself, and no evaluation text, since figures on what has "
+            "chosen are no evidence"
+        )
+        own = corpora.is_sampled(choice.check_text) or choice.check_text in study.evaluation.texts
+        require(not own, "choice.check_text", choice.check_text, rule)
+        return
+    fresh, known = corpora.seed_of(choice.fresh), roles(study)
+    for role, text in known.items():
+        if role != FRESH and corpora.is_sampled(text) and corpora.seed_of(text) == fresh:
+            raise SettingsError(
+                f"choice.fresh {choice.fresh!r} has the seed of {text!r}, which is fitted to: what chooses "
+                "must be text that took part in nothing. Give it another seed, as self:#seed=1"
+            )
+
+
+def _require_apart(texts: dict[str, str], found: dict[str, str], evaluated: dict[str, str]) -> None:
+    """Checks that a check text holds neither a calibration text nor an evaluated one under another name."""
+    if CHECK not in found:
+        return
+    others = {texts[role]: content for role, content in found.items() if role in ROLES[:2]} | evaluated
+    for text, content in others.items():
+        if content == found[CHECK]:
+            raise SettingsError(
+                f"choice.check_text {texts[CHECK]!r} is the same text as {text!r}: choose by a text that "
+                "nothing is calibrated or evaluated on"
+            )
 
 
 def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:

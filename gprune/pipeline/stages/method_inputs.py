@@ -11,12 +11,16 @@ from typing import Any
 
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, order
-from gprune.pipeline.stages.pruning import fixed_attention, pruned, repair_texts, repairs
+from gprune.pipeline.stages.baselines import scored_on
+from gprune.pipeline.stages.choices_made import carried_out, made
+from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, listed, order
+from gprune.pipeline.stages.pruned_models import pruned, repair_texts
+from gprune.pipeline.stages.pruning import fixed_attention, repairs
 from gprune.pipeline.stages.results import Results
 from gprune.records import Repair, TextOverlap
-from gprune.records.repairs import WORDS, labels
+from gprune.records.repairs import AUTO, WORDS, labels
 from gprune.study import Study
+from gprune.study.choice import OWN, with_word
 from gprune.study.methods import METHODS
 from gprune.study.recovery import LINEAR_MAPS
 from gprune.system.errors import StoreError
@@ -73,6 +77,8 @@ def repair_label(study: Study) -> str:
     chosen = study.repair
     if chosen.kind == "none":
         return "no repair"
+    if chosen.kind == AUTO.word:
+        return AUTO.label
     repairs_ = [WORDS[chosen.kind]] if chosen.kind in WORDS else []
     return _described(repairs_, [LETTERS[role] for role in chosen.roles])
 
@@ -121,12 +127,6 @@ def _described(repairs: Sequence[Repair], letters: Sequence[str]) -> str:
     return f"{labels(repairs)} on {listed(letters)}" if repairs else ""
 
 
-def listed(letters: Sequence[str]) -> str:
-    """Letters of texts in words, as A, B and self; empty for none."""
-    *first, last = letters or ("",)
-    return f"{', '.join(first)} and {last}" if first else last
-
-
 def given(results: Results, method: str) -> MethodInputs | None:
     """What a method was given; None for the dense model, and where its masks are not there.
 
@@ -146,9 +146,19 @@ def given(results: Results, method: str) -> MethodInputs | None:
         backward=_sum(passes, "backward"),
         steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind in LEARNING),
         attention=bool(fixed_attention(graph, known)),
-        repairs=repairs(graph, method),
-        repaired_on=tuple(graph.letters[role] for role in repair_texts(graph, known)),
+        repairs=carried_out(results, method),
+        repaired_on=tuple(graph.letters[role] for role in _repair_texts(results, method)),
     )
+
+
+def _repair_texts(results: Results, method: str) -> tuple[str, ...]:
+    """The roles of the texts that a method's repair is made from; where it was chosen, of the choice."""
+    known, found = METHODS[method], made(results, method)
+    if found is None:
+        return repair_texts(results.graph, known)
+    if found.repair == OWN:
+        return scored_on(known)
+    return with_word(results.graph.study.repair, found.repair).roles if ":" in found.repair else ()
 
 
 def _sum(passes: list[Any], way: str) -> float:

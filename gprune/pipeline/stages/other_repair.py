@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from gprune.pipeline.stages.graph import Graph
-from gprune.pipeline.stages.inputs import SAMPLED, content_of, roles
+from gprune.pipeline.stages.inputs import CHECK, FRESH, SAMPLED, content_of, roles
 
 
 def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
@@ -16,8 +16,11 @@ def with_repair(graph: Graph, settings: Mapping[str, Any]) -> Graph:
     """
     changes = {f"repair.{name}": value for name, value in settings.items()}
     study = graph.study.with_settings(changes | {"sparsity.bias_compensation": False})
-    inputs, text = graph.inputs, roles(study).get(SAMPLED)
-    if text is not None:
-        digest = content_of(study, inputs.model, inputs.precision, text, SAMPLED)
-        inputs = replace(inputs, calibration=inputs.calibration | {SAMPLED: digest})
+    inputs, read = graph.inputs, roles(study)
+    digests = {
+        role: content_of(study, inputs.model, inputs.precision, read[role], role)
+        for role in (SAMPLED, FRESH, CHECK)
+        if role in read
+    }
+    inputs = replace(inputs, calibration=inputs.calibration | digests)
     return Graph(study, inputs, graph.letters)

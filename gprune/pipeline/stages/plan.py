@@ -6,17 +6,20 @@ from gprune.pipeline.stages.calibration import positions, recursive, size, stati
 from gprune.pipeline.stages.evaluation import overlap, perplexity, recovered_perplexity, speed
 from gprune.pipeline.stages.graph import Graph, Has, Stage, once, order
 from gprune.pipeline.stages.inputs import ROLES
-from gprune.pipeline.stages.pruning import checkpoint, masks
+from gprune.pipeline.stages.pruned_models import checkpoint, masks
 from gprune.pipeline.stages.rasa import adapted, agreements, modules
 from gprune.pipeline.stages.scoring import drift, partition
 from gprune.pipeline.stages.zero_shot import accuracy, answers, questions
 from gprune.study import Study
-from gprune.study.methods import METHODS
+from gprune.study.methods import METHODS, RECOMMENDED
 from gprune.study.settings import require
 
 UNTIL = ("positions", "answers", "drift", "adapted", "agreement", "masks", "perplexity", "all")
 """what a run may stop after: positions are the strongest ones on every text, answers those behind accuracies,
 both of which older runs lack; agreement needs no masks, perplexity writes no model folder, all does"""
+
+WRITTEN = ("gprune", RECOMMENDED)
+"""the methods whose pruned models a whole run writes as folders"""
 
 
 def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
@@ -35,8 +38,10 @@ def wanted(graph: Graph, until: str = "all") -> list[Stage[Any]]:
         found += [size(graph), *(masks(graph, method.masks) for method in cutting)]
     if until in ("perplexity", "all"):
         found += measured(graph) + after_recovery(graph)
-    if until == "all" and "gprune" in study.methods:
-        found += [checkpoint(graph, recovery=trained) for trained in (False, True)[: 1 + recovers(study)]]
+    if until == "all":
+        written = [name for name in WRITTEN if name in study.methods]
+        forms = (False, True)[: 1 + recovers(study)]
+        found += [checkpoint(graph, name, recovery=trained) for name in written for trained in forms]
     if until in ("agreement", "all"):
         found += agreements(graph).values()
     return found

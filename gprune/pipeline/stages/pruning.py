@@ -1,13 +1,11 @@
-"""The stages that prune: masks of every method, and the folder of the pruned model (sections 3.3 and 4)."""
+"""The stages that prune: what is learned, masks, and the weights fitted to them (sections 3.3 and 4)."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from gprune.pipeline.stages import baselines
 from gprune.pipeline.stages.calibration import statistics, tokens
-from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
+from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, listed, once, settings_of
 from gprune.pipeline.stages.rasa import adapted, scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores
@@ -16,16 +14,18 @@ from gprune.records import (
     GateLearning,
     Learning,
     Partition,
-    PrunedModel,
     PruningMasks,
-    RecoveredWeights,
     Repair,
     RepairedWeights,
     Tokens,
     UnitScores,
 )
-from gprune.records.repairs import COMPENSATION, FITTED
-from gprune.study.methods import METHODS, Method, fit_of, of_masks, repairs_of
+from gprune.records.repairs import COMPENSATION, FITTED, REPAIRS, labels
+from gprune.study import Study
+from gprune.study.choice import OWN, with_word
+from gprune.study.methods import METHODS, Method, fit_of, of_masks, own_repairs, repairs_of
+from gprune.study.settings import RepairSettings
+from gprune.system.errors import MethodError, NumericsError, SettingsError
 
 OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
 """what a repair can need of a calibration text, by kind"""
@@ -122,8 +122,8 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
 
 
 @once
-def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
-    """Which units some masks keep, by the name under which methods use them.
+def decided(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
+    """Which units some masks keep that are not chosen among others, by the name under which methods use them.
 
     Making them raises MethodError where the method cannot run on the model or at the retention. Raises
     SettingsError where no method has masks of this name.
@@ -143,83 +143,79 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 def fixed_attention(graph: Graph, method: Method) -> dict[str, Stage[PruningMasks]]:
     """The masks whose attention a method takes over: GPrune's for a control, where the study says so."""
     fixed = method.control and graph.study.sparsity.attention == "gprune"
-    return {"attention": masks(graph)} if fixed else {}
+    return {"attention": decided(graph)} if fixed else {}
 
 
-def pruned(graph: Graph, method: str) -> dict[str, Any]:
-    """What a method's model is made from: its masks, and what the repairs of its weights need."""
-    known = METHODS[method]
-    if known.decision == "none":
-        return {}
-    kept = masks(graph, known.masks)
-    versions = repair_versions(graph, method)
-    # a repair may need nothing that would tell its model from another one
-    told = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
-    return told | _repaired_from(graph, method, lambda: repaired(graph, known.masks))
-
-
-def _repaired_from(graph: Graph, method: str, fitted: Callable[[], Stage[RepairedWeights]]) -> dict[str, Any]:
-    """What the repairs of a method need, by parameter; `fitted` gives the weights fitted to its masks."""
-    texts = repair_texts(graph, METHODS[method])
-    needs = [(name, kind) for repair in repairs(graph, method) for name, kind in repair.needs.items()]
+def own_needs(graph: Graph, method: Method) -> dict[str, Any]:
+    """What the repairs that a method has by itself need of its texts, by parameter."""
     return {
-        name: fitted() if kind == FITTED else [OF_A_TEXT[kind](graph, text) for text in texts]
-        for name, kind in needs
+        name: [OF_A_TEXT[kind](graph, text) for text in baselines.scored_on(method)]
+        for repair in own_repairs(method, graph.study)
+        for name, kind in repair.needs.items()
+        if kind != FITTED
     }
 
 
-def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
-    """The roles of the texts that a repair is made from; where it is the method's own, of its scores."""
-    chosen = graph.study.repair
-    return baselines.scored_on(method) if chosen.kind == "own" else chosen.roles
-
-
 @once
-def repaired(graph: Graph, masks_name: str) -> Stage[RepairedWeights]:
-    """The weights that stay, fitted to some masks by the repair of the study or of the method itself."""
-    kept, method = masks(graph, masks_name), of_masks(masks_name)
-    return _fitting(
-        graph, StageId(FITTED, method=masks_name), method, {"masks": kept}, {}, lambda found: found
-    )
+def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWeights]:
+    """The weights that stay, fitted to some masks by the repair of the study or of the method itself.
 
-
-def pruned_by_hand(
-    graph: Graph, method: str, digest: str, edited: Callable[[], PruningMasks]
-) -> dict[str, Any]:
-    """What a method's model is made from beside masks that were edited by hand; see `pruned`.
-
-    For `digest` and `edited` see `evaluation.edited_perplexity`.
+    `word` is of a repair that a choice tries, OWN or one of choice.repairs: where it cannot be fitted, the
+    choice does without it.
     """
-    identity = StageId("edited_repair", method=method, variant=(digest[:16],))
+    study, method = graph.study, of_masks(masks_name)
+    found = {"masks": decided(graph, masks_name)}
+    if not word:
+        identity, settings = StageId(FITTED, method=masks_name), fit_of(method, study)
+        return fitting(graph, identity, method.label, found, {}, lambda one: one, settings)
+    settings = tried_fit(method, study, word)
+    letters = listed([graph.letters[role] for role in settings.roles])
+    identity = StageId(FITTED, method=masks_name, variant=tuple(word.split(":")))
+    label = f"{method.label}, {labels([REPAIRS[settings.kind]])} on {letters}"
+    return fitting(graph, identity, label, found, {}, lambda one: one, settings, tried=True)
 
-    def fitted() -> Stage[RepairedWeights]:
-        return _fitting(graph, identity, METHODS[method], {}, {"masks": digest}, lambda _: edited())
 
-    return _repaired_from(graph, method, fitted)
+def is_fitted(method: Method, word: str) -> bool:
+    """Whether a repair that a choice tries is fitted to the masks of a method."""
+    return ":" in word or (word == OWN and method.fit is not None)
 
 
-def _fitting(
+def tried_fit(method: Method, study: Study, word: str) -> RepairSettings:
+    """How weights are fitted by a repair that a choice tries: the method's own, or kind:texts."""
+    return method.fit if word == OWN and method.fit is not None else with_word(study.repair, word)
+
+
+def fitting(
     graph: Graph,
     identity: StageId,
-    method: Method,
+    label: str,
     kept: dict[str, Any],
     told: dict[str, Any],
     chosen: Callable[[Any], PruningMasks],
+    settings: RepairSettings,
+    *,
+    tried: bool = False,
 ) -> Stage[RepairedWeights]:
-    """A repair that is fitted to masks: `chosen` makes them of the record of `kept`, `told` names them."""
-    study, settings = graph.study, fit_of(method, graph.study)
-    by_hand = " edited by hand" if identity.kind != FITTED else ""
+    """A repair that is fitted to masks: `chosen` makes them of the record of `kept`, `told` names them.
+
+    One that is `tried` is one that a choice can do without.
+    """
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None) -> RepairedWeights:
         from gprune.pruning.repair.fitting import fit
 
-        kept, batch = chosen(masks), study.calibration.batch
+        kept, batch = chosen(masks), graph.study.calibration.batch
         ranks = work.repairing(kept, texts, settings)
-        return fit(work.decoder, kept, texts, settings, batch, work.progress, ranks)
+        try:
+            return fit(work.decoder, kept, texts, settings, batch, work.progress, ranks)
+        except (NumericsError, SettingsError) as error:
+            if not tried:
+                raise
+            raise MethodError(str(error)) from error
 
     return graph.stage(
         identity,
-        f"repairing the kept weights of {method.label}{by_hand}",
+        f"repairing the kept weights of {label}",
         make,
         needs=kept | {"texts": [tokens(graph, role) for role in settings.roles]},
         reads=graph.model,
@@ -227,84 +223,13 @@ def _fitting(
     )
 
 
+def meant(graph: Graph, method: str, kind: str) -> tuple[Repair, ...]:
+    """The repairs that were chosen for a method, by the kind that the chosen weights name."""
+    if kind == OWN:
+        return own_repairs(METHODS[method], graph.study)
+    return (REPAIRS[kind],) if kind in REPAIRS else ()
+
+
 def repairs(graph: Graph, method: str) -> tuple[Repair, ...]:
-    """What is done to the weights that a method keeps."""
+    """What is done to the weights that a method keeps, as far as the study says (`choosing.carried_out`)."""
     return repairs_of(METHODS[method], graph.study)
-
-
-def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
-    """What keys must say of a method's repairs beside what these need; nothing where that says it all."""
-    versions = {repair.name: repair.version for repair in repairs(graph, method) if repair.version}
-    return {"repairs": versions} if versions else {}
-
-
-def pruned_model(
-    graph: Graph,
-    method: str,
-    masks: PruningMasks | None = None,
-    recovered: RecoveredWeights | None = None,
-    **inputs: Any,
-) -> PrunedModel | None:
-    """A method's model from the records of what `pruned` needs and of recovery; None for the dense one."""
-    return None if masks is None else PrunedModel(masks, repairs(graph, method), inputs, recovered)
-
-
-@once
-def recovered(graph: Graph, method: str) -> Stage[RecoveredWeights]:
-    """What low-rank training adds to the repaired weights of a method; see `recovered_from`."""
-    study = graph.study
-
-    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> RecoveredWeights:
-        from gprune.pruning.recovery.training import recover
-
-        work.let_go()
-        model = work.pruned(pruned_model(graph, method, masks, **inputs))
-        settings, seed, kept = study.recovery, study.seed, work.resumption
-        return recover(work.decoder, model, method, texts, settings, seed, work.progress, kept)
-
-    return graph.stage(
-        StageId("recovered", method=method),
-        f"recovering {METHODS[method].label}",
-        make,
-        needs=pruned(graph, method) | {"texts": [tokens(graph, role) for role in study.recovery.roles]},
-        reads=graph.model,
-        settings=settings_of(study.recovery, without=("texts",)) | {"seed": study.seed},
-    )
-
-
-def recovered_from(graph: Graph, method: str) -> dict[str, Any]:
-    """What a method's recovered model is made from."""
-    return pruned(graph, method) | {"recovered": recovered(graph, method)}
-
-
-@once
-def checkpoint(graph: Graph, *, recovery: bool = False) -> Stage[Any]:
-    """The pruned model as a folder, read back and compared before it is called done; with its `recovery` too.
-
-    Both are folders of their own: what was trained takes the place of nothing that was not.
-    """
-    study = graph.study
-    variant = ("recovered",) if recovery else ()
-
-    def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
-        from gprune.models.export import checkpoint as folder_form
-
-        work.progress(0, 1, "writing and reading back")
-        model = pruned_model(graph, "gprune", masks, **inputs) or PrunedModel(masks)
-        folder_form.save(
-            work.cut("gprune", replace(model, recovered=None)),
-            work.tokenizer,
-            folder / "model",
-            model,
-            source=study.model,
-            fingerprint=work.inputs.model,
-            study=study.to_dict(),
-        )
-
-    return graph.stage(
-        StageId("checkpoint", variant=variant),
-        f"writing the {'recovered' if recovery else 'pruned'} model",
-        make,
-        needs=recovered_from(graph, "gprune") if recovery else pruned(graph, "gprune"),
-        reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
-    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once
-from gprune.pipeline.stages.pruning import pruned, pruned_model
+from gprune.pipeline.stages.pruned_models import pruned, pruned_model
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import Accuracy, Answers, PrunedModel, Questions
 from gprune.study.methods import METHODS

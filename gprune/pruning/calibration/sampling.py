@@ -21,7 +21,7 @@ from gprune.records import Array, SampledText
 from gprune.system.errors import CorpusError, ModelError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
 
-_ROLES = {"calibration": 0, "evaluation": 1}
+_ROLES = {"calibration": 0, "evaluation": 1, "held_out": 2}
 # Documents written at a time. No setting: a batch of another size rounds otherwise, and a token may turn.
 _MOST_DOCUMENTS = 128
 _MOST_TOKENS = 2**13

@@ -72,8 +72,10 @@ def put_beside(model: nn.Module, layout: Layout, settings: RecoverySettings) -> 
     found = Adapters(tuple(maps), sizes, settings.rank, *rows)
     known = {id(module): name for name, module in model.named_modules()}
     names = [known[id(one)] for one in maps.values()]
+    # peft divides alpha by the rank, whole or not
+    alpha: Any = settings.alpha
     config = LoraConfig(
-        r=settings.rank, lora_alpha=settings.alpha, lora_dropout=0.0, bias="none", target_modules=names
+        r=settings.rank, lora_alpha=alpha, lora_dropout=0.0, bias="none", target_modules=names
     )  # fmt: skip
     # what peft draws is overwritten, and must not move the random numbers of this process
     with torch.random.fork_rng(devices=[]):

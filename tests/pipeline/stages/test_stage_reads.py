@@ -15,7 +15,7 @@ from stages.test_stage_settings import CHANGES
 from gprune import pipeline
 from gprune.pipeline.stages import Graph, RunContext, named
 from gprune.store import Store
-from gprune.study import Study, from_dict, settings
+from gprune.study import ChoiceSettings, Study, from_dict, settings
 from gprune.study.methods import METHODS
 from gprune.study.recovery import RecoverySettings
 
@@ -30,6 +30,7 @@ SECTIONS = {
     "sparsity": settings.SparsitySettings,
     "repair": settings.RepairSettings,
     "recovery": RecoverySettings,
+    "choice": ChoiceSettings,
     "evaluation": settings.EvaluationSettings,
 }
 SPEED = {"calibration.batch", "evaluation.batch", "device", "trust_remote_code", "offload"}
@@ -39,6 +40,8 @@ READ_BY_CONTENT = {
     "primary",
     "auxiliary",
     "substitute",
+    "choice.check_text",
+    "choice.fresh",
     "evaluation.texts",
     "evaluation.tasks",
     "evaluation.task_folder",

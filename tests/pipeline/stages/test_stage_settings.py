@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gprune.pipeline.stages import Graph, Inputs, masks, named, needed
-from gprune.pipeline.stages.inputs import GRADIENT, SAMPLED, roles, tokens_read
+from gprune.pipeline.stages.inputs import CHECK, FRESH, GRADIENT, SAMPLED, roles, tokens_read
 from gprune.study import field_names
 from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS
@@ -32,8 +32,8 @@ CHANGES = {
     "retention": (0.7, "gates learning masks"),
     "seed": (1, "clusters tokens"),
     "methods": (("dense", "gprune"), "speed"),
-    "calibration.samples": (64, "tokens"),
-    "calibration.length": (64, "tokens"),
+    "calibration.samples": (64, "sampled tokens"),
+    "calibration.length": (64, "sampled tokens"),
     "calibration.shards": (4, "context_statistics statistics"),
     "calibration.flap_variant": ("released", "scores masks"),
     "calibration.square_head_score": (False, "masks scores"),
@@ -96,6 +96,11 @@ CHANGES = {
     "recovery.distillation_weight": (0.3, "recovered"),
     "recovery.distillation_temperature": (0.3, "recovered"),
     "recovery.cross_entropy_weight": (0.3, "recovered"),
+    "choice.check_text": ("ptb", "candidate overlap"),
+    "choice.sequences": (9, "sampled tokens"),
+    "choice.fresh": ("self:#seed=3", "sampled"),
+    "choice.repairs": (("least_squares:both",), "choice"),
+    "choice.masks": (("gprune",), "choice"),
     "evaluation.preset": ("64", "overlap perplexity"),
     "evaluation.windows": (9, "overlap perplexity"),
     "evaluation.limit": (7, "accuracy answers questions"),
@@ -112,7 +117,7 @@ def study():
 @pytest.fixture(scope="module")
 def inputs(study):
     blank = Inputs.unknown(study)
-    digests = {role: f"{role}’s text" for role in (*blank.calibration, GRADIENT, SAMPLED)}
+    digests = {role: f"{role}’s text" for role in (*blank.calibration, GRADIENT, SAMPLED, FRESH, CHECK)}
     tasks = {"demo_order": "1", "demo_cloze": "2"}
     return replace(blank, calibration=digests, tasks=tasks, evaluation={**blank.evaluation, "ptb": "e"})
 
@@ -145,6 +150,16 @@ def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study,
     own = replace(study, methods=("dense", "llm_pruner"))
     assert roles(own)[GRADIENT] == "bookcorpus"
     assert asked.key != masks(Graph(own, inputs), "llm_pruner").key
+
+
+def test_pages_may_ask_for_the_recommended_recipe_where_a_study_has_drawn_nothing_for_it(study, inputs):
+    study = replace(study, methods=("dense", "flap"))
+    assert not {SAMPLED, FRESH, CHECK} & set(roles(study))
+    digests = {role: text for role, text in inputs.calibration.items() if role in ("primary", "auxiliary")}
+    asked = masks(Graph(study, replace(inputs, calibration=digests)), "recommended")
+    own = replace(study, methods=("dense", "recommended"))
+    assert {SAMPLED, FRESH} < set(roles(own))
+    assert asked.key != masks(Graph(own, inputs), "recommended").key
 
 
 def test_of_each_text_as_much_is_asked_for_as_the_study_reads():

@@ -27,8 +27,8 @@ SHAPES = {
     "gqa": ModelShape(layers=2, neurons=53, heads=6, kv_heads=2, head_width=3, hidden=5),
     "one group": ModelShape(layers=1, neurons=61, heads=4, kv_heads=1, head_width=2, hidden=6),
 }
-# learned and layer-by-layer methods need a model; they are held to their contract elsewhere
-BASELINES = [m for m in METHODS.values() if not (m.learns or m.layered or m.decision == "none")]
+# learned, chosen and layer-by-layer methods need a model; they are held to their contract elsewhere
+BASELINES = [m for m in METHODS.values() if not (m.learns or m.layered or m.decision in ("none", "chosen"))]
 CONTEXTS, SAMPLES, LENGTH = 3, 8, 12
 SETTINGS = CalibrationSettings(samples=SAMPLES, shards=4, length=LENGTH)
 

@@ -9,6 +9,7 @@ import numpy as np
 import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
+from gprune.analysis.choices import Tried
 from gprune.analysis.comparison import DENSE, Line, change, same_budget
 from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, Overlap
@@ -25,6 +26,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.text import in_figure
+from gprune.study.methods import METHODS
 from gprune.study.study import short
 
 ROW_PIXELS = 34
@@ -218,6 +220,35 @@ def home_and_abroad(found: list[Place], names: dict[tuple[str, str], str]) -> go
     style(figure, "perplexity at home, times the dense model’s (log scale)", "abroad, times dense", 420)
     figure.update_xaxes(**logarithmic(home))
     figure.update_yaxes(**logarithmic(abroad))
+    return figure
+
+
+def tried(found: list[Tried]) -> go.Figure:
+    """The number of every candidate, a row a method that was chosen for; the filled mark was chosen."""
+    figure = go.Figure()
+    rows = list(dict.fromkeys(METHODS[one.method].label for one in found))
+    for masks in dict.fromkeys(one.masks for one in found):
+        own = [one for one in found if one.masks == masks and np.isfinite(one.number)]
+        color = METHOD_COLORS.get(masks, GREY)
+        figure.add_scatter(
+            x=[one.number for one in own],
+            y=[METHODS[one.method].label for one in own],
+            mode="markers",
+            name=f"masks of {METHODS[masks].label}",
+            text=[one.repair for one in own],
+            marker={
+                "color": color,
+                "size": [14 if one.chosen else 10 for one in own],
+                "symbol": ["circle" if one.chosen else "circle-open" for one in own],
+                "line": {"color": color, "width": 2},
+            },
+            hovertemplate="%{text}: %{x:.3f}<extra>%{fullData.name}</extra>",
+        )
+    numbers = [one.number for one in found if np.isfinite(one.number)]
+    figure.add_vline(x=1, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, "number, 1 is the reference (log scale)", "", 150 + 2 * ROW_PIXELS * len(rows))
+    figure.update_xaxes(**logarithmic([1.0, *numbers]))
+    _rows_of(figure, rows)
     return figure
 
 

@@ -13,7 +13,8 @@ from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, as_told
 from gprune.pipeline.stages import MethodInputs, Results
-from gprune.pipeline.stages.method_inputs import listed, repaired_alike
+from gprune.pipeline.stages.graph import listed
+from gprune.pipeline.stages.method_inputs import repaired_alike
 from gprune.study.methods import METHODS
 
 FIXED = (

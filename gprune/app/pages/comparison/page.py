@@ -37,6 +37,8 @@ _RUNS = "cp_runs"
 _LAST = "cp_last_run"
 DOCUMENT = installation.APP_FOLDER / "docs" / "study.md"
 _HEAD, _PART = "# ", "## "
+_TRIED = 16
+"""candidates that the table shows at once"""
 
 
 def show() -> None:
@@ -77,6 +79,9 @@ def _methods(run: Run) -> None:
         return
     with card("cp_given", "Calibration data and compute per method", run) as drawn:
         inputs_card.show(drawn, shown)
+    if run.study.chooses:
+        with card_of(panels.choice, run) as drawn:
+            _choice(drawn, run)
     with card_of(panels.differences, run) as drawn:
         _drawn(drawn, run, shown, panels.differences)
     with card_of(panels.home_and_abroad, run) as drawn:
@@ -109,6 +114,26 @@ def _settings(drawn: Card, runs: list[Run]) -> None:
         how="A row is a setting, a column a run. All settings that are not listed are the same, so that a "
         "difference between the runs comes from these.",
     )
+
+
+def _choice(drawn: Card, run: Run) -> None:
+    """Draws what was tried before something was chosen, always with its table."""
+    try:
+        made = panels.choice(run)
+    except MethodError as reason:
+        st.info(f"{str(reason)[:1].upper()}{str(reason)[1:]}.", icon=":material/hourglass_empty:")
+        return
+    drawn.show(made, switch=False)
+    if made.table is not None:
+        table = made.table()
+        numbers = [name for name in table if table[name].dtype.kind == "f"]
+        columns = {name: st.column_config.NumberColumn(format="%.4g") for name in numbers}
+        tables.show(
+            table,
+            column_config=columns,
+            height=tables.height(min(len(table), _TRIED)),
+            alt="what was tried, with every figure",
+        )
 
 
 def _drawn(drawn: Card, run: Run, shown: Shown, figure: PanelFunction[...]) -> None:

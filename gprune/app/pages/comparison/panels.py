@@ -5,8 +5,8 @@ from functools import wraps
 from pathlib import Path
 from typing import Any, ParamSpec
 
+from gprune.analysis import choices, generalization, kept_units
 from gprune.analysis import comparison as analysis
-from gprune.analysis import generalization, kept_units
 from gprune.analysis import recovery as recovered_models
 from gprune.analysis.comparison import Line
 from gprune.analysis.generalization import Place
@@ -22,10 +22,10 @@ from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
-from gprune.pipeline.stages.method_inputs import listed
-from gprune.records import Perplexity, PruningMasks
+from gprune.pipeline.stages.graph import listed
+from gprune.records import Choice, Perplexity, PruningMasks
 from gprune.store import Store
-from gprune.study.methods import METHODS, knowing
+from gprune.study.methods import METHODS, RECOMMENDED, knowing
 from gprune.study.settings import require_choice
 from gprune.study.study import short
 from gprune.system.errors import MethodError, SettingsError, StoreError
@@ -196,6 +196,45 @@ def recovered_of(run: Run) -> list[recovered_models.Recovered]:
 def _measured(run: Run, stage: stages.Stage[Perplexity]) -> Measurement:
     text = run.study.evaluation.texts[stage.id.item or 0]
     return derived_cache.measurement(run, stage.id.method, text, stage, float("nan"), 0)
+
+
+@panel("choice", "cp_choice", "What was tried")
+def choice(run: Run) -> Panel:
+    """The candidates among which a repair, or masks and repair, were chosen, each by its number."""
+    made = chosen_of(run)
+    if not made:
+        raise MethodError("nothing is chosen by measurement in this run, or it has not come that far")
+    found, one = tried_of(run, made), next(iter(made.values()))
+    winners = [f"{METHODS[best.method].label}: {best.repair}" for best in found if best.chosen]
+    recipe = next((best for best in found if best.chosen and best.method == RECOMMENDED), None)
+    if recipe is not None:
+        winners = [f"recommended: masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
+    return Panel(
+        charts.tried(found),
+        f"A mark is a candidate, the filled one was chosen; the number is {choices.weighed(one)}, on "
+        f"{one.sequences} sequences of each text that took part in nothing.",
+        title=f"What was tried; chosen on held-out text: {plain('; '.join(winners[:3]))}",
+        table=lambda: choices.table(found),
+        how="Left is better, 1 is the reference: the same masks not repaired, for the recommended recipe the "
+        "first method's. The sequences are drawn beside the calibration ones and share no tokens with them; "
+        "divergence is from the dense model, on text that it wrote under a seed of its own. No evaluation "
+        "text takes part, so that figures on these stay evidence. Whoever wins among several wins partly by "
+        "luck: on unseen text another one may be best.",
+    )
+
+
+def chosen_of(run: Run) -> dict[str, Choice]:
+    """What was chosen in a run, by method; of methods with equal masks the first."""
+    known = {name: stages.made(run.results, name) for name in run.study.methods}
+    masks = {METHODS[name].masks: name for name in reversed(known)}
+    return {
+        name: one for name, one in known.items() if one is not None and masks[METHODS[name].masks] == name
+    }
+
+
+def tried_of(run: Run, made: Mapping[str, Choice]) -> list[choices.Tried]:
+    """The candidates of some choices of a run."""
+    return choices.tried(made, lambda word: stages.described(run.graph, word))
 
 
 @panel(

@@ -1,6 +1,6 @@
 """Every word that the pages use, in one or two plain sentences."""
 
-from gprune.records import REPAIRS
+from gprune.records.repairs import AUTO, REPAIRS
 
 TERMS: dict[str, str] = {
     "A, B, C": "The calibration texts of a run: A is the primary one, B the auxiliary one that GPrune reads "
@@ -11,7 +11,9 @@ TERMS: dict[str, str] = {
     "than by chance.",
     "BCM": "Behavior-consistent modularization: neurons with similar weights and similar drift become a "
     "module.",
-    **{repair.label.capitalize(): repair.about for repair in REPAIRS.values()},
+    **{repair.label.capitalize(): repair.about for repair in (*REPAIRS.values(), AUTO)},
+    "Recommended recipe": "Masks and repair that do best together on held-out text, among those of a few "
+    "methods; what was tried stands on the page Compare.",
     "Budget": "The share of the decoder layers’ linear weights that a method may keep; embeddings, norms, "
     "biases and the output layer do not count.",
     "Calibration": "Running text through the model to measure how active its neurons are. Nothing is "

@@ -99,6 +99,7 @@ def _basics(root: str) -> tuple[dict[str, Any], Any]:
     with st.grid(3, min_column_width=240):
         values = _inputs(demo, help_) | _sizes(demo, help_)
     methods = comparison_form.methods_field(demo, help_["methods"])
+    st.caption(f":material/recommend: {plain(profiles.recipe())}")
     repair = st.container()
     values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
     name = st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()

@@ -19,6 +19,7 @@ SECTIONS = {
     "sparsity": "Sparsity learning (MSL)",
     "gates": "Gates of single units",
     "repair": "Repair of the kept weights: what it is fitted to",
+    "choice": "Choice by measurement (repair auto, recommended recipe)",
     "recovery": "Recovery: training after the repair (LoRA)",
     "evaluation": "Evaluation",
 }

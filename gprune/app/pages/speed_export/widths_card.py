@@ -57,7 +57,7 @@ def _padding(run: Run, method: str, masks: PruningMasks, shape: ModelShape) -> s
         return (
             "The dense model is not here any more, so that its family and the cost of padding are not known."
         )
-    pruned = PrunedModel(masks, stages.repairs(run.graph, of_masks(method).name))
+    pruned = PrunedModel(masks, stages.carried_out(run.results, of_masks(method).name))
     made = analysis.padding(shape, run.size, pruned, family)
     if made is None:
         return (

@@ -1,0 +1,231 @@
+"""Answers: which weights choose repairs and recipes that are good on unseen text, on the development model?
+
+A case is a pair of the study's evaluation texts to calibrate on, with a third one unseen, and a retention.
+There every candidate is measured on the unseen text, beside what each of a few weights would have chosen
+without it. Regret is what the choice loses to the best candidate there, in nats per token.
+
+<folder>/search_choice.md     every case, candidate and weight
+         choice.json          the weights that won and what they brought, as the launch form tells it
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from gprune import pipeline
+from gprune.experiments.search.plan import placed
+from gprune.experiments.search.report import Made
+from gprune.pipeline import stages
+from gprune.records import Array, Choice
+from gprune.store import Store
+from gprune.study import Study, short
+from gprune.study.choice import OWN, UNREPAIRED, with_word
+from gprune.study.methods import METHODS, RECOMMENDED
+from gprune.study.settings import Real, Words, read, require
+from gprune.system.errors import StoreError
+from gprune.system.files import make_folder, write_json, write_text
+from gprune.system.forms import Form, Listed
+
+FILES = ("search_choice.md", "choice.json")
+_ROLES = ("A", "B", "divergence")
+
+
+@dataclass(frozen=True, slots=True)
+class Plan(Form):
+    """What is measured."""
+
+    WHAT: ClassVar = "a search of weights"
+    title: Words
+    """what it is called"""
+    study: Study
+    """what every case differs from; its evaluation texts are calibrated on by pairs"""
+    retentions: Listed[Real]
+    """retentions of the cases"""
+    weights: Listed[Listed[Real]]
+    """of each choice the weights of perplexity on held-out A and B and of divergence; scaled to a sum of 1"""
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError where there are too few texts, or weights are none."""
+        texts = self.study.evaluation.texts
+        require(len(texts) > 2, "study.evaluation.texts", texts, "three texts or more")
+        sound = all(len(one) == len(_ROLES) and min(one) >= 0 and sum(one) > 0 for one in self.weights)
+        require(bool(self.weights) and sound, "weights", self.weights, "lists of three numbers of at least 0")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Case:
+    """What was measured of one pair of texts at one retention."""
+
+    texts: tuple[str, str, str]
+    """A, B and the unseen one"""
+    retention: float
+    choices: dict[str, Choice]
+    """of the recommended recipe, and of the repair of every mask method"""
+    unseen: dict[tuple[str, str], float]
+    """of masks and repair the perplexity on the unseen text"""
+
+    def candidates(self, name: str) -> list[tuple[str, str]]:
+        """Masks and repairs of a choice; a method's own repair aside, which only some have."""
+        one = self.choices[name]
+        return [pair for pair in zip(one.masks, one.repairs, strict=True) if pair[1] != OWN]
+
+    def chosen(self, name: str, weights: Sequence[float]) -> tuple[str, str]:
+        """What some weights choose."""
+        one = self.choices[name]
+        numbers = np.log(one.figures) @ (np.array(weights) / sum(weights))
+        ranked = sorted(
+            zip(numbers, zip(one.masks, one.repairs, strict=True), strict=True), key=lambda x: x[0]
+        )
+        return next(pair for _, pair in ranked if pair[1] != OWN)
+
+    def regret(self, name: str, weights: Sequence[float]) -> float:
+        """Nats per token that they lose to the best candidate on the unseen text."""
+        best = min(self.unseen[pair] for pair in self.candidates(name))
+        return float(np.log(self.unseen[self.chosen(name, weights)] / best))
+
+
+def from_file(path: Path, within: Path | None = None) -> Plan:
+    """Reads a plan; `within` holds the model and the texts that it names. SettingsError where it is none."""
+    return read(path, "search file", lambda values: Plan.of(placed(values, within)))
+
+
+def measured(plan: Plan, store: Store, told: Callable[[str], None]) -> list[Case]:
+    """Runs every case through the store; what is there already is not run again."""
+    cases = []
+    for retention in plan.retentions:
+        for pair in combinations(plan.study.evaluation.texts, 2):
+            unseen = next(text for text in plan.study.evaluation.texts if text not in pair)
+            cases.append(_case(plan.study, (*pair, unseen), retention, store))
+            told(f"{_named(cases[-1])}: {len(cases[-1].unseen)} candidates")
+    return cases
+
+
+def _case(base: Study, texts: tuple[str, str, str], retention: float, store: Store) -> Case:
+    settings = replace(base.evaluation, texts=(texts[2],))
+    study = replace(base, primary=texts[0], auxiliary=texts[1], retention=retention, evaluation=settings)
+    masks = tuple(METHODS[name].masks for name in study.choice.masks)
+    unseen = {}
+    for word in (UNREPAIRED, *study.choice.repairs):
+        fitted = replace(study.repair, kind="none") if word == UNREPAIRED else with_word(study.repair, word)
+        result = _run(replace(study, repair=fitted, methods=study.choice.masks), store)
+        for name, kept in zip(study.choice.masks, masks, strict=True):
+            unseen[kept, word] = result["perplexity"][name][texts[2]]
+    chosen = replace(
+        study, repair=replace(study.repair, kind="auto"), methods=(*study.choice.masks, RECOMMENDED)
+    )
+    results = pipeline.opened(chosen, store)
+    _run(chosen, store)
+    choices = {name: results.get(stages.choice, name) for name in (RECOMMENDED, *masks)}
+    return Case(texts, retention, choices, unseen)
+
+
+def _run(study: Study, store: Store) -> dict[str, Any]:
+    return pipeline.run(study, store, lambda *_: None, until="perplexity")
+
+
+def regrets(plan: Plan, cases: Sequence[Case]) -> Array:
+    """(weights, 2) mean regret over cases: of the recipe, and of the repair of every mask method."""
+    rows = []
+    for weights in plan.weights:
+        recipe = [case.regret(RECOMMENDED, weights) for case in cases]
+        repair = [
+            case.regret(name, weights) for case in cases for name in case.choices if name != RECOMMENDED
+        ]
+        rows.append((np.mean(recipe), np.mean(repair)))
+    return np.array(rows)
+
+
+def winner(plan: Plan, cases: Sequence[Case]) -> tuple[float, ...]:
+    """The weights of the lowest mean regret, of equal ones the first."""
+    return plan.weights[int(np.argmin(np.round(regrets(plan, cases).mean(axis=1), 6)))]
+
+
+def evidence(plan: Plan, cases: Sequence[Case]) -> dict[str, Any]:
+    """The weights that won, and what the recipe that they choose brought on unseen text."""
+    weights = winner(plan, cases)
+    ours = np.array([case.unseen[case.chosen(RECOMMENDED, weights)] for case in cases])
+    plain = np.array([case.unseen["gprune", UNREPAIRED] for case in cases])
+    least = np.array([min(v for (_, word), v in case.unseen.items() if word == UNREPAIRED) for case in cases])
+    return {
+        "title": plan.title,
+        "model": short(plan.study.model),
+        "texts": [short(text) for text in plan.study.evaluation.texts],
+        "cases": len(cases),
+        "weights": dict(zip(_ROLES, (one / sum(weights) for one in weights), strict=True)),
+        "regret": float(np.mean([case.regret(RECOMMENDED, weights) for case in cases])),
+        "to GPrune": float(np.exp(np.log(ours / plain).mean())),
+        "to the best unrepaired": float(np.exp(np.log(ours / least).mean())),
+    }
+
+
+def write(folder: Path, plan: Plan, cases: Sequence[Case], made: Made) -> None:
+    """Writes both files; StoreError where it cannot."""
+    try:
+        make_folder(folder)
+        write_text(folder / FILES[0], markdown(plan, cases, made))
+        write_json(folder / FILES[1], evidence(plan, cases) | {"made with": made.versions})
+    except OSError as error:
+        raise StoreError(
+            f"the folder {folder} cannot be written ({error}): choose another with --out"
+        ) from error
+
+
+def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
+    """The report."""
+    known, found = evidence(plan, cases), regrets(plan, cases)
+    versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
+    lines = [
+        f"# {plan.title}",
+        f"Model {known['model']}, {plan.study.calibration.samples} sequences of "
+        f"{plan.study.calibration.length} tokens of each text, {plan.study.choice.sequences} held-out ones, "
+        f"{plan.study.evaluation.windows} windows of the unseen text, seed {plan.study.seed}. What is "
+        "found is frozen: no result on another model enters it.",
+        f"Command: `{made.command}`",
+        f"Versions: {versions}",
+        "## Weights",
+        "Regret: nats per token on unseen text that a choice loses to the best of its candidates there, mean "
+        f"over the {len(cases)} cases; of the recommended recipe, and of the repair of each mask method.",
+        _table(
+            ["A, B, divergence", "regret, recipe", "regret, repair"],
+            [
+                [", ".join(f"{one:g}" for one in weights), *(f"{one:.4f}" for one in row)]
+                for weights, row in zip(plan.weights, found, strict=True)
+            ],
+        ),
+        "## Cases",
+        _cases(plan, cases),
+        "## What follows",
+        f"The weights {', '.join(f'{name} {one:.2f}' for name, one in known['weights'].items())}. The recipe "
+        f"that they choose has {known['to GPrune']:.2f} of GPrune's perplexity on unseen text and "
+        f"{known['to the best unrepaired']:.2f} of the best masks' without repair, geometric means over the "
+        "cases. One small model, and few cases that share texts: enough to fix a rule, not to praise it.",
+    ]
+    return "\n\n".join(lines) + "\n"
+
+
+def _cases(plan: Plan, cases: Sequence[Case]) -> str:
+    """Perplexities of every candidate on the unseen text, the chosen one marked."""
+    weights, words = winner(plan, cases), (UNREPAIRED, *plan.study.choice.repairs)
+    rows = []
+    for case in cases:
+        chosen = case.chosen(RECOMMENDED, weights)
+        for name in dict.fromkeys(masks for masks, _ in case.unseen):
+            own = case.chosen(name, weights)
+            marks = {own: " *", chosen: " **"}
+            cells = [f"{case.unseen[name, word]:.1f}{marks.get((name, word), '')}" for word in words]
+            rows.append([_named(case), name, *cells])
+    told = "Perplexity on the unseen text; * was chosen for these masks, ** is the recommended recipe."
+    return f"{told}\n\n{_table(['case', 'masks', *words], rows)}"
+
+
+def _named(case: Case) -> str:
+    first, second, unseen = map(short, case.texts)
+    return f"{case.retention:.0%} on {first} and {second}, unseen {unseen}".replace("%", " %")
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

@@ -1,0 +1,68 @@
+"""Chooses one mask method and one repair among several, by one number that was fixed before any test.
+
+Each candidate has figures on text that took part in nothing: perplexity on held-out sequences of A and of B,
+and its mean divergence KL(dense | pruned) on fresh text that the dense model writes. The number is the
+weighted geometric mean of their ratios to those of one reference: the same masks not repaired, or for the
+recommended recipe the first method's masks not repaired. Which reference it is moves no candidate past
+another. A check text that a user names takes the place of all three.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from gprune.records import Array, CandidateFigures, Choice
+from gprune.system.errors import MethodError
+
+DIVERGENCE = "divergence"
+"""the measure that is no perplexity"""
+WEIGHTS = {"A": 0.25, "B": 0.25, DIVERGENCE: 0.5}
+"""weight of each measure, scaled to a sum of 1: half for the texts that people have, half for what no text
+that anything is fitted to decides, since that is what unseen text asks for"""
+_LEAST = 1e-9
+"""nats per token under which divergences are one: a model from which nothing is removed has none"""
+
+
+def choose(
+    candidates: Sequence[tuple[str, str]], found: Mapping[int, CandidateFigures], reference: int = 0
+) -> Choice:
+    """The candidate of the lowest number, of equal ones the first.
+
+    `candidates` are masks and repair by name, `found` the figures of those that could be made, by place;
+    `reference` is the place of the one whose number is 1, and the first that could be made takes its place
+    where it could not. Raises MethodError where none could.
+    """
+    if not found:
+        raise MethodError("no candidate of a choice could be made: see why its repairs were left out")
+    place = reference if reference in found else min(found)
+    measures = found[place].measures
+    means = np.full((len(candidates), len(measures)), np.nan)
+    for index, one in found.items():
+        means[index] = one.nats.mean(axis=1)
+    weights = np.array([WEIGHTS.get(name, 1.0) for name in measures])
+    weights /= weights.sum()
+    logarithms = _logarithms(means, measures)
+    numbers = np.exp((logarithms - logarithms[place]) @ weights)
+    diverges = np.array([name == DIVERGENCE for name in measures])
+    with np.errstate(over="ignore"):
+        figures = np.where(diverges, means, np.exp(means))
+    return Choice(
+        masks=tuple(masks for masks, _ in candidates),
+        repairs=tuple(repair for _, repair in candidates),
+        measures=measures,
+        weights=weights,
+        figures=figures,
+        numbers=numbers,
+        sequences=found[place].nats.shape[1],
+        reference=place,
+        chosen=int(np.nanargmin(numbers)),
+    )
+
+
+def _logarithms(means: Array, measures: Sequence[str]) -> Array:
+    """Logarithms of perplexities, which are their mean losses, and of divergences."""
+    told = [
+        np.log(np.maximum(row, _LEAST)) if name == DIVERGENCE else row
+        for name, row in zip(measures, means.T, strict=True)
+    ]
+    return np.stack(told, axis=1)

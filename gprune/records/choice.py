@@ -1,0 +1,62 @@
+"""What was tried before one mask method and one repair were chosen, and by which number."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from gprune.records.base import Array, freeze, real, require_axes
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CandidateFigures:
+    """What one candidate is worth on text that took part in nothing."""
+
+    measures: tuple[str, ...]
+    """what is measured: perplexity on the held-out sequences of A, of B or of a check text, or divergence"""
+    nats: Annotated[Array, real("measures", "windows")]
+    """(measures, windows) of each sequence: mean loss, or divergence from the dense model, nats per token"""
+
+    def __post_init__(self) -> None:
+        """Checks and freezes the arrays."""
+        require_axes(self)
+        freeze(self)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Choice:
+    """Every candidate with its figures, and the one that was chosen."""
+
+    masks: tuple[str, ...]
+    """of each candidate the masks, by name"""
+    repairs: tuple[str, ...]
+    """of each candidate the repair: none, own, or kind:texts as settings name it"""
+    measures: tuple[str, ...]
+    """what was measured, see CandidateFigures"""
+    weights: Annotated[Array, real("measures")]
+    """(measures,) weight of each measure in the number; they sum to 1"""
+    figures: Annotated[Array, real("candidates", "measures")]
+    """(candidates, measures) perplexities, and divergences in nats per token; NaN where none could be had"""
+    numbers: Annotated[Array, real("candidates")]
+    """(candidates,) weighted geometric mean of the ratios to the reference; the lowest is chosen"""
+    sequences: int
+    """held-out sequences behind each figure"""
+    reference: int
+    """place of the candidate whose number is 1"""
+    chosen: int
+    """place of the candidate that was chosen"""
+
+    def __post_init__(self) -> None:
+        """Checks and freezes the arrays."""
+        require_axes(self)
+        freeze(self)
+
+    @property
+    def repair(self) -> str:
+        """The repair that was chosen."""
+        return self.repairs[self.chosen]
+
+    @property
+    def order(self) -> list[int]:
+        """Places of the candidates, the best first, those without a number last."""
+        return [int(place) for place in np.argsort(self.numbers, kind="stable")]

@@ -1,0 +1,60 @@
+"""Settings of what is chosen by measurement: a repair for each method, or the recommended recipe."""
+
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, cast
+
+from gprune.study.settings import RepairSettings, Several, Text, Whole
+from gprune.system import limits
+from gprune.system.forms import Checked, Rule, between
+
+MOST_FITTED = 12
+"""candidates that the recommended recipe is chosen from at most, its unrepaired reference aside"""
+UNREPAIRED, OWN = "none", "own"
+"""words of the candidates that fit nothing: the masks alone, and what their method does by itself"""
+_KINDS = ("affine", "least_squares", "least_squares_bias")
+_TEXTS = ("primary", "auxiliary", "both", "both_and_sampled", "sampled")
+
+
+def _words(given: tuple[str, ...]) -> bool:
+    parts = [word.partition(":")[::2] for word in given]
+    return bool(given) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceSettings(Checked):
+    """What `repair.kind` auto and the method recommended choose from, and by which text."""
+
+    WHERE: ClassVar = "choice."
+    check_text: Text = ""
+    """text by whose perplexity alone is chosen; empty: by held-out sequences of A and of B, and by how far
+    the model is from the dense one on fresh text that this one writes"""
+    sequences: Annotated[Whole, between(2, limits.MOST_COUNT)] = 128
+    """sequences of each of these texts, of calibration.length tokens: drawn in addition to the calibration
+    ones, and only where something is chosen"""
+    fresh: Annotated[
+        Text, Rule("a text that the model writes, as self:#seed=1", lambda text: text.startswith("self:"))
+    ] = "self:#seed=1"
+    """the fresh text; its seed is none of those that anything is fitted to"""
+    repairs: Annotated[
+        Several[Text],
+        Rule(
+            f"repairs as kind:texts, of the kinds {', '.join(_KINDS)} and the texts {', '.join(_TEXTS)}",
+            _words,
+        ),
+        Rule("repairs of which each stands once", lambda words: len(set(words)) == len(words)),
+    ] = ("least_squares:both_and_sampled", "least_squares_bias:both", "least_squares_bias:both_and_sampled")
+    """repairs that are tried beside none and the method's own, as kind:texts (repair.kind, repair.texts)"""
+    masks: Annotated[
+        Several[Text],
+        Rule(
+            "methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)
+        ),
+    ] = ("gprune", "flap", "wanda_sp_uniform")
+    """methods whose masks the recommended recipe is chosen from; the first one's, not repaired, are its
+    reference"""
+
+
+def with_word(settings: RepairSettings, word: str) -> RepairSettings:
+    """The settings of a repair that is tried, as kind:texts; target, damping and sampled text as they are."""
+    kind, texts = cast(Any, word.split(":"))
+    return replace(settings, kind=kind, texts=texts)

@@ -1,0 +1,284 @@
+"""Repairs and recipes that are chosen on held-out text: what is drawn, tried, chosen, kept and shown."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+
+import gprune
+from gprune import pipeline
+from gprune.analysis import choices
+from gprune.app.pages.comparison import panels
+from gprune.cli import progress
+from gprune.evaluation.perplexity import window_losses
+from gprune.models.export import plan_file
+from gprune.pipeline import stages
+from gprune.pipeline.estimate.dimensions import Case, of_model
+from gprune.pipeline.estimate.memory import need
+from gprune.pipeline.estimate.operations import operations
+from gprune.pipeline.preflight import anew
+from gprune.pipeline.stages import Graph
+from gprune.pipeline.stages.inputs import measured_on, read, roles
+from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
+from gprune.records import REPAIRS
+from gprune.store import Store
+from gprune.study import Study, from_dict
+from gprune.study.choice import MOST_FITTED
+from gprune.study.methods import METHODS as KNOWN
+from gprune.system.errors import MethodError, SettingsError
+
+pytestmark = pytest.mark.slow
+
+METHODS = ["dense", "gprune", "flap", "recommended"]
+CHOICE = {"sequences": 8, "fresh": "self:#length=24&seed=1"}
+
+
+def values_of(folder, **choice):
+    """A study that chooses, over the smallest model."""
+    values = tiny_study.made(folder, device="cpu", methods=METHODS)
+    values["repair"] = {"kind": "auto", "sampled": "self:#length=24"}
+    return values | {"choice": CHOICE | choice}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """The study's values, its run and what it ended with."""
+    folder = tmp_path_factory.mktemp("chosen")
+    values, store = values_of(folder), Store(folder / "cache")
+    result = pipeline.run(from_dict(values), store, tiny_study.silent)
+    return values, gprune.open(result["run"], cache=store.root), result
+
+
+def results_of(opened):
+    return opened._loaded.results
+
+
+def figure(results, name, word):
+    return results.get(stages.candidate, name, word)
+
+
+def number(one, base):
+    """The weighted geometric mean of the ratios of two candidates’ figures, written out."""
+    logarithms = [
+        np.log(row.mean() / other.mean()) if name == DIVERGENCE else row.mean() - other.mean()
+        for name, row, other in zip(one.measures, one.nats, base.nats, strict=True)
+    ]
+    weights = [WEIGHTS[name] for name in one.measures]
+    return float(np.exp(np.dot(logarithms, weights) / sum(weights)))
+
+
+def test_the_choice_is_the_lowest_number_of_the_stored_figures(made):
+    _, opened, result = made
+    results = results_of(opened)
+    for name in ("gprune", "flap", "recommended"):
+        choice = results.get(stages.choice, name)
+        found = [figure(results, *one) for one in zip(choice.masks, choice.repairs, strict=True)]
+        numbers = [number(one, found[0]) for one in found]
+        np.testing.assert_allclose(choice.numbers, numbers, rtol=1e-9)
+        assert choice.chosen == int(np.argmin(numbers)) and choice.reference == 0
+        told = result["choice"][name]["tried"]
+        assert [row["number"] for row in told] == sorted(row["number"] for row in told)
+        assert told[0]["chosen"] and told[0]["repair"] == choice.repair
+    # FLAP's own repair is tried beside none; GPrune has none of its own
+    assert results.get(stages.choice, "flap").repairs[:2] == ("none", "own")
+    assert results.get(stages.choice, "gprune").repairs[:2] == ("none", "least_squares:both_and_sampled")
+    recipe = results.get(stages.choice, "recommended")
+    assert len(recipe.masks) == 1 + len(opened.study.choice.masks) * len(opened.study.choice.repairs)
+    assert len(recipe.masks) - 1 <= MOST_FITTED
+
+
+def test_held_out_sequences_share_no_window_with_those_that_calibrate(made):
+    values, opened, _ = made
+    results = results_of(opened)
+    for role in ("primary", "auxiliary"):
+        used, held = results.get(stages.tokens, role), results.get(stages.held_out, role)
+        assert held.ids.shape == (8, 16) and held.available == used.available
+        # the one cut of the text, and its one permutation: the places are other ones
+        order = np.random.default_rng(values.get("seed", 0)).permutation(used.available)
+        assert not set(order[:16]) & set(order[16:24])
+        assert {row.tobytes() for row in used.ids}.isdisjoint(row.tobytes() for row in held.ids)
+    fitted, fresh = results.get(stages.tokens, "sampled"), results.get(stages.held_out, "fresh")
+    assert {row.tobytes() for row in fitted.ids}.isdisjoint(row.tobytes() for row in fresh.ids)
+
+
+def test_figures_are_of_the_model_that_the_run_measures(made):
+    _, opened, _ = made
+    results = results_of(opened)
+    held, study = results.get(stages.held_out, "primary"), opened.study
+    for method in ("gprune", "flap", "recommended"):
+        choice = results.get(stages.choice, method)
+        settings = replace(study.evaluation, preset="16")
+        losses = window_losses(opened.model(method).eval(), held.ids, "A", settings)
+        assert choice.figures[choice.chosen][0] == pytest.approx(float(np.exp(losses.mean())), rel=1e-4)
+
+
+def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
+    _, opened, result = made
+    results = results_of(opened)
+    for method, place in (("gprune", "checkpoint"), ("recommended", "recommended_checkpoint")):
+        choice = results.get(stages.choice, method)
+        kind = choice.repair.partition(":")[0]
+        assert kind in REPAIRS, "the smallest model gains by a fit"
+        plan = plan_file.read(pipeline.Path(result[place]))
+        assert [one.name for one in plan.pruned.repairs] == [kind]
+        assert np.array_equal(
+            plan.pruned.masks.ffn, results.get(stages.masks, choice.masks[choice.chosen]).ffn
+        )
+        live = opened.model(method)
+        assert result["parameters"][method] == sum(one.numel() for one in live.parameters())
+        assert result["given"][method]["repair"].startswith(REPAIRS[kind].label)
+    ids = torch.arange(3, 12)[None]
+    same = opened.model("gprune", repair="auto")
+    assert torch.equal(same(ids).logits, opened.model("gprune")(ids).logits)
+    word = results.get(stages.choice, "gprune").repair
+    kind, texts = word.split(":")
+    named = opened.model("gprune", repair={"kind": kind, "texts": texts, "sampled": "self:#length=24"})
+    torch.testing.assert_close(named(ids).logits, opened.model("gprune")(ids).logits)
+
+
+def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
+    values, opened, result = made
+    store = results_of(opened).store
+    again = pipeline.run(from_dict(values), store, tiny_study.silent)
+    assert set(again["reused"]) == set(again["keys"]) and again["choice"] == result["choice"]
+    graph = results_of(opened).graph
+    plain = graph.study.with_settings({"repair.kind": "least_squares", "methods": ["gprune"]})
+    fitted = stages.repaired(Graph(plain, read(plain)), "gprune")
+    assert fitted.key == stages.repaired(graph, "gprune", "least_squares:both").key
+    # without a choice no text is held out, and keys are what they were
+    assert set(roles(plain)) == {"primary", "auxiliary"}
+    text = plain.evaluation.texts[0]
+    own, other = (
+        graph.study.with_settings({"repair.kind": "own", "methods": ["gprune"]}),
+        {"choice.sequences": 9},
+    )
+    keys = [
+        stages.perplexity(Graph(one, read(one)), "gprune", text).key
+        for one in (own, own.with_settings(other))
+    ]
+    assert keys[0] == keys[1] and own.digest == own.with_settings(other).digest
+    chosen, fewer = graph.study, graph.study.with_settings({"choice.sequences": 7})
+    keys = [stages.perplexity(Graph(one, read(one)), "gprune", text).key for one in (chosen, fewer)]
+    assert keys[0] != keys[1] and chosen.digest != fewer.digest
+
+
+def test_a_text_that_is_too_short_is_refused_before_anything_is_made_with_what_is_missing(tmp_path):
+    values = values_of(tmp_path, sequences=5000)
+    study, store = from_dict(values), Store(tmp_path / "cache")
+    with pytest.raises(SettingsError) as refused:
+        pipeline.run(study, store, tiny_study.silent)
+    tokens = pipeline.stages.RunContext(study, read(study), store.texts).tokenizer
+    with open(study.primary, encoding="utf-8") as file:
+        available = len(tokens(file.read())["input_ids"]) // 16
+    missing = 16 + 5000 - available
+    assert f"and {missing:,} sequences of 16 tokens are missing" in str(refused.value)
+    assert not (store.root / "shape").exists() and not (store.root / "tokens").exists()
+
+
+def test_a_check_text_takes_the_place_of_all_and_is_no_unseen_text(tmp_path):
+    check = tmp_path / "check.txt"
+    check.write_text((tmp_path.parent / "none").as_posix() + json.dumps(list(range(3000))), encoding="utf-8")
+    values = values_of(tmp_path, check_text=str(check))
+    study, store = from_dict(values), Store(tmp_path / "cache")
+    assert measured_on(study) == ("check",) and "fresh" not in roles(study)
+    result = pipeline.run(study, store, tiny_study.silent, until="perplexity")
+    told = result["choice"]["gprune"]
+    assert told["weights"] == {"check": 1.0}
+    assert [row["number"] for row in told["tried"]] == sorted(row["number"] for row in told["tried"])
+    assert [row["check"] for row in told["tried"]] == sorted(row["check"] for row in told["tried"])
+    known = result["texts"][study.evaluation.texts[0]]
+    assert known["declared"].keys() == {"A", "B", "the check text"} and len(known["overlap"]) == 3
+    with pytest.raises(SettingsError, match=r"choice.check_text must be .* no evaluation text"):
+        read(study.with_settings({"choice.check_text": study.evaluation.texts[0]}))
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(check.read_bytes())
+    with pytest.raises(SettingsError, match="is the same text as .*copy.txt"):
+        read(study.with_settings({"evaluation.texts": [str(copy)]}))
+
+
+def test_what_chooses_is_fitted_to_by_nothing_and_few_are_chosen_from(tmp_path):
+    values = values_of(tmp_path, fresh="self:#seed=0")
+    with pytest.raises(SettingsError, match="has the seed of 'self:#length=24', which is fitted to"):
+        read(from_dict(values))
+    study = Study("model", "A", "B", methods=("recommended",))
+    with pytest.raises(SettingsError, match=r"choice.masks \(5\) times choice.repairs"):
+        study.with_settings({"choice.masks": ["gprune", "flap", "wanda_sp_uniform", "fang", "llm_pruner"]})
+    with pytest.raises(SettingsError, match=r"choice.masks must be methods that prune"):
+        study.with_settings({"choice.masks": ["recommended"]})
+    with pytest.raises(SettingsError, match="repairs as kind:texts"):
+        study.with_settings({"choice.repairs": ["least_squares"]})
+
+
+def test_a_repair_that_cannot_be_fitted_is_left_out_and_the_choice_goes_on(made, tmp_path, monkeypatch):
+    values, _, _ = made
+    from gprune.pruning.repair import fitting
+    from gprune.system.errors import NumericsError
+
+    real = fitting.fit
+
+    def failing(decoder, masks, texts, settings, *rest):
+        if settings.kind == "least_squares_bias":
+            raise NumericsError("it overflows")
+        return real(decoder, masks, texts, settings, *rest)
+
+    monkeypatch.setattr(fitting, "fit", failing)
+    changed = from_dict(values | {"methods": ["gprune"]})
+    result = pipeline.run(changed, Store(tmp_path / "cache"), tiny_study.silent, until="perplexity")
+    told = {row["repair"]: row["number"] for row in result["choice"]["gprune"]["tried"]}
+    assert {word for word, value in told.items() if value is None} == {
+        word for word in changed.choice.repairs if word.startswith("least_squares_bias")
+    }
+    assert result["choice"]["gprune"]["tried"][0]["chosen"]
+
+
+def test_estimates_count_every_candidate(made):
+    _, opened, _ = made
+    study = opened.study
+    graph, model = results_of(opened).graph, of_model(study.model)
+    case = Case(model, study, 4, gpu=False)
+    words = study.choice.repairs
+    fits = [stages.repaired(graph, "gprune", word).id for word in words]
+    three = [one for one in fits if one.variant[1] == "both_and_sampled"]
+    two = [one for one in fits if one.variant[1] == "both"]
+    assert operations(three[0], model, study) == pytest.approx(
+        1.5 * operations(two[0], model, study), rel=0.2
+    )
+    measuring = stages.candidate(graph, "gprune", "none").id
+    # two texts through the pruned model, the third through both
+    tokens = 8 * 16 * (3 * study.retention + 1)
+    assert operations(measuring, model, study) == 2.0 * model.shape.decoder_weights * tokens
+    assert need(measuring, case).device(1) > case.evaluated
+    found = anew(study)
+    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 12
+
+
+def test_page_and_command_show_every_candidate(made, capsys):
+    _, opened, result = made
+    run = opened._loaded
+    panel = panels.choice(run)
+    table = panel.table()
+    assert list(table["chosen for"].unique()) == ["GPrune", "FLAP", "Recommended recipe"]
+    assert (table["result"].str.startswith("chosen")).sum() == 3
+    for name in ("gprune", "flap", "recommended"):
+        choice = results_of(opened).get(stages.choice, name)
+        own = table[table["chosen for"] == KNOWN[name].label]
+        assert sorted(own[choices.NUMBER]) == pytest.approx(sorted(choice.numbers))
+    assert "25 %" in panel.caption or "%" in panel.caption
+    marks = [x for trace in panel.figure.data for x in trace.x]
+    assert sorted(marks) == pytest.approx(sorted(table[choices.NUMBER]))
+    progress.summary(result)
+    shown = capsys.readouterr().out
+    assert "What was tried for recommended" in shown and "(chosen)" in shown
+    plain = replace(opened.study, methods=("dense",))
+    assert plain.chooses and not Study("model", "A", "B").chooses
+    with pytest.raises(MethodError, match="nothing is chosen by measurement"):
+        panels.choice(replace_study(run))
+
+
+def replace_study(run):
+    """The same run, had it compared the dense model alone."""
+    study = replace(run.study, methods=("dense",))
+    return replace(run, study=study, graph=Graph(study, run.graph.inputs))
