@@ -286,7 +286,7 @@ class GateSettings(Checked):
     WHERE: ClassVar = "gates."
     start: Literal["primary", "mean"] = "primary"
     """whose ranks the gates start from: those of the primary text's scores, or the mean of both texts'"""
-    learning_rate: Annotated[Real, POSITIVE] = 0.02
+    learning_rate: Annotated[Real, POSITIVE] = 0.1
     """Adam step size of the gates, which start between 0 and 1, with cosine decay"""
     temperature: Annotated[Real, POSITIVE] = 1.5
     """of the sigmoid that stands in for the mask on the way back (GRASPrune: 1.5)"""

@@ -101,9 +101,9 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
         f"# {plan.title}",
         f"Model {short(study.model)}, calibrated on {short(study.primary)} (A) and "
         f"{short(study.auxiliary)} (B), retention {study.retention:.0%}, base metric {study.metric}. "
-        f"Objective: mean loss of {METHODS[plan.method].label}'s model on {texts}, shown as change of "
-        "perplexity against the study's own settings on the same windows (negative is better). ± is its "
-        "standard error over windows and seeds.",
+        f"Objective: mean loss of the model pruned by {METHODS[plan.method].label} on {texts}, shown as "
+        "change of perplexity against the study's own settings on the same windows (negative is better). ± "
+        "is its standard error over windows and seeds.",
         "Configuration 0 is the study as it stands and takes part in every round. Whoever wins among many "
         "wins partly by luck: the last round, on most data and under several seeds, is what counts, and "
         "nothing here is a result about other models.",
