@@ -12,6 +12,8 @@ import gprune
 from gprune import pipeline
 from gprune.analysis import choices
 from gprune.app.pages.comparison import panels
+from gprune.app.preview import Question, Source, repair_of
+from gprune.app.preview.request import resolve
 from gprune.cli import progress
 from gprune.evaluation.perplexity import window_losses
 from gprune.models.export import plan_file
@@ -234,6 +236,26 @@ def test_a_repair_that_cannot_be_fitted_is_left_out_and_the_choice_goes_on(made,
     assert result["choice"]["gprune"]["tried"][0]["chosen"]
 
 
+def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(made):
+    _, opened, _ = made
+    results, text = results_of(opened), opened.study.evaluation.texts[0]
+    source, repair = Source(str(results.store.root), results.graph), repair_of(opened.study)
+    assert (repair.kind, repair.texts) == ("least_squares_bias", "both")
+    keys = set()
+    for method in ("flap", "recommended"):
+        asked = resolve(source, Question(text, method, results.get(stages.masks, "gprune"), repair=repair))
+        assert asked.pruned["repairs"] == ["least_squares_bias"]
+        assert asked.pruned["fit"]["settings"]["kind"] == "least_squares_bias"
+        keys.add(asked.pruned["inputs"]["weights"][1])
+    # fitted to the same masks, whosever they were
+    assert len(keys) == 1
+    recipe = resolve(source, Question(text, "recommended", repair=repair))
+    assert recipe.pruned["inputs"]["weights"][1] not in keys
+    own = resolve(source, Question(text, "recommended"))
+    kind = results.get(stages.choice, "recommended").repair.partition(":")[0]
+    assert own.losses is not None and own.pruned["repairs"] == [kind]
+
+
 def test_estimates_count_every_candidate(made):
     _, opened, _ = made
     study = opened.study
@@ -252,7 +274,7 @@ def test_estimates_count_every_candidate(made):
     assert operations(measuring, model, study) == 2.0 * model.shape.decoder_weights * tokens
     assert need(measuring, case).device(1) > case.evaluated
     found = anew(study)
-    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 12
+    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 15
 
 
 def test_page_and_command_show_every_candidate(made, capsys):

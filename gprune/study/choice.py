@@ -49,7 +49,7 @@ class ChoiceSettings(Checked):
         Rule(
             "methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)
         ),
-    ] = ("gprune", "flap", "wanda_sp_uniform")
+    ] = ("gprune", "gates", "flap", "wanda_sp_uniform")
     """methods whose masks the recommended recipe is chosen from; the first one's, not repaired, are its
     reference"""
 

@@ -19,7 +19,7 @@ from gprune.data import texts
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results
 from gprune.records import PruningMasks
-from gprune.records.repairs import WORDS
+from gprune.records.repairs import AUTO, WORDS
 from gprune.store import Store
 from gprune.study import RepairSettings, Study
 from gprune.study.methods import METHODS
@@ -159,8 +159,12 @@ def left_out(graph: Graph, method: str) -> str:
 
 
 def repair_of(study: Study) -> RepairSettings:
-    """What live figures are repaired by: as the run, or by least squares with a bias on A and B."""
-    fits = study.repair.kind in WORDS and WORDS[study.repair.kind].fitted
+    """What live figures are repaired by: as the run, or by least squares with a bias on A and B.
+
+    What a run chooses by measurement is one for each method, and fitted to the run's own masks.
+    """
+    kind = study.repair.kind
+    fits = kind != AUTO.word and kind in WORDS and WORDS[kind].fitted
     return study.repair if fits else RepairSettings("least_squares_bias", "both")
 
 
@@ -225,6 +229,9 @@ def _to_fit(source: Source, question: Question, masks: PruningMasks, own: bool) 
     text are missing.
     """
     graph, asked, method = source.graph, source.graph.study.repair, question.method
+    if AUTO in stages.repairs(graph, method):
+        # what was chosen with the recipe's own masks: these are fitted as any others
+        method, own = "gprune", False
     repairs = stages.repairs(graph, method)
     if not all(one.fitted for one in repairs):
         raise SettingsError(f"repair.kind {asked.kind!r} is not fitted to masks: choose least_squares_bias")

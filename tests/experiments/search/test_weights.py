@@ -62,7 +62,9 @@ def test_regret_is_what_the_lowest_number_loses_on_the_unseen_text(searched):
             expected = np.log(case.unseen[pairs[place]]) - np.log(best)
             assert case.regret(RECOMMENDED, given) == pytest.approx(expected) and expected >= 0
     means = weights.regrets(plan, cases).mean(axis=1)
-    assert weights.winner(plan, cases) == plan.weights[int(np.argmin(means))]
+    assert weights.regrets(plan, cases)[int(np.argmin(means))].mean() == means.min()
+    near = [one for one, mean in zip(plan.weights, means, strict=True) if mean <= means.min() + 0.01]
+    assert weights.winner(plan, cases) == max(near, key=lambda one: one[2])
 
 
 def test_the_command_writes_what_was_found_and_runs_nothing_twice(searched, tmp_path, monkeypatch, capsys):
@@ -86,7 +88,7 @@ def test_the_launch_form_claims_what_was_measured_and_nothing_before(tmp_path, m
     monkeypatch.setattr(profiles, "RECIPE", tmp_path / "recipe.json")
     profiles.recipe.cache_clear()
     words = profiles.recipe()
-    assert "the masks of GPrune, FLAP and Wanda-sp, one ratio with several repairs" in words
+    assert "the masks of GPrune, Gates, FLAP and Wanda-sp, one ratio with several repairs" in words
     assert words.endswith("What that brings is not measured yet: no figure is claimed.")
     known = {"model": "small", "cases": 6, "to GPrune": 0.7512, "to the best unrepaired": 0.8249}
     profiles.RECIPE.write_text(json.dumps(known), encoding="utf-8")

@@ -10,7 +10,7 @@ import streamlit as st
 from gprune.app.pages.jobs import settings_form
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain
-from gprune.records.repairs import WORDS
+from gprune.records.repairs import AUTO, WORDS
 from gprune.study import Study, methods
 from gprune.study.methods import CONTROLS, METHODS, choices, with_controls
 from gprune.system.errors import SettingsError
@@ -66,10 +66,12 @@ _TEXTS = {
     "both_and_sampled": "A, B and text of the dense model",
     "sampled": "text of the dense model",
 }
-_WITHOUT_TEXTS = ("own", "none")
+_WITHOUT_TEXTS = ("own", "none", AUTO.word)
 _EXPLAINED = {
     "own": "FLAP moves what removed neurons give on average into a bias; the others leave what they keep as "
     "it is. Another repair is given to every method alike.",
+    AUTO.word: f"{AUTO.about} Which ones, and by which text, stands under More settings; every text is drawn "
+    "longer by the held-out sequences.",
     "none": "What is kept stays as it is, in every method: FLAP goes without its bias as well.",
 }
 
