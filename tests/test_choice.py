@@ -28,7 +28,7 @@ from gprune.pruning.choosing import DIVERGENCE, WEIGHTS
 from gprune.records import REPAIRS
 from gprune.store import Store
 from gprune.study import Study, from_dict
-from gprune.study.choice import MOST_FITTED
+from gprune.study.choice import MOST_CANDIDATES
 from gprune.study.methods import METHODS as KNOWN
 from gprune.system.errors import MethodError, SettingsError
 
@@ -86,10 +86,10 @@ def test_the_choice_is_the_lowest_number_of_the_stored_figures(made):
         assert told[0]["chosen"] and told[0]["repair"] == choice.repair
     # FLAP's own repair is tried beside none; GPrune has none of its own
     assert results.get(stages.choice, "flap").repairs[:2] == ("none", "own")
-    assert results.get(stages.choice, "gprune").repairs[:2] == ("none", "least_squares:both_and_sampled")
+    assert results.get(stages.choice, "gprune").repairs[:2] == ("none", "least_squares_bias:both")
     recipe = results.get(stages.choice, "recommended")
-    assert len(recipe.masks) == 1 + len(opened.study.choice.masks) * len(opened.study.choice.repairs)
-    assert len(recipe.masks) - 1 <= MOST_FITTED
+    assert len(recipe.masks) == len(opened.study.choice.masks) * (1 + len(opened.study.choice.repairs))
+    assert len(recipe.masks) <= MOST_CANDIDATES
 
 
 def test_held_out_sequences_share_no_window_with_those_that_calibrate(made):
@@ -274,7 +274,7 @@ def test_estimates_count_every_candidate(made):
     assert operations(measuring, model, study) == 2.0 * model.shape.decoder_weights * tokens
     assert need(measuring, case).device(1) > case.evaluated
     found = anew(study)
-    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 15
+    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 13
 
 
 def test_page_and_command_show_every_candidate(made, capsys):

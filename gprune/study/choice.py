@@ -7,8 +7,8 @@ from gprune.study.settings import RepairSettings, Several, Text, Whole
 from gprune.system import limits
 from gprune.system.forms import Checked, Rule, between
 
-MOST_FITTED = 12
-"""candidates that the recommended recipe is chosen from at most, its unrepaired reference aside"""
+MOST_CANDIDATES = 12
+"""masks and repairs that the recommended recipe is chosen from at most"""
 UNREPAIRED, OWN = "none", "own"
 """words of the candidates that fit nothing: the masks alone, and what their method does by itself"""
 _KINDS = ("affine", "least_squares", "least_squares_bias")
@@ -42,7 +42,7 @@ class ChoiceSettings(Checked):
             _words,
         ),
         Rule("repairs of which each stands once", lambda words: len(set(words)) == len(words)),
-    ] = ("least_squares:both_and_sampled", "least_squares_bias:both", "least_squares_bias:both_and_sampled")
+    ] = ("least_squares_bias:both", "least_squares:both_and_sampled")
     """repairs that are tried beside none and the method's own, as kind:texts (repair.kind, repair.texts)"""
     masks: Annotated[
         Several[Text],

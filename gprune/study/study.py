@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from gprune.study.choice import MOST_FITTED, ChoiceSettings
+from gprune.study.choice import MOST_CANDIDATES, ChoiceSettings
 from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, METHODS, RECOMMENDED, require_known
 from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
@@ -196,10 +196,10 @@ class Study(Checked):
             require_known("methods", name)
             rule = "methods that prune and are not chosen themselves"
             require(METHODS[name].decision not in ("none", "chosen"), "choice.masks", name, rule)
-        if self.recommends and len(masks) * len(repairs) > MOST_FITTED:
+        if self.recommends and len(masks) * (1 + len(repairs)) > MOST_CANDIDATES:
             raise SettingsError(
-                f"choice.masks ({len(masks)}) times choice.repairs ({len(repairs)}) must be at most "
-                f"{MOST_FITTED}: whoever wins among many wins by luck. Leave some of them out"
+                f"choice.masks ({len(masks)}) times choice.repairs and none ({1 + len(repairs)}) must be at "
+                f"most {MOST_CANDIDATES}: whoever wins among many wins by luck. Leave some of them out"
             )
 
     def to_dict(self) -> dict[str, Any]:

@@ -42,8 +42,8 @@ def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
     """What is tried for some masks, or for the recommended recipe: masks and repair; the reference first."""
     choice, method = graph.study.choice, of_masks(name)
     if method.decision == "chosen":
-        tried = [METHODS[one].masks for one in choice.masks]
-        return [(tried[0], UNREPAIRED), *((one, word) for one in tried for word in choice.repairs)]
+        words = (UNREPAIRED, *choice.repairs)
+        return [(METHODS[one].masks, word) for one in choice.masks for word in words]
     own = [OWN] if own_repairs(method, graph.study) else []
     return [(name, word) for word in (UNREPAIRED, *own, *choice.repairs)]
 
