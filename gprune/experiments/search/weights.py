@@ -5,7 +5,7 @@ There every candidate is measured on the unseen text, beside what each of a few 
 without it. Regret is what the choice loses to the best candidate there, in nats per token.
 
 <folder>/search_choice.md     every case, candidate and weight
-         choice.json          the weights that won and what they brought, as the launch form tells it
+         recipe.json          the weights that won and what they brought, as the launch form tells it
 """
 
 from collections.abc import Callable, Sequence
@@ -30,7 +30,7 @@ from gprune.system.errors import StoreError
 from gprune.system.files import make_folder, write_json, write_text
 from gprune.system.forms import Form, Listed
 
-FILES = ("search_choice.md", "choice.json")
+FILES = ("search_choice.md", "recipe.json")
 TOLERANCE = 0.01
 """nats per token, 1 % of a perplexity: less tells no weights from others"""
 _ROLES = ("A", "B", "divergence")

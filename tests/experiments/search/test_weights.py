@@ -1,6 +1,7 @@
 """The search of the weights by which repairs and recipes are chosen, on the smallest model."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import tiny_study
 
 from gprune.__main__ import main
 from gprune.experiments.search import weights
+from gprune.pruning.choosing import WEIGHTS
 from gprune.store import Store
 from gprune.study import profiles
 from gprune.study.methods import RECOMMENDED
@@ -96,6 +98,12 @@ def test_the_launch_form_claims_what_was_measured_and_nothing_before(tmp_path, m
     assert "On small" in profiles.recipe() and "0.75 of GPrune" in profiles.recipe()
     assert "0.82 of the best masks’ without repair (6 cases)" in profiles.recipe()
     profiles.recipe.cache_clear()
+
+
+def test_what_was_found_is_what_chooses():
+    known = json.loads(profiles.RECIPE.read_text(encoding="utf-8"))
+    assert known["weights"] == pytest.approx(WEIGHTS)
+    assert weights.from_file(Path(weights.__file__).with_name("choice.json")).weights
 
 
 def test_what_is_no_plan_is_told(searched):
