@@ -76,12 +76,14 @@ def _blocks(finished: Finished, series: Series, rows: list[Row], first: str) -> 
     for retention in series.scale.retentions:
         own = (dense, *(one for one in others if one.row.study.retention == retention))
         results = opened(next(one.row.study for one in own if identifier(one.row) == first), finished.store)
-        standings = stages.standings(
-            results.graph, lambda text, known=results: known.get(stages.overlap, text)
-        )
+        standings = _standings(results)
         cases = tuple(_case(series, retention, known, own) for known in standings.values())
         found.append(Block(series, retention, own, cases, results, standings))
     return found
+
+
+def _standings(results: Results) -> dict[str, HoldoutStatus]:
+    return stages.standings(results.graph, lambda text: results.get(stages.overlap, text))
 
 
 def _case(series: Series, retention: float, known: HoldoutStatus, answers: Sequence[Answer]) -> Case:

@@ -15,8 +15,8 @@ from gprune.study.methods import METHODS, RECOMMENDED
 
 REPAIR = "repair"
 """name of the table"""
-MASKS = ("flap", "wanda_sp", "gprune", "msl_layers", "msl_random", "gates", "osscar")
-"""whose masks every repair is fitted to"""
+MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gates", "osscar")
+"""whose masks every repair is fitted to: among them those that the recommended recipe is chosen from"""
 KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias")
 TEXTS, TARGET = "both_and_sampled", "residual_stream"
 """what repairs are fitted to, as the development model has it (docs/search.md)"""
