@@ -13,6 +13,7 @@ from torch import nn
 
 from gprune.data.texts.corpus_relation import cut
 from gprune.data.texts.tokens import require_known
+from gprune.models import head
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.oom_backoff import Sequences
 from gprune.records import Array, Perplexity
@@ -112,15 +113,15 @@ def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
     targets = ids[:, 1:].reshape(-1)
     model_type = str(model.config.model_type).removeprefix(PRUNED_PREFIX)
     if model_type not in FAMILIES:
-        # Other families may scale or cap what the head gives, so their own forward pass has to do it.
+        # of other families it is not known that the backbone and what follows it can be called apart
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
         return _cross_entropy(logits.reshape(len(targets), -1), targets).view(len(ids), -1)
     hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1]
     hidden = hidden.reshape(len(targets), -1)
-    head = model.get_output_embeddings()
-    rows = max(1, _BLOCK_LOGITS // head.out_features)
+    rows = max(1, _BLOCK_LOGITS // model.get_output_embeddings().out_features)
     blocks = zip(hidden.split(rows), targets.split(rows), strict=True)
-    return torch.cat([_cross_entropy(head(block), target) for block, target in blocks]).view(len(ids), -1)
+    losses = [_cross_entropy(head.logits(model, block), target) for block, target in blocks]
+    return torch.cat(losses).view(len(ids), -1)
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

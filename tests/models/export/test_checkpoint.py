@@ -11,7 +11,6 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, plan_file
-from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
 
 
@@ -31,7 +30,7 @@ GENERATION = {"max_new_tokens": 8, "min_new_tokens": 8, "do_sample": False, "pad
 
 
 @pytest.mark.parametrize("compensated", [False, True])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_what_is_loaded_equals_what_was_saved(family, compensated, tmp_path, masks, saved, decoder_of):
     decoder = decoder_of(family)
     pruned = with_biases(decoder, masks) if compensated else masks
