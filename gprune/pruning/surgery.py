@@ -17,7 +17,8 @@ from torch import nn
 
 from gprune.models import low_rank, parts
 from gprune.models.decoder import Decoder
-from gprune.models.export.modeling_gprune import Kept, narrow
+from gprune.models.export import checkpoint
+from gprune.models.export.modeling_gprune import Kept, as_saved, narrow
 from gprune.pruning import repair
 from gprune.records import ModelShape, PrunedModel, PruningMasks
 from gprune.system.errors import ModelError
@@ -25,13 +26,14 @@ from gprune.system.progress import Progress, silent
 
 
 def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progress = silent) -> nn.Module:
-    """Makes a smaller model of the same class, without the units that the masks remove, repaired as it says.
+    """Makes a smaller model, without the units that the masks remove, repaired as the model's record says.
 
     What recovery has added is merged into the weights.
 
     Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own, as are
-    device and number type; the dense model stays as it is. The model is in evaluation mode. Its ``config`` is
-    a copy of the dense one and still tells the dense widths; each projection knows its own.
+    device and number type; the dense model stays as it is. The model is in evaluation mode and of the class
+    that its saved folder gives: ``save_pretrained`` writes one that loads anywhere. A model that runs code of
+    its own stays of its class. The configuration tells the dense widths beside those of each layer.
 
     Raises:
         ModelError: the masks, or what a repair needs, are of another model, or a layer would lose all its
@@ -53,7 +55,8 @@ def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progre
             _put(parts.linear(layers[one.layer], path, one.layer), *one.narrowed())
     if model.recovered is not None:
         low_rank.merge(made, decoder.layout, model.recovered)
-    return made.eval()
+    fields = checkpoint.own_fields(made, decoder.layout)
+    return as_saved(made.eval(), str(getattr(decoder.model.config, "model_type", "")), fields)
 
 
 class Silenced:

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
+from family_switches import SIZES, SWITCHES
 from safetensors.torch import save_file
-from test_families import SIZES, SWITCHES
 from transformers import AutoModelForCausalLM
 
 from gprune import pipeline

@@ -79,7 +79,7 @@ def save(
     model_class = _pruned_class(model)
     pruned = PrunedModel.of(pruned)
     widths = _widths(model, pruned.masks)
-    layout = FAMILIES[str(getattr(model.config, "model_type", ""))]
+    layout = _layout(model)
     refitted = any(repair.weights for repair in pruned.repairs)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     added = 0 if pruned.recovered is None else pruned.recovered.numbers.nbytes
@@ -185,7 +185,8 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: d
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
-    values = configuration(folder) | widths
+    own = (*modeling_gprune.FIELDS, "auto_map")
+    values = {name: value for name, value in configuration(folder).items() if name not in own} | widths
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
     values["auto_map"] = {
@@ -197,34 +198,49 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: d
 
 def _pruned_class(model: nn.Module) -> Any:
     model_type = getattr(getattr(model, "config", None), "model_type", None)
-    if model_type not in FAMILIES:
+    family = str(model_type).removeprefix(PRUNED_PREFIX)
+    if family not in FAMILIES:
         raise CheckpointError(
             f"a model of type {model_type!r} cannot be saved: cut one of a family that `python -m gprune "
             "models` lists"
         )
-    return modeling_gprune.classes_of(str(model_type))
+    return modeling_gprune.classes_of(family)
+
+
+def _layout(model: Any) -> Layout:
+    return FAMILIES[str(model.config.model_type).removeprefix(PRUNED_PREFIX)]
 
 
 def _widths(model: Any, masks: PruningMasks) -> dict[str, Any]:
     """The configuration's own fields, from the model itself, checked against the masks."""
-    layout = FAMILIES[model.config.model_type]
-    layers = list(model.get_submodule(layout.layers).children())
-    ffn = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
-    groups = [_groups(model.config, layer, layout) for layer in layers]
+    found = own_fields(model, _layout(model))
+    ffn, groups = found["ffn_widths"], found["key_value_groups"]
     if (ffn, groups) != (masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()):
         raise CheckpointError(
             f"the model has layers of {ffn} neurons and {groups} key/value groups, which the {masks.method} "
             "masks do not keep: save the model that was cut with these masks"
         )
+    return found
+
+
+def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
+    """What the configuration of a cut model has beside the dense one's fields, from the model itself.
+
+    The table of its units is left out where it is that of the modelling file.
+    """
+    layers = list(model.get_submodule(layout.layers).children())
     bias = {
         name: [layer.get_submodule(getattr(layout, name)).bias is not None for layer in layers]
-        for name in ("o_proj", "down_proj")
+        for name in plan_file.OUTPUT_MAPS
     }
-    flags = {f"{name}_bias": any(present) for name, present in bias.items()}
     table = {"unit_slices": layout.table(), "unit_counts": layout.numbers()}
     usual = {"unit_slices": modeling_gprune.PLAIN, "unit_counts": modeling_gprune.COUNTS}
-    own = {name: value for name, value in table.items() if value != usual[name]}
-    return {"ffn_widths": ffn, "key_value_groups": groups, **flags, **own}
+    return {
+        "ffn_widths": [layer.get_submodule(layout.down_proj).in_features for layer in layers],
+        "key_value_groups": [_groups(model.config, layer, layout) for layer in layers],
+        **{f"{name}_bias": any(present) for name, present in bias.items()},
+        **{name: value for name, value in table.items() if value != usual[name]},
+    }
 
 
 def _groups(config: Any, layer: nn.Module, layout: Layout) -> int:
@@ -238,7 +254,7 @@ def _groups(config: Any, layer: nn.Module, layout: Layout) -> int:
 
 def _biases(model: Any, pruned: PrunedModel) -> dict[str, Array]:
     """(layers, hidden) float32 biases of the projections that a repair gives one."""
-    layout = FAMILIES[model.config.model_type]
+    layout = _layout(model)
     layers = list(model.get_submodule(layout.layers).children())
     biases = {}
     for name in plan_file.OUTPUT_MAPS:

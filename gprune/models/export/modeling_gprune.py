@@ -210,6 +210,24 @@ def _layer(kind: Any, config: Any, index: int) -> Any:
     return layer
 
 
+def as_saved(model: Any, family: str, values: dict[str, Any]) -> Any:
+    """Makes of a narrowed model of the family, in place, what its folder will give: class and configuration.
+
+    Args:
+        model: whose layers are narrowed; one whose class is not the family's own is left as it is.
+        family: the dense model type.
+        values: of the configuration's own ``FIELDS``.
+    """
+    made = classes_of(family)
+    if type(model) is made.dense_class:
+        model.config.__class__ = made.config_class
+        for name, value in values.items():
+            setattr(model.config, name, value)
+        model.config.architectures = [made.__name__]
+        model.__class__ = made
+    return model
+
+
 def classes_of(family: str) -> Any:
     """The causal language model class of a pruned family, whose ``config_class`` is its configuration's.
 
@@ -220,10 +238,12 @@ def classes_of(family: str) -> Any:
         config: Any = configuration_auto.CONFIG_MAPPING[family]
         model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[config]
         fields = {name: default for name, (_, default) in FIELDS.items()}
-        own = {"model_type": PREFIX + family, "__module__": __name__, **fields}
+        # saved by anybody, a folder gets this file and names it
+        own = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}
         own |= {"__annotations__": {name: kind for name, (kind, _) in FIELDS.items()}}
         config_class = type(f"Gprune{config.__name__}", (config,), own)
         own = {"config_class": config_class, "dense_class": model, "__module__": __name__}
+        own |= {"_auto_class": "AutoModelForCausalLM"}
         made = type(f"Gprune{model.__name__}", (UnequalLayers, model), own)
         for one in (config_class, made):
             one.__doc__ = f"A pruned {family}."
