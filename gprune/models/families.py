@@ -30,7 +30,6 @@ UNITS = {
     "key_heads": "key_heads",
 }
 """What stands along the axis of each part: neurons, channels of query or of key heads, or such heads."""
-_PROJECTIONS = ("gate_proj", "up_proj", "down_proj", "q_proj", "k_proj", "v_proj", "o_proj")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +108,10 @@ class Layout:
         if self.heads:
             return "FFN neurons and key/value groups"
         return "FFN neurons (heads stay: queries and keys are normalised over all of them)"
+
+    def row(self, model_type: str) -> str:
+        """The family's line of the table in docs/models.md."""
+        return f"| `{model_type}` | {self.label} | {self.pruned} | {'yes' if self.gguf else 'no'} |"
 
     @property
     def note(self) -> str:

@@ -12,13 +12,13 @@ from gprune.evaluation.perplexity import token_losses
 from gprune.models import head, self_check
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, modeling_gprune, padded
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, shape_of
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, require_reachable, shape_of
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.surgery import cut
 from gprune.records import Tokens
 from gprune.study.settings import BaselineSettings
-from gprune.system.errors import CheckpointError, ModelError
+from gprune.system.errors import CheckpointError, ModelError, SettingsError
 
 TAYLOR = BaselineSettings(taylor_samples=2, taylor_length=6)
 CASES = [(family, {}) for family in FAMILIES] + [
@@ -195,3 +195,18 @@ def test_a_model_that_computes_otherwise_than_its_family_is_refused():
 def test_what_cannot_be_pruned_is_known_by_its_configuration(values, words):
     with pytest.raises(ModelError, match=words):
         require_prunable(values, "the model")
+
+
+def test_the_table_of_the_docs_is_that_of_the_families(project):
+    text = (project / "docs" / "models.md").read_text()
+    assert "".join(layout.row(family) + "\n" for family, layout in FAMILIES.items()) in text
+
+
+def test_heads_that_stay_have_to_fit_the_retention():
+    values = tiny_decoder("olmo2", **SIZES).model.config.to_dict()
+    with pytest.raises(
+        SettingsError, match=r"retention is 0.5, but the heads of OLMo 2 stay and are, .* 0.7"
+    ):
+        require_reachable(values, 0.5)
+    require_reachable(values, 0.9)
+    require_reachable(values | {"model_type": "llama"}, 0.1)
