@@ -18,6 +18,7 @@ python -m gprune unpack FILE               (reads it: needs neither its model no
 python -m gprune card RUN A                (is a calibration text good enough? also as a file)
 python -m gprune map RUN --layer 3         (its neurons in a plane, by what they do or by their weights)
 python -m gprune report RUN -o FILE.html   (figures of a run in one file; --cards chooses, --list names them)
+python -m gprune models                    (the families that can be pruned, and what is pruned of each)
 python -m gprune texts
 python -m gprune tasks --task-folder FOLDER    (where the zero-shot tasks' data is, and what is wrong with it)
 python -m gprune plugins                   (the metrics and methods of other packages)

@@ -7,6 +7,7 @@ figures never enter here, and no claim is judged by the model that its settings 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -17,6 +18,8 @@ from gprune.study.methods import BUILT_IN, METHODS
 
 RECOMMENDED = "gprune recommended"
 """GPrune under the recommended profile, where that differs from the paper's"""
+HOME: Literal["home"] = "home"
+UNSEEN: Literal["unseen"] = "unseen"
 HOLDS, MIXED, FAILS, UNKNOWN = "holds", "mixed", "does not hold", "not measured"
 MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
 """baselines that score from both texts"""
@@ -74,8 +77,8 @@ class Claim:
     """the method that should be better"""
     others: tuple[str, ...]
     """what it should beat: the best of these in each case"""
-    unseen_only: bool = False
-    """whether it is about texts that no method was calibrated on"""
+    where: Literal["", "home", "unseen"] = ""
+    """whether it is about texts of the corpora of A and B, or about those that no method was calibrated on"""
 
 
 _COMPENSATED = repaired(REPAIRS[COMPENSATION])
@@ -89,7 +92,7 @@ CLAIMS = (
     ),
     Claim("the same where both move the removed units' mean into the biases", "", _COMPENSATED, ("flap",)),
     Claim("GPrune is better than the best baseline", "main table", "gprune", BASELINES),
-    Claim("the same on text that no method was calibrated on", "main table", "gprune", BASELINES, True),
+    Claim("the same on text that no method was calibrated on", "main table", "gprune", BASELINES, UNSEEN),
     Claim("GPrune uses two texts better than joint scoring does", "multi-dataset table", "gprune", MULTI),
     Claim(
         "modules of neurons that behave alike are better than random modules",
@@ -165,7 +168,7 @@ def judged(claim: Claim, cases: Sequence[Case]) -> Verdict:
     """What the cases say of a claim."""
     found = []
     for case in cases:
-        if claim.unseen_only and not case.unseen:
+        if claim.where and case.unseen != (claim.where == UNSEEN):
             continue
         other = case.best(claim.others)
         difference = case.difference(claim.first, other) if other else None

@@ -78,7 +78,7 @@ def scores(
 
 
 def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
-    """A physically smaller model of the same class, without the units that masks remove, to be evaluated.
+    """A physically smaller model, without the units that masks remove, to be evaluated, trained or saved.
 
     `model`, a causal language model of transformers, of a supported family, stays as it is. `masks` say what
     is kept: a frame with the columns layer, unit, index and kept, as `Run.masks` gives it and as `scores` and

@@ -54,6 +54,9 @@ COMMANDS = {
     "card": Command("card", "the card of a calibration text of a run"),
     "map": Command("map", "lay out the neurons of one layer by UMAP"),
     "report": Command("report", "write chosen figures of a run as one HTML file"),
+    "models": Command(
+        "listing", "list the families of models that can be pruned, and what is pruned of each"
+    ),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command(

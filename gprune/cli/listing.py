@@ -1,4 +1,4 @@
-"""`texts`, `tasks`, `plugins` and `runs`: what is known by name, and what is in the cache."""
+"""`models`, `texts`, `tasks`, `plugins` and `runs`: what is known by name, and what is in the cache."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, registered, say
+from gprune.models.families import FAMILIES
 from gprune.pipeline import runs as run_records
 from gprune.store import Store
 from gprune.system import safe_parsing
@@ -17,13 +18,21 @@ if TYPE_CHECKING:
 
 
 def add(commands: Any) -> None:
-    """Registers the four commands."""
+    """Registers the five commands."""
+    registered(commands, "models", _models)
     registered(commands, "texts", _texts)
     tasks = registered(commands, "tasks", _tasks)
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
     registered(commands, "plugins", _plugins)
     runs = registered(commands, "runs", _runs)
     add_cache(runs)
+
+
+def _models(_: argparse.Namespace) -> int:
+    """Prints every family by its model type."""
+    for model_type, layout in FAMILIES.items():
+        say(f"{model_type:<18} {layout.label:<16} {layout.pruned}")
+    return 0
 
 
 def _texts(_: argparse.Namespace) -> int:

@@ -42,7 +42,10 @@ def add(commands: Any) -> None:
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
     parser.add_argument(
-        "--report", type=place, metavar="FILE", help="write what the table `study` says of all the models"
+        "--report",
+        type=place,
+        metavar="FILE",
+        help="write what the table `study` or `repair` says of all the models",
     )
     add_devices(parser)
     add_engine(parser)
@@ -103,18 +106,30 @@ def _reproduce(options: argparse.Namespace) -> int:
         return max([_dry_run(options, chosen, series) for series in every])
     code = max([_run(options, chosen, series) for series in every])
     if options.report:
-        _report(options, every)
+        _report(options, chosen, every)
     return code
 
 
 def _require_fitting(options: argparse.Namespace, chosen: list[PaperTable]) -> None:
-    """Raises SettingsError for one folder for several models, or a report without its table."""
-    from gprune.experiments.reproduction.control_rows import FAIR
-
+    """Raises SettingsError for one folder for several models, or a report without its one table."""
     if options.out and len(options.model) > 1:
         raise SettingsError("--out takes the tables of one model: leave it out, and each has its own folder")
-    if options.report and all(table.name != FAIR for table in chosen):
-        raise SettingsError(f"--report is made of the table {FAIR!r}: name it")
+    if options.report and len(_reported(chosen)) != 1:
+        raise SettingsError(f"--report is made of one table: name one of {', '.join(_reports())}")
+
+
+def _reports() -> dict[str, Any]:
+    """What writes the report of a table, by its name."""
+    from gprune.experiments.reproduction import control_report, repair_report
+    from gprune.experiments.reproduction.control_rows import FAIR
+    from gprune.experiments.reproduction.repair_rows import REPAIR
+
+    return {FAIR: control_report.markdown, REPAIR: repair_report.markdown}
+
+
+def _reported(chosen: list[PaperTable]) -> list[Any]:
+    known = _reports()
+    return [known[table.name] for table in chosen if table.name in known]
 
 
 def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
@@ -178,13 +193,13 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
     return 0 if all(table.filled == len(table.answers) for table in tables) else EXIT_UNFILLED
 
 
-def _report(options: argparse.Namespace, every: list[Series]) -> None:
-    """Writes the report of the table `study` over all models."""
-    from gprune.experiments.reproduction import control_report
+def _report(options: argparse.Namespace, chosen: list[PaperTable], every: list[Series]) -> None:
+    """Writes the report of a table over all models."""
     from gprune.store import Store
     from gprune.system.files import write_text
 
-    text = control_report.markdown(Store(options.cache), every, command_line())
+    (markdown,) = _reported(chosen)
+    text = markdown(Store(options.cache), every, command_line())
     try:
         write_text(options.report, text)
     except OSError as error:

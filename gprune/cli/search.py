@@ -85,15 +85,15 @@ def _weights(options: argparse.Namespace) -> int:
 
     plan = weights.from_file(options.plan, options.within)
     if options.dry_run:
-        print(f"{len(plan.retentions) * 3} cases and {len(plan.weights)} weights", file=sys.stderr)
+        say(f"{len(plan.retentions) * 3} cases and {len(plan.weights)} weights", file=sys.stderr)
         return 0
     store = Store(options.cache)
     folder = options.out or store.root / "searches" / "choice"
-    cases = weights.measured(plan, store, lambda words: print(words, file=sys.stderr, flush=True))
+    cases = weights.measured(plan, store, lambda words: say(words, file=sys.stderr, flush=True))
     made = Made(command_line(), {name: str(value) for name, value in versions().items()})
     weights.write(folder, plan, cases, made)
-    print(weights.markdown(plan, cases, made).rpartition("\n## ")[2].partition("\n\n")[2], end="")
-    print(f"search: {folder}", file=sys.stderr)
+    say(weights.markdown(plan, cases, made).rpartition("\n## ")[2].partition("\n\n")[2], end="")
+    say(f"search: {folder}", file=sys.stderr)
     return 0
 
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 from gprune.cli import add_settings, registered
-from gprune.models import shapes
 from gprune.study import Study, from_dict, profiles
 from gprune.study.fields import OPTIONS, assignment, documentation, hint
 from gprune.study.methods import CONTROLS, choices, metric_choices, with_controls
@@ -87,14 +86,14 @@ def _study(options: argparse.Namespace) -> int:
         section, _, name = field.rpartition(".")
         place = values.setdefault(section, {}) if section else values
         place[name] = value
-    if shapes.is_random(options.model):
-        # of every other model the machine that runs the study knows more
-        shapes.folder(options.model)
     study = _profiled(from_dict(values), values, options.profile)
     if options.set:
         study = study.with_settings(dict(assignment(word) for word in options.set))
     if options.with_controls:
         study = replace(study, methods=with_controls(study.methods))
+    from gprune.pipeline.stages.inputs import require_usable
+
+    require_usable(study)
     if not options.dry_run:
         sys.stdout.write(study.to_json())
         return 0

@@ -14,6 +14,7 @@ from torch import nn
 
 from gprune.data.texts.corpus_relation import cut
 from gprune.data.texts.tokens import require_known
+from gprune.models import head
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.oom_backoff import Sequences
 from gprune.records import Array, Perplexity
@@ -122,14 +123,14 @@ def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
     """(rows, vocabulary) logits after all of (batch, length) ids but each last, some rows at a time."""
     model_type = str(model.config.model_type).removeprefix(PRUNED_PREFIX)
     if model_type not in FAMILIES:
-        # Other families may scale or cap what the head gives, so their own forward pass has to do it.
+        # of other families it is not known that the backbone and what follows it can be called apart
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]
         yield logits.flatten(0, 1)
         return
     hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
-    head = model.get_output_embeddings()
-    rows = max(1, _BLOCK_LOGITS // head.out_features)
-    yield from map(head, hidden.split(rows))
+    rows = max(1, _BLOCK_LOGITS // model.get_output_embeddings().out_features)
+    for block in hidden.split(rows):
+        yield head.logits(model, block)
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

@@ -16,8 +16,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from gprune.models import head, parts
 from gprune.models.families import Layout, layout_of
 from gprune.models.offloading import present
+from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
 from gprune.system.errors import MethodError, ModelError, SettingsError
 
@@ -54,7 +56,7 @@ class Decoder:
         """
         model_type = getattr(getattr(model, "config", None), "model_type", None)
         layout = layout_of(model_type, f"the model {type(model).__name__}")
-        shape = _common_shape(model, layout)
+        shape = parts.common_shape(model, layout)
         return cls(model.eval().requires_grad_(False), tokenizer, shape, layout)
 
     @property
@@ -86,7 +88,7 @@ class Decoder:
     @property
     def offloaded(self) -> bool:
         """Whether the layers' weights stay in their files until they are needed."""
-        return self.q_proj(0).weight.is_meta and self.device.type != "meta"
+        return self.o_proj(0).weight.is_meta and self.device.type != "meta"
 
     def require_whole(self, purpose: str) -> None:
         """Checks that all weights are in memory, for a purpose.
@@ -106,37 +108,57 @@ class Decoder:
             )
 
     @property
+    def residual_scale(self) -> float:
+        """What the output of an attention or an FFN is multiplied by before it is added to the stream."""
+        return float(getattr(self.layers[0], "residual_multiplier", 1.0))
+
+    @property
     def dtype(self) -> torch.dtype:
         """Number type of the weights."""
-        return self.q_proj(0).weight.dtype
+        return self.o_proj(0).weight.dtype
 
-    def gate_proj(self, layer: int) -> nn.Linear:
+    def gate_proj(self, layer: int) -> Projection:
         """Gate projection of a layer, weight (neurons, hidden)."""
-        return _linear(self.layers[layer], self.layout.gate_proj, layer)
+        return self._projection("gate_proj", layer)
 
-    def up_proj(self, layer: int) -> nn.Linear:
+    def up_proj(self, layer: int) -> Projection:
         """Up projection of a layer, weight (neurons, hidden)."""
-        return _linear(self.layers[layer], self.layout.up_proj, layer)
+        return self._projection("up_proj", layer)
+
+    def entrance(self, layer: int) -> nn.Linear:
+        """The module of a layer's FFN whose input, (..., hidden), is that of the FFN."""
+        return module_of(self.gate_proj(layer))
 
     def down_proj(self, layer: int) -> nn.Linear:
         """Down projection of a layer, weight (hidden, neurons)."""
-        return _linear(self.layers[layer], self.layout.down_proj, layer)
+        return module_of(self._projection("down_proj", layer))
 
-    def q_proj(self, layer: int) -> nn.Linear:
+    def q_proj(self, layer: int) -> Projection:
         """Query projection of a layer, weight (heads * head_width, hidden)."""
-        return _linear(self.layers[layer], self.layout.q_proj, layer)
+        return self._projection("q_proj", layer)
 
-    def k_proj(self, layer: int) -> nn.Linear:
+    def k_proj(self, layer: int) -> Projection:
         """Key projection of a layer, weight (kv_heads * head_width, hidden)."""
-        return _linear(self.layers[layer], self.layout.k_proj, layer)
+        return self._projection("k_proj", layer)
 
-    def v_proj(self, layer: int) -> nn.Linear:
+    def v_proj(self, layer: int) -> Projection:
         """Value projection of a layer, weight (kv_heads * head_width, hidden)."""
-        return _linear(self.layers[layer], self.layout.v_proj, layer)
+        return self._projection("v_proj", layer)
 
     def o_proj(self, layer: int) -> nn.Linear:
         """Attention output projection of a layer, weight (hidden, heads * head_width)."""
-        return _linear(self.layers[layer], self.layout.o_proj, layer)
+        return module_of(self._projection("o_proj", layer))
+
+    def _projection(self, part: str, layer: int) -> Projection:
+        return parts.projection(self.layers[layer], self.layout, self.shape, part, layer)
+
+    def matrices(self, layer: int) -> list[tuple[nn.Linear, dict[str, slice]]]:
+        """The linear maps of a layer in which units stand, and which rows or columns belong to each part."""
+        return [
+            (parts.linear(self.layers[layer], one.path, layer), parts.places(one, self.shape))
+            for one in self.layout.slices
+            if not one.optional
+        ]
 
     def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:
         """(batch, length, hidden) after the final norm, of (batch, length) token ids on any device.
@@ -177,9 +199,8 @@ class Decoder:
             raise
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
-        """(..., vocabulary) from (..., hidden); the supported families neither scale nor cap it."""
-        head: nn.Module = self.model.get_output_embeddings()  # type: ignore[operator]
-        return head(hidden)
+        """(..., vocabulary) from (..., hidden), scaled and capped as the family's own forward does it."""
+        return head.logits(self.model, hidden)
 
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:
@@ -196,8 +217,8 @@ class Decoder:
     @torch.no_grad()
     def neuron_parameters(self, layer: int) -> torch.Tensor:
         """(neurons, 3 * hidden) float32 `directions` of a layer's neurons (section 3.1)."""
-        gate, up, down = (part(layer) for part in (self.gate_proj, self.up_proj, self.down_proj))
-        with present(gate), present(up), present(down):
+        gate, up, down = self.gate_proj(layer), self.up_proj(layer), self.down_proj(layer)
+        with present(module_of(gate)), present(module_of(up)), present(down):
             return directions(gate.weight, up.weight, down.weight)
 
 
@@ -231,60 +252,3 @@ def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
             square += wide.square().sum(dim=0)
             absolute += wide.abs().sum(dim=0)
     return square.cpu().numpy(), (absolute / weight.shape[0]).cpu().numpy()
-
-
-def _linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
-    try:
-        module = layer.get_submodule(path)
-    except AttributeError as error:
-        raise ModelError(
-            f"layer {index} has no {path}: fused projections and mixtures of experts cannot be pruned here"
-        ) from error
-    if not isinstance(module, nn.Linear):
-        raise ModelError(
-            f"layer {index} has a {type(module).__name__} as {path}, not a plain linear map: "
-            "load the model unquantized and without adapters"
-        )
-    return module
-
-
-def _common_shape(model: nn.Module, layout: Layout) -> ModelShape:
-    """The sizes that all layers share."""
-    layers = list(model.get_submodule(layout.layers).children())
-    if not layers:
-        raise ModelError("the model has no decoder layers: check num_hidden_layers in its configuration")
-    shapes = [_layer_shape(layer, layout, index, len(layers)) for index, layer in enumerate(layers)]
-    for index, shape in enumerate(shapes):
-        if shape != shapes[0]:
-            raise ModelError(
-                f"layer {index} has {shape.neurons} neurons and {shape.kv_heads} key/value groups, layer 0 "
-                f"has {shapes[0].neurons} and {shapes[0].kv_heads}: only equal layers can be pruned, so "
-                "choose the dense one"
-            )
-    return shapes[0]
-
-
-def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> ModelShape:
-    names = ("gate_proj", "up_proj", "down_proj", "q_proj", "k_proj", "v_proj", "o_proj")
-    part = {name: _linear(layer, getattr(layout, name), index) for name in names}
-    hidden, neurons = part["gate_proj"].in_features, part["gate_proj"].out_features
-    head_width = int(layer.get_submodule(layout.attention).head_dim)  # type: ignore[arg-type]
-    queries, keys = part["q_proj"].out_features, part["k_proj"].out_features
-    shape = ModelShape(layers, neurons, queries // head_width, keys // head_width, head_width, hidden)
-    expected = {
-        "up_proj": (neurons, hidden),
-        "down_proj": (hidden, neurons),
-        "q_proj": (shape.heads * head_width, hidden),
-        "k_proj": (shape.kv_heads * head_width, hidden),
-        "v_proj": (shape.kv_heads * head_width, hidden),
-        "o_proj": (hidden, shape.heads * head_width),
-    }
-    for name, size in expected.items():
-        if tuple(part[name].weight.shape) != size:
-            actual = tuple(part[name].weight.shape)
-            raise ModelError(
-                f"layer {index}: {name} is {actual}, expected {size}: the model's parts do not fit"
-            )
-    if shape.kv_heads == 0 or shape.heads % shape.kv_heads:
-        raise ModelError(f"layer {index} has {shape.heads} query heads for {shape.kv_heads} key/value heads")
-    return shape

@@ -1,52 +1,196 @@
-"""Answers: which kinds of decoder can be pruned, and what are their parts called?
+"""Answers: which kinds of decoder can be pruned, and where in their weights do the units stand?
 
-The structured units of section 3 are found by these names. A family is a Hugging Face ``model_type``. Every
-supported one has gated FFNs and separate q, k, v and o projections; a family with other names for these
-parts is one more line in ``FAMILIES``.
+The structured units of section 3 are found by these tables. A family is a Hugging Face ``model_type``. Every
+supported one has gated FFNs; where its units stand, in maps of their own or side by side in one, is data that
+the cut, the masks, the widths, the saved model and the exports read. A family is admitted by
+``tests/models/test_families.py``, which holds each against the model's own answers. Needs no torch.
 """
 
+import difflib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from gprune.system.errors import ModelError
+from gprune.records import ModelShape
+from gprune.system.errors import ModelError, SettingsError
 from gprune.system.safe_parsing import quoted
 
 PRUNED_PREFIX = "gprune_"
 """What the model type of a saved pruned model starts with."""
 
+UNITS = {
+    "gate_proj": "neurons",
+    "up_proj": "neurons",
+    "down_proj": "neurons",
+    "q_proj": "queries",
+    "k_proj": "keys",
+    "v_proj": "keys",
+    "o_proj": "queries",
+    "query_heads": "query_heads",
+    "key_heads": "key_heads",
+}
+"""What stands along the axis of each part: neurons, channels of query or of key heads, or such heads."""
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """Where units stand in the weights of one module of a layer."""
+
+    path: str
+    """dotted name of the module, from a layer"""
+    axis: int
+    """0: rows of its weight, with the bias, or members of a list of modules; 1: columns"""
+    parts: tuple[str, ...]
+    """keys of ``UNITS`` that stand there one after the other"""
+    optional: bool = False
+    """whether models of the family may lack the module"""
+
+
+_DOWN = Slice("mlp.down_proj", 1, ("down_proj",))
+_OUT = Slice("self_attn.o_proj", 1, ("o_proj",))
+_FFN = (Slice("mlp.gate_proj", 0, ("gate_proj",)), Slice("mlp.up_proj", 0, ("up_proj",)), _DOWN)
+_FUSED_FFN = (Slice("mlp.gate_up_proj", 0, ("gate_proj", "up_proj")), _DOWN)
+_ATTENTION = (*(Slice(f"self_attn.{name}", 0, (name,)) for name in ("q_proj", "k_proj", "v_proj")), _OUT)
+_FUSED_ATTENTION = (Slice("self_attn.qkv_proj", 0, ("q_proj", "k_proj", "v_proj")), _OUT)
+_COUNTS = (
+    ("mlp.intermediate_size", "neurons"),
+    ("self_attn.num_heads", "query_heads"),
+    ("self_attn.num_attention_heads", "query_heads"),
+    ("self_attn.num_key_value_heads", "key_heads"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Dotted names of a decoder's parts, seen from the causal language model or from one layer."""
+    """A family: what it is called, the names of its parts, and where its units stand."""
 
+    label: str
+    """what people call it"""
+    slices: tuple[Slice, ...] = _FFN + _ATTENTION
+    """every module of a layer from which pruning takes rows, columns or members"""
+    counts: tuple[tuple[str, str], ...] = _COUNTS
+    """attributes, from a layer, that hold numbers of units where a model has them"""
     layers: str = "model.layers"
     """list of decoder layers, from the model"""
     attention: str = "self_attn"
     """attention, from a layer"""
     feed_forward: str = "mlp"
     """FFN, from a layer"""
-    gate_proj: str = "mlp.gate_proj"
-    """gate projection, from a layer; likewise the ones below"""
-    up_proj: str = "mlp.up_proj"
-    """up projection"""
-    down_proj: str = "mlp.down_proj"
-    """down projection"""
-    q_proj: str = "self_attn.q_proj"
-    """query projection"""
-    k_proj: str = "self_attn.k_proj"
-    """key projection"""
-    v_proj: str = "self_attn.v_proj"
-    """value projection"""
-    o_proj: str = "self_attn.o_proj"
-    """attention output projection"""
+    heads: bool = True
+    """whether key/value groups leave; where not, a layer's heads are one group, which stays"""
+    free_heads: bool = True
+    """whether an ordinary model of the family may have another number of heads of the same width"""
+    gguf: bool = False
+    """whether llama.cpp's ``deci`` computes what a model of the family computes"""
+    normalised: bool = False
+    """whether what an output map gives is normalised before it is added to the stream"""
 
+    def place(self, part: str) -> tuple[str, int]:
+        """The module in which a part of ``UNITS`` stands, by its path from a layer, and its place there."""
+        for one in self.slices:
+            if part in one.parts:
+                return one.path, one.parts.index(part)
+        raise KeyError(part)
+
+    @property
+    def o_proj(self) -> str:
+        """Attention output projection, from a layer."""
+        return self.place("o_proj")[0]
+
+    @property
+    def down_proj(self) -> str:
+        """Down projection, from a layer."""
+        return self.place("down_proj")[0]
+
+    @property
+    def pruned(self) -> str:
+        """What is pruned of the family, in words."""
+        if self.heads:
+            return "FFN neurons and key/value groups"
+        return "FFN neurons (heads stay: queries and keys are normalised over all of them)"
+
+    def row(self, model_type: str) -> str:
+        """The family's line of the table in docs/models.md."""
+        return f"| `{model_type}` | {self.label} | {self.pruned} | {'yes' if self.gguf else 'no'} |"
+
+    @property
+    def note(self) -> str:
+        """What a person has to know before a run of the family starts; empty where there is nothing."""
+        if self.heads:
+            return ""
+        return (
+            f"{self.label} normalises queries and keys over all heads of a layer, so that they stay: FFN "
+            "neurons alone are pruned, more of them than the retention says"
+        )
+
+    def table(self) -> list[list[Any]]:
+        """What narrows a layer, as the modelling file reads it: path, axis and units of every slice."""
+        return [
+            [one.path, one.axis, [UNITS[part] for part in one.parts]]
+            for one in self.slices
+            if self.heads or UNITS[one.parts[0]] == "neurons"
+        ]
+
+    def numbers(self) -> list[list[str]]:
+        """The attributes that narrowing sets, as the modelling file reads them: path and unit."""
+        return [[path, unit] for path, unit in self.counts if self.heads or unit == "neurons"]
+
+
+_PER_HEAD = tuple(
+    Slice(f"self_attn.{name}_layernorm.norms", 0, (part,), optional=True)
+    for name, part in (("q", "query_heads"), ("k", "key_heads"))
+)
+_HEAD_NORMS = (
+    Slice("self_attn.q_norm", 0, ("query_heads",), optional=True),
+    Slice("self_attn.k_norm", 0, ("key_heads",), optional=True),
+)
 
 FAMILIES: dict[str, Layout] = {
-    "llama": Layout(),
-    "mistral": Layout(),
-    "qwen2": Layout(),
-    "qwen3": Layout(),
+    "llama": Layout("LLaMA", gguf=True),
+    "mistral": Layout("Mistral", gguf=True),
+    "qwen2": Layout("Qwen2", gguf=True),
+    "qwen3": Layout("Qwen3"),
+    "gemma": Layout("Gemma"),
+    "olmo": Layout("OLMo"),
+    "smollm3": Layout("SmolLM3"),
+    "ministral": Layout("Ministral"),
+    "ministral3": Layout("Ministral 3"),
+    "helium": Layout("Helium", free_heads=False),
+    "seed_oss": Layout("Seed-OSS"),
+    "ernie4_5": Layout("ERNIE 4.5"),
+    "hunyuan_v1_dense": Layout("Hunyuan"),
+    "exaone4": Layout("EXAONE 4", normalised=True),
+    "granite": Layout("Granite"),
+    "gemma2": Layout("Gemma 2", normalised=True),
+    "gemma3_text": Layout("Gemma 3 (text)", normalised=True),
+    "cohere": Layout("Cohere", slices=_FFN + _ATTENTION + _HEAD_NORMS),
+    "cohere2": Layout("Cohere 2"),
+    "stablelm": Layout("StableLM", free_heads=False, slices=_FFN + _ATTENTION + _PER_HEAD),
+    "glm": Layout("GLM", slices=_FUSED_FFN + _ATTENTION),
+    "glm4": Layout("GLM 4", slices=_FUSED_FFN + _ATTENTION, normalised=True),
+    "phi3": Layout(
+        "Phi-3, Phi-4",
+        slices=_FUSED_FFN + _FUSED_ATTENTION,
+        counts=(*_COUNTS, ("self_attn.config.num_attention_heads", "query_heads")),
+    ),
+    "olmo2": Layout("OLMo 2", heads=False, free_heads=False, normalised=True),
+    "olmo3": Layout("OLMo 3", heads=False, free_heads=False, normalised=True),
 }
-"""Supported model types and the names of their parts."""
+"""Supported model types."""
+# of other makings than decoders with gated FFNs, by a word of their names
+_WITHOUT_GATE = (
+    "gpt",
+    "opt",
+    "bloom",
+    "phi",
+    "falcon",
+    "starcoder2",
+    "nemotron",
+    "arcee",
+    "mpt",
+    "persimmon",
+)
+_EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts")
 
 
 def layout_of(model_type: object, name: str) -> Layout:
@@ -60,6 +204,84 @@ def layout_of(model_type: object, name: str) -> Layout:
             f"{name} has been pruned already (model type {model_type!r}): choose the dense model"
         )
     raise ModelError(
-        f"{name} is of model type {quoted(model_type)}, which cannot be pruned here: "
-        f"choose a dense model of type {', '.join(FAMILIES)}"
+        f"{name} is of model type {quoted(model_type)}, which cannot be pruned here{_why(word)}: "
+        "choose a dense model of a family that `python -m gprune models` lists"
+    )
+
+
+def _why(word: str) -> str:
+    """What is known of a family that is not supported: other parts, or a supported one of a near name."""
+    if any(sign in word for sign in _EXPERTS):
+        return " (mixtures of experts are not)"
+    if word in _WITHOUT_GATE or word.startswith(("gpt", "bloom")):
+        return " (FFNs without a gate are not)"
+    near = difflib.get_close_matches(word, FAMILIES, 1)
+    return f" (did you mean {near[0]}?)" if near else ""
+
+
+def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
+    """The layout of a model by the values of its configuration, before anything is loaded.
+
+    Raises ModelError where its family is not supported, or its configuration gives it other parts.
+    """
+    inner = values.get("text_config")
+    if isinstance(inner, Mapping) and inner.get("model_type") in FAMILIES:
+        raise ModelError(
+            f"{name} holds a language model of type {inner['model_type']!r} beside other parts, which cannot "
+            "be pruned here: save that language model in a folder of its own, and choose it"
+        )
+    layout = layout_of(values.get("model_type"), name)
+    experts = next((key for key in _expert_fields(values) if (values.get(key) or 0) > 1), None)
+    if experts is not None:
+        raise ModelError(
+            f"{name} is a mixture of experts ({experts} is {values[experts]}), which cannot be pruned here: "
+            "choose a dense model"
+        )
+    return layout
+
+
+def require_reachable(values: Mapping[str, Any], retention: float) -> None:
+    """Raises SettingsError where a family's heads stay, and are more than what is to be kept in all."""
+    layout = FAMILIES.get(str(values.get("model_type")))
+    if layout is None or layout.heads:
+        return
+    shape = shape_of(values)
+    staying = (shape.kv_heads * shape.group_weights + shape.neuron_weights) * shape.layers
+    least = staying / shape.decoder_weights
+    if retention < least:
+        raise SettingsError(
+            f"retention is {retention:g}, but the heads of {layout.label} stay and are, with a neuron in "
+            f"every layer, {least:.3f} of the decoder's weights: choose more than that"
+        )
+
+
+def _expert_fields(values: Mapping[str, Any]) -> Iterable[str]:
+    named = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
+    return (key for key in named if isinstance(values.get(key), int))
+
+
+def shape_of(values: Mapping[str, Any]) -> ModelShape:
+    """The sizes of a model by the values of its configuration.
+
+    Where the heads of its family stay, those of a layer count as one group. Raises KeyError, TypeError or
+    ValueError where a size is missing or is none.
+    """
+    layers, neurons = (int(values[name]) for name in ("num_hidden_layers", "intermediate_size"))
+    heads, hidden = int(values["num_attention_heads"]), int(values["hidden_size"])
+    groups = int(values.get("num_key_value_heads") or heads)
+    width = int(values.get("head_dim") or hidden // heads)
+    shape = ModelShape(layers, neurons, heads, groups, width, hidden)
+    layout = FAMILIES.get(str(values.get("model_type")).removeprefix(PRUNED_PREFIX))
+    return shape if layout is None or layout.heads else one_group(shape)
+
+
+def one_group(shape: ModelShape) -> ModelShape:
+    """The same sizes with all heads of a layer as one group, which costs what they cost together."""
+    return ModelShape(
+        layers=shape.layers,
+        neurons=shape.neurons,
+        heads=shape.group_size,
+        kv_heads=1,
+        head_width=shape.kv_heads * shape.head_width,
+        hidden=shape.hidden,
     )

@@ -14,9 +14,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from gprune.models import devices, offloading, random_weights, shapes
+from gprune.models import devices, offloading, random_weights, self_check, shapes
 from gprune.models.decoder import Decoder
-from gprune.models.families import Layout, layout_of
+from gprune.models.families import Layout, require_prunable
 from gprune.models.identity import (
     configuration,
     locate,
@@ -50,7 +50,11 @@ def load(
     """
     place, folder = device_of(device), _checked(name)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
-    return Decoder.from_model(_read(folder, place, dtype, trust_remote_code, offload), tokenizer)
+    decoder = Decoder.from_model(_read(folder, place, dtype, trust_remote_code, offload), tokenizer)
+    if not offload:
+        # of an offloaded one it would read every file once more
+        self_check.require_sound(decoder, f"the model {str(folder)!r}")
+    return decoder
 
 
 def load_model(
@@ -94,7 +98,7 @@ def _checked(name: str) -> Path:
 
 
 def _layout(folder: Path) -> Layout:
-    return layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
+    return require_prunable(configuration(folder), f"the model {str(folder)!r}")
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:

@@ -17,12 +17,17 @@ from gprune.system.errors import ModelError
 
 
 def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str, nn.Linear]:
-    """Linear maps of all layers by names such as 3.o_proj; `targets` are those of a layer."""
-    layers, targets = list(model.get_submodule(layout.layers).children()), tuple(targets)
+    """Linear maps of all layers by names such as 3.o_proj; `targets` are those of a layer.
+
+    A map that holds several targets is there once, by the name of the first.
+    """
+    layers, paths = list(model.get_submodule(layout.layers).children()), dict[str, str]()
+    for name in targets:
+        paths.setdefault(layout.place(name)[0], name)
     return {
-        f"{number}.{name}": layer.get_submodule(getattr(layout, name))
+        f"{number}.{name}": layer.get_submodule(path)
         for number, layer in enumerate(layers)
-        for name in targets
+        for path, name in paths.items()
     }
 
 

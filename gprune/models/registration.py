@@ -36,7 +36,8 @@ def register() -> None:
         'gprune_llama'
     """
     importlib.import_module(AUTO_CLASSES)
-    _register()
+    # also where what registers was itself being imported when the Auto classes came
+    importlib.import_module(_REGISTER).register()
 
 
 def register_when_loaded() -> None:

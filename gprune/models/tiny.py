@@ -25,32 +25,33 @@ def tiny_decoder(
     vocabulary: int = 64,
     seed: int = 0,
     dtype: torch.dtype = torch.float32,
+    **others: Any,
 ) -> Decoder:
     """A small decoder with random weights, the same for the same arguments, without tokenizer on the CPU.
 
     `family` is a model type in ``gprune.models.families.FAMILIES``, `neurons` the FFN width, `kv_heads` a
     divisor of ``heads``, `head_width` even and ``hidden // heads`` by default. The global generators are left
-    as they are. Norm weights and biases are random too, so that code which forgets one of them fails. Raises
-    ModelError where the family is not supported.
+    as they are; `others` are further fields of the family's configuration. Norm weights and biases are random
+    too, so that code which forgets one of them fails. Raises ModelError where the family is not supported.
     """
     from transformers import AutoConfig, AutoModelForCausalLM
 
     layout_of(family, f"a tiny {family}")
-    config = AutoConfig.for_model(
-        family,
-        num_hidden_layers=layers,
-        hidden_size=hidden,
-        intermediate_size=neurons,
-        num_attention_heads=heads,
-        num_key_value_heads=kv_heads,
-        head_dim=head_width or hidden // heads,
-        vocab_size=vocabulary,
-        max_position_embeddings=_POSITIONS,
-        tie_word_embeddings=False,
-        bos_token_id=1,
-        eos_token_id=2,
-        pad_token_id=0,
-    )
+    values = {
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "intermediate_size": neurons,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "head_dim": head_width or hidden // heads,
+        "vocab_size": vocabulary,
+        "max_position_embeddings": _POSITIONS,
+        "tie_word_embeddings": False,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+        "pad_token_id": 0,
+    }
+    config = AutoConfig.for_model(family, **(values | others))
     with torch.random.fork_rng(devices=[]):
         model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
     _randomize(model, torch.Generator().manual_seed(seed))

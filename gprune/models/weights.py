@@ -12,6 +12,7 @@ from gprune.models.families import layout_of
 from gprune.models.identity import configuration, locate, weight_files
 from gprune.models.loading import DTYPES
 from gprune.models.offloading import present
+from gprune.models.parts import module_of
 from gprune.records import Array
 from gprune.system.errors import ModelError
 
@@ -33,9 +34,9 @@ def layer_weights(decoder: Decoder, layer: int) -> Callable[[str], Array]:
     """
 
     def read(name: str) -> Array:
-        linear = getattr(decoder, _PROJECTIONS[name])(layer)
-        with present(linear):
-            found: Array = linear.weight.detach().float().cpu().numpy().copy()
+        part = getattr(decoder, _PROJECTIONS[name])(layer)
+        with present(module_of(part)):
+            found: Array = part.weight.detach().float().cpu().numpy().copy()
         found.flags.writeable = False
         return found
 
@@ -53,11 +54,15 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     if shapes.holds(folder):
         return decoder().neuron_parameters(layer).cpu().numpy()
     layout = layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
-    parts = (layout.gate_proj, layout.up_proj, layout.down_proj)
+    places = [layout.place(part) for part in ("gate_proj", "up_proj", "down_proj")]
     files = [file for file in weight_files(folder) if file.suffix == ".safetensors"]
-    wanted = [f"{layout.layers}.{layer}.{part}.weight" for part in parts]
     kind = DTYPES.get(precision, torch.float32)
-    gate, up, down = (_tensor(files, one, folder).to(kind).float() for one in wanted)
+    gate, up, down = (
+        _tensor(files, f"{layout.layers}.{layer}.{path}.weight", folder).to(kind).float()
+        for path, _ in places
+    )
+    if places[0][0] == places[1][0]:
+        gate, up = gate.chunk(2)
     return directions(gate, up, down).numpy()
 
 

@@ -15,22 +15,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.models import low_rank
+from gprune.models import low_rank, parts
 from gprune.models.decoder import Decoder
+from gprune.models.export import checkpoint
+from gprune.models.export.modeling_gprune import Kept, as_saved, narrow
 from gprune.pruning import repair
-from gprune.records import Array, ModelShape, PrunedModel, PruningMasks
+from gprune.records import ModelShape, PrunedModel, PruningMasks
 from gprune.system.errors import ModelError
 from gprune.system.progress import Progress, silent
 
 
 def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progress = silent) -> nn.Module:
-    """Makes a smaller model of the same class, without the units that the masks remove, repaired as it says.
+    """Makes a smaller model, without the units that the masks remove, repaired as the model's record says.
 
     What recovery has added is merged into the weights.
 
     Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own, as are
-    device and number type; the dense model stays as it is. The model is in evaluation mode. Its ``config`` is
-    a copy of the dense one and still tells the dense widths; each projection knows its own.
+    device and number type; the dense model stays as it is. The model is in evaluation mode and of the class
+    that its saved folder gives: ``save_pretrained`` writes one that loads anywhere. A model that runs code of
+    its own stays of its class. The configuration tells the dense widths beside those of each layer.
 
     Raises:
         ModelError: the masks, or what a repair needs, are of another model, or a layer would lose all its
@@ -40,14 +43,20 @@ def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progre
     decoder.require_whole("pruning")
     model = PrunedModel.of(model)
     maps = _repaired(decoder, model, None, on_progress)
+    # all weights are shared but those that are narrowed
+    made = copy.deepcopy(decoder.model, {id(weight): weight for weight in decoder.model.parameters()})
+    slices = [one for one in decoder.layout.table() if one[1] == 0]
     with torch.no_grad():
-        replaced: dict[int, Any] = {id(one.dense): _linear(*one.narrowed()) for one in maps}
-        for layer in range(decoder.shape.layers):
-            replaced |= _narrowed_rows(decoder, layer, model.masks)
-    made = _copy_around(decoder, replaced)
+        layers = list(made.get_submodule(decoder.layout.layers).children())
+        for index, layer in enumerate(layers):
+            narrow(layer, slices, decoder.layout.numbers(), _kept(decoder.shape, model.masks, index))
+        for one in maps:
+            path = decoder.layout.place(one.name)[0]
+            _put(parts.linear(layers[one.layer], path, one.layer), *one.narrowed())
     if model.recovered is not None:
         low_rank.merge(made, decoder.layout, model.recovered)
-    return made
+    fields = checkpoint.own_fields(made, decoder.layout)
+    return as_saved(made.eval(), str(getattr(decoder.model.config, "model_type", "")), fields)
 
 
 class Silenced:
@@ -97,46 +106,15 @@ def _repaired(
     return repair.output_maps(decoder, model, known, on_progress)
 
 
-def _narrowed_rows(decoder: Decoder, layer: int, masks: PruningMasks) -> dict[int, Any]:
-    """The projections of a layer without the rows of removed units, by the identity of the dense ones."""
-    neurons = masks.ffn[layer]
-    queries = np.repeat(masks.heads[layer], decoder.shape.group_channels)
-    keys = np.repeat(masks.heads[layer], decoder.shape.head_width)
-    rows = (
-        (decoder.gate_proj(layer), neurons),
-        (decoder.up_proj(layer), neurons),
-        (decoder.q_proj(layer), queries),
-        (decoder.k_proj(layer), keys),
-        (decoder.v_proj(layer), keys),
-    )
-    return {id(dense): _keep_rows(dense, kept) for dense, kept in rows}
+def _kept(shape: ModelShape, masks: PruningMasks, layer: int) -> Kept:
+    neurons, groups = (torch.as_tensor(np.flatnonzero(part[layer])) for part in (masks.ffn, masks.heads))
+    return Kept(neurons, groups, (shape.neurons, shape.kv_heads, shape.group_size, shape.head_width))
 
 
-def _keep_rows(dense: nn.Linear, kept: Array) -> nn.Linear:
-    index = torch.as_tensor(np.flatnonzero(kept), device=dense.weight.device)
-    bias = None if dense.bias is None else dense.bias.index_select(0, index)
-    return _linear(dense.weight.index_select(0, index), bias)
-
-
-def _linear(weight: torch.Tensor, bias: torch.Tensor | None) -> nn.Linear:
-    outputs, inputs = weight.shape
-    module = nn.Linear(inputs, outputs, bias=bias is not None, device="meta")
-    module.weight = nn.Parameter(weight, requires_grad=False)
-    if bias is not None:
-        module.bias = nn.Parameter(bias, requires_grad=False)
-    return module.eval()
-
-
-def _copy_around(decoder: Decoder, replaced: dict[int, Any]) -> nn.Module:
-    """Copies the model's structure; narrowed projections stand in, and all other weights are shared."""
-    inside = {
-        id(parameter)
-        for module in decoder.model.modules()
-        if id(module) in replaced
-        for parameter in module.parameters()
-    }
-    shared = {id(p): p for p in decoder.model.parameters() if id(p) not in inside}
-    return copy.deepcopy(decoder.model, replaced | shared).eval()
+def _put(linear: nn.Linear, weight: torch.Tensor, bias: torch.Tensor | None) -> None:
+    """Gives a map other weights and other inputs."""
+    linear.weight, linear.in_features = nn.Parameter(weight, requires_grad=False), weight.shape[1]
+    linear.register_parameter("bias", None if bias is None else nn.Parameter(bias, requires_grad=False))
 
 
 def _require_fit(shape: ModelShape, masks: PruningMasks) -> None:

@@ -50,7 +50,7 @@ def test_a_claim_holds_where_it_is_mostly_better_and_never_worse(values, outcome
 
 def test_only_what_both_sides_have_and_unseen_text_counts():
     cases = [a_case("a", gprune=0.5, flap=0.0), a_case("b", unseen=True, gprune=-0.5, flap=0.0)]
-    found = judged(Claim("", "", "gprune", ("flap",), unseen_only=True), cases)
+    found = judged(Claim("", "", "gprune", ("flap",), where="unseen"), cases)
     assert [case.text for case, _, _ in found.cases] == ["b"] and found.outcome == claims.HOLDS
     case = a_case(gprune=0.0, flap=0.1)
     lone = Case("m", 0.5, "x", False, {"gprune": {0: WINDOWS}, "flap": {1: WINDOWS}})

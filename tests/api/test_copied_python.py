@@ -3,6 +3,8 @@
 import ast
 import json
 import re
+from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pandas as pd
@@ -16,7 +18,7 @@ from gprune.app.report import gathering
 from gprune.app.ui import python_code
 from gprune.pipeline.runs.opened import all_runs
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, run_name
-from gprune.system.errors import ModelError
+from gprune.system.errors import MethodError, ModelError
 
 STUDY = a_study(
     methods=("dense", "gprune", "flap", "wanda_sp", "fang"),
@@ -105,10 +107,15 @@ MARKED = [
 @pytest.mark.parametrize(("page", "asked"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
 def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked):
     app = linked(page, **asked)
-    found = [value for code in copied(app) for value in given(code)]
+    found = list[Any]()
+    for code in copied(app):
+        # a card without its result offers its code too, which then says what is missing
+        with suppress(MethodError):
+            found += given(code)
     figures = [said(json.loads(value.to_json())) for value in found if isinstance(value, go.Figure)]
     shown = [said(one) for one in charts(app)]
-    assert shown and sorted(shown) == sorted(figures)
+    assert shown and not Counter(shown) - Counter(figures)
+    assert len(figures) - len(shown) <= 1, "a card that draws nothing is the exception"
     names = re.findall(r'run\.figure\("(\w+)"', "".join(copied(app)))
     entries = gathering.gather(all_runs(str(here))[0][0], names, app.session_state["address_state"].values)
     reported = [said(json.loads(one.figure.to_json())) for one in entries if one.figure is not None]

@@ -150,7 +150,8 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
 
 
 def test_the_synthetic_run_has_every_stage(small_run):
-    made = {name for name, kind in stages.KINDS.items() if not kind.on_demand} - {"repaired"}
+    asked = {"repaired", "recovered", "recovered_perplexity", "candidate", "choice", "chosen"}
+    made = {name for name, kind in stages.KINDS.items() if not kind.on_demand} - asked
     assert tuple(small_run.stages) == names() and set(MAKERS) == made
     assert all(small_run.there(stage) for stage in stages.every(small_run.graph))
 
@@ -236,7 +237,7 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
 
 
 def test_every_figure_is_declared_by_the_panels_of_its_page() -> None:
-    assert len(KNOWN) == 48 and set(gathering.names()) == set(KNOWN)
+    assert len(KNOWN) == 51 and set(gathering.names()) == set(KNOWN)
     for name, one in KNOWN.items():
         assert one.make.__module__.startswith("gprune.app.pages.") and one.make.__module__.endswith(".panels")
         assert one.name == name and one.heading and one.about and gathering.page_of(name)

@@ -55,7 +55,7 @@ def test_every_method_has_its_familys_colour_and_a_look_of_its_own():
     assert len(set(lines)) == len(METHODS)
     known = {"gprune": style.BLUE, "flap": style.ORANGE, "flap_no_bias": style.ORANGE}
     known |= {
-        "recommended": style.YELLOW,
+        "recommended": style.INDIGO,
         "wanda_sp": style.GREEN,
         "fang": style.PURPLE,
         "llm_pruner": style.SKY,

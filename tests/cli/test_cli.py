@@ -39,23 +39,15 @@ def command(*words, cache, **environment):
 
 
 def test_study_writes_what_it_was_told_and_run_reads_it(capsys, workshop):
-    words = [
-        "study",
-        "--model",
-        workshop["model"],
-        "--primary",
-        "a",
-        "--auxiliary",
-        "b",
-        "--metric",
-        "wanda_sp",
-    ]
-    words += ["--retention", "0.7", "--samples", "64", "--substitute", "c", "--evaluate", "x", "y"]
+    first, second, third = workshop["texts"]
+    words = ["study", "--model", workshop["model"], "--primary", first, "--auxiliary", second]
+    words += ["--metric", "wanda_sp", "--retention", "0.7", "--samples", "64", "--substitute", third]
+    words += ["--evaluate", "python-reference", third]
     assert main([*words, "--set", "reliability.score_quantile=0.85", "--set", "dtype=bfloat16"]) == 0
     values = json.loads(capsys.readouterr().out)
-    assert (values["metric"], values["retention"], values["substitute"]) == ("wanda_sp", 0.7, "c")
+    assert (values["metric"], values["retention"], values["substitute"]) == ("wanda_sp", 0.7, third)
     assert values["calibration"]["samples"] == 64 and values["calibration"]["length"] == 128
-    assert values["evaluation"]["texts"] == ["x", "y"]
+    assert values["evaluation"]["texts"] == ["python-reference", third]
     assert values["reliability"]["score_quantile"] == 0.85 and values["dtype"] == "bfloat16"
     assert values["modularization"]["candidates"] == [16, 24, 32, 40, 48]
 
@@ -68,6 +60,8 @@ def test_study_writes_what_it_was_told_and_run_reads_it(capsys, workshop):
         (["--set", "sparsity.epoch=2"], "did you mean 'sparsity.epochs'"),
         (["--set", "sparsity.epochs"], "--set takes FIELD=VALUE"),
         (["--metric", "x"], "metric must be one of"),
+        ([], "there is no model folder 'm'"),
+        (["--model", "demo"], "there is no text 'a'"),
     ],
 )
 def test_study_refuses_bad_values_in_one_sentence(capsys, words, message):

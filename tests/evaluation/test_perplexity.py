@@ -8,7 +8,6 @@ import torch
 from transformers import GPT2Config, GPT2LMHeadModel
 
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
 from gprune.study import EvaluationSettings
 from gprune.system.errors import Cancelled, CorpusError, NumericsError, SettingsError
@@ -33,7 +32,7 @@ def naive_losses(model, tokens, length):
     return losses
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_losses_equal_a_loop(family):
     model = tiny_decoder(family, kv_heads=2).model
     tokens = stream(70)

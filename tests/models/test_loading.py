@@ -15,7 +15,6 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from gprune.models import identity
-from gprune.models.families import FAMILIES
 from gprune.models.loading import load, quiet
 from gprune.models.tiny import tiny_decoder
 from gprune.records import ModelShape
@@ -48,7 +47,7 @@ def change_weights(folder, name, value):
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_a_saved_model_loads_as_it_was(tmp_path, family, capfd):
     folder = make_folder(tmp_path / family, family)
     capfd.readouterr()
@@ -98,7 +97,7 @@ def test_a_folder_that_is_missing_or_empty_and_a_hub_name_without_a_network(tmp_
 @pytest.mark.parametrize(
     ("model_type", "words"),
     [
-        ("opt", "model type 'opt'.*llama, mistral"),
+        ("opt", "model type 'opt'.*FFNs without a gate are not"),
         ("gprune_llama", "pruned already"),
         (None, "model type None"),
     ],

@@ -193,7 +193,9 @@ def test_a_repair_is_shared_out_too(settings):
             order = one.awaited()
             assert order is not None and order.name == distributed.REPAIR
             return ranks._take_part(one, held, order)
-        shared = distributed.Processes(one, study, "float32", lambda: None).repairing(masks, texts)
+        shared = distributed.Processes(one, study, "float32", lambda: None).repairing(
+            masks, texts, study.repair
+        )
         return fit(models[0], masks, texts, study.repair, batch, ranks=shared)
 
     found, *others = together(3, run)

@@ -67,6 +67,13 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     assert learning["learning"]["backward"] > 0
     (double,) = gates.values()
     assert double["backward"] == 2 * learning["learning"]["backward"]
+    # what the recommended recipe is chosen from: three masks, each with three repairs of two texts or three
+    fits = [
+        passes.pop(name)["forward"]
+        for name in list(passes)
+        if name.startswith("repaired") and "least" in name
+    ]
+    assert sorted(fits) == 3 * [6.0] + 6 * [9.0]
     taylor = 4 * 8 / (study.calibration.samples * study.calibration.length)
     assert passes == {
         "statistics_primary": {"forward": 1.0, "backward": 0.0},
@@ -76,6 +83,9 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
         "repaired_osscar": {"forward": 3.0, "backward": 0.0},
         "masks_slimllm": {"forward": 4.0, "backward": 0.0},
         "repaired_slimllm": {"forward": 3.0, "backward": 0.0},
+        # what the model writes, token by token: as much as calibrates, and what is chosen by
+        "sampled_sampled": {"forward": 1.25, "backward": 0.0},
+        "sampled_fresh_held_out": {"forward": 10.0, "backward": 0.0},
         "contexts_primary": {"forward": 0.25, "backward": 0.0},
         "context_statistics_primary": {"forward": 1.0, "backward": 1.0},
         "context_statistics_auxiliary": {"forward": 1.0, "backward": 1.0},

@@ -11,9 +11,11 @@ from synthetic_run import a_study, write_run
 from gprune import pipeline
 from gprune.__main__ import main
 from gprune.app.pages.jobs.launch import input_problem
+from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages import Inputs, RunContext
 from gprune.store import Store
 from gprune.study import from_dict
+from gprune.study.methods import knowing
 from gprune.system.errors import MethodError, PluginError
 
 DECIDING = """\
@@ -149,7 +151,8 @@ def test_the_launch_form_offers_them_and_says_why_one_is_left_out(site, cache, m
 def test_compare_shows_a_run_whose_plug_in_is_gone(site, cache, monkeypatch):
     install(site)
     with adopted(monkeypatch):
-        write_run(cache, study=a_study(metric="size", methods=METHODS))
+        study = a_study(metric="size", methods=METHODS)
+        write_run(cache, study=study)
     shutil.rmtree(site)
     with adopted(monkeypatch):
         for page in ("overview", "rank_drift", "pruning_decisions", "reliability", "speed_export"):
@@ -160,8 +163,8 @@ def test_compare_shows_a_run_whose_plug_in_is_gone(site, cache, monkeypatch):
         assert marks
         form = on(opened(), "jobs")
         assert "Even cut" not in form.multiselect(key="launch_methods").options
-        study = a_study(metric="size", methods=METHODS)
-        assert "bring 1.0 is not installed here: install bring" in input_problem(study)
+        with knowing(all_runs(str(cache))[0][0].told):
+            assert "bring 1.0 is not installed here: install bring" in input_problem(study)
 
 
 # ---- the command line --------------------------------------------------------------------------------------

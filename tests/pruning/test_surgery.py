@@ -9,7 +9,7 @@ from pruned_folder import compensating
 from torch import nn
 
 from gprune.models.decoder import Decoder
-from gprune.models.families import FAMILIES
+from gprune.models.export.modeling_gprune import classes_of
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import PrunedModel, PruningMasks
@@ -63,7 +63,7 @@ def add_missing_biases(decoder):
 
 
 @pytest.mark.parametrize(("heads", "kv_heads"), GROUPINGS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_cut_equals_masked(family, heads, kv_heads):
     decoder = decoder_of(family, heads, kv_heads)
     masks, ids = random_masks(decoder.shape), token_ids(2, 11)
@@ -71,7 +71,7 @@ def test_cut_equals_masked(family, heads, kv_heads):
         expected = decoder.model(ids).logits
     smaller = cut(decoder, masks)
     assert_equal_logits(smaller(ids).logits, expected)
-    assert type(smaller) is type(decoder.model)
+    assert type(smaller) is classes_of(family)
     assert not torch.allclose(decoder.model(ids).logits, expected, atol=1e-2)
 
 
@@ -110,11 +110,11 @@ def test_masks_and_statistics_of_another_model_are_refused():
     with pytest.raises(ModelError, match=r"statistics of 'text' have the shapes .*\(3, 24\).*\(3, 36\)"):
         cut(decoder, compensating(random_masks(decoder.shape), random_statistics(other.shape)))
     decoder = decoder_of("llama")
-    with pytest.raises(ModelError, match="layer 1 has 8 neurons .* choose the dense one"):
+    with pytest.raises(ModelError, match="has been pruned already .* choose the dense model"):
         Decoder.from_model(cut(decoder, random_masks(decoder.shape)))
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_biases_go_with_their_units(family):
     decoder = add_missing_biases(decoder_of(family, 6, 2))
     masks, ids = random_masks(decoder.shape), token_ids(2, 6)
@@ -124,7 +124,7 @@ def test_biases_go_with_their_units(family):
 
 
 @pytest.mark.parametrize("with_biases", [False, True])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_bias_compensation_equals_a_loop(family, with_biases):
     """The bias gains the removed columns times their mean input over all tokens."""
     decoder = decoder_of(family, 6, 2)
@@ -197,7 +197,7 @@ def test_half_precision(dtype):
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="torch sees no CUDA device")
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_on_a_gpu(family):
     decoder = decoder_of(family, 6, 2)
     masks, statistics, ids = random_masks(decoder.shape), random_statistics(decoder.shape), token_ids(2, 9)

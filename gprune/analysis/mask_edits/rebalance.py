@@ -76,7 +76,7 @@ def _why_not(method: Method) -> str:
     """How a method decides whose masks cannot be edited."""
     if method.plugin is not None:
         return f"is decided by code of {method.plugin.distribution}, which runs in runs only"
-    if method.decision == "sequential":
+    if method.layered:
         return "scores each layer above the pruned ones, in a pass of the model"
     return "decides within groups of neurons, from statistics of every context"
 

@@ -15,6 +15,7 @@ from gprune.pipeline.stages import Graph, Inputs, Results, Stage, order
 from gprune.pipeline.stages.inputs import plugins_read, read
 from gprune.store import Store
 from gprune.study import Study, from_dict
+from gprune.study.methods import RECOMMENDED
 from gprune.system.errors import GpruneError, SettingsError
 
 
@@ -105,8 +106,11 @@ class Runs:
     def _read(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
         """Digests of what a study reads, and why tasks have none; None where it cannot be read here."""
         # they are the same whatever the other settings
-        names = ("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "evaluation")
+        texts = ("primary", "auxiliary", "substitute")
+        names = (*texts, "device", "dtype", "calibration", "repair", "recovery", "choice", "evaluation")
         reads = Study(study.model, **{name: getattr(study, name) for name in names})
+        # whoever chooses reads more
+        reads = replace(reads, methods=(RECOMMENDED,)) if study.recommends else reads
         if reads not in self._inputs:
             missing: dict[str, str] = {}
             try:

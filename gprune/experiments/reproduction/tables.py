@@ -14,6 +14,7 @@ from gprune.data.published import TABLES as PUBLISHED
 from gprune.experiments.reproduction import figures, throughput
 from gprune.experiments.reproduction.control_rows import FAIR, fair_rows
 from gprune.experiments.reproduction.grid import Row, Series, label
+from gprune.experiments.reproduction.repair_rows import REPAIR, repair_rows
 from gprune.experiments.reproduction.scale import LARGE, PAPER_EPOCHS, paper_model
 from gprune.study import short
 from gprune.study.methods import METHODS
@@ -277,6 +278,12 @@ TABLES: dict[str, PaperTable] = {
         ),
         PaperTable(
             FAIR, "every method beside its controls, over seeds (not in the paper)", fair_rows, scale="study"
+        ),
+        PaperTable(
+            REPAIR,
+            "masks times repairs, and what a choice among them gives (not in the paper)",
+            repair_rows,
+            scale="study",
         ),
     )
 }

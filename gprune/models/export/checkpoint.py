@@ -5,6 +5,7 @@ builds such layers, the tokenizer and the plan. It loads with ``trust_remote_cod
 not installed, and with plain ``from_pretrained`` after ``register()``.
 """
 
+import contextlib
 import json
 import shutil
 from contextlib import ExitStack
@@ -18,7 +19,7 @@ from gprune.models import devices, low_rank
 from gprune.models.export import modeling_gprune, plan_file, recovered_file, repaired_file
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
-from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout
 from gprune.models.identity import CONFIG_FILE, configuration, weight_files
 from gprune.models.loading import (
     DTYPES,
@@ -47,9 +48,12 @@ def register() -> None:
     """Lets ``AutoConfig`` and ``AutoModelForCausalLM`` load pruned checkpoints without remote code."""
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    for model_type, model_class in modeling_gprune.MODEL_CLASSES.items():
-        AutoConfig.register(model_type, model_class.config_class, exist_ok=True)
-        AutoModelForCausalLM.register(model_class.config_class, model_class, exist_ok=True)
+    for family in FAMILIES:
+        # an older transformers has fewer of them
+        with contextlib.suppress(KeyError):
+            model_class = modeling_gprune.classes_of(family)
+            AutoConfig.register(PRUNED_PREFIX + family, model_class.config_class, exist_ok=True)
+            AutoModelForCausalLM.register(model_class.config_class, model_class, exist_ok=True)
 
 
 def save(
@@ -75,7 +79,7 @@ def save(
     model_class = _pruned_class(model)
     pruned = PrunedModel.of(pruned)
     widths = _widths(model, pruned.masks)
-    layout = FAMILIES[str(getattr(model.config, "model_type", ""))]
+    layout = _layout(model)
     refitted = any(repair.weights for repair in pruned.repairs)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     added = 0 if pruned.recovered is None else pruned.recovered.numbers.nbytes
@@ -165,11 +169,12 @@ def _beside(model: nn.Module, live: nn.Module) -> nn.Module:
 
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     model_type = str(configuration(folder).get("model_type"))
-    model_class = modeling_gprune.MODEL_CLASSES.get(model_type)
-    if model_class is None:
+    family = model_type.removeprefix(PRUNED_PREFIX)
+    if family == model_type or family not in FAMILIES:
         raise CheckpointError(
             f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one"
         )
+    model_class = modeling_gprune.classes_of(family)
     require_readable(weight_files(folder))
     return read_model(model_class, folder, dtype=dtype).requires_grad_(False)
 
@@ -180,7 +185,8 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: d
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
-    values = configuration(folder) | widths
+    own = (*modeling_gprune.FIELDS, "auto_map")
+    values = {name: value for name, value in configuration(folder).items() if name not in own} | widths
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
     values["auto_map"] = {
@@ -192,36 +198,63 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: d
 
 def _pruned_class(model: nn.Module) -> Any:
     model_type = getattr(getattr(model, "config", None), "model_type", None)
-    if model_type not in FAMILIES:
+    family = str(model_type).removeprefix(PRUNED_PREFIX)
+    if family not in FAMILIES:
         raise CheckpointError(
-            f"a model of type {model_type!r} cannot be saved: cut one of {', '.join(FAMILIES)}"
+            f"a model of type {model_type!r} cannot be saved: cut one of a family that `python -m gprune "
+            "models` lists"
         )
-    return modeling_gprune.MODEL_CLASSES[PRUNED_PREFIX + str(model_type)]
+    return modeling_gprune.classes_of(family)
+
+
+def _layout(model: Any) -> Layout:
+    return FAMILIES[str(model.config.model_type).removeprefix(PRUNED_PREFIX)]
 
 
 def _widths(model: Any, masks: PruningMasks) -> dict[str, Any]:
     """The configuration's own fields, from the model itself, checked against the masks."""
-    layout = FAMILIES[model.config.model_type]
-    layers = list(model.get_submodule(layout.layers).children())
-    head_width = layers[0].get_submodule(layout.attention).head_dim
-    ffn = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
-    groups = [layer.get_submodule(layout.k_proj).out_features // head_width for layer in layers]
+    found = own_fields(model, _layout(model))
+    ffn, groups = found["ffn_widths"], found["key_value_groups"]
     if (ffn, groups) != (masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()):
         raise CheckpointError(
             f"the model has layers of {ffn} neurons and {groups} key/value groups, which the {masks.method} "
             "masks do not keep: save the model that was cut with these masks"
         )
+    return found
+
+
+def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
+    """What the configuration of a cut model has beside the dense one's fields, from the model itself.
+
+    The table of its units is left out where it is that of the modelling file.
+    """
+    layers = list(model.get_submodule(layout.layers).children())
     bias = {
         name: [layer.get_submodule(getattr(layout, name)).bias is not None for layer in layers]
-        for name in ("o_proj", "down_proj")
+        for name in plan_file.OUTPUT_MAPS
     }
-    flags = {f"{name}_bias": any(present) for name, present in bias.items()}
-    return {"ffn_widths": ffn, "key_value_groups": groups, **flags}
+    table = {"unit_slices": layout.table(), "unit_counts": layout.numbers()}
+    usual = {"unit_slices": modeling_gprune.PLAIN, "unit_counts": modeling_gprune.COUNTS}
+    return {
+        "ffn_widths": [layer.get_submodule(layout.down_proj).in_features for layer in layers],
+        "key_value_groups": [_groups(model.config, layer, layout) for layer in layers],
+        **{f"{name}_bias": any(present) for name, present in bias.items()},
+        **{name: value for name, value in table.items() if value != usual[name]},
+    }
+
+
+def _groups(config: Any, layer: nn.Module, layout: Layout) -> int:
+    """Key/value groups of a layer; 1 where its heads are one."""
+    if not layout.heads:
+        return 1
+    width = layer.get_submodule(layout.attention).head_dim
+    group_size = config.num_attention_heads // config.num_key_value_heads
+    return int(layer.get_submodule(layout.o_proj).in_features // (group_size * width))
 
 
 def _biases(model: Any, pruned: PrunedModel) -> dict[str, Array]:
     """(layers, hidden) float32 biases of the projections that a repair gives one."""
-    layout = FAMILIES[model.config.model_type]
+    layout = _layout(model)
     layers = list(model.get_submodule(layout.layers).children())
     biases = {}
     for name in plan_file.OUTPUT_MAPS:
@@ -320,5 +353,5 @@ def _dtype(model: nn.Module) -> torch.dtype:
 
 
 # whoever imports this can load what it saves; a modelling file that is itself being imported is not ready yet
-if hasattr(modeling_gprune, "MODEL_CLASSES"):
+if "__getattr__" in vars(modeling_gprune):
     register()

@@ -15,6 +15,7 @@ import torch
 from gprune.models.export import checkpoint
 from gprune.models.export.gguf_vocabulary import Vocabulary, vocabulary_of
 from gprune.models.export.writing import as_checkpoint_error, new_file, require_room
+from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.loading import load_tokenizer
 from gprune.records import Array
 from gprune.system.errors import CheckpointError
@@ -92,6 +93,12 @@ def _require_package() -> None:
 def _require_supported(model: Any) -> None:
     """llama.cpp's deci computes llama's layer: SiLU, no norms of queries and keys."""
     config = model.config
+    family = str(config.model_type).removeprefix(PRUNED_PREFIX)
+    if not FAMILIES[family].gguf and family != "qwen3":
+        raise CheckpointError(
+            f"llama.cpp's deci architecture does not compute what a {family} model computes: pad the model "
+            "and convert the padded folder with llama.cpp's own converter"
+        )
     if any(".q_norm." in name for name, _ in model.named_parameters()):
         raise CheckpointError(
             "a qwen3 model has norms of queries and keys, which llama.cpp's deci architecture has not: pad "

@@ -11,11 +11,11 @@ from transformers import AutoModelForCausalLM
 
 from gprune.models import loading, random_weights
 from gprune.models.export import checkpoint
-from gprune.models.export.modeling_gprune import MODEL_CLASSES
-from gprune.models.families import PRUNED_PREFIX, layout_of
+from gprune.models.export.modeling_gprune import classes_of
+from gprune.models.families import PRUNED_PREFIX, layout_of, shape_of
 from gprune.models.identity import configuration, locate, weight_files
 from gprune.models.shapes import RANDOM, SHAPES, is_random
-from gprune.records import ModelShape, budget
+from gprune.records import budget
 from gprune.system.errors import ModelError, SettingsError
 from gprune.system.safe_parsing import quoted
 
@@ -93,19 +93,15 @@ def _narrowed(config: Any, target: float, align: int) -> Any:
     """The configuration of a model whose layers are all cut to one width near the target retention."""
     if align < 1:
         raise SettingsError(f"align must be 1 or more (got {align})")
-    layout_of(config.model_type, "a random model")
-    head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-    shape = ModelShape(
-        layers=config.num_hidden_layers,
-        neurons=config.intermediate_size,
-        heads=config.num_attention_heads,
-        kv_heads=config.num_key_value_heads,
-        head_width=head_width,
-        hidden=config.hidden_size,
-    )
+    layout = layout_of(config.model_type, "a random model")
+    shape = shape_of(config.to_dict())
     groups, neurons = budget.uniform_counts(shape, target)
     width = min(max(budget.nearest_whole(neurons / align), 1) * align, shape.neurons)
     values = {name: value for name, value in config.to_dict().items() if name != "model_type"}
-    return MODEL_CLASSES[PRUNED_PREFIX + config.model_type].config_class(
-        **values, ffn_widths=[width] * shape.layers, key_value_groups=[groups] * shape.layers
+    return classes_of(config.model_type).config_class(
+        **values,
+        ffn_widths=[width] * shape.layers,
+        key_value_groups=[groups] * shape.layers,
+        unit_slices=layout.table(),
+        unit_counts=layout.numbers(),
     )

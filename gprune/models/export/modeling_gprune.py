@@ -4,78 +4,161 @@ This file travels with every pruned checkpoint and needs torch and transformers 
 
     AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)
 
-The configuration is that of the dense family with four more fields. Its ``intermediate_size``,
-``num_attention_heads`` and ``num_key_value_heads`` are those of the dense model.
+The configuration is that of the dense family with more fields. Its ``intermediate_size``,
+``num_attention_heads`` and ``num_key_value_heads`` are those of the dense model. The classes of a family,
+``GpruneLlamaConfig`` and ``GpruneLlamaForCausalLM`` or their like, are made of the family's own when they are
+asked for: each layer is built as the dense one and narrowed by a table of where its units stand.
 """
 
 import copy
 from typing import Any
 
+import torch
 from torch import nn
-from transformers import (
-    LlamaConfig,
-    LlamaForCausalLM,
-    MistralConfig,
-    MistralForCausalLM,
-    Qwen2Config,
-    Qwen2ForCausalLM,
-    Qwen3Config,
-    Qwen3ForCausalLM,
-)
-from transformers.models.llama.modeling_llama import LlamaDecoderLayer
-from transformers.models.mistral.modeling_mistral import MistralDecoderLayer
-from transformers.models.qwen2.modeling_qwen2 import Qwen2DecoderLayer
-from transformers.models.qwen3.modeling_qwen3 import Qwen3DecoderLayer
+from transformers.models.auto import configuration_auto
+from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+
+PREFIX = "gprune_"
+FIELDS: dict[str, tuple[Any, Any]] = {
+    # FFN neurons of each layer
+    "ffn_widths": (list[int] | None, None),
+    # key/value heads of each layer; query heads are as many times more as in the dense model
+    "key_value_groups": (list[int] | None, None),
+    # whether the attention output projections have a bias, and the down projections
+    "o_proj_bias": (bool, False),
+    "down_proj_bias": (bool, False),
+    # where units stand in a layer: [path, axis, units]; PLAIN where left out
+    "unit_slices": (list | None, None),
+    # attributes of a layer that hold numbers of units: [path, unit]; COUNTS where left out
+    "unit_counts": (list | None, None),
+}
+"""What a configuration has beside the dense one's fields: type and default."""
+
+PLAIN = [
+    ["mlp.gate_proj", 0, ["neurons"]],
+    ["mlp.up_proj", 0, ["neurons"]],
+    ["mlp.down_proj", 1, ["neurons"]],
+    ["self_attn.q_proj", 0, ["queries"]],
+    ["self_attn.k_proj", 0, ["keys"]],
+    ["self_attn.v_proj", 0, ["keys"]],
+    ["self_attn.o_proj", 1, ["queries"]],
+]
+"""The slices of a decoder with seven projections."""
+COUNTS = [
+    ["mlp.intermediate_size", "neurons"],
+    ["self_attn.num_heads", "query_heads"],
+    ["self_attn.num_attention_heads", "query_heads"],
+    ["self_attn.num_key_value_heads", "key_heads"],
+]
+"""The numbers of units that attributes of a layer hold, where it has them."""
 
 
-class GpruneLlamaConfig(LlamaConfig):
-    """A LLaMA configuration with the widths of each layer."""
+class Kept:
+    """Which units of a layer stay."""
 
-    model_type = "gprune_llama"
-    ffn_widths: list[int] | None = None
-    """FFN neurons of each layer"""
-    key_value_groups: list[int] | None = None
-    """key/value heads of each layer; query heads are as many times more as in the dense model"""
-    o_proj_bias: bool = False
-    """whether the attention output projections have a bias"""
-    down_proj_bias: bool = False
-    """whether the down projections have a bias"""
+    def __init__(self, neurons: torch.Tensor, groups: torch.Tensor, dense: tuple[int, int, int, int]) -> None:
+        """Takes the indices of what stays.
+
+        Args:
+            neurons: (kept,) int64 of FFN neurons.
+            groups: (kept,) int64 of key/value groups.
+            dense: neurons, groups, query heads of a group and channels of a head of the dense layer.
+        """
+        count, group_count, group_size, width = dense
+        heads = _spread(groups, group_size)
+        self.index = {
+            "neurons": neurons,
+            "key_heads": groups,
+            "query_heads": heads,
+            "keys": _spread(groups, width),
+            "queries": _spread(heads, width),
+        }
+        total = group_count, group_count * group_size
+        sizes = (count, *total, *(number * width for number in total))
+        self.dense = dict(zip(self.index, sizes, strict=True))
+
+    def joined(self, units: list[str]) -> torch.Tensor:
+        """(kept,) indices where these units stand one after the other."""
+        parts, start = [], 0
+        for unit in units:
+            parts.append(self.index[unit] + start)
+            start += self.dense[unit]
+        return torch.cat(parts)
 
 
-class GpruneMistralConfig(MistralConfig):
-    """A Mistral configuration with the widths of each layer; fields as in ``GpruneLlamaConfig``."""
-
-    model_type = "gprune_mistral"
-    ffn_widths: list[int] | None = None
-    key_value_groups: list[int] | None = None
-    o_proj_bias: bool = False
-    down_proj_bias: bool = False
+def _spread(index: torch.Tensor, size: int) -> torch.Tensor:
+    """The members of blocks of one size, by the indices of the blocks."""
+    return (index[:, None] * size + torch.arange(size, device=index.device)).flatten()
 
 
-class GpruneQwen2Config(Qwen2Config):
-    """A Qwen2 configuration with the widths of each layer; fields as in ``GpruneLlamaConfig``."""
+class Seen:
+    """A configuration in which some values are others, for a layer that reads its own widths there."""
 
-    model_type = "gprune_qwen2"
-    ffn_widths: list[int] | None = None
-    key_value_groups: list[int] | None = None
-    o_proj_bias: bool = False
-    down_proj_bias: bool = False
+    def __init__(self, config: Any, own: dict[str, int]) -> None:
+        """Everything but `own` is read from the configuration, now and later."""
+        self.__dict__.update(_config=config, **own)
+
+    def __getattr__(self, name: str) -> Any:
+        """What the configuration has."""
+        if name.startswith("__") or "_config" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.__dict__["_config"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        """Sets what the configuration has."""
+        setattr(self.__dict__["_config"], name, value)
 
 
-class GpruneQwen3Config(Qwen3Config):
-    """A Qwen3 configuration with the widths of each layer; fields as in ``GpruneLlamaConfig``."""
+def narrow(layer: nn.Module, slices: list[Any], counts: list[Any], kept: Kept) -> None:
+    """Leaves a layer those units alone that are kept, in place; weights that change are new ones."""
+    for path, axis, units in slices:
+        module: Any = _module(layer, path)
+        if module is None:
+            continue
+        index = kept.joined(units)
+        if isinstance(module, nn.ModuleList):
+            *owner, name = path.split(".")
+            chosen = nn.ModuleList(module[place] for place in index.tolist())
+            setattr(layer.get_submodule(".".join(owner)), name, chosen)
+        else:
+            _narrow_weights(module, axis, index)
+    for path, unit in counts:
+        _set_count(layer, path, len(kept.index[unit]))
 
-    model_type = "gprune_qwen3"
-    ffn_widths: list[int] | None = None
-    key_value_groups: list[int] | None = None
-    o_proj_bias: bool = False
-    down_proj_bias: bool = False
+
+def _narrow_weights(module: Any, axis: int, index: torch.Tensor) -> None:
+    for name, weight in list(module.named_parameters(recurse=False)):
+        if weight.ndim <= axis:
+            continue
+        found = weight.detach().index_select(axis, index.to(weight.device))
+        setattr(module, name, nn.Parameter(found, requires_grad=weight.requires_grad))
+    if isinstance(module, nn.Linear):
+        setattr(module, ("out_features", "in_features")[axis], len(index))
+
+
+def _set_count(layer: nn.Module, path: str, count: int) -> None:
+    *owner, name = path.split(".")
+    through_config = owner[-1] == "config"
+    module: Any = _module(layer, ".".join(owner[:-1] if through_config else owner))
+    if module is None:
+        return
+    if through_config:
+        module.config = Seen(module.config, {name: count})
+    elif hasattr(module, name):
+        setattr(module, name, count)
+
+
+def _module(layer: nn.Module, path: str) -> nn.Module | None:
+    try:
+        return layer.get_submodule(path)
+    except AttributeError:
+        return None
 
 
 class UnequalLayers:
     """Builds each decoder layer at its own width; comes before the family's causal language model."""
 
-    layer_class: Any
+    dense_class: Any
     model: Any
     post_init: Any
 
@@ -92,68 +175,92 @@ class UnequalLayers:
                 raise ValueError(
                     f"{name} must hold {layers} positive numbers, one for each layer (got {widths})"
                 )
+        with torch.device("meta"):
+            kind: Any = type(self.dense_class(_with_layers(config, 1)).model.layers[0])
         config.num_hidden_layers = 0
         try:
             super().__init__(config)  # type: ignore[call-arg]
         finally:
             config.num_hidden_layers = layers
-        self.model.layers = nn.ModuleList(self._layer(config, index) for index in range(layers))
+        self.model.layers = nn.ModuleList(_layer(kind, config, index) for index in range(layers))
         self.post_init()
 
-    def _layer(self, config: Any, index: int) -> Any:
-        narrow = copy.copy(config)
-        head_width = getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
-        group_size = config.num_attention_heads // config.num_key_value_heads
-        narrow.head_dim = head_width
-        narrow.intermediate_size = config.ffn_widths[index]
-        narrow.num_key_value_heads = config.key_value_groups[index]
-        narrow.num_attention_heads = group_size * config.key_value_groups[index]
-        layer = self.layer_class(narrow, index)
-        for module in layer.modules():
-            if getattr(module, "config", None) is narrow:
-                # The attention implementation is read from here at run time, so it must be the model's own.
-                module.config = config
-        if config.o_proj_bias:
-            layer.self_attn.o_proj = nn.Linear(narrow.num_attention_heads * head_width, config.hidden_size)
-        if config.down_proj_bias:
-            layer.mlp.down_proj = nn.Linear(narrow.intermediate_size, config.hidden_size)
-        return layer
+
+def _with_layers(config: Any, count: int) -> Any:
+    found = copy.copy(config)
+    found.num_hidden_layers = count
+    return found
 
 
-class GpruneLlamaForCausalLM(UnequalLayers, LlamaForCausalLM):
-    """A pruned LLaMA."""
-
-    config_class = GpruneLlamaConfig
-    layer_class = LlamaDecoderLayer
-
-
-class GpruneMistralForCausalLM(UnequalLayers, MistralForCausalLM):
-    """A pruned Mistral."""
-
-    config_class = GpruneMistralConfig
-    layer_class = MistralDecoderLayer
-
-
-class GpruneQwen2ForCausalLM(UnequalLayers, Qwen2ForCausalLM):
-    """A pruned Qwen2."""
-
-    config_class = GpruneQwen2Config
-    layer_class = Qwen2DecoderLayer
+def _layer(kind: Any, config: Any, index: int) -> Any:
+    """A layer of the family, narrowed to the widths that the configuration names."""
+    layer = kind(config, index)
+    width = layer.self_attn.head_dim
+    group_size = config.num_attention_heads // config.num_key_value_heads
+    dense = config.intermediate_size, config.num_key_value_heads, group_size, width
+    widths = config.ffn_widths[index], config.key_value_groups[index]
+    neurons, groups = (torch.arange(width, device="cpu") for width in widths)
+    kept = Kept(neurons, groups, dense)
+    slices = PLAIN if config.unit_slices is None else config.unit_slices
+    narrow(layer, slices, COUNTS if config.unit_counts is None else config.unit_counts, kept)
+    for module, name in ((layer.self_attn, "o_proj"), (layer.mlp, "down_proj")):
+        linear = getattr(module, name)
+        if getattr(config, f"{name}_bias") and linear.bias is None:
+            setattr(module, name, nn.Linear(linear.in_features, linear.out_features))
+    return layer
 
 
-class GpruneQwen3ForCausalLM(UnequalLayers, Qwen3ForCausalLM):
-    """A pruned Qwen3."""
+def as_saved(model: Any, family: str, values: dict[str, Any]) -> Any:
+    """Makes of a narrowed model of the family, in place, what its folder will give: class and configuration.
 
-    config_class = GpruneQwen3Config
-    layer_class = Qwen3DecoderLayer
+    Args:
+        model: whose layers are narrowed; one whose class is not the family's own is left as it is.
+        family: the dense model type.
+        values: of the configuration's own ``FIELDS``.
+    """
+    made = classes_of(family)
+    if type(model) is made.dense_class:
+        model.config.__class__ = made.config_class
+        for name, value in values.items():
+            setattr(model.config, name, value)
+        model.config.architectures = [made.__name__]
+        model.__class__ = made
+    return model
 
 
-MODEL_CLASSES = {
-    model.config_class.model_type: model
-    for model in (
-        GpruneLlamaForCausalLM,
-        GpruneMistralForCausalLM,
-        GpruneQwen2ForCausalLM,
-        GpruneQwen3ForCausalLM,
-    )
-}
+def classes_of(family: str) -> Any:
+    """The causal language model class of a pruned family, whose ``config_class`` is its configuration's.
+
+    Raises:
+        KeyError: this transformers has no such family.
+    """
+    if family not in _CLASSES:
+        config: Any = configuration_auto.CONFIG_MAPPING[family]
+        model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[config]
+        fields = {name: default for name, (_, default) in FIELDS.items()}
+        # saved by anybody, a folder gets this file and names it
+        own = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}
+        own |= {"__annotations__": {name: kind for name, (kind, _) in FIELDS.items()}}
+        config_class = type(f"Gprune{config.__name__}", (config,), own)
+        own = {"config_class": config_class, "dense_class": model, "__module__": __name__}
+        own |= {"_auto_class": "AutoModelForCausalLM"}
+        made = type(f"Gprune{model.__name__}", (UnequalLayers, model), own)
+        for one in (config_class, made):
+            one.__doc__ = f"A pruned {family}."
+            globals()[one.__name__] = one
+        _CLASSES[family] = made
+    return _CLASSES[family]
+
+
+_CLASSES: dict[str, Any] = {}
+
+
+def __getattr__(name: str) -> Any:
+    """Makes the classes of a family when one of them is asked for by its name."""
+    known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"] if name.startswith("Gprune") else {}
+    for family, config in known.items():
+        own = config.removesuffix("Config").removesuffix("Text")
+        if name in (f"Gprune{config}", f"Gprune{own}ForCausalLM"):
+            classes_of(family)
+            return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -5,7 +5,6 @@ with zeros to the widest: a padded neuron has zero weights, a padded group zero 
 output columns, so each contributes exactly nothing. Lossless; it gives back a part of what pruning has saved.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import torch
 from torch import nn
 
 from gprune.models.export import checkpoint, plan_file
+from gprune.models.export.modeling_gprune import FIELDS, Kept
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.identity import VOCABULARY_FILES
@@ -21,9 +21,11 @@ from gprune.models.loading import load_tokenizer, quiet, read_model
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
-_OWN_FIELDS = ("ffn_widths", "key_value_groups", "o_proj_bias", "down_proj_bias")
+_OWN_FIELDS = tuple(FIELDS)
 _DERIVED_FIELDS = ("model_type", "architectures", "auto_map", "transformers_version")
 _WINDOW_FIELDS = ("layer_types", "sliding_window", "use_sliding_window", "max_window_layers")
+_KNOWN = ("llama", "mistral", "qwen2", "qwen3")
+"""families whose places for biases are known here; others are asked"""
 _STEPS = 4
 
 
@@ -73,7 +75,8 @@ def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> P
     padded = _empty(config, pruned.dtype)
     sizes = _size(_empty(_dense(pruned.config), pruned.dtype)), _size(pruned), _size(padded)
     require_room(folder_out, sizes[2].bytes)
-    _fill(padded, pruned.state_dict())
+    _require_biases(pruned, padded, plan_file.read(folder_in).pruned.repaired_by)
+    _fill(padded, pruned)
     padded.generation_config = pruned.generation_config
     with new_folder(folder_out) as partial:
         on_progress(2, _STEPS, "writing")
@@ -102,6 +105,9 @@ def _ordinary(pruned: Any, repaired_by: str) -> Any:
         values["attention_bias"] = attention
     if family == "llama":
         values["mlp_bias"] = feed_forward
+    elif family not in _KNOWN and (output or feed_forward):
+        # whichever switches the family has; what is beyond the pruned model's biases is zero
+        values |= {name: True for name in values if name.endswith("_bias")}
     group_size = config.num_attention_heads // config.num_key_value_heads
     groups = _groups(family, config, group_size)
     values |= {
@@ -110,12 +116,15 @@ def _ordinary(pruned: Any, repaired_by: str) -> Any:
         "num_attention_heads": group_size * groups,
         "head_dim": _head_width(pruned, config),
     }
+    if not FAMILIES[family].free_heads:
+        values |= {"num_key_value_heads": config.num_key_value_heads}
+        values |= {"num_attention_heads": config.num_attention_heads}
     return _configuration(family, values)
 
 
 def _can_hold(family: str, output: bool, feed_forward: bool) -> bool:
     """Whether a family has a bias in o_proj and in the FFN, where one is needed."""
-    if family == "llama":
+    if family == "llama" or family not in _KNOWN:
         return True
     return not feed_forward and (family == "qwen3" or not output)
 
@@ -126,10 +135,7 @@ def _require_full_attention(family: str, config: Any, repaired_by: str) -> None:
     windowed = family == "mistral" and window is not None and window < config.max_position_embeddings
     windowed |= family == "qwen2" and "sliding_attention" in (config.layer_types or ())
     if family not in ("mistral", "qwen2") or windowed:
-        raise CheckpointError(
-            f"an ordinary {family} model has no bias in o_proj and down_proj, where "
-            f"{repaired_by} puts them: use the pruned folder itself, or prune without {repaired_by}"
-        )
+        raise _no_bias(family, "o_proj and down_proj", repaired_by)
 
 
 def _groups(family: str, config: Any, group_size: int) -> int:
@@ -174,21 +180,54 @@ def _empty(config: Any, dtype: torch.dtype) -> Any:
         return AutoModelForCausalLM.from_config(config, dtype=dtype)
 
 
-def _fill(padded: Any, tensors: Mapping[str, torch.Tensor]) -> None:
+def _require_biases(pruned: Any, padded: Any, repaired_by: str) -> None:
+    """Raises CheckpointError where the ordinary model has no place for a bias of the pruned one."""
+    places = padded.state_dict().keys()
+    if lacking := [name for name in pruned.state_dict() if name.endswith("bias") and name not in places]:
+        raise _no_bias(padded.config.model_type, lacking[0].removesuffix(".bias"), repaired_by)
+
+
+def _no_bias(family: str, where: str, repaired_by: str) -> CheckpointError:
+    return CheckpointError(
+        f"an ordinary {family} model has no bias in {where}, where {repaired_by} puts them: use the pruned "
+        f"folder itself, or prune without {repaired_by}"
+    )
+
+
+def _fill(padded: Any, pruned: Any) -> None:
     """Gives an empty model the weights of the pruned one; what is beyond them, rows and columns, is zero."""
-    filled = {}
+    tensors, filled, fused = pruned.state_dict(), {}, _fused(padded, pruned)
+    layout = FAMILIES[pruned.config.model_type.removeprefix(PRUNED_PREFIX)]
+    lists = tuple(f".{one.path}." for one in layout.slices if one.optional)
     for name, empty in padded.state_dict().items():
-        if name not in tensors and not name.endswith(".bias"):
-            raise CheckpointError(f"the checkpoint has no {name}, which the padded model needs")
         known = tensors.get(name)
+        if known is None and not name.endswith(".bias") and not any(one in name for one in lists):
+            raise CheckpointError(f"the checkpoint has no {name}, which the padded model needs")
         if known is not None and known.shape == empty.shape:
             filled[name] = known
             continue
         filled[name] = torch.zeros(empty.shape, dtype=empty.dtype)
-        if known is not None:
+        if known is not None and name in fused:
+            filled[name].index_copy_(0, fused[name], known)
+        elif known is not None:
             filled[name][tuple(slice(size) for size in known.shape)] = known
     padded.load_state_dict(filled, assign=True)
     padded.requires_grad_(False).tie_weights()
+
+
+def _fused(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
+    """Where the rows of every map with several parts stand in the padded one, by the names of its weights."""
+    config, wide, found = pruned.config, padded.config, {}
+    layout = FAMILIES[config.model_type.removeprefix(PRUNED_PREFIX)]
+    group_size = config.num_attention_heads // config.num_key_value_heads
+    dense = wide.intermediate_size, wide.num_key_value_heads, group_size, _head_width(pruned, config)
+    for layer, widths in enumerate(zip(config.ffn_widths, config.key_value_groups, strict=True)):
+        neurons, groups = (torch.arange(width) for width in widths)
+        kept = Kept(neurons, groups, dense)
+        for path, axis, units in layout.table():
+            for name in ("weight", "bias") if axis == 0 and len(units) > 1 else ():
+                found[f"{layout.layers}.{layer}.{path}.{name}"] = kept.joined(units)
+    return found
 
 
 def _size(model: nn.Module) -> Size:

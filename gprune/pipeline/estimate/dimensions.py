@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune.models import identity
+from gprune.models.families import FAMILIES, shape_of
 from gprune.records import ModelShape
 from gprune.study import Study
 from gprune.study.methods import METHODS, repairs_of
@@ -28,21 +29,19 @@ class Dimensions:
     """whether these two are one matrix"""
     positions: int
     """tokens of a sequence that it can read"""
+    note: str = ""
+    """what a person has to know of its family before a run; empty where there is nothing"""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
         """From the values of a configuration; ModelError where a size is missing or is no size."""
         try:
-            sizes = (int(values[name]) for name in ("num_hidden_layers", "intermediate_size"))
-            layers, neurons = sizes
-            heads, hidden = int(values["num_attention_heads"]), int(values["hidden_size"])
-            groups = int(values.get("num_key_value_heads") or heads)
-            width = int(values.get("head_dim") or hidden // heads)
             return cls(
-                shape=ModelShape(layers, neurons, heads, groups, width, hidden),
+                shape=shape_of(values),
                 vocabulary=int(values["vocab_size"]),
                 tied=bool(values.get("tie_word_embeddings", False)),
                 positions=int(values.get("max_position_embeddings") or 2**20),
+                note=FAMILIES[family].note if (family := values.get("model_type")) in FAMILIES else "",
             )
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ModelError(

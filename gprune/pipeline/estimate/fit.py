@@ -52,7 +52,8 @@ def judged(found: Forecast) -> Verdict:
     # what no offload helps comes first: it decides whether the run can be had at all
     ordered = sorted(found.stages, key=lambda one: one.identity.kind in OFFLOADED)
     refusals = [words for one in ordered if (words := _refusal(found, one))]
-    warnings = [words for one in found.stages if (words := _halving(found, one))]
+    warnings = [found.model.note] if found.model.note else []
+    warnings += [words for one in found.stages if (words := _halving(found, one))]
     if not refusals:
         warnings += _scarce(found)
     return Verdict(summary(found), refusals[0] if refusals else "", tuple(dict.fromkeys(warnings)))

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
-from gprune.models import identity
+from gprune.models import families, identity, shapes
 from gprune.plugins.discovery import Plugin
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.choice import with_word
@@ -106,6 +106,45 @@ def lacking(study: Study, inputs: Inputs) -> set[str]:
     return (set(roles(study)) - set(inputs.calibration)) | (texts - set(inputs.evaluation))
 
 
+def require_usable(study: Study) -> None:
+    """Checks model, texts and plug-ins of a study as far as can be told at once; nothing is downloaded.
+
+    Of a model or a text that is on the hub alone only the name is checked. Raises ModelError, CorpusError or
+    SettingsError where one cannot be used here.
+    """
+    if _is_local(study.model):
+        folder = require_prunable(study, identity.locate(study.model))
+        identity.weight_files(folder)
+        identity.require_tokenizer(folder)
+        if study.offload:
+            identity.require_offloadable(folder)
+    describe_texts(study)
+    plugins_read(study)
+
+
+def require_prunable(study: Study, folder: Path) -> Path:
+    """The folder of a study's model, by whose configuration it can be pruned, and as far as is asked for.
+
+    Raises ModelError where its family is not supported, SettingsError where its heads stay and are too many.
+    """
+    values = identity.configuration(folder)
+    layout = families.require_prunable(values, f"the model {str(folder)!r}")
+    families.require_reachable(values, study.retention)
+    fits = study.chooses or study.repair.kind not in ("own", "none", "bias")
+    if fits and layout.normalised and study.repair.target == "residual_stream":
+        raise SettingsError(
+            f"repair.target is 'residual_stream', but {layout.label} normalises what a block gives before it "
+            "is added to the stream: set repair.target=dense_inputs"
+        )
+    return folder
+
+
+def _is_local(model: str) -> bool:
+    """Whether a model's name means what is here and not a model of the hub."""
+    bundled = model == "demo" or shapes.is_random(model)
+    return bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()
+
+
 def describe_texts(study: Study) -> None:
     """Finds every text of a study; nothing is downloaded.
 
@@ -135,7 +174,8 @@ def read(
     hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
-    folder = identity.locate(study.model, download=download, on_progress=on_progress)
+    found = identity.locate(study.model, download=download, on_progress=on_progress)
+    folder = require_prunable(study, found)
     if study.offload:
         identity.require_offloadable(folder)
     texts = roles(study)

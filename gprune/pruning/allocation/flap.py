@@ -20,7 +20,8 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
     # a head is not standardised itself: it is the mean of channels that are, as in FLAP's code
     channels = standardize(scores.channels)
     heads = channels.reshape(shape.layers, shape.kv_heads, shape.group_channels).mean(axis=-1)
-    keep_ffn, keep_heads = np.zeros(ffn.shape, dtype=bool), np.zeros(heads.shape, dtype=bool)
+    # a layer's only group stays in any case: ranked, it would move the cut by all that it weighs
+    keep_ffn, keep_heads = np.zeros(ffn.shape, dtype=bool), np.full(heads.shape, shape.kv_heads == 1)
     # every round pins at least one more unit, so it ends
     while True:
         kept_ffn, kept_heads = _cut(ffn, heads, keep_ffn, keep_heads, shape, target)

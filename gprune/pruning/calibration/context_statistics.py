@@ -143,7 +143,7 @@ class _Pass:
         decoder = self.decoder
         layers = range(decoder.shape.layers)
         with ExitStack() as stack:
-            stack.enter_context(hooked({decoder.gate_proj(i): self._assign(i) for i in layers}))
+            stack.enter_context(hooked({decoder.entrance(i): self._assign(i) for i in layers}))
             stack.enter_context(hooked({decoder.down_proj(i): self._measure(i) for i in layers}))
             for i in layers:
                 hook = decoder.layers[i].register_forward_hook(self._compare(i), with_kwargs=True)

@@ -164,7 +164,7 @@ def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress)
         on_progress(first, sequences, "FFN inputs")
         decoder.hidden_states(torch.from_numpy(ids[rows].astype(np.int64)))
 
-    with hooked({decoder.gate_proj(layer): keep(layer) for layer in range(shape.layers)}):
+    with hooked({decoder.entrance(layer): keep(layer) for layer in range(shape.layers)}):
         in_batches(batch, length, decoder, on_progress).over(sequences, run)
     on_progress(sequences, sequences, "FFN inputs")
     return kept.flatten(1, 2)

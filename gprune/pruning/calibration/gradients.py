@@ -168,32 +168,33 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
 def _reduced_gradients(decoder: Decoder, reduced: Reduced) -> Iterator[None]:
     """Lets the projections' weights have gradients, each reduced to its units and freed when it is there."""
     weights = {
-        (layer, name): getattr(decoder, name)(layer).weight
+        (layer, place): (linear.weight, parts)
         for layer in range(decoder.shape.layers)
-        for name in _SUMMED
+        for place, (linear, parts) in enumerate(decoder.matrices(layer))
     }
-    before = {place: weight.requires_grad for place, weight in weights.items()}
+    before = {place: weight.requires_grad for place, (weight, _) in weights.items()}
     handles = []
     try:
-        for place, weight in weights.items():
+        for (layer, _), (weight, parts) in weights.items():
             weight.requires_grad_(True)
-            handles.append(weight.register_post_accumulate_grad_hook(_reduce(place, reduced)))
+            handles.append(weight.register_post_accumulate_grad_hook(_reduce(layer, parts, reduced)))
         yield
     finally:
         for handle in handles:
             handle.remove()
-        for place, weight in weights.items():
+        for place, (weight, _) in weights.items():
             weight.grad = None
             weight.requires_grad_(before[place])
 
 
-def _reduce(place: tuple[int, str], reduced: Reduced) -> Callable[[torch.Tensor], None]:
+def _reduce(layer: int, parts: dict[str, slice], reduced: Reduced) -> Callable[[torch.Tensor], None]:
     def hook(weight: torch.Tensor) -> None:
         if weight.grad is None:
             return
         # widened first: a product of float16 numbers would underflow
         product = weight.grad.float().mul_(weight.detach()).abs_()
-        reduced[place] = product.sum(dim=_SUMMED[place[1]], dtype=torch.float64)
+        total = product.sum(dim=_SUMMED[next(iter(parts))], dtype=torch.float64)
+        reduced.update({(layer, part): total[rows] for part, rows in parts.items()})
         weight.grad = None
 
     return hook

@@ -105,7 +105,7 @@ def _seen(decoder: Decoder, one: OutputMap, blocks: Sequence[Block]) -> Seen:
     device, hidden = one.dense.weight.device, decoder.shape.hidden
     moments = Moments(one.dense.in_features, 0, device)
     entering = torch.zeros(hidden, dtype=torch.float64, device=device)
-    gate = decoder.gate_proj(one.layer)
+    gate = decoder.entrance(one.layer)
     for block in blocks:
         with heard(gate) as below, heard(one.dense, stop=True) as here, suppress(Reached):
             block.run(decoder, one.layer)

@@ -156,6 +156,7 @@ class _Walk:
             x, y = self._narrow(one, here.x)
             self.attended.append((x.to(before.device), whole.y[1:] if isinstance(whole.y, tuple) else None))
             moved = before.to(x.device).float() - pruned.states.to(x.device).float()
+            moved /= self.decoder.residual_scale
             missing = there.y.float() - y.float()
             yield self._told(one, here.x, x, missing + moved if target == "residual_stream" else missing)
 
@@ -176,7 +177,7 @@ class _Walk:
             if reference is not None:
                 missing = reference.to(output.device).float() - here.y.float()
             else:
-                missing = dense.states.to(output.device).float() - output
+                missing = (dense.states.to(output.device).float() - output) / self.decoder.residual_scale
             yield self._told(one, here.x, here.x[..., self._index(one)], missing)
 
     def _told(self, one: OutputMap, full: torch.Tensor, x: torch.Tensor, missing: torch.Tensor) -> _Told:

@@ -63,8 +63,8 @@ class MaskGate:
 
     def feed_forward(self, layer: int, part: nn.Module, decoder: Decoder) -> Callable[[Tensor], Tensor]:
         """What stands in for the forward function of a layer's FFN: the same, and it keeps less."""
-        gate, up, down = (find(layer) for find in (decoder.gate_proj, decoder.up_proj, decoder.down_proj))
-        activation: Any = part.act_fn
+        gate, up, down = decoder.gate_proj(layer), decoder.up_proj(layer), decoder.down_proj(layer)
+        activation: Any = _activation(part)
         dense: Callable[[Tensor], Tensor] = part.forward
 
         def forward(inputs: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def gated(decoder: Decoder) -> Iterator[MaskGate]:
         undone.callback(gate.close)
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
-            if _is_known(part) and hasattr(part, "act_fn"):
+            if _is_known(part) and _activation(part) is not None:
                 undone.enter_context(_standing_in(part, gate.feed_forward(index, part, decoder)))
             else:
                 _hook(decoder.down_proj(index), gate.hook(index), undone)
@@ -118,6 +118,11 @@ def _standing_in(module: nn.Module, forward: Callable[..., Any]) -> Iterator[Non
             del module.forward
         else:
             module.forward = own
+
+
+def _activation(part: nn.Module) -> Any:
+    """The function between the projections of an FFN, under either of its names."""
+    return getattr(part, "act_fn", None) or getattr(part, "activation_fn", None)
 
 
 def _is_known(module: nn.Module) -> bool:

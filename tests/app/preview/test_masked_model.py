@@ -14,7 +14,6 @@ from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.worker import RequestHandler
 from gprune.evaluation import perplexity as perplexity_module
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.families import FAMILIES
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
 from gprune.pipeline.stages import RunContext
@@ -140,7 +139,7 @@ def test_masks_travel_whole():
 
 @pytest.mark.parametrize("compensated", [False, True])
 @pytest.mark.parametrize("kv_heads", [4, 2])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_says_what_the_cut_model_says(family, kv_heads, compensated):
     decoder = tiny_decoder(family, kv_heads=kv_heads)
     masks = random_masks(decoder.shape, seed=kv_heads)

@@ -156,7 +156,7 @@ def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (["main", "--model", "demo", "--report", "x.md"], "made of the table 'study'"),
+        (["main", "--model", "demo", "--report", "x.md"], "made of one table: name one of study, repair"),
         (["study", "--model", "demo", "other", "--out", "x"], "--out takes the tables of one model"),
     ],
 )

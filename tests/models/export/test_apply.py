@@ -11,7 +11,6 @@ from safetensors.torch import load_file
 from gprune.cli import export
 from gprune.models import identity
 from gprune.models.export import apply, plan_file
-from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
 from gprune.system.errors import CheckpointError
 
@@ -38,7 +37,7 @@ def change(path, **values):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("compensated", [False, True])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_tensors_plan_and_configuration_are_equal(family, compensated, dtype, tmp_path):
     decoder = dense(tmp_path / "dense", family, dtype)
     folder = first(decoder, tmp_path, compensated)

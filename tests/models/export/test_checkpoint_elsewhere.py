@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -58,6 +59,7 @@ KINDS = {
     "mha_compensated": ("mistral", {"heads": 6, "kv_heads": 6}, [1, 5, 3], True),
     "gqa": ("qwen2", {"heads": 8, "kv_heads": 4}, [3, 1, 2], False),
     "gqa_compensated": ("llama", {"heads": 8, "kv_heads": 4}, [3, 1, 2], True),
+    "by_save_pretrained": ("glm", {"heads": 8, "kv_heads": 4}, [3, 1, 2], False),
     "one_group": ("qwen3", {"heads": 3, "kv_heads": 1}, [1, 1, 1], True),
 }
 
@@ -77,6 +79,9 @@ def ask(place):
         decoder = small_decoder(family, **sizes)
         masks = masks_of(decoder, groups, [2, 13, 6])
         live = save(decoder, place / name, masks=masks, compensated=compensated)
+        if name == "by_save_pretrained":
+            shutil.rmtree(place / name)
+            live.save_pretrained(place / name)
         with torch.inference_mode():
             known = {"ids": ids, "logits": live(ids).logits.contiguous()}
         save_file(known, place / name / "known.safetensors")

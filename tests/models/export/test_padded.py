@@ -10,7 +10,6 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.models.export import measurable, padded
-from gprune.models.families import FAMILIES
 from gprune.models.shapes import SHAPES
 from gprune.models.tiny import tiny_decoder
 from gprune.system.errors import CheckpointError
@@ -30,7 +29,7 @@ def assert_equal_logits(actual, expected, relative=1e-5):
 
 
 @pytest.mark.parametrize("compensated", [False, True])
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
 def test_logits_and_generation_stay_without_any_code_of_ours(family, compensated, tmp_path):
     live = save(small_decoder(family), tmp_path / "in", compensated=compensated)
     if family == "qwen3" and compensated:

@@ -40,7 +40,7 @@ def test_everything_but_model_texts_and_steps_arrives(tmp_path, here):
     found = packs.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
     before, after = arrays(root), arrays(tmp_path / "there")
     unread = {kind for kind, known in KINDS.items() if known.holds_text or not known.on_pages}
-    steps = {"contexts", "context_statistics", "weighed", "repaired"}
+    steps = {"contexts", "context_statistics", "weighed", "repaired", "candidate", "chosen"}
     assert unread == {"tokens", "positions", "questions", "sampled"} | steps
     assert after == {place: data for place, data in before.items() if place.split("/")[0] not in unread}
     assert found == packs.Unpacked(name, len(made.contents.results), 0)

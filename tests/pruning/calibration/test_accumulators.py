@@ -125,7 +125,7 @@ def test_llm_pruners_products_of_weights_and_gradients(dtype):
     weight.grad = _numbers((6, 9), SMALL, dtype, seed=1)
     terms = (weight.detach().double() * weight.grad.double()).abs()
     reduced = {}
-    _reduce((0, "down_proj"), reduced)(weight)
+    _reduce(0, {"down_proj": slice(0, 9)}, reduced)(weight)
     _assert_near(reduced[0, "down_proj"], terms, 0)
 
 

@@ -99,8 +99,8 @@ def test_never_more_than_one_gradient_exists(monkeypatch):
     decoder, alive = tiny_decoder(), []
     reduce = gradients._reduce
 
-    def counting(place, reduced):
-        hook = reduce(place, reduced)
+    def counting(layer, parts, reduced):
+        hook = reduce(layer, parts, reduced)
 
         def counted(weight):
             alive.append(sum(w.grad is not None for w in decoder.model.parameters()))

@@ -1,6 +1,5 @@
 """The launch form: a study from widgets, its exact command, and the two ways to start it."""
 
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -14,12 +13,10 @@ from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.models import identity
-from gprune.models.shapes import is_random
-from gprune.pipeline.stages.inputs import describe_texts
+from gprune.pipeline.stages.inputs import require_usable
 from gprune.study import Study, from_dict, profiles
 from gprune.study.demo import demo_study
-from gprune.study.methods import installed, metric_choices, plugins_of
+from gprune.study.methods import metric_choices
 from gprune.study.settings import PRESET_LENGTHS
 from gprune.system.errors import GpruneError
 
@@ -237,26 +234,11 @@ def input_problem(study: Study) -> str:
     Nothing is downloaded: a name of the hub is only checked for its form.
     """
     try:
-        if _is_local(study.model):
-            folder = identity.locate(study.model)
-            identity.configuration(folder)
-            identity.weight_files(folder)
-            identity.require_tokenizer(folder)
-            if study.offload:
-                identity.require_offloadable(folder)
-        describe_texts(study)
-        for plugin in plugins_of(study.metric, study.methods):
-            installed(plugin)
+        require_usable(study)
         study.recovery.require_installed()
         return task_form.problem(study.evaluation)
     except GpruneError as error:
         return str(error)
-
-
-def _is_local(model: str) -> bool:
-    """Whether a model's name means what is here and not a model of the hub."""
-    bundled = model == "demo" or is_random(model)
-    return bundled or model[0] in "./~" or model.count("/") > 1 or Path(identity.resolve(model)).exists()
 
 
 def _start(

@@ -1,0 +1,150 @@
+"""Answers: which rows and columns of a layer's weights are those of its units, and how many are there?
+
+What the table of a family (`gprune.models.families`) says of a live model. A projection that has a linear map
+of its own is that map; of several in one, each is some of its rows.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from gprune.models.families import UNITS, Layout, Slice, one_group
+from gprune.records import ModelShape
+from gprune.system.errors import ModelError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """Some rows of a fused linear map, used as a map of their own."""
+
+    linear: nn.Linear
+    """the whole map"""
+    rows: slice
+    """which of its outputs"""
+
+    @property
+    def weight(self) -> torch.Tensor:
+        """(rows, inputs) view of the weight."""
+        return self.linear.weight[self.rows]
+
+    @property
+    def bias(self) -> torch.Tensor | None:
+        """(rows,) view of the bias, where there is one."""
+        return None if self.linear.bias is None else self.linear.bias[self.rows]
+
+    @property
+    def in_features(self) -> int:
+        """Inputs."""
+        return self.linear.in_features
+
+    @property
+    def out_features(self) -> int:
+        """Rows."""
+        return self.rows.stop - self.rows.start
+
+    def __call__(self, inputs: torch.Tensor) -> torch.Tensor:
+        """(..., rows) of (..., inputs)."""
+        return nn.functional.linear(inputs, self.weight, self.bias)
+
+
+Projection = nn.Linear | Rows
+"""a linear map, or what stands for it in one with others"""
+
+
+def module_of(part: Projection) -> nn.Linear:
+    """The module that has the weights of a projection."""
+    return part.linear if isinstance(part, Rows) else part
+
+
+def linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
+    """The plain linear map of a layer at a path; ModelError where there is none."""
+    try:
+        module = layer.get_submodule(path)
+    except AttributeError as error:
+        raise ModelError(
+            f"layer {index} has no {path}: other fused projections, FFNs without a gate and mixtures of "
+            "experts cannot be pruned here"
+        ) from error
+    if not isinstance(module, nn.Linear):
+        raise ModelError(
+            f"layer {index} has a {type(module).__name__} as {path}, not a plain linear map: "
+            "load the model unquantized and without adapters"
+        )
+    return module
+
+
+def widths(shape: ModelShape) -> dict[str, int]:
+    """How many of each unit stand along an axis of a dense layer."""
+    queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
+    heads = {"query_heads": shape.heads, "key_heads": shape.kv_heads}
+    return {"neurons": shape.neurons, "queries": queries, "keys": keys, **heads}
+
+
+def places(one: Slice, shape: ModelShape) -> dict[str, slice]:
+    """The rows or columns of each part of a slice."""
+    found, start = {}, 0
+    for part in one.parts:
+        stop = start + widths(shape)[UNITS[part]]
+        found[part] = slice(start, stop)
+        start = stop
+    return found
+
+
+def projection(layer: nn.Module, layout: Layout, shape: ModelShape, part: str, index: int) -> Projection:
+    """A projection of a layer, by its key in ``UNITS``."""
+    one = next(one for one in layout.slices if part in one.parts)
+    module = linear(layer, one.path, index)
+    return module if len(one.parts) == 1 else Rows(module, places(one, shape)[part])
+
+
+def common_shape(model: nn.Module, layout: Layout) -> ModelShape:
+    """The sizes that all layers share; ModelError where they differ, or parts do not fit."""
+    layers = list(model.get_submodule(layout.layers).children())
+    if not layers:
+        raise ModelError("the model has no decoder layers: check num_hidden_layers in its configuration")
+    shapes = [_layer_shape(layer, layout, index, len(layers)) for index, layer in enumerate(layers)]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ModelError(
+                f"layer {index} has {shape.neurons} neurons and {shape.kv_heads} key/value groups, layer 0 "
+                f"has {shapes[0].neurons} and {shapes[0].kv_heads}: only equal layers can be pruned, so "
+                "choose the dense one"
+            )
+    return shapes[0] if layout.heads else one_group(shapes[0])
+
+
+def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> ModelShape:
+    mapped = {one: linear(layer, one.path, index) for one in layout.slices if not one.optional}
+    down, out = (linear(layer, path, index) for path in (layout.down_proj, layout.o_proj))
+    head_width = int(layer.get_submodule(layout.attention).head_dim)  # type: ignore[arg-type]
+    keys = next(one for one in layout.slices if "k_proj" in one.parts)
+    # where queries stand with them, keys and values share the rest
+    fused = "q_proj" in keys.parts
+    key_rows = mapped[keys].out_features
+    key_rows = (key_rows - out.in_features) // 2 if fused else key_rows
+    shape = ModelShape(
+        layers=layers,
+        neurons=down.in_features,
+        heads=out.in_features // head_width,
+        kv_heads=max(key_rows // head_width, 0) or 1,
+        head_width=head_width,
+        hidden=down.out_features,
+    )
+    if not key_rows // head_width or shape.heads % shape.kv_heads:
+        raise ModelError(
+            f"layer {index} has {shape.heads} query heads for {key_rows // head_width} key/value heads"
+        )
+    for one, module in mapped.items():
+        _require_size(one, module, shape, index)
+    return shape
+
+
+def _require_size(one: Slice, module: nn.Linear, shape: ModelShape, index: int) -> None:
+    units = sum(widths(shape)[UNITS[part]] for part in one.parts)
+    expected = (units, shape.hidden) if one.axis == 0 else (shape.hidden, units)
+    if tuple(module.weight.shape) != expected:
+        name, actual = one.path.rpartition(".")[2], tuple(module.weight.shape)
+        raise ModelError(
+            f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit"
+        )

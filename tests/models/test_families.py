@@ -1,0 +1,212 @@
+"""Every family is admitted here: its adapter is held against the model's own answers, by odd switches too."""
+
+import numpy as np
+import pytest
+import torch
+from family_switches import SIZES, SWITCHES
+from masking import masked
+from pruned_folder import masks_of, with_biases
+from transformers import AutoModelForCausalLM
+
+from gprune.evaluation.perplexity import token_losses
+from gprune.models import head, self_check
+from gprune.models.decoder import Decoder
+from gprune.models.export import checkpoint, modeling_gprune, padded
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, require_reachable, shape_of
+from gprune.models.tiny import tiny_decoder
+from gprune.pruning.calibration.gradients import taylor_scores
+from gprune.pruning.surgery import cut
+from gprune.records import Tokens
+from gprune.study.settings import BaselineSettings
+from gprune.system.errors import CheckpointError, ModelError, SettingsError
+
+TAYLOR = BaselineSettings(taylor_samples=2, taylor_length=6)
+CASES = [(family, {}) for family in FAMILIES] + [
+    (family, one) for family in SWITCHES for one in SWITCHES[family]
+]
+
+
+def spread_out(family: str, others: dict) -> Decoder:
+    """Weights drawn so that the logits spread by at least 1, whatever scales them down."""
+    decoder = tiny_decoder(family, **SIZES, **others)
+    model = decoder.model
+    scale = float(getattr(model.config, "logits_scaling", 1.0)) / float(getattr(model, "logit_scale", 1.0))
+    model.lm_head.weight.data *= 3 * scale
+    return decoder
+
+
+def ids_of(*shape: int) -> torch.Tensor:
+    return torch.randint(3, 64, shape, generator=torch.Generator().manual_seed(1))
+
+
+@torch.no_grad()
+def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def test_every_family_has_a_case_of_its_odd_switches():
+    assert SWITCHES.keys() == FAMILIES.keys() and len(FAMILIES) == 25
+
+
+@pytest.mark.parametrize(
+    ("family", "others"), CASES, ids=lambda one: one if isinstance(one, str) else len(one)
+)
+@torch.no_grad()
+def test_the_adapter_says_what_the_model_says(family, others, tmp_path):
+    decoder, ids = spread_out(family, others), ids_of(2, 12)
+    own = decoder.model(ids).logits
+    assert float(own.std()) >= 1
+    assert apart(decoder.logits(decoder.hidden_states(ids)), own) <= 1e-6
+    self_check.require_sound(decoder, "the model")
+
+    masks = masks_of(decoder, [1, decoder.shape.kv_heads], [5, 9])
+    live = cut(decoder, masks)
+    with masked(decoder, masks):
+        expected = decoder.model(ids).logits
+    assert apart(expected, own) > 1e-2
+    assert apart(live(ids).logits, expected) <= 1e-5
+    assert apart(head.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
+
+    checkpoint.save(live, None, tmp_path / "out", masks, source="d", fingerprint="f")
+    loaded = checkpoint.load(tmp_path / "out", "cpu")
+    assert loaded.config.model_type == PRUNED_PREFIX + family
+    assert torch.equal(loaded(ids).logits, live(ids).logits)
+    options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+    made = [
+        loaded.generate(ids, attention_mask=torch.ones_like(ids), use_cache=on, **options)
+        for on in (True, False)
+    ]
+    assert torch.equal(*made)
+
+
+@pytest.mark.parametrize(
+    "family", [one for one in FAMILIES if one not in ("llama", "mistral", "qwen2", "qwen3")]
+)
+@torch.no_grad()
+def test_a_padded_model_is_an_ordinary_one_of_the_family(family, tmp_path):
+    decoder, ids = spread_out(family, SWITCHES[family][0]), ids_of(2, 12)
+    masks = masks_of(decoder, [1, 1], [5, 9])
+    live = cut(decoder, masks)
+    checkpoint.save(live, None, tmp_path / "in", masks, source="d", fingerprint="f")
+    made = padded.save(tmp_path / "in", tmp_path / "out")
+    layout = FAMILIES[family]
+    assert (made.model_type, made.neurons, made.groups) == (family, 9, 1 if layout.free_heads else 2)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert type(loaded).__module__.startswith("transformers.models.")
+    assert apart(loaded(ids).logits, live(ids).logits) <= 1e-5
+
+
+@pytest.mark.parametrize("family", ["granite", "olmo2", "phi3", "cohere", "stablelm"])
+def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused(family, tmp_path):
+    decoder, ids = spread_out(family, {}), ids_of(2, 12)
+    pruned = with_biases(decoder, masks_of(decoder, [1, 1], [5, 9]))
+    live = cut(decoder, pruned)
+    checkpoint.save(live, None, tmp_path / "in", pruned, source="d", fingerprint="f")
+    assert torch.equal(checkpoint.load(tmp_path / "in", "cpu")(ids).logits, live(ids).logits)
+    if family != "granite":
+        with pytest.raises(
+            CheckpointError, match=f"an ordinary {family} model has no bias in .*compensation"
+        ):
+            padded.save(tmp_path / "in", tmp_path / "out")
+        return
+    padded.save(tmp_path / "in", tmp_path / "out")
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert apart(loaded(ids).logits, live(ids).logits) <= 1e-5
+
+
+def test_losses_on_a_text_are_those_of_the_models_own_logits():
+    decoder, ids = spread_out("granite", SWITCHES["granite"][0]), ids_of(3, 20)
+    own = decoder.model(ids).logits[:, :-1].flatten(0, 1)
+    expected = torch.nn.functional.cross_entropy(own, ids[:, 1:].flatten(), reduction="none").view(3, -1)
+    torch.testing.assert_close(token_losses(decoder.model, ids), expected, rtol=1e-6, atol=1e-6)
+
+
+def test_heads_that_are_normalised_together_are_one_group_that_stays():
+    decoder = tiny_decoder("olmo2", **SIZES)
+    shape = decoder.shape
+    assert (shape.heads, shape.kv_heads, shape.head_width, shape.group_channels) == (2, 1, 16, 32)
+    maps = [*decoder.matrices(0), *decoder.matrices(1)]
+    assert shape.decoder_weights == sum(linear.weight.numel() for linear, _ in maps)
+    assert shape_of(decoder.model.config.to_dict()) == shape
+    smaller = cut(decoder, masks_of(decoder, [1, 1], [5, 9]))
+    for name, weight in smaller.named_parameters():
+        if "self_attn" in name:
+            assert torch.equal(weight, decoder.model.get_parameter(name))
+
+
+@pytest.mark.parametrize("family", ["glm", "phi3"])
+def test_fused_projections_are_read_like_those_of_their_own(family):
+    decoder, ids = tiny_decoder(family, **SIZES), ids_of(2, 6)
+    layer = decoder.layers[0]
+    inputs = torch.randn(2, 6, 32, generator=torch.Generator().manual_seed(0))
+    gate, up = layer.mlp.gate_up_proj(inputs).chunk(2, dim=-1)
+    torch.testing.assert_close(decoder.gate_proj(0)(inputs), gate)
+    torch.testing.assert_close(decoder.up_proj(0)(inputs), up)
+    assert decoder.neuron_parameters(0).shape == (13, 96)
+    hidden = decoder.hidden_states(ids).detach()
+    with torch.enable_grad():
+        taylor = taylor_scores(decoder, Tokens("t", "f", ids.numpy().astype(np.int32), 2), TAYLOR)
+    assert taylor.ffn.shape == (2, 13) and taylor.heads.shape == (2, 2) and taylor.ffn.min() > 0
+    assert hidden.shape == (2, 6, 32) and decoder.q_proj(0).weight.shape == (32, 32)
+
+
+def test_the_modelling_file_has_the_usual_table():
+    assert FAMILIES["llama"].table() == modeling_gprune.PLAIN
+    assert FAMILIES["llama"].numbers() == modeling_gprune.COUNTS
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_classes_are_found_by_the_names_that_folders_hold(family):
+    model = modeling_gprune.classes_of(family)
+    for one in (model, model.config_class):
+        assert getattr(modeling_gprune, one.__name__) is one
+    assert model.config_class.model_type == PRUNED_PREFIX + family
+
+
+def test_a_model_that_computes_otherwise_than_its_family_is_refused():
+    decoder = tiny_decoder("llama", **SIZES)
+    layer = decoder.model.model.layers[0]
+    plain = layer.mlp.forward
+    # neurons that depend on their number: what is left of them says something else
+    layer.mlp.forward = lambda inputs: plain(inputs) * layer.mlp.down_proj.in_features
+    with pytest.raises(ModelError, match="a layer of the model without some units says something else"):
+        self_check.require_sound(decoder, "the model")
+    decoder = tiny_decoder("llama", **SIZES)
+    decoder.logits = lambda hidden: decoder.model.lm_head(hidden) / 2
+    with pytest.raises(ModelError, match="the model gives other logits than its parts"):
+        self_check.require_sound(decoder, "the model")
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"model_type": "lama"}, r"'lama', which cannot be pruned here \(did you mean llama\?\)"),
+        (
+            {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}},
+            "type 'gemma3_text' beside other parts",
+        ),
+        ({"model_type": "gpt2"}, r"\(FFNs without a gate are not\)"),
+        ({"model_type": "qwen3_moe"}, r"\(mixtures of experts are not\)"),
+        ({"model_type": "llama", "num_local_experts": 8}, "is a mixture of experts .num_local_experts is 8"),
+        ({"model_type": "gprune_glm"}, "pruned already"),
+        ({}, "model type None"),
+    ],
+)
+def test_what_cannot_be_pruned_is_known_by_its_configuration(values, words):
+    with pytest.raises(ModelError, match=words):
+        require_prunable(values, "the model")
+
+
+def test_the_table_of_the_docs_is_that_of_the_families(project):
+    text = (project / "docs" / "models.md").read_text()
+    assert "".join(layout.row(family) + "\n" for family, layout in FAMILIES.items()) in text
+
+
+def test_heads_that_stay_have_to_fit_the_retention():
+    values = tiny_decoder("olmo2", **SIZES).model.config.to_dict()
+    with pytest.raises(
+        SettingsError, match=r"retention is 0.5, but the heads of OLMo 2 stay and are, .* 0.7"
+    ):
+        require_reachable(values, 0.5)
+    require_reachable(values, 0.9)
+    require_reachable(values | {"model_type": "llama"}, 0.1)

@@ -1,0 +1,178 @@
+"""A whole tiny study of every family, and its pruned model where this project cannot be imported."""
+
+import json
+import os
+import subprocess
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+from family_switches import SIZES, SWITCHES
+from safetensors.torch import save_file
+from transformers import AutoModelForCausalLM
+
+from gprune import pipeline
+from gprune.evaluation.perplexity import perplexity
+from gprune.models.export import checkpoint, padded
+from gprune.models.families import FAMILIES
+from gprune.models.loading import load
+from gprune.models.tiny import tiny_decoder
+from gprune.pipeline import stages
+from gprune.pipeline.preflight import anew
+from gprune.pruning.surgery import Silenced
+from gprune.records import Array
+from gprune.store import Store
+from gprune.study import EvaluationSettings, from_dict
+from gprune.study.methods import BUILT_IN
+
+pytestmark = [pytest.mark.long, pytest.mark.process]
+
+ELSEWHERE = """
+import json, sys
+from importlib.util import find_spec
+assert find_spec("gprune") is None
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModelForCausalLM
+report = {}
+for folder in sys.argv[1:]:
+    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
+    known = load_file(folder + "/known.safetensors")
+    ids, expected = known["ids"], known["logits"]
+    options = dict(do_sample=False, pad_token_id=0, min_new_tokens=6, max_new_tokens=6)
+    options["attention_mask"] = torch.ones_like(ids)
+    with torch.inference_mode():
+        logits = model(ids).logits
+        made = [model.generate(ids, use_cache=cached, **options) for cached in (True, False)]
+        losses = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+    report[folder] = {
+        "difference": float((logits - expected).abs().max() / expected.abs().max()),
+        "same": torch.equal(*made), "loss": float(losses),
+    }
+assert "gprune" not in sys.modules
+print(json.dumps(report))
+"""
+
+
+def write_model(folder: Path, family: str, texts: tuple[str, ...]) -> str:
+    """A model of the family with its odd switches, and the tokenizer of the tiny study."""
+    tiny_study.write_model(folder, texts)
+    sizes = SIZES | {"neurons": 48, "vocabulary": 320}
+    decoder = tiny_decoder(family, **sizes, **SWITCHES[family][0])
+    decoder.model.save_pretrained(folder)
+    return str(folder)
+
+
+def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, Any]:
+    """Runs a study of every method, and looks at what it leaves."""
+    model = write_model(place / family / "model", family, texts)
+    values = tiny_study.settings(model, texts, methods=BUILT_IN, substitute=texts[2], device="cpu")
+    values["calibration"] = {"samples": 8, "length": 12, "batch": 8}
+    values["baselines"] = {"taylor_samples": 2, "taylor_length": 12}
+    study, store = from_dict(values), Store(place / family / "cache")
+    forecast = anew(study)
+    result = pipeline.run(study, store, tiny_study.silent)
+    results = pipeline.opened(study, store)
+    asked = {
+        "methods": ("dense", "gprune"),
+        "evaluation.tasks": ("demo_continuation",),
+        "evaluation.limit": 2,
+    }
+    answers = pipeline.run(study.with_settings(asked), store, tiny_study.silent)
+    folder = results.model_folder(stages.checkpoint(results.graph))
+    pruned = checkpoint.load(folder, "cpu")
+    ids = torch.arange(3, 43).view(2, 20)
+    with torch.inference_mode():
+        save_file({"ids": ids, "logits": pruned(ids).logits.contiguous()}, folder / "known.safetensors")
+    return {
+        "folder": str(folder),
+        "unavailable": result["unavailable"],
+        "retention": result["retention"],
+        "perplexity": result["perplexity"],
+        "accuracy": sorted(answers["accuracy"]),
+        "masked": masked_perplexity(results, family, texts[2]),
+        "estimate": [forecast.model.shape.kv_heads, forecast.model.note, len(forecast.stages)],
+        "padded": padding(folder, place / family / "padded", ids),
+    }
+
+
+def masked_perplexity(results: Any, family: str, text: str) -> list[float]:
+    """What the dense model with silent units says on a text, and what the cut one said in the run."""
+    study = results.graph.study
+    decoder = load(study.model, "cpu")
+    stage = stages.perplexity(results.graph, "flap_no_bias", text)
+    cut = results.record(stage)
+    tokens: Array = np.array(decoder.tokenizer(Path(text).read_text(), add_special_tokens=False).input_ids)
+    settings = EvaluationSettings(preset="16", windows=6, batch=study.evaluation.batch)
+    masks = results.get(stages.masks, "flap")
+    with Silenced(decoder, masks).applied():
+        silent = perplexity(decoder.model, tokens, text, settings)
+    return [silent.perplexity, cut.perplexity]
+
+
+def padding(folder: Path, out: Path, ids: torch.Tensor) -> Any:
+    """How far the padded model's logits are from the pruned one's; why it is refused where it is."""
+    try:
+        padded.save(folder, out)
+    except Exception as error:
+        return str(error)
+    with torch.inference_mode():
+        expected = checkpoint.load(folder, "cpu")(ids).logits
+        found = AutoModelForCausalLM.from_pretrained(out).eval()(ids).logits
+    return float((found - expected).abs().max() / expected.abs().max())
+
+
+def all_of_them(place: Path, families: tuple[str, ...] = tuple(FAMILIES)) -> None:
+    """Studies of all families, and one process without this project that loads what they leave."""
+    texts, report = tiny_study.write_texts(place / "texts"), {}
+    for family in families:
+        try:
+            report[family] = studied(place, family, texts)
+        except Exception:
+            report[family] = {"failed": traceback.format_exc()}
+    folders = {family: one["folder"] for family, one in report.items() if "folder" in one}
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HF_"))}
+    environment |= {"HF_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", ELSEWHERE, *folders.values()],
+        cwd=place,
+        env=environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    found = json.loads(done.stdout)
+    for family, folder in folders.items():
+        report[family]["elsewhere"] = found[folder]
+    (place / "report.json").write_text(json.dumps(report))
+
+
+@pytest.fixture(scope="module")
+def studies(built_once):
+    """What the studies of all families and the process elsewhere have found."""
+    return json.loads((built_once("family_studies", all_of_them) / "report.json").read_text())
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_study_of_every_method_passes_and_its_model_loads_elsewhere(family, studies):
+    found, layout = studies[family], FAMILIES[family]
+    assert "failed" not in found, found["failed"]
+    assert not found["unavailable"]
+    assert found["perplexity"].keys() == set(BUILT_IN) and found["accuracy"] == ["dense", "gprune"]
+    assert all(np.isfinite(value) for values in found["perplexity"].values() for value in values.values())
+    kept = [share for method, share in found["retention"].items() if method != "dense"]
+    assert kept == pytest.approx([0.5] * len(kept), abs=0.06)
+    silent, cut = found["masked"]
+    assert cut == pytest.approx(silent, rel=1e-5)
+    groups, note, count = found["estimate"]
+    assert count > 20 and bool(note) == (not layout.heads) and groups == (2 if layout.heads else 1)
+    assert found["elsewhere"]["difference"] <= 1e-5 and found["elsewhere"]["same"]
+    if isinstance(found["padded"], str):
+        assert f"an ordinary {family} model has no bias in" in found["padded"]
+    else:
+        assert found["padded"] <= 1e-5
