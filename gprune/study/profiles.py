@@ -63,7 +63,7 @@ def recipe() -> str:
         return f"{words} What that brings is not measured yet: no figure is claimed."
     known = safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe")
     return (
-        f"{words} On {known['model']}, on which no result is reported, it had {known['to GPrune']:.2f} of "
+        f"{words} On {known['model']}, which its weights were chosen on, it had {known['to GPrune']:.2f} of "
         f"GPrune’s perplexity on unseen text and {known['to the best unrepaired']:.2f} of the best masks’ "
         f"without repair ({known['cases']} cases)."
     )
