@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from gprune.models import devices, offloading, random_weights, self_check, shapes
+from gprune.models import devices, library_errors, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout, require_prunable
 from gprune.models.identity import (
@@ -26,11 +26,9 @@ from gprune.models.identity import (
     weight_files,
 )
 from gprune.models.oom_backoff import out_of_memory
-from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
-_MESSAGE_LENGTH = 160
 
 
 def load(
@@ -52,7 +50,10 @@ def load(
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
     decoder = Decoder.from_model(_read(folder, place, dtype, trust_remote_code, offload), tokenizer)
     if not offload:
-        # of an offloaded one it would read every file once more
+        # imported here: it imports transformers, whose import registers what saves models, which import this;
+        # of an offloaded model it would read every file once more
+        from gprune.models import self_check
+
         self_check.require_sound(decoder, f"the model {str(folder)!r}")
     return decoder
 
@@ -233,13 +234,6 @@ def quiet() -> Iterator[None]:
             logging.enable_progress_bar()
 
 
-def one_line(error: BaseException) -> str:
-    """The message of a library's error as one line of bounded length; ours where it gives unsafe advice."""
-    words = " ".join(str(error).split()) or type(error).__name__
-    ours = safe_parsing.harmless(words)
-    return safe_parsing.sentence(words, _MESSAGE_LENGTH) if ours == words else ours
-
-
 def _automatic(name: str) -> Any:
     """One of transformers' Auto classes.
 
@@ -271,4 +265,4 @@ def _as_model_error(what: str) -> Iterator[None]:
     except (GpruneError, KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # what panics in the tokenizers' own language is no Exception
-        raise ModelError(f"{what}: {one_line(error)}") from error
+        raise ModelError(f"{what}: {library_errors.one_line(error)}") from error

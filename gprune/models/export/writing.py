@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gprune.models.loading import one_line
+from gprune.models.library_errors import one_line
 from gprune.system import limits
 from gprune.system.errors import CheckpointError, GpruneError, ModelError
 from gprune.system.files import beside, replaced

@@ -20,7 +20,7 @@ from gprune.app.preview.worker.fits import Fits
 from gprune.app.preview.worker.messages import unpacked
 from gprune.data import texts
 from gprune.evaluation.perplexity import window_losses, windows
-from gprune.models import identity, loading, random_weights
+from gprune.models import identity, library_errors, loading, random_weights
 from gprune.models.oom_backoff import out_of_memory
 from gprune.pipeline.stages import KINDS
 from gprune.pruning import repair
@@ -182,7 +182,7 @@ def sentence(error: Exception) -> str:
     """What went wrong, for people: running out of memory first, then whatever else a library says."""
     if out_of_memory(_origin(error)):
         return _TOO_SMALL
-    return f"the preview failed ({type(error).__name__}: {loading.one_line(error)}): ask again"
+    return f"the preview failed ({type(error).__name__}: {library_errors.one_line(error)}): ask again"
 
 
 def _origin(error: Exception) -> Exception:
