@@ -28,6 +28,7 @@ SECTIONS = {
     "modularization": settings.ModularizationSettings,
     "reliability": settings.ReliabilitySettings,
     "sparsity": settings.SparsitySettings,
+    "gates": settings.GateSettings,
     "repair": settings.RepairSettings,
     "recovery": RecoverySettings,
     "choice": ChoiceSettings,
