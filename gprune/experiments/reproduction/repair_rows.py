@@ -19,7 +19,8 @@ MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gate
 """whose masks every repair is fitted to: among them those that the recommended recipe is chosen from"""
 KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias")
 TEXTS, TARGET = "both_and_sampled", "residual_stream"
-"""what repairs are fitted to, as the development model has it (docs/search.md)"""
+"""what repairs of every method are fitted to: all the texts there are, and the target that studies have;
+other texts and targets stand beside it for the masks of OTHERS"""
 OTHERS = ("gprune", "gates")
 """whose masks stand for all where texts and targets differ"""
 _OTHER_TEXTS = ("primary", "auxiliary", "both", "sampled")

@@ -194,8 +194,7 @@ class _Trainer:
 
     def step(self, step: int, steps: int, running: _Running) -> list[float]:
         """Takes a step: finished ones, steps in all, and the recovery; gives the row that tells of it."""
-        rate = self._settings.learning_rate * (1 + math.cos(math.pi * step / steps)) / 2
-        running.optimizer.param_groups[0]["lr"] = rate
+        rate = running.slow(self._settings.learning_rate, step, steps)
         losses = running.passes.run(running.sampler.draw(), step, steps)
         # one transfer from the device a step
         finite = torch.isfinite(self._adapters.gradient).all()

@@ -9,6 +9,7 @@ step writes into the same tensors, so that it is noted and taken up as it is whe
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -59,6 +60,12 @@ class Running:
     """what is told of every step so far"""
     notices: list[str] = field(default_factory=list)
     """what is to be kept of what was said so far"""
+
+    def slow(self, rate: float, step: int, steps: int) -> float:
+        """Sets the step size of the optimizer, which falls from `rate` as half a cosine, and gives it."""
+        slower = rate * (1 + math.cos(math.pi * step / steps)) / 2
+        self.optimizer.param_groups[0]["lr"] = slower
+        return slower
 
     def noted(self, spent: list[float]) -> Moment:
         """All of this as it is now; nothing waits for the device.

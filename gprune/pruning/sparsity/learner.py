@@ -177,8 +177,7 @@ class Learner(ABC, Generic[M]):
         )
 
     def _step(self, step: int, steps: int, running: LearnerRunning) -> list[float]:
-        rate = self._rate * (1 + math.cos(math.pi * step / steps)) / 2
-        running.optimizer.param_groups[0]["lr"] = rate
+        rate = running.slow(self._rate, step, steps)
         numbers = running.sampler.draw().reshape(SUBSETS, -1)
         sums = running.passes.run(running.learned, numbers, step, steps)
         running.learned.grad, scalars = self.gradient(step, running, sums)
