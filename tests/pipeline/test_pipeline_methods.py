@@ -67,13 +67,13 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     assert learning["learning"]["backward"] > 0
     (double,) = gates.values()
     assert double["backward"] == 2 * learning["learning"]["backward"]
-    # what the recommended recipe is chosen from: three masks, each with three repairs of two texts or three
+    # what the recommended recipe is chosen from: four masks, each with a repair of two texts and one of three
     fits = [
         passes.pop(name)["forward"]
         for name in list(passes)
         if name.startswith("repaired") and "least" in name
     ]
-    assert sorted(fits) == 3 * [6.0] + 6 * [9.0]
+    assert sorted(fits) == 4 * [6.0] + 4 * [9.0]
     taylor = 4 * 8 / (study.calibration.samples * study.calibration.length)
     assert passes == {
         "statistics_primary": {"forward": 1.0, "backward": 0.0},

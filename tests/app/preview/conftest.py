@@ -84,7 +84,7 @@ class FakeWorker:
         self.model, self.ready, self.replies = model, False, queue.SimpleQueue()
         self.on_reply, self.workshop, self.pid = on_reply, workshop, 1
         self.ended = self.gone = False
-        self.free = threading.Event()
+        self.free, self.dropped = threading.Event(), set()
         if not workshop.hold:
             self.free.set()
         self.say({"problem": workshop.broken, "ready": False} if workshop.broken else {"ready": True})
@@ -96,12 +96,13 @@ class FakeWorker:
     def send(self, message):
         self.workshop.sent.append(message)
         if "drop" in message:
+            self.dropped.add(message["drop"])
             return
         threading.Thread(target=self.work, args=(message,), daemon=True).start()
 
     def work(self, message):
         self.free.wait(60)
-        if not self.ended:
+        if not self.ended and message["id"] not in self.dropped:
             self.say({"id": message["id"]} | self.workshop.answer(self.model["model"], message))
 
     def end(self):
