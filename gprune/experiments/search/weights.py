@@ -1,8 +1,8 @@
 """Answers: which weights choose repairs and recipes that are good on unseen text, on the development model?
 
-A case is a pair of the study's evaluation texts to calibrate on, with a third one unseen, and a retention.
-There every candidate is measured on the unseen text, beside what each of a few weights would have chosen
-without it. Regret is what the choice loses to the best candidate there, in nats per token.
+A case is a pair of the study's evaluation texts to calibrate on, with the others unseen, and a retention.
+There every candidate is measured on the unseen texts, beside what each of a few weights would have chosen
+without them. Regret is what the choice loses to the best candidate there, in nats per token.
 
 <folder>/search_choice.md     every case, candidate and weight
          recipe.json          the weights that won and what they brought, as the launch form tells it
@@ -62,13 +62,13 @@ class Plan(Form):
 class Case:
     """What was measured of one pair of texts at one retention."""
 
-    texts: tuple[str, str, str]
-    """A, B and the unseen one"""
+    texts: tuple[str, ...]
+    """A, B and the unseen ones"""
     retention: float
     choices: dict[str, Choice]
     """of the recommended recipe, and of the repair of every mask method"""
     unseen: dict[tuple[str, str], float]
-    """of masks and repair the perplexity on the unseen text"""
+    """of masks and repair the perplexity on the unseen texts, their geometric mean"""
 
     def candidates(self, name: str) -> list[tuple[str, str]]:
         """Masks and repairs of a choice; a method's own repair aside, which only some have."""
@@ -85,7 +85,7 @@ class Case:
         return next(pair for _, pair in ranked if pair[1] != OWN)
 
     def regret(self, name: str, weights: Sequence[float]) -> float:
-        """Nats per token that they lose to the best candidate on the unseen text."""
+        """Nats per token that they lose to the best candidate on the unseen texts."""
         best = min(self.unseen[pair] for pair in self.candidates(name))
         return float(np.log(self.unseen[self.chosen(name, weights)] / best))
 
@@ -100,14 +100,14 @@ def measured(plan: Plan, store: Store, told: Callable[[str], None]) -> list[Case
     cases = []
     for retention in plan.retentions:
         for pair in combinations(plan.study.evaluation.texts, 2):
-            unseen = next(text for text in plan.study.evaluation.texts if text not in pair)
-            cases.append(_case(plan.study, (*pair, unseen), retention, store))
+            unseen = (text for text in plan.study.evaluation.texts if text not in pair)
+            cases.append(_case(plan.study, (*pair, *unseen), retention, store))
             told(f"{_named(cases[-1])}: {len(cases[-1].unseen)} candidates")
     return cases
 
 
-def _case(base: Study, texts: tuple[str, str, str], retention: float, store: Store) -> Case:
-    settings = replace(base.evaluation, texts=(texts[2],))
+def _case(base: Study, texts: tuple[str, ...], retention: float, store: Store) -> Case:
+    settings = replace(base.evaluation, texts=texts[2:])
     study = replace(base, primary=texts[0], auxiliary=texts[1], retention=retention, evaluation=settings)
     masks = tuple(METHODS[name].masks for name in study.choice.masks)
     unseen = {}
@@ -115,7 +115,8 @@ def _case(base: Study, texts: tuple[str, str, str], retention: float, store: Sto
         fitted = replace(study.repair, kind="none") if word == UNREPAIRED else with_word(study.repair, word)
         result = _run(replace(study, repair=fitted, methods=study.choice.masks), store)
         for name, kept in zip(study.choice.masks, masks, strict=True):
-            unseen[kept, word] = result["perplexity"][name][texts[2]]
+            nats = [np.log(result["perplexity"][name][text]) for text in texts[2:]]
+            unseen[kept, word] = float(np.exp(np.mean(nats)))
     chosen = replace(
         study, repair=replace(study.repair, kind="auto"), methods=(*study.choice.masks, RECOMMENDED)
     )
@@ -189,7 +190,7 @@ def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
         f"# {plan.title}",
         f"Model {known['model']}, {plan.study.calibration.samples} sequences of "
         f"{plan.study.calibration.length} tokens of each text, {plan.study.choice.sequences} held-out ones, "
-        f"{plan.study.evaluation.windows} windows of the unseen text, seed {plan.study.seed}. What is "
+        f"{plan.study.evaluation.windows} windows of each unseen one, seed {plan.study.seed}. What is "
         "found is frozen: no result on another model enters it.",
         f"Command: `{made.command}`",
         f"Versions: {versions}",
@@ -217,7 +218,7 @@ def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
 
 
 def _cases(plan: Plan, cases: Sequence[Case]) -> str:
-    """Perplexities of every candidate on the unseen text, the chosen one marked."""
+    """Perplexities of every candidate on the unseen texts, the chosen one marked."""
     weights, words = winner(plan, cases), (UNREPAIRED, *plan.study.choice.repairs)
     rows = []
     for case in cases:
@@ -227,13 +228,16 @@ def _cases(plan: Plan, cases: Sequence[Case]) -> str:
             marks = {own: " *", chosen: " **"}
             cells = [f"{case.unseen[name, word]:.1f}{marks.get((name, word), '')}" for word in words]
             rows.append([_named(case), name, *cells])
-    told = "Perplexity on the unseen text; * was chosen for these masks, ** is the recommended recipe."
+    told = (
+        "Perplexity on the unseen texts, their geometric mean; * was chosen for these masks, ** is the "
+        "recommended recipe."
+    )
     return f"{told}\n\n{_table(['case', 'masks', *words], rows)}"
 
 
 def _named(case: Case) -> str:
-    first, second, unseen = map(short, case.texts)
-    return f"{case.retention:.0%} on {first} and {second}, unseen {unseen}".replace("%", " %")
+    first, second, *unseen = map(short, case.texts)
+    return f"{case.retention:.0%} on {first} and {second}, unseen {', '.join(unseen)}".replace("%", " %")
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
