@@ -18,12 +18,13 @@ REPAIR = "repair"
 MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gates", "osscar")
 """whose masks every repair is fitted to: among them those that the recommended recipe is chosen from"""
 KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias")
-TEXTS, TARGET = "both_and_sampled", "residual_stream"
-"""what repairs of every method are fitted to: all the texts there are, and the target that studies have;
-other texts and targets stand beside it for the masks of OTHERS"""
+TEXTS, TARGET = "both", "residual_stream"
+"""what repairs of every method are fitted to: the texts that did best on the development model with every
+masks (docs/search_choice.md), and the target that studies have; others stand beside it for the masks of
+OTHERS"""
 OTHERS = ("gprune", "gates")
 """whose masks stand for all where texts and targets differ"""
-_OTHER_TEXTS = ("primary", "auxiliary", "both", "sampled")
+_OTHER_TEXTS = ("primary", "auxiliary", "both_and_sampled", "sampled")
 _TARGETS = {
     "dense_inputs": "what the projection gives in the dense model",
     "own_inputs": "what the dense projection gives for the same inputs",

@@ -85,14 +85,14 @@ def test_baselines_as_published_are_those_of_the_fair_study(series):
 
 def test_what_does_not_matter_to_a_repair_is_no_setting_of_it():
     assert UNREPAIRED.settings == {"repair.kind": "none"}
-    assert Treatment("bias").settings == {"repair.kind": "bias", "repair.texts": "both_and_sampled"}
+    assert Treatment("bias").settings == {"repair.kind": "bias", "repair.texts": "both"}
     assert Treatment("affine", "both").of("flap") == "flap affine both residual_stream"
 
 
 def test_results_of_repairs_on_text_of_the_model_are_found(measured, series):
     finished = Finished(measured)
     found = {identifier(row): finished.answer(row) for row in repair_rows(series)}
-    wanted = Treatment("least_squares_bias").of("gprune")
+    wanted = Treatment("least_squares_bias", "both_and_sampled").of("gprune")
     assert found[wanted] is not None and found[wanted].values[0].value == pytest.approx(40 * 0.4 * 0.9)
     assert found[AUTO.of("recommended")] is not None and all(found.values())
 
