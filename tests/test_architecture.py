@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from functools import cache
 from graphlib import TopologicalSorter
 
 import grimp
@@ -72,14 +73,25 @@ def test_a_kind_of_gpu_and_what_runs_in_several_processes_are_named_in_few_place
     assert [file.relative_to(project / "gprune").as_posix() for file in found] == NAMED[pattern]
 
 
+@cache
+def parsed(project):
+    """Every file of the package and the pages, with all that stands in it."""
+    folders = [file for folder in ("gprune", "pages") for file in (project / folder).rglob("*.py")]
+    return [
+        (file.relative_to(project).as_posix(), [*ast.walk(ast.parse(file.read_text(encoding="utf-8")))])
+        for file in sorted([project / "app.py", *folders])
+    ]
+
+
+@cache
 def calls(project):
-    """Every call in the package, as (file, dotted name of what is called, arguments)."""
-    for file in sorted(
-        [project / "app.py", *(project / "gprune").rglob("*.py"), *(project / "pages").rglob("*.py")]
-    ):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call):
-                yield file.relative_to(project).as_posix(), ast.unparse(node.func), node.args
+    """Every call in them, as (file, dotted name of what is called, arguments)."""
+    return [
+        (file, ast.unparse(node.func), node.args)
+        for file, nodes in parsed(project)
+        for node in nodes
+        if isinstance(node, ast.Call)
+    ]
 
 
 READ_ELSEWHERE = {
@@ -128,18 +140,18 @@ PRIVATE_STREAMLIT = {
 
 def test_private_parts_of_streamlit_are_imported_where_there_is_a_reason(project):
     found = set()
-    for file in sorted((project / "gprune").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file, nodes in parsed(project):
+        for node in nodes:
             names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
             names += [one.name for one in node.names] if isinstance(node, ast.Import) else []
             if any(name.startswith("streamlit.") for name in names):
-                found.add(file.relative_to(project).as_posix())
+                found.add(file)
     assert found == set(PRIVATE_STREAMLIT)
 
 
 def test_no_library_is_told_to_load_unsafely_and_tables_reach_a_page_and_a_file_in_one_way(project):
-    for file in sorted((project / "gprune").rglob("*.py")):
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+    for file, nodes in parsed(project):
+        for node in nodes:
             if isinstance(node, ast.keyword) and isinstance(node.value, ast.Constant):
                 unsafe = {("trust_remote_code", True), ("allow_pickle", True), ("weights_only", False)}
                 assert (node.arg, node.value.value) not in unsafe, file

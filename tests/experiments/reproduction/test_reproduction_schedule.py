@@ -63,6 +63,7 @@ def test_a_failed_study_leaves_its_rows_with_the_reason_and_the_rest_goes_on(cac
     assert made.failures == {second.shared: "the text 'x' is empty: choose another"}
 
 
+@pytest.mark.long
 def test_no_more_jobs_are_open_than_run_and_one_waits(cache):
     entries = some_entries("fine-grained")[:5]
     behave(cache, **{entry.study.name: "hold" for entry in entries})
@@ -79,6 +80,7 @@ def test_no_more_jobs_are_open_than_run_and_one_waits(cache):
     assert len(jobs.jobs(cache)) == 5
 
 
+@pytest.mark.long
 def test_what_measures_speed_comes_last_and_runs_alone(cache):
     entries = [*some_entries("alignment")[-2:], *some_entries()]
     timed = {entry.study.name for entry in entries if entry.timed}

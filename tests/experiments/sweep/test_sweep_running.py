@@ -93,6 +93,7 @@ def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
     assert len(runs.names(Store(cache))) == 2
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache):
     sweep = a_sweep(0, 1, 2)
