@@ -31,7 +31,8 @@ from gprune.pipeline.stages import (
     resolve,
     served,
 )
-from gprune.pipeline.stages.inputs import doubtful_tasks, read
+from gprune.pipeline.stages.inputs import read
+from gprune.pipeline.stages.task_data import doubtful_tasks
 from gprune.pipeline.summary import summarized
 from gprune.store import Store, states
 from gprune.store.resumption import Resumption, Spent

@@ -3,7 +3,8 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, cast
 
-from gprune.study.settings import RepairSettings, Several, Text, Whole
+from gprune.study.field_types import Several, Text, Whole
+from gprune.study.settings import RepairSettings
 from gprune.system import limits
 from gprune.system.forms import Checked, Rule, between
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 from gprune.plugins import discovery
 from gprune.plugins.discovery import Fault, Installed, Plugin, Table
 from gprune.records.repairs import AUTO, COMPENSATION, WORDS, Repair, in_order
+from gprune.study.pruning_method import Method, method_of
 from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
@@ -37,69 +38,6 @@ SCORINGS = {
     "pooled": "both texts as one",
 }
 """from which text a baseline scores its units (appendix, multi-dataset calibration)"""
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """One pruning method."""
-
-    name: str
-    """as studies and results name it"""
-    label: str
-    """as pages and tables name it"""
-    masks: str
-    """the masks it uses; methods that differ in repairs only share them"""
-    decision: str
-    """how the masks are made: none, learned (a threshold a module), gated (a gate a unit), flap, uniform,
-    sequential, fang, llm_pruner, osscar, slimllm, plugin, or chosen by measurement among those of others"""
-    metric: str = ""
-    """base metric of its scores; that of the study where empty"""
-    scoring: str = "single"
-    """from which text it scores, one of SCORINGS"""
-    repairs: tuple[str, ...] = ()
-    """what it does to the weights that stay, whatever the study's settings say: names of records.REPAIRS"""
-    fit: OwnRepair | None = None
-    """how weights are fitted to its masks, where its repair does that"""
-    control: bool = False
-    """whether it is there to say what a part of another method brings, and is no rival of it"""
-    modules: str = ""
-    """modules of learned masks: the study's own where empty, or layers, random or shuffled"""
-    adapts: bool = True
-    """whether RASA takes part in learned masks"""
-    same_as: str = ""
-    """masks that are the same by definition, and share their key"""
-    form_of: str = ""
-    """the method that it is another form of: with two texts, without its repair, in one pass"""
-    plugin: Plugin | None = None
-    """what brings it, where that is another package: its decision, or its metric"""
-    epochs: int = 1
-    """how many times as many epochs it learns as the study's sparsity section says"""
-
-    @property
-    def learns(self) -> bool:
-        """Whether its masks are learned by running the model on both texts, one budget at a time."""
-        return self.decision in ("learned", "gated")
-
-    @property
-    def baseline(self) -> bool:
-        """Whether people would otherwise use it: no control, no other form of a method, and none of ours."""
-        return not (self.control or self.form_of or self.learns or self.decision in ("none", "chosen"))
-
-    @property
-    def layered(self) -> bool:
-        """Whether each layer is decided above pruned ones, which takes the model for any other masks."""
-        return self.decision in ("sequential", "osscar", "slimllm")
-
-    @property
-    def brings(self) -> str:
-        """The metric of another package that this method prunes by alone; empty of all other methods."""
-        return self.name if self.plugin is not None and self.plugin.kind == "metric" else ""
-
-    @property
-    def changes(self) -> dict[str, str]:
-        """Settings under which GPrune itself is this control; modules that no setting names are left out."""
-        named = {"modularization.kind": self.modules} if self.modules == "random" else {}
-        return named | ({} if self.adapts else {"reliability.selection": "none"})
 
 
 RECOMMENDED = "recommended"
@@ -249,18 +187,9 @@ def fit_of(method: Method, study: Any) -> RepairSettings:
 def adopt(plugin: Plugin) -> None:
     """Puts a plug-in that is installed into the tables."""
     PLUGINS.add(plugin.place, plugin)
-    METHODS.add(plugin.name, _method_of(plugin))
+    METHODS.add(plugin.name, method_of(plugin))
     if plugin.kind == "metric":
         METRICS.add(plugin.name, plugin.label)
-
-
-def _method_of(plugin: Plugin) -> Method:
-    """The method that a plug-in is; of a metric, the one that prunes by it alone."""
-    name, label = plugin.name, plugin.label
-    if plugin.kind == "metric":
-        return Method(name, label, name, plugin.allocation, name, plugin=plugin)
-    repairs = (COMPENSATION,) if plugin.compensated else ()
-    return Method(name, label, name, "plugin", plugin.metric, repairs=repairs, plugin=plugin)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,7 +218,7 @@ def _told_of(plugins: Sequence[Plugin]) -> Told:
     found = {one.place: one for one in sorted(plugins, key=lambda one: one.kind == "metric")}
     methods: dict[str, Method] = {}
     for one in found.values():
-        methods.setdefault(one.name, _method_of(one))
+        methods.setdefault(one.name, method_of(one))
     return Told(found, methods, {one.name: one.label for one in found.values() if one.kind == "metric"})
 
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, ClassVar, Literal
 
-from gprune.study.settings import Real, Several, Text, TextsUsed, Whole, require, roles_of
+from gprune.study.field_types import Real, Several, Text, Whole
+from gprune.study.settings import TextsUsed, require, roles_of
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, Checked, Rule, at_least, between

@@ -3,13 +3,13 @@
 What the paper leaves open carries our default; every field says what it means.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
+from gprune.study.field_types import Real, Several, Text, Whole
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Checked, Rule, at_least, between
@@ -56,41 +56,12 @@ def require_whole(**values: object) -> None:
         require(isinstance(value, Integral) and not isinstance(value, bool), name, value, "a whole number")
 
 
-def _of_64_bits(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return not isinstance(value, int) or abs(value) < 2**63
-
-
-def _whole(value: Any) -> Any:
-    """A count of JSON may be written as 8.0; one of numpy is a count as well."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 2**63:
-        return int(value)
-    return int(value) if isinstance(value, Integral) and not isinstance(value, bool) else value
-
-
-def _text(value: Any) -> Any:
-    """A window preset is a name that looks like a number."""
-    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
-def _sound(value: str) -> bool:
-    return not any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in value)
-
-
 def _is_length(preset: str) -> bool:
     # "²" counts as a digit and is no number; int() refuses thousands of digits
     digits = preset.isascii() and preset.isdecimal() and len(preset) <= 9
     return digits and 2 <= int(preset) <= limits.MOST_LENGTH
 
 
-_BITS = Rule("a finite number of 64 bits", _of_64_bits, first=True)
-Whole = Annotated[int, forms.Before(_whole), _BITS]
-Real = Annotated[float, _BITS]
-SOUND = Rule("text without NUL or half a character", _sound)
-Words = Annotated[str, forms.shorter(limits.LONGEST_TEXT), SOUND]
-Text = Annotated[Words, forms.Before(_text), _BITS]
-Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list", "entries")]
 _DIFFERENT = Rule("texts that differ from each other", lambda value: len(set(value)) == len(value))
 _COUNTS = Rule(
     f"module counts of at least 2 and at most {limits.MOST_MODULES}",

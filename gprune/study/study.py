@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from gprune.study.choice import MOST_CANDIDATES, ChoiceSettings
+from gprune.study.field_types import Real, Several, Text, Whole
 from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, METHODS, RECOMMENDED, require_known
 from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
@@ -25,13 +26,9 @@ from gprune.study.settings import (
     EvaluationSettings,
     GateSettings,
     ModularizationSettings,
-    Real,
     ReliabilitySettings,
     RepairSettings,
-    Several,
     SparsitySettings,
-    Text,
-    Whole,
     read,
     require,
 )

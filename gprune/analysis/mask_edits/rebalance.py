@@ -19,7 +19,8 @@ from gprune.pipeline.stages.baselines import ranked_scores, taylor_margins
 from gprune.pruning.allocation.alignment import margin
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, ModelShape, Partition, PruningMasks, budget
-from gprune.study.methods import METHODS, Method
+from gprune.study.methods import METHODS
+from gprune.study.pruning_method import Method
 from gprune.system.errors import MethodError
 
 RULE = "nearest to the cut"

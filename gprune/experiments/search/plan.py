@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from gprune.study import Study, field_names, short
+from gprune.study.field_types import Words
 from gprune.study.methods import require_known
-from gprune.study.settings import Words, read, require
+from gprune.study.settings import read, require
 from gprune.system import limits, safe_parsing
 from gprune.system.forms import Before, Form, Items, Listed, Rule, between
 

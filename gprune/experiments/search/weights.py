@@ -24,8 +24,9 @@ from gprune.records import Array, Choice
 from gprune.store import Store
 from gprune.study import Study, short
 from gprune.study.choice import OWN, UNREPAIRED, with_word
+from gprune.study.field_types import Real, Words
 from gprune.study.methods import METHODS, RECOMMENDED
-from gprune.study.settings import Real, Words, read, require
+from gprune.study.settings import read, require
 from gprune.system.errors import StoreError
 from gprune.system.files import make_folder, write_json, write_text
 from gprune.system.forms import Form, Listed

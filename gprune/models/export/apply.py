@@ -15,7 +15,7 @@ from torch import nn
 
 from gprune.models import identity, loading, low_rank
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, plan_file, recovered_file, repaired_file
+from gprune.models.export import checkpoint, plan_file, recovered_file, repaired_file, same_model
 from gprune.models.export.plan_file import CutPlan
 from gprune.records import Array, PruningMasks
 from gprune.system.errors import CheckpointError
@@ -99,7 +99,7 @@ def _require_model(plan: CutPlan, model: str) -> None:
 
 def _require_answer(pruned: nn.Module, plan: CutPlan) -> None:
     try:
-        checkpoint.require_plan_answer(pruned, plan)
+        same_model.require_plan_answer(pruned, plan)
     except CheckpointError as error:
         raise CheckpointError(
             "the model that the plan cuts answers otherwise than the first checkpoint did: the plan has been "

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from gprune.models import devices, low_rank
-from gprune.models.export import modeling_gprune, plan_file, recovered_file, repaired_file
+from gprune.models.export import modeling_gprune, plan_file, recovered_file, repaired_file, same_model
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout
@@ -24,7 +24,6 @@ from gprune.models.identity import CONFIG_FILE, configuration, weight_files
 from gprune.models.loading import (
     DTYPES,
     device_of,
-    load_tokenizer,
     move,
     quiet,
     read_model,
@@ -34,14 +33,6 @@ from gprune.models.loading import (
 from gprune.records import Array, PrunedModel, PruningMasks
 from gprune.store import manifests
 from gprune.system.errors import CheckpointError, ModelError
-
-_PROBE_TOKENS = 16
-_PROBE_LOGITS = 64
-_PROBE_TEXT = "In 1987, Zoë's <unk> weren't (quite)  done\n\n\tyet: 3.50 % — n't @-@"
-# Largest difference of logits, relative to the largest logit: of two loads on one device in float32 and in
-# 16 bits, and of two devices likewise.
-_SAME_DEVICE = (1e-5, 1e-2)
-_ANY_DEVICE = (1e-4, 5e-2)
 
 
 def register() -> None:
@@ -85,19 +76,19 @@ def save(
     added = 0 if pruned.recovered is None else pruned.recovered.numbers.nbytes
     require_room(folder, size + (repaired_file.size(model, layout) if refitted else 0) + added)
     biases = _biases(model, pruned) if pruned.biased else None
-    dtype = str(_dtype(model)).removeprefix("torch.")
+    dtype = str(same_model.number_type_of(model)).removeprefix("torch.")
     with new_folder(folder) as partial, ExitStack() as trained:
         weights = repaired_file.write(partial, model, layout) if refitted else None
         recovery = recovered_file.write(partial, pruned.recovered)
         trained.enter_context(low_rank.merged(model, layout, pruned.recovered))
-        ids, logits = _probe(model)
+        ids, logits = same_model.probe(model)
         _write(model, tokenizer, partial, model_class, widths)
         plan = CutPlan(pruned, source, fingerprint, study, ids, logits, dtype, weights, biases, recovery)
         plan_file.write(partial, plan)
         loaded = _verified(partial, model)
-        require_same_tensors(model.state_dict(), loaded.state_dict())
-        require_same_logits(model, loaded)
-        require_same_tokens(tokenizer, partial)
+        same_model.require_same_tensors(model.state_dict(), loaded.state_dict())
+        same_model.require_same_logits(model, loaded)
+        same_model.require_same_tokens(tokenizer, partial)
     return folder
 
 
@@ -149,18 +140,18 @@ def _verified(folder: Path, live: nn.Module | None) -> nn.Module:
         raise CheckpointError(
             f"{CONFIG_FILE} and {plan_file.PLAN_FILE} name different widths: save the model again"
         )
-    model = _read(folder, "auto" if live is None else _dtype(live))
+    model = _read(folder, "auto" if live is None else same_model.number_type_of(live))
     if live is not None:
         model = _beside(model, live)
     require_finite(model, folder)
-    require_plan_answer(model, plan)
+    same_model.require_plan_answer(model, plan)
     return model
 
 
 def _beside(model: nn.Module, live: nn.Module) -> nn.Module:
     """Moves a model to the device of another if there is room; it is as good a proof on the CPU."""
     try:
-        return move(model, _device(live))
+        return move(model, same_model.place_of(live))
     except ModelError:
         model = model.to("cpu")
         devices.give_back()
@@ -266,90 +257,6 @@ def _biases(model: Any, pruned: PrunedModel) -> dict[str, Array]:
             )
         biases[name] = torch.stack(rows).float().cpu().numpy()
     return biases
-
-
-def _probe(model: Any, ids: tuple[int, ...] = ()) -> tuple[tuple[int, ...], tuple[float, ...]]:
-    """Tokens spread over the vocabulary, and logits after the last of them, at tokens spread likewise."""
-    vocabulary = model.get_input_embeddings().num_embeddings
-    ids = ids or tuple(torch.linspace(0, vocabulary - 1, _PROBE_TOKENS).long().tolist())
-    last = _logits(model, ids)[-1]
-    chosen = torch.linspace(0, vocabulary - 1, min(_PROBE_LOGITS, vocabulary)).long()
-    return ids, tuple(last[chosen].tolist())
-
-
-@torch.inference_mode()
-def _logits(model: Any, ids: tuple[int, ...]) -> torch.Tensor:
-    """(tokens, vocabulary) float32 on the CPU."""
-    batch = torch.tensor([ids], device=_device(model))
-    return model(input_ids=batch, use_cache=False).logits[0].float().cpu()
-
-
-def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> None:
-    """Compares two state dicts bit for bit; CheckpointError where a tensor is missing, extra or different."""
-    for name in sorted(before.keys() | after.keys()):
-        if (
-            name not in before
-            or name not in after
-            or not torch.equal(before[name].to(after[name].device), after[name])
-        ):
-            raise CheckpointError(
-                f"the saved model differs from the live one in {name}: check the disk and save again"
-            )
-
-
-def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:
-    """Compares the logits of two models of one number type at all tokens of a short input.
-
-    Raises CheckpointError where they differ by more than rounding.
-    """
-    ids, _ = _probe(live)
-    tolerances = _SAME_DEVICE if _device(live) == _device(loaded) else _ANY_DEVICE
-    _require_close(_logits(live, ids), _logits(loaded, ids), live, tolerances)
-
-
-def require_plan_answer(model: nn.Module, plan: CutPlan) -> None:
-    """Compares a model's answer with the one that the checkpoint of a plan gave when it was saved.
-
-    Raises CheckpointError where they differ by more than rounding.
-    """
-    _, logits = _probe(model, plan.probe_ids)
-    _require_close(torch.tensor(plan.probe_logits), torch.tensor(logits), model, _ANY_DEVICE)
-
-
-def require_same_tokens(tokenizer: Any, folder: Path) -> None:
-    """Compares a tokenizer with the one that a folder holds, on a text with accents, spaces and signs.
-
-    Raises CheckpointError where they split it differently.
-    """
-    if tokenizer is None:
-        return
-    expected = tokenizer(_PROBE_TEXT).input_ids
-    actual = load_tokenizer(str(folder))(_PROBE_TEXT).input_ids
-    if actual != expected:
-        raise CheckpointError(
-            f"the saved tokenizer splits {_PROBE_TEXT!r} into {actual} instead of {expected}: copy the dense "
-            "model's tokenizer files into a folder of their own and load the model from there"
-        )
-
-
-def _require_close(
-    expected: torch.Tensor, actual: torch.Tensor, model: nn.Module, tolerances: tuple[float, float]
-) -> None:
-    tolerance = tolerances[0] if _dtype(model) == torch.float32 else tolerances[1]
-    difference = float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-30))
-    if not difference <= tolerance:
-        raise CheckpointError(
-            f"the saved model's logits differ from the live one's by {difference:.1e} of the largest (at "
-            f"most {tolerance:.0e} is rounding): its weights or configuration have changed, save it again"
-        )
-
-
-def _device(model: nn.Module) -> torch.device:
-    return next(model.parameters()).device
-
-
-def _dtype(model: nn.Module) -> torch.dtype:
-    return next(model.parameters()).dtype
 
 
 # whoever imports this can load what it saves; a modelling file that is itself being imported is not ready yet

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.export import checkpoint, plan_file
+from gprune.models.export import checkpoint, plan_file, same_model
 from gprune.models.export.modeling_gprune import FIELDS, Kept
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
@@ -245,12 +245,12 @@ def _write(padded: Any, folder_in: Path, folder: Path) -> None:
     tokenizer = load_tokenizer(str(folder_in))
     with quiet():
         tokenizer.save_pretrained(folder)
-    checkpoint.require_same_tokens(tokenizer, folder)
+    same_model.require_same_tokens(tokenizer, folder)
 
 
 def _verify(pruned: nn.Module, padded: nn.Module, folder: Path) -> None:
     from transformers import AutoModelForCausalLM
 
     loaded = read_model(AutoModelForCausalLM, folder, dtype=pruned.dtype)
-    checkpoint.require_same_tensors(padded.state_dict(), loaded.state_dict())
-    checkpoint.require_same_logits(pruned, loaded)
+    same_model.require_same_tensors(padded.state_dict(), loaded.state_dict())
+    same_model.require_same_logits(pruned, loaded)

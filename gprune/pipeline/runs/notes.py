@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 from gprune.pipeline.runs.reading import RECORD
 from gprune.store import Store, explain
-from gprune.study.settings import SOUND
+from gprune.study.field_types import SOUND
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import write_json

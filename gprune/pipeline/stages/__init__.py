@@ -41,10 +41,6 @@ from gprune.pipeline.stages.graph import (
     StageId,
     every_need,
     needed,
-    on_the_way,
-    order,
-    resolve,
-    served,
 )
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.pipeline.stages.method_inputs import MethodInputs, given, recovery_label, standings, unequal
@@ -64,4 +60,5 @@ from gprune.pipeline.stages.rasa import adapted, agreement, agreements, modules,
 from gprune.pipeline.stages.results import Results
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import clusters, drift, partition, scores
+from gprune.pipeline.stages.stage_order import on_the_way, order, resolve, served
 from gprune.pipeline.stages.zero_shot import accuracy, answers, questions

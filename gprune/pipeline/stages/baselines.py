@@ -35,7 +35,7 @@ from gprune.records import (
     pool_contexts,
 )
 from gprune.study import Study
-from gprune.study.methods import Method
+from gprune.study.pruning_method import Method
 from gprune.system.errors import CorpusError, MethodError
 
 Decision = tuple[PruningMasks, Array]

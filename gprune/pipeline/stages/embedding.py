@@ -7,9 +7,10 @@ what is kept of it can go at any time. Its key is that of every result: of what 
 from collections.abc import Sequence
 
 from gprune.pipeline.stages.calibration import statistics
-from gprune.pipeline.stages.graph import Graph, Has, Stage, StageId, once
+from gprune.pipeline.stages.graph import Graph, Stage, StageId, once
 from gprune.pipeline.stages.inputs import ROLES
 from gprune.pipeline.stages.run_context import RunContext
+from gprune.pipeline.stages.stage_order import Has
 from gprune.pruning import neuron_embedding as analysis
 from gprune.records import ActivationStatistics, Components, NeuronMap
 

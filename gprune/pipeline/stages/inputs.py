@@ -5,9 +5,7 @@ All that a content key needs to know of the world. None of it loads a model.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-from collections.abc import Collection
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -16,12 +14,13 @@ from typing import Any, Literal
 from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, shapes
+from gprune.pipeline.stages.task_data import scoring_of, task_digests
 from gprune.plugins.discovery import Plugin
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.choice import with_word
 from gprune.study.settings import require
 from gprune.system import machine
-from gprune.system.errors import CorpusError, PluginError, SettingsError
+from gprune.system.errors import PluginError, SettingsError
 from gprune.system.progress import Progress
 
 ROLES = ("primary", "auxiliary", "substitute")
@@ -198,8 +197,8 @@ def read(
         precision=precision,
         calibration=calibration,
         evaluation=evaluation,
-        tasks=_tasks(study, {} if missing_tasks is None else missing_tasks, download),
-        scoring=_scoring(study),
+        tasks=task_digests(study, {} if missing_tasks is None else missing_tasks, download),
+        scoring=scoring_of(study),
         machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
         plugins=plugins_read(study),
     )
@@ -310,51 +309,6 @@ def _require_different(texts: dict[str, str], found: dict[str, str]) -> None:
                 f"{first} {texts[first]!r} and {second} {texts[second]!r} are the same text: "
                 "rank drift between them would be zero. Choose texts with different content"
             )
-
-
-def _tasks(study: Study, missing: dict[str, str], download: bool) -> dict[str, str]:
-    """Content of the tasks that have data; the others join the missing ones with the reason."""
-    if not study.evaluation.tasks:
-        return {}
-    from gprune.evaluation import tasks
-
-    settings = study.evaluation
-    for task in settings.tasks:
-        # a task that has no data is left out; one that does not exist is a slip
-        with contextlib.suppress(CorpusError):
-            tasks.resolve(task, settings)
-    missing |= {task: reason for task, reason in tasks.available(settings.tasks, settings).items() if reason}
-    found = {}
-    for task in settings.tasks:
-        if task not in missing:
-            try:
-                found[task] = tasks.fingerprint(tasks.resolve(task, settings, download=download))
-            except CorpusError as error:
-                missing[task] = str(error)
-    return found
-
-
-def doubtful_tasks(study: Study, missing: Collection[str] = ()) -> dict[str, str]:
-    """Why the data of tasks, if not missing, is probably another split than they are measured on, by task."""
-    if not study.evaluation.tasks:
-        return {}
-    from gprune.evaluation import tasks
-
-    found = {}
-    for task in study.evaluation.tasks:
-        if task not in missing:
-            # a file that has gone meanwhile is told when the task is measured
-            with contextlib.suppress(CorpusError):
-                found[task] = tasks.doubt(tasks.resolve(task, study.evaluation))
-    return {task: reason for task, reason in found.items() if reason}
-
-
-def _scoring(study: Study) -> str:
-    if not study.evaluation.tasks:
-        return ""
-    from gprune.evaluation import tasks
-
-    return tasks.scoring_version()
 
 
 def precision_of(study: Study) -> str:

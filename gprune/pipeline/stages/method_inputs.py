@@ -13,10 +13,11 @@ from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.choices_made import carried_out, made
-from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, listed, order
+from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, listed
 from gprune.pipeline.stages.pruned_models import pruned, repair_texts
 from gprune.pipeline.stages.pruning import fixed_attention, repairs
 from gprune.pipeline.stages.results import Results
+from gprune.pipeline.stages.stage_order import order
 from gprune.records import Repair, TextOverlap
 from gprune.records.repairs import AUTO, WORDS, labels
 from gprune.study import Study

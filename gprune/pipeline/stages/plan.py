@@ -4,11 +4,12 @@ from typing import Any
 
 from gprune.pipeline.stages.calibration import positions, recursive, size, statistics
 from gprune.pipeline.stages.evaluation import overlap, perplexity, recovered_perplexity, speed
-from gprune.pipeline.stages.graph import Graph, Has, Stage, once, order
+from gprune.pipeline.stages.graph import Graph, Stage, once
 from gprune.pipeline.stages.inputs import ROLES
 from gprune.pipeline.stages.pruned_models import checkpoint, masks
 from gprune.pipeline.stages.rasa import adapted, agreements, modules
 from gprune.pipeline.stages.scoring import drift, partition
+from gprune.pipeline.stages.stage_order import Has, order
 from gprune.pipeline.stages.zero_shot import accuracy, answers, questions
 from gprune.study import Study
 from gprune.study.methods import METHODS, RECOMMENDED

@@ -19,7 +19,7 @@ from gprune.plugins.loading import load
 from gprune.pruning.allocation.alignment import margin
 from gprune.records import Array, ModelShape, PruningMasks, Tokens, UnitScores, WeightFacts
 from gprune.study import methods
-from gprune.study.methods import Method
+from gprune.study.pruning_method import Method
 from gprune.system.errors import PluginError
 
 

@@ -13,7 +13,8 @@ from gprune.pipeline.stages.pruning import OF_A_TEXT, decided, fitting, meant, o
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import PrunedModel, PruningMasks, RecoveredWeights, RepairedWeights, Tokens
 from gprune.records.repairs import AUTO, FITTED
-from gprune.study.methods import METHODS, Method, fit_of, of_masks
+from gprune.study.methods import METHODS, fit_of, of_masks
+from gprune.study.pruning_method import Method
 
 
 @once

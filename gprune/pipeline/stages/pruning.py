@@ -23,7 +23,8 @@ from gprune.records import (
 from gprune.records.repairs import COMPENSATION, FITTED, REPAIRS, labels
 from gprune.study import Study
 from gprune.study.choice import OWN, with_word
-from gprune.study.methods import METHODS, Method, fit_of, of_masks, own_repairs, repairs_of
+from gprune.study.methods import METHODS, fit_of, of_masks, own_repairs, repairs_of
+from gprune.study.pruning_method import Method
 from gprune.study.settings import RepairSettings
 from gprune.system.errors import MethodError, NumericsError, SettingsError
 

@@ -10,7 +10,7 @@ from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning.allocation import uniform
 from gprune.pruning.allocation.alignment import margin
 from gprune.records import Array, ModelShape, PruningMasks, Tokens
-from gprune.study.methods import Method
+from gprune.study.pruning_method import Method
 
 if TYPE_CHECKING:
     from gprune.pruning.removal.walk import Decide

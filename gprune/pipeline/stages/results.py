@@ -4,8 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from gprune.pipeline.stages.graph import KINDS, Graph, Stage, served
+from gprune.pipeline.stages.graph import KINDS, Graph, Stage
 from gprune.pipeline.stages.plan import course
+from gprune.pipeline.stages.stage_order import served
 from gprune.store import Store
 from gprune.system.errors import DamagedError
 

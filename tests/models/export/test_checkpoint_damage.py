@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from gprune.models.export import checkpoint, plan_file
+from gprune.models.export import checkpoint, plan_file, same_model
 from gprune.pruning.surgery import cut
 from gprune.system.errors import CheckpointError
 
@@ -95,7 +95,7 @@ def test_a_tokenizer_that_reads_back_otherwise_is_not_kept(
     saved,
     decoder_of,
 ):
-    monkeypatch.setattr(checkpoint, "load_tokenizer", lambda folder: lambda text: tokenizer("w1"))
+    monkeypatch.setattr(same_model, "load_tokenizer", lambda folder: lambda text: tokenizer("w1"))
     with pytest.raises(CheckpointError, match="the saved tokenizer splits"):
         saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "out")
     assert list(tmp_path.iterdir()) == []

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
+from pathlib import Path
 from typing import Any
 
 from gprune.analysis import comparison as analysis
@@ -15,10 +16,14 @@ from gprune.app.ui import derived_cache, story
 from gprune.app.ui.chart_style import called, label
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline import runs as run_records
+from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
 from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.store import Store
 from gprune.study.methods import Told, knowing
 from gprune.study.settings import require_choice
+from gprune.system.errors import SettingsError, StoreError
+from gprune.system.safe_parsing import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +64,42 @@ class Shown:
         known = [known[text] for known in self.standings.values() if text in known]
         roles = list(dict.fromkeys(standing.brief for standing in known))
         return " or ".join(roles) + (", by run" if len(roles) > 1 else "")
+
+
+def shown_of(
+    run: Run,
+    runs: tuple[str, ...] = (),
+    methods: tuple[str, ...] = (),
+    together: bool = True,
+    pinned: str = "",
+) -> Shown:
+    """What the cards draw of a run, or of several of its cache.
+
+    Raises StoreError where there is no such run or none has a perplexity, SettingsError where a name is none,
+    or a method or a line is not among them.
+    """
+    chosen = [run]
+    if runs:
+        readable, damaged = all_runs(run.root)
+        known, reasons = {one.name: one for one in readable}, {one.name: one.reason for one in damaged}
+        for name in runs:
+            if not isinstance(name, str):
+                raise SettingsError(f"runs must be names of runs (got {quoted(name)})")
+            if name not in known:
+                run_records.required(Store(Path(run.root)), name)
+                raise StoreError(reasons.get(name, f"the run {quoted(name)} is there since now: ask again"))
+        chosen = [known[name] for name in runs]
+    rows = measured_rows(chosen)
+    there = tuple(dict.fromkeys(row.method for row in rows))
+    for method in methods:
+        require_choice("methods", method, there)
+    return composed(chosen, rows, methods, together=together, pinned=pinned)
+
+
+def asked_of(run: Run, shown: Shown) -> dict[str, Any]:
+    """What a page shows, as options."""
+    names = tuple(one.name for one in shown.runs)
+    return {"runs": () if names == (run.name,) else names, **shown.asked}
 
 
 def composed(

@@ -16,8 +16,8 @@ from gprune.analysis.comparison import Line, Row
 from gprune.analysis.formatting import signed
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
-from gprune.app.pages.comparison.lines import Shown, composed, measured_lines, measured_rows
-from gprune.app.pages.comparison.panels import comparable, default_of
+from gprune.app.pages.comparison.line_masks import both_masks, comparable, default_of
+from gprune.app.pages.comparison.lines import Shown, asked_of, composed, measured_lines, measured_rows
 from gprune.app.ui import derived_cache, frame, run_choice, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
@@ -139,7 +139,7 @@ def _choice(drawn: Card, run: Run) -> None:
 def _drawn(drawn: Card, run: Run, shown: Shown, figure: PanelFunction[...]) -> None:
     """Draws a figure of the lines, or says why it cannot be."""
     try:
-        made = figure(run, **panels.asked_of(run, shown), _shown=shown)
+        made = figure(run, **asked_of(run, shown), _shown=shown)
     except MethodError as reason:
         words = said(reason)
         st.info(f"{words[:1].upper()}{words[1:]}.", icon=":material/hourglass_empty:")
@@ -166,7 +166,7 @@ def _recovery(drawn: Card, run: Run) -> None:
 
 
 def _perplexities(drawn: Card, run: Run, shown: Shown) -> None:
-    asked = panels.asked_of(run, shown)
+    asked = asked_of(run, shown)
     made = [panels.perplexity(run, text=text, **asked, _shown=shown) for text in shown.texts]
     for text, one in zip(shown.texts, made, strict=True):
         drawn.offers(one)
@@ -253,13 +253,13 @@ def _kept_units(run: Run, drawn: Card, shown: Shown) -> None:
 
 
 def _kept_pair(run: Run, drawn: Card, pair: tuple[Line, Line], shown: Shown, asked: dict[str, Any]) -> None:
-    masks = panels.both_masks(shown, *pair)
+    masks = both_masks(shown, *pair)
     if masks is None:
         st.info("These masks are of models of another shape.", icon=":material/hourglass_empty:")
         return
     names = shown.names[pair[0].name], shown.names[pair[1].name]
     found = {name: kept_units.overlap(*masks, name) for name in KINDS}
-    options = asked | panels.asked_of(run, shown)
+    options = asked | asked_of(run, shown)
     made = panels.kept_units_by_layer(run, **options, selected=selection.current(run), _shown=shown)
     drawn.title(made.title)
     three = st.column_config.NumberColumn(format="%.3f")

@@ -2,34 +2,30 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
-from pathlib import Path
 from typing import Any, ParamSpec
 
 from gprune.analysis import choices, generalization, kept_units
 from gprune.analysis import comparison as analysis
 from gprune.analysis import recovery as recovered_models
-from gprune.analysis.comparison import Line
 from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.analysis.paired_test import Measurement
 from gprune.app.pages.comparison import charts
-from gprune.app.pages.comparison.lines import Shown, composed, measured_rows
+from gprune.app.pages.comparison.line_masks import both_masks, comparable, default_of
+from gprune.app.pages.comparison.lines import Shown, shown_of
 from gprune.app.ui import derived_cache, marks, story
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import in_figure, plain
 from gprune.app.ui.unit import NOTHING, Selection
-from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
+from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.pipeline.stages.graph import listed
-from gprune.records import Choice, Perplexity, PruningMasks
-from gprune.store import Store
+from gprune.records import Choice, Perplexity
 from gprune.study.methods import METHODS, RECOMMENDED, knowing
 from gprune.study.settings import require_choice
 from gprune.study.study import short
-from gprune.system.errors import MethodError, SettingsError, StoreError
-from gprune.system.safe_parsing import quoted
+from gprune.system.errors import MethodError
 
 P = ParamSpec("P")
 LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}
@@ -292,80 +288,6 @@ def _given(found: list[Place], shown: Shown) -> dict[tuple[str, str], tuple[str,
     return told
 
 
-def both_masks(shown: Shown, first: Line, second: Line) -> tuple[PruningMasks, PruningMasks] | None:
-    """The masks of two lines; None where one has none, or they are of models of another shape."""
-    one, other = (masks_of(line, shown.runs) for line in (first, second))
-    return None if one is None or other is None or one.ffn.shape != other.ffn.shape else (one, other)
-
-
-def shown_of(
-    run: Run,
-    runs: tuple[str, ...] = (),
-    methods: tuple[str, ...] = (),
-    together: bool = True,
-    pinned: str = "",
-) -> Shown:
-    """What the cards draw of a run, or of several of its cache.
-
-    Raises StoreError where there is no such run or none has a perplexity, SettingsError where a name is none,
-    or a method or a line is not among them.
-    """
-    chosen = [run]
-    if runs:
-        readable, damaged = all_runs(run.root)
-        known, reasons = {one.name: one for one in readable}, {one.name: one.reason for one in damaged}
-        for name in runs:
-            if not isinstance(name, str):
-                raise SettingsError(f"runs must be names of runs (got {quoted(name)})")
-            if name not in known:
-                run_records.required(Store(Path(run.root)), name)
-                raise StoreError(reasons.get(name, f"the run {quoted(name)} is there since now: ask again"))
-        chosen = [known[name] for name in runs]
-    rows = measured_rows(chosen)
-    there = tuple(dict.fromkeys(row.method for row in rows))
-    for method in methods:
-        require_choice("methods", method, there)
-    return composed(chosen, rows, methods, together=together, pinned=pinned)
-
-
-def asked_of(run: Run, shown: Shown) -> dict[str, Any]:
-    """What a page shows, as options."""
-    names = tuple(one.name for one in shown.runs)
-    return {"runs": () if names == (run.name,) else names, **shown.asked}
-
-
 def _names(shown: Shown) -> dict[tuple[str, str], str]:
     """What to call the lines in a figure."""
     return {line.name: in_figure(shown.names[line.name]) for line in shown.lines}
-
-
-def comparable(shown: Shown) -> tuple[Line | None, dict[str, Line]]:
-    """The line whose masks are compared, and those that they can be compared with."""
-    pruned = {f"{line.method}@{line.name[0]}": line for line in shown.lines if masks_of(line, shown.runs)}
-    lines = list(pruned.values())
-    first = next((line for line in lines if line is shown.pinned), next(iter(lines), None))
-    if first is None:
-        return None, {}
-    same = (key for key, line in pruned.items() if line is not first)
-    return first, {key: pruned[key] for key in same if _model(pruned[key], shown) == _model(first, shown)}
-
-
-def default_of(others: dict[str, Line]) -> str:
-    """GPrune, or whichever comes first."""
-    return next((key for key, line in others.items() if line.method == "gprune"), next(iter(others)))
-
-
-def masks_of(line: Line, runs: list[Run]) -> PruningMasks | None:
-    """The masks of a line's first run; None where there are none."""
-    run = _home(line, runs)
-    name = run.cutting.get(line.method)
-    return run.load(stages.masks, name) if name and run.has(stages.masks, name) else None
-
-
-def _home(line: Line, runs: list[Run]) -> Run:
-    return next(run for run in runs if run.name == line.rows[0].run)
-
-
-def _model(line: Line, shown: Shown) -> str:
-    run = _home(line, shown.runs)
-    return run.graph.inputs.model or run.study.model
