@@ -9,8 +9,8 @@ from gprune.pruning.choosing import DIVERGENCE
 from gprune.records import Choice
 from gprune.study.methods import METHODS, of_masks
 
-NUMBER = "number ↓"
-"""the column of what was chosen by"""
+NUMBER, _FOR = "number ↓", "chosen for"
+"""the columns of what was chosen by, and of the method that it was chosen for"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +75,11 @@ def weighed(one: Choice) -> str:
 
 
 def table(found: list[Tried]) -> pd.DataFrame:
-    """One row a candidate."""
-    return pd.DataFrame(
+    """One row a candidate; what it was tried for stands there where that differs."""
+    made = pd.DataFrame(
         [
             {
-                "chosen for": METHODS[one.method].label,
+                _FOR: METHODS[one.method].label,
                 "masks": METHODS[one.masks].label,
                 "repair": one.repair,
                 "result": one.result,
@@ -89,3 +89,4 @@ def table(found: list[Tried]) -> pd.DataFrame:
             for one in found
         ]
     )
+    return made if len({one.method for one in found}) > 1 else made.drop(columns=_FOR)

@@ -76,16 +76,7 @@ def summary(result: dict[str, Any]) -> None:
     # names of texts and reasons may stand in a run that others have made
     result, console = printable_values(result), Console(markup=False)
     if "perplexity" in result:
-        texts = list(result["settings"]["evaluation"]["texts"])
-        preset = result["settings"]["evaluation"]["preset"]
-        title = f"Perplexity, windows of {preset} tokens (lower is better)"
-        table = _table(title, "retention", "parameters", *map(short, texts))
-        for method, values in result["perplexity"].items():
-            row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
-            table.add_row(
-                method, *row, *(f"{values[text]:.2f}{_mark(result, method, text)}" for text in texts)
-            )
-        console.print(table)
+        console.print(_perplexities(result))
     _recovery(console, result)
     if any(result.get("accuracy", {}).values()):
         console.print(_accuracies(result["accuracy"]))
@@ -117,6 +108,19 @@ def summary(result: dict[str, Any]) -> None:
         console,
         f"run {result['run']}: {computed} stages computed, {len(result['reused'])} reused, {seconds:.1f} s",
     )
+
+
+def _perplexities(result: dict[str, Any]) -> Table:
+    evaluation = result["settings"]["evaluation"]
+    texts, title = (
+        evaluation["texts"],
+        f"Perplexity, windows of {evaluation['preset']} tokens (lower is better)",
+    )
+    table = _table(title, "retention", "parameters", *map(short, texts))
+    for method, values in result["perplexity"].items():
+        row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
+        table.add_row(method, *row, *(f"{values[text]:.2f}{_mark(result, method, text)}" for text in texts))
+    return table
 
 
 def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:

@@ -204,7 +204,7 @@ def choice(run: Run) -> Panel:
     winners = [f"{METHODS[best.method].label}: {best.repair}" for best in found if best.chosen]
     recipe = next((best for best in found if best.chosen and best.method == RECOMMENDED), None)
     if recipe is not None:
-        winners = [f"recommended: masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
+        winners = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
     return Panel(
         charts.tried(found),
         f"A mark is a candidate, the filled one was chosen; the number is {choices.weighed(one)}, on "
