@@ -9,6 +9,7 @@ python -m gprune sweep FILE                (many studies that differ in some fie
 python -m gprune search FILE               (settings by successive halving)
 python -m gprune accept --model MODEL            (our figures of a real model beside published ones)
 python -m gprune arrays STUDY.json OUT.npz
+python -m gprune export RUN METHOD OUT     (the pruned model of any method of a run, with plan and card)
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
 python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)

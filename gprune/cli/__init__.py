@@ -43,6 +43,7 @@ COMMANDS = {
     "search": Command("search", "search settings by successive halving"),
     "accept": Command("accept", "hold our figures of a real model against published ones"),
     "arrays": Command("arrays", "write every result array of a study to one .npz file"),
+    "export": Command("export", "write the pruned model of any method of a run as a folder"),
     "apply": Command("export", "cut a dense model as a plan says, without calibration"),
     "cut": Command("cut", "cut a run's model as a mask set says that was edited by hand"),
     "measure": Command("measure", "measure a mask set that was edited by hand on every evaluation text"),
