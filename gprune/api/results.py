@@ -170,7 +170,8 @@ class Run:
             >>> sorted(table.index) == sorted(run.study.methods)
             True
         """
-        return frames.measured_perplexities(self._loaded)
+        with knowing(self._loaded.told):
+            return frames.measured_perplexities(self._loaded)
 
     @property
     def accuracy(self) -> pd.DataFrame:
@@ -181,7 +182,8 @@ class Run:
             >>> gprune.run("demo", progress=False).accuracy.columns[:4].tolist()
             ['method', 'task', 'acc', 'acc_norm']
         """
-        return frames.measured_accuracies(self._loaded)
+        with knowing(self._loaded.told):
+            return frames.measured_accuracies(self._loaded)
 
     def adapt(
         self,

@@ -32,11 +32,12 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 report = {}
 for folder in sys.argv[2:]:
-    model = AutoModelForCausalLM.from_pretrained(folder, **({"trust_remote_code": True} if trusting else {})).eval()
+    trust = {"trust_remote_code": True} if trusting else {}
+    model = AutoModelForCausalLM.from_pretrained(folder, **trust).eval()
     known = load_file(folder + "/known.safetensors")
     with torch.inference_mode():
-        logits = model(known["ids"]).logits
-    report[folder] = [float((logits - known["logits"]).abs().max() / known["logits"].abs().max()), type(model).__name__]
+        away = model(known["ids"]).logits - known["logits"]
+    report[folder] = [float(away.abs().max() / known["logits"].abs().max()), type(model).__name__]
 print(json.dumps(report))
 """
 IDS = torch.randint(3, 300, (2, 8), generator=torch.Generator().manual_seed(2))
