@@ -66,7 +66,7 @@ def _own(drawn: Card, run: Run) -> None:
     """GPrune's model, where it is, and other forms of it."""
     if "gprune" not in run.study.methods:
         st.info(
-            "Only GPrune's model is written as a folder, and this run does without GPrune.",
+            "A run writes GPrune's model by itself, and this one does without GPrune.",
             icon=":material/info:",
         )
         return
