@@ -90,8 +90,10 @@ class SmallHub:
             ]
             answer = {"files": files}
         elif path.endswith("/commit/main"):
-            answer = {"success": True, "commitOid": COMMIT, "commitUrl": f"{self.address}/commit/{COMMIT}"}
-            self._commit(path.removeprefix("/api/models/").removesuffix("/commit/main"), sent)
+            name = path.removeprefix("/api/models/").removesuffix("/commit/main")
+            address = f"{self.address}/{name}/commit/{COMMIT}"
+            answer = {"success": True, "commitOid": COMMIT, "commitUrl": address}
+            self._commit(name, sent)
         return self._send(handler, 200, json.dumps(answer).encode(), True)
 
     def _commit(self, repository: str, sent: bytes) -> None:
