@@ -88,11 +88,18 @@ def export(
     with work.within_memory(f"the model of {method}"):
         model = work.pruned(replace(pruned, recovered=None))
         on_progress(2, _STEPS, "writing and reading back")
-        told = {"source": study.model, "fingerprint": graph.inputs.model, "study": graph.study.to_dict()}
-        figures = _figures(results, method, recovered)
-        made = checkpoint.save(model, work.tokenizer, folder, pruned, figures=figures, **told)
+        checkpoint.save(
+            model,
+            work.tokenizer,
+            folder,
+            pruned,
+            source=study.model,
+            fingerprint=graph.inputs.model,
+            study=graph.study.to_dict(),
+            figures=_figures(results, method, recovered),
+        )
     on_progress(_STEPS, _STEPS, "exported")
-    return made
+    return folder.absolute()
 
 
 def _pruned(
@@ -150,6 +157,5 @@ def _require_trust(run: Run, trusted: bool) -> None:
     if run.study.trust_remote_code and not trusted:
         raise SettingsError(
             f"the run {run.name} has trust_remote_code on, so that its model's own Python code would run "
-            "with your rights: use gprune.open(..., trust_remote_code=True), or --trust-remote-code on the "
-            "command line, only if you trust its author"
+            "with your rights: use gprune.open(..., trust_remote_code=True) only if you trust its author"
         )

@@ -167,15 +167,16 @@ def _prunable(values: dict[str, Any], name: str, odd: str) -> str:
 
 
 def _loads(folder: Path, values: dict[str, Any], odd: str) -> str:
-    from transformers.models.auto.configuration_auto import CONFIG_MAPPING_NAMES
+    from transformers.models.auto import configuration_auto
 
+    known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     model_type, own = str(values.get("model_type")), bool(values.get("auto_map"))
     if model_type.startswith(PRUNED_PREFIX):
         if odd:
             return f"not: {odd}"
         anywhere = "with trust_remote_code=True anywhere, " if own else ""
         return f"{anywhere}without it after `import gprune`"
-    if model_type not in CONFIG_MAPPING_NAMES:
+    if model_type not in known:
         if own:
             return "only with code of its own (trust_remote_code=True)"
         return f"not: transformers knows no model type {quoted(model_type)}, and the folder brings no code"

@@ -164,10 +164,9 @@ def load_anywhere(folder: Path) -> str:
 def load_here(folder: Path) -> str:
     """Python that loads the folder where this project is installed."""
     return (
-        "from gprune.export import checkpoint\n"
+        "import gprune\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f"folder = {str(folder)!r}\n"
-        "checkpoint.register()\n"
         "model = AutoModelForCausalLM.from_pretrained(folder)\n"
         "tokenizer = AutoTokenizer.from_pretrained(folder)"
     )
