@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from gprune.api.opening import runs as runs
     from gprune.api.preview import Preview as Preview
     from gprune.api.results import Run as Run
+    from gprune.api.saving import save as save
     from gprune.study import Study as Study
 
-__all__ = ["Preview", "Run", "Study", "measure", "open", "prune", "run", "runs", "scores"]
+__all__ = ["Preview", "Run", "Study", "measure", "open", "prune", "run", "runs", "save", "scores"]
 
 _PLACES = {
     "Preview": "gprune.api.preview",
@@ -35,6 +36,7 @@ _PLACES = {
     "prune": "gprune.api.held",
     "run": "gprune.api.opening",
     "runs": "gprune.api.opening",
+    "save": "gprune.api.saving",
     "scores": "gprune.api.held",
     "errors": "gprune.system.errors",
     "testing": "gprune.plugins.testing",

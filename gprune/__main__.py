@@ -9,9 +9,12 @@ python -m gprune sweep FILE                (many studies that differ in some fie
 python -m gprune search FILE               (settings by successive halving)
 python -m gprune accept --model MODEL            (our figures of a real model beside published ones)
 python -m gprune arrays STUDY.json OUT.npz
+python -m gprune export RUN METHOD OUT     (the pruned model of any method of a run, with plan and card)
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
 python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)
+python -m gprune push FOLDER OWNER/NAME    (what would go to the hub; with --yes it goes)
+python -m gprune inspect FOLDER            (what the folder of any model holds, and how it loads)
 python -m gprune speed FOLDER...           (prefill and decode, dense beside pruned)
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)

@@ -158,6 +158,10 @@ COMMANDS = {
     "unpack": ["unpack", "x" * 5000],
     "arrays": ["arrays", "{deep}", "{folder}/out.npz"],
     "speed": ["speed", "random:{deep}"],
+    "export": ["export", "x" * 5000, "flap", "{folder}/out"],
+    "inspect": ["inspect", "x" * 5000],
+    "inspect nobody": ["inspect", "~nosuchuser/m"],
+    "push": ["push", "{folder}", "y" * 5000 + "/z"],
 }
 
 

@@ -17,7 +17,7 @@ from gprune.app.pages.jobs import panels as job_panels
 from gprune.cli.distributed import require_possible
 from gprune.cli.progress import summary
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.export import apply, checkpoint, plan_file
+from gprune.models.export import apply, checkpoint, model_card, plan_file
 from gprune.models.export.recovered_file import RECOVERED_FILE
 from gprune.models.export.repaired_file import REPAIRED_FILE
 from gprune.pipeline import stages
@@ -159,6 +159,22 @@ def test_the_recovered_folder_its_plan_and_its_files_make_the_model_again(made, 
         with pytest.raises(CheckpointError, match=words):
             apply.save(beside, opened.study.model, tmp_path / "third", cut)
     assert not (tmp_path / "third").exists()
+
+
+def test_the_recovered_model_of_any_method_is_exported_with_what_was_trained(made, tmp_path):
+    opened, result = made
+    folder = opened.export(tmp_path / "out", "flap", recovered=True)
+    live = opened.model("flap", recovered=True)
+    assert torch.equal(logits(checkpoint.load(folder, "cpu")), logits(live))
+    told = {one.text.rpartition("/")[2]: one.perplexity for one in model_card.figures_of(folder)}
+    known = result["recovery"]["perplexity"]["flap"]
+    assert told == {text.rpartition("/")[2]: pytest.approx(value, abs=1e-4) for text, value in known.items()}
+    again = apply.save(folder, opened.study.model, tmp_path / "again", cut)
+    assert torch.equal(logits(checkpoint.load(again, "cpu")), logits(live))
+    # a held one has it in its weights alone, which its plan says
+    held = gprune.save(live, tmp_path / "held")
+    assert plan_file.read(held).trained and not plan_file.read(folder).trained
+    assert torch.equal(logits(checkpoint.load(held, "cpu")), logits(live))
 
 
 def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_path, monkeypatch):

@@ -13,7 +13,7 @@ import pandas as pd
 from gprune.api import frames
 from gprune.data.texts.tokenize import calibration
 from gprune.data.texts.tokens import require_known
-from gprune.records import Array, ModelShape, PruningMasks, budget
+from gprune.records import Array, ModelShape, PrunedModel, PruningMasks, budget
 from gprune.study.settings import CalibrationSettings, require, require_choice, require_whole
 from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quoted
@@ -94,11 +94,12 @@ def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
         >>> smaller.num_parameters() < dense.num_parameters()
         True
     """
+    from gprune.models import origin
     from gprune.pruning.surgery import cut
 
     with _as_decoder(model) as decoder:
         found = masks if isinstance(masks, PruningMasks) else _from_frame(masks, decoder.shape)
-        return cut(decoder, found)
+        return origin.remember(cut(decoder, found), origin.of_prune(model, PrunedModel(found)))
 
 
 @contextmanager

@@ -1,9 +1,13 @@
 """Models that a run leaves, made from the dense one and the run's masks."""
 
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from gprune.evaluation import protocol
 from gprune.models import identity
+from gprune.models.export.model_card import Figure
 from gprune.pipeline import lazy_results, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext
@@ -11,6 +15,9 @@ from gprune.pipeline.stages.inputs import SAMPLED
 from gprune.records.repairs import FITTED
 from gprune.study.settings import require
 from gprune.system.errors import SettingsError
+from gprune.system.progress import Progress, silent
+
+_STEPS = 3
 
 
 def tokenizer(run: Run, trusted: bool) -> Any:
@@ -40,6 +47,65 @@ def cut(
     dense model is not on this machine or is another one now, StoreError where the run has no masks of the
     method, lacks what the repair needs, or a result is damaged.
     """
+    from gprune.models import origin
+
+    results, pruned = _pruned(run, method, trusted, repair, recovered)
+    graph = results.graph
+    work = RunContext(graph.study, graph.inputs, results.store.texts)
+    with work.within_memory(f"the model of {method}"):
+        # a stage freezes its model; whoever asks for one here may go on training it
+        model = work.pruned(pruned).requires_grad_(True)
+        if pruned is None:
+            return model
+        told = graph.study.model, graph.inputs.model, graph.study.to_dict()
+        known = origin.Origin(pruned, *told, _figures(results, method, recovered), recovered)
+        return origin.remember(model, known)
+
+
+def export(
+    run: Run,
+    method: str,
+    folder: Path,
+    trusted: bool,
+    repair: str | Mapping[str, Any] | None = None,
+    recovered: bool = False,
+    on_progress: Progress = silent,
+) -> Path:
+    """Writes the model of a method as a folder with plan and card; see `Run.export`, and `cut` for errors.
+
+    Raises CheckpointError where the folder is taken, the disk is full, or the model does not read back.
+    """
+    from gprune.models.export import checkpoint
+
+    require(method != "dense", "method", method, "a pruned one: the dense model is a folder already")
+    on_progress(0, _STEPS, "checking the dense model")
+    results, pruned = _pruned(run, method, trusted, repair, recovered)
+    graph = results.graph
+    # on the CPU a copied row or column is the same whatever machine the run had
+    study = replace(graph.study, device="cpu", offload=False)
+    work = RunContext(study, graph.inputs, results.store.texts)
+    on_progress(1, _STEPS, "reading the dense model and cutting")
+    with work.within_memory(f"the model of {method}"):
+        model = work.pruned(replace(pruned, recovered=None))
+        on_progress(2, _STEPS, "writing and reading back")
+        checkpoint.save(
+            model,
+            work.tokenizer,
+            folder,
+            pruned,
+            source=study.model,
+            fingerprint=graph.inputs.model,
+            study=graph.study.to_dict(),
+            figures=_figures(results, method, recovered),
+        )
+    on_progress(_STEPS, _STEPS, "exported")
+    return folder.absolute()
+
+
+def _pruned(
+    run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None, recovered: bool
+) -> tuple[stages.Results, Any]:
+    """What a method's model is made from, and the results that it was taken from; None for the dense one."""
     _require_trust(run, trusted)
     if recovered:
         _require_recovery(run, method, repair)
@@ -49,10 +115,22 @@ def cut(
     made_from = stages.recovered_from(graph, method) if recovered else stages.pruned(graph, method)
     needs = stages.resolve(made_from, lambda stage: _record(results, stage))
     identity.require_same(run.study.model, graph.inputs.model)
-    work = RunContext(graph.study, graph.inputs, results.store.texts)
-    with work.within_memory(f"the model of {method}"):
-        # a stage freezes its model; whoever asks for one here may go on training it
-        return work.pruned(stages.pruned_model(graph, method, **needs)).requires_grad_(True)
+    return results, stages.pruned_model(graph, method, **needs)
+
+
+def _figures(results: stages.Results, method: str, recovered: bool) -> tuple[Figure, ...]:
+    """The perplexities of a method that are there, each with its protocol."""
+    graph, found = results.graph, []
+    declare = stages.recovered_perplexity if recovered else stages.perplexity
+    for text in graph.study.evaluation.texts:
+        stage, dense = declare(graph, method, text), stages.perplexity(graph, "dense", text)
+        if not results.there(stage):
+            continue
+        one, made = results.record(stage), results.details(stage)
+        stamp = protocol.of_perplexity(one, made, graph.inputs.precision, graph.study.evaluation.windows)
+        base = float(results.record(dense).perplexity) if results.there(dense) else None
+        found.append(Figure(text, float(one.perplexity), float(one.standard_error), base, stamp.line))
+    return tuple(found)
 
 
 def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:

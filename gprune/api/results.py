@@ -16,6 +16,9 @@ from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study import Study
 from gprune.study.methods import knowing
 from gprune.study.settings import require_choice
+from gprune.system import safe_parsing
+from gprune.system.errors import CheckpointError
+from gprune.system.progress import Progress, silent
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
@@ -167,7 +170,8 @@ class Run:
             >>> sorted(table.index) == sorted(run.study.methods)
             True
         """
-        return frames.measured_perplexities(self._loaded)
+        with knowing(self._loaded.told):
+            return frames.measured_perplexities(self._loaded)
 
     @property
     def accuracy(self) -> pd.DataFrame:
@@ -178,7 +182,8 @@ class Run:
             >>> gprune.run("demo", progress=False).accuracy.columns[:4].tolist()
             ['method', 'task', 'acc', 'acc_norm']
         """
-        return frames.measured_accuracies(self._loaded)
+        with knowing(self._loaded.told):
+            return frames.measured_accuracies(self._loaded)
 
     def adapt(
         self,
@@ -259,6 +264,36 @@ class Run:
         require_choice("method", method, self.study.methods)
         with knowing(self._loaded.told):
             return cut(self._loaded, method, self._trusted, repair, recovered)
+
+    def export(
+        self,
+        folder: str | os.PathLike[str],
+        method: str = "gprune",
+        *,
+        repair: str | Mapping[str, Any] | None = None,
+        recovered: bool = False,
+        on_progress: Progress = silent,
+    ) -> Path:
+        """Writes the model that a method leaves as a folder, with plan and model card, and gives it back.
+
+        `folder` must not exist, or be empty. The model is that of `model` for the same arguments, of any
+        method but `dense`; it is read back and compared. `on_progress` is told of each step. For errors see
+        `model`; CheckpointError where the folder is taken, the disk is full, or the model does not read back.
+
+        Example:
+            >>> import gprune, pathlib, tempfile
+            >>> run = gprune.run("demo", progress=False)
+            >>> folder = run.export(pathlib.Path(tempfile.mkdtemp()) / "flap", "flap")
+            >>> (folder / "plan.json").is_file(), (folder / "README.md").is_file()
+            (True, True)
+        """
+        from gprune.api.models import export
+
+        require_choice("method", method, self.study.methods)
+        with safe_parsing.refused_as(CheckpointError):
+            place = safe_parsing.path(os.fspath(folder), "the folder")
+        with knowing(self._loaded.told):
+            return export(self._loaded, method, place, self._trusted, repair, recovered, on_progress)
 
     @property
     def figures(self) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""`apply`, `pad`, `gguf`: a plan becomes a pruned model again, and that an ordinary one or a GGUF file."""
+"""`export`, `apply`, `pad`, `gguf`: a method's model as a folder, the same from its plan, and other forms."""
 
 from __future__ import annotations
 
@@ -9,16 +9,32 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_job, place, registered, say
+from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
     from gprune.models.export.padded import Size
     from gprune.pipeline.stages import Results
 
+_ABOUT = (
+    "Writes the pruned model of any method of a run as a folder that loads anywhere, with the repair of the "
+    "run, its plan and a model card that tells the perplexities of the run."
+)
+
 
 def add(commands: Any) -> None:
     """Registers the commands."""
+    export = registered(commands, "export", _export, _ABOUT)
+    export.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    export.add_argument("method", metavar="METHOD", help="a method of its study")
+    export.add_argument("out", metavar="OUT", type=place, help="folder to write")
+    export.add_argument("--repair", help="another repair than the run's, as least_squares or none")
+    export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
+    export.add_argument(
+        "--trust-remote-code", action="store_true", help="run code that comes with the dense model"
+    )
+    add_job(export)
+    add_cache(export)
     apply = registered(commands, "apply", _apply)
     apply.add_argument("plan", metavar="PLAN", type=place, help="a plan.json, or the pruned model's folder")
     apply.add_argument("model", metavar="MODEL", help="the dense model: a folder, a hub name, or `demo`")
@@ -34,6 +50,22 @@ def add(commands: Any) -> None:
         "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
     )
     add_job(gguf)
+
+
+def _export(options: argparse.Namespace) -> int:
+    from gprune.api import opening
+
+    run = opening.open(options.run, cache=options.cache, trust_remote_code=options.trust_remote_code)
+    with shown("export", options.job) as progress:
+        folder = run.export(
+            options.out,
+            options.method,
+            repair=options.repair,
+            recovered=options.recovered,
+            on_progress=progress,
+        )
+    say(f"{folder}: {run.study.model} pruned by {options.method}, with plan and card, read back and compared")
+    return 0
 
 
 def _apply(options: argparse.Namespace) -> int:

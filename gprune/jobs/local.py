@@ -25,7 +25,7 @@ from gprune.system.processes import process_start as process_start
 
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
-EXPORTS = ("pad", "gguf", "cut", "map", "measure")
+EXPORTS = ("export", "pad", "gguf", "cut", "map", "measure")
 """commands besides `run` that a job can be; each takes `--job` and makes no run"""
 # a run that has reported its end gets this long to leave the machine before it is killed
 EXIT_SECONDS = 30.0

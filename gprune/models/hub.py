@@ -17,7 +17,15 @@ from gprune.system.errors import GpruneError, ModelError
 from gprune.system.progress import Progress
 from gprune.system.units import amount
 
-DOWNLOADED = ["*.json", "model*.safetensors", "*.py", "tokenizer.model", "merges.txt"]
+DOWNLOADED = [
+    "*.json",
+    "model*.safetensors",
+    "*.py",
+    "tokenizer.model",
+    "merges.txt",
+    "README.md",
+    "LICENSE*",
+]
 """patterns of the files that are fetched"""
 LOCAL = "a local model folder needs no network"
 _MEGABYTE = 1_000_000

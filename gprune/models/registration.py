@@ -1,7 +1,8 @@
 """Lets plain `from_pretrained` load pruned checkpoints once `gprune` is imported, at no cost before.
 
 Our model types are made known to transformers' Auto classes at the moment those classes are loaded: a finder
-in front of the others watches for the one module that holds them. Nothing heavy is imported before.
+in front of the others watches for the one module that holds them, and for our modelling file, whose classes
+cannot be had while it is itself being imported. Nothing heavy is imported before.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 AUTO_CLASSES = "transformers.models.auto.modeling_auto"
 _REGISTER = "gprune.models.export.checkpoint"
+_MODELLING = "gprune.models.export.modeling_gprune"
 
 
 def register() -> None:
@@ -49,10 +51,16 @@ def register_when_loaded() -> None:
 
 
 def _register() -> None:
-    # what is being imported at this moment registers by itself at its end
+    # what is being imported at this moment registers at its own end
     if _REGISTER not in sys.modules:
         # by name: it needs torch, which whoever imports gprune alone does not
         importlib.import_module(_REGISTER)
+
+
+def _register_classes() -> None:
+    # one that is itself being imported registers at its end, when these classes are there
+    if hasattr(sys.modules.get(_REGISTER), "register"):
+        register()
 
 
 class _Watcher:
@@ -63,24 +71,30 @@ class _Watcher:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname != AUTO_CLASSES:
+        if fullname not in (AUTO_CLASSES, _MODELLING):
             return None
+        # the modelling file imports the Auto classes, which are then met in their turn
         sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(fullname)
+        try:
+            spec = importlib.util.find_spec(fullname)
+        finally:
+            if fullname == _MODELLING:
+                sys.meta_path.insert(0, self)
         if spec is not None and spec.loader is not None:
-            spec.loader = cast("Loader", _Registering(spec.loader))
+            then = _register if fullname == AUTO_CLASSES else _register_classes
+            spec.loader = cast("Loader", _Registering(spec.loader, then))
         return spec
 
 
 class _Registering:
     """Loads a module as its own loader does, and registers our model types after that."""
 
-    def __init__(self, loader: Loader) -> None:
-        self.loader = loader
+    def __init__(self, loader: Loader, register: Callable[[], None]) -> None:
+        self.loader, self.register = loader, register
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return self.loader.create_module(spec)
 
     def exec_module(self, module: ModuleType) -> None:
         self.loader.exec_module(module)
-        _register()
+        self.register()

@@ -237,9 +237,30 @@ def test_a_run_without_a_model_folder_can_be_finished(cache, started):
     assert "has not written its model" in words(page())
 
 
-def test_a_run_without_gprune_exports_nothing(cache):
+def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started):
     app = show("speed_export", cache, study=a_study(methods=("dense", "flap")))
     assert "does without GPrune" in words(app) and not app.error
+    assert "Every method leaves a model that loads anywhere" in words(app)
+    buttons = [button.key for button in app.button if str(button.key).startswith("sx_write_")]
+    assert buttons == ["sx_write_flap"]
+    app.button(key="sx_write_flap").click().run()
+    ((_, arguments),) = started
+    name, out = the_run(cache).name, Path(arguments[3])
+    assert arguments == ("export", name, "flap", str(out), "--cache", str(cache))
+    assert out.parent == cache / "exports" / name and out.name.startswith("flap-")
+    out.mkdir(parents=True)
+    (out / "plan.json").write_text("{}")
+    app = page()
+    assert str(out) in [code.value for code in app.code]
+    assert "sx_write_flap" not in [button.key for button in app.button]
+
+
+def test_what_the_run_has_written_needs_no_button(cache):
+    folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
+    app = page()
+    shown = [str(button.key) for button in app.button]
+    assert "sx_write_gprune" not in shown and "sx_write_flap" in shown
+    assert [code.value for code in app.code].count(str(folder)) == 2
 
 
 def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cache):

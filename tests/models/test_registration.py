@@ -24,6 +24,7 @@ print(len(FAMILIES), sum("gprune.models.registration" in type(f).__module__ for 
 @pytest.mark.parametrize(
     "module",
     [
+        "gprune.export.modeling_gprune",
         # a process of its own each, and seconds
         *(
             pytest.param(name, marks=pytest.mark.long)
@@ -42,14 +43,17 @@ print(len(FAMILIES), sum("gprune.models.registration" in type(f).__module__ for 
     ],
 )
 def test_every_entrance_to_transformers_can_be_the_first(project, module):
-    script = (
-        f"import gprune\nimport {module}\n{CHECK if module != 'gprune.models.export.modeling_gprune' else ''}"
-    )
+    script = f"import gprune\nimport {module}\n{CHECK}"
     done = subprocess.run([sys.executable, "-c", script], cwd=project, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["25", "0"]
 
 
-EXPLICIT = "import gprune, sys; sys.meta_path[:] = sys.meta_path[1:]; gprune.register(); gprune.register()"
+ALONE = """import gprune, sys
+sys.meta_path[:] = [f for f in sys.meta_path if "registration" not in type(f).__module__]
+"""
+EXPLICIT = f"{ALONE}gprune.register(); gprune.register()"
+AFTER_MODELLING = f"{ALONE}import gprune.export.modeling_gprune; gprune.register()"
 
 
 @pytest.mark.parametrize(
@@ -58,6 +62,7 @@ EXPLICIT = "import gprune, sys; sys.meta_path[:] = sys.meta_path[1:]; gprune.reg
         pytest.param(BEFORE, id="before transformers"),
         pytest.param(AFTER, id="after transformers", marks=pytest.mark.long),
         pytest.param(EXPLICIT, id="by its own call", marks=pytest.mark.long),
+        pytest.param(AFTER_MODELLING, id="by its own call, after the modelling file"),
     ],
 )
 def test_importing_gprune_makes_our_model_types_known(project, first):

@@ -16,14 +16,26 @@ from gprune.system.errors import GpruneError
 
 def draw(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
     """Draws the state of the job that its arguments name, its command, and the button that starts it."""
-    job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
-    active = job is not None and job.active
-    if job is not None and active:
-        st.caption(f":material/hourglass_top: {_state(run, job)}")
-    elif job is not None and job.state == "failed":
-        st.error(said(job.error), icon=":material/error:")
+    active = standing(run, arguments)
     st.code(shlex.join(["python", "-m", "gprune", *arguments]), language="bash", wrap_lines=True)
-    if active or not sticky_button.pressed(words, key=key, icon=":material/play_arrow:"):
+    if not active:
+        start(run, arguments, title, words=words, key=key)
+
+
+def standing(run: Run, arguments: tuple[str, ...]) -> bool:
+    """Draws the state of the job that its arguments name, and says whether it is at work or waits."""
+    job = next((job for job in frame.situation().jobs if job.arguments == arguments), None)
+    if job is not None and job.active:
+        st.caption(f":material/hourglass_top: {_state(run, job)}")
+        return True
+    if job is not None and job.state == "failed":
+        st.error(said(job.error), icon=":material/error:")
+    return False
+
+
+def start(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
+    """Draws the button that starts the job that its arguments name."""
+    if not sticky_button.pressed(words, key=key, icon=":material/play_arrow:"):
         return
     if work.begin(run.root, run.study, f"{title}: {work.job_label(run.study)}", arguments) is not None:
         st.rerun()

@@ -74,6 +74,11 @@ def save(
 
 
 def _require_held(plan: CutPlan) -> None:
+    if plan.trained:
+        raise CheckpointError(
+            "the model of the plan was trained on after it was cut, and the plan does not hold what that "
+            "changed: copy the folder itself"
+        )
     repairs, remedy = plan.pruned.repairs, "run its study again, and use the plan of the new checkpoint"
     if any(repair.weights for repair in repairs) and plan.weights is None:
         lacking, remedy = "weights", "copy the folder itself, or run its study again"

@@ -8,6 +8,7 @@ not installed, and with plain ``from_pretrained`` after ``register()``.
 import contextlib
 import json
 import shutil
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,14 @@ import torch
 from torch import nn
 
 from gprune.models import devices, low_rank
-from gprune.models.export import modeling_gprune, plan_file, recovered_file, repaired_file, same_model
+from gprune.models.export import (
+    model_card,
+    modeling_gprune,
+    plan_file,
+    recovered_file,
+    repaired_file,
+    same_model,
+)
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout
@@ -56,14 +64,17 @@ def save(
     source: str,
     fingerprint: str,
     study: dict[str, Any] | None = None,
+    figures: Sequence[model_card.Figure] = (),
+    trained: bool = False,
 ) -> Path:
     """Saves a cut model, reads it back in full and compares the two; only then the folder gets its name.
 
     `model` is what ``gprune.pruning.surgery.cut`` returned without recovery, which is merged into what is
     saved; `tokenizer` the dense model's, or None; `folder` must not exist, or be empty, and is given back.
     `source` is the dense model as the person named it, with its fingerprint; `study` the settings that led to
-    the masks. Raises CheckpointError where the folder is
-    taken, the disk is full, the masks are not those of the model, or the saved model does not read back as it
+    the masks; `figures` stand in its card; `trained` says that its weights are no longer those that the
+    record tells, so that the plan can tell the units alone. Raises CheckpointError where the folder is taken,
+    the disk is full, the masks are not those of the model, or the saved model does not read back as it
     was. Nothing is left behind.
     """
     folder = Path(folder).absolute()
@@ -71,20 +82,22 @@ def save(
     pruned = PrunedModel.of(pruned)
     widths = _widths(model, pruned.masks)
     layout = _layout(model)
-    refitted = any(repair.weights for repair in pruned.repairs)
+    refitted = not trained and any(repair.weights for repair in pruned.repairs)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     added = 0 if pruned.recovered is None else pruned.recovered.numbers.nbytes
     require_room(folder, size + (repaired_file.size(model, layout) if refitted else 0) + added)
-    biases = _biases(model, pruned) if pruned.biased else None
+    biases = _biases(model, pruned) if pruned.biased and not trained else None
     dtype = str(same_model.number_type_of(model)).removeprefix("torch.")
-    with new_folder(folder) as partial, ExitStack() as trained:
+    with new_folder(folder) as partial, ExitStack() as merged:
         weights = repaired_file.write(partial, model, layout) if refitted else None
         recovery = recovered_file.write(partial, pruned.recovered)
-        trained.enter_context(low_rank.merged(model, layout, pruned.recovered))
+        merged.enter_context(low_rank.merged(model, layout, pruned.recovered))
         ids, logits = same_model.probe(model)
         _write(model, tokenizer, partial, model_class, widths)
-        plan = CutPlan(pruned, source, fingerprint, study, ids, logits, dtype, weights, biases, recovery)
+        made = pruned, source, fingerprint, study, ids, logits, dtype, weights, biases, recovery
+        plan = CutPlan(*made, trained=trained)
         plan_file.write(partial, plan)
+        model_card.write(partial, plan, figures)
         loaded = _verified(partial, model)
         same_model.require_same_tensors(model.state_dict(), loaded.state_dict())
         same_model.require_same_logits(model, loaded)

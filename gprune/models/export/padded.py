@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.export import checkpoint, plan_file, same_model
+from gprune.models.export import checkpoint, model_card, plan_file, same_model
 from gprune.models.export.modeling_gprune import FIELDS, Kept
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
@@ -83,6 +83,7 @@ def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> P
         _write(padded, folder_in, partial)
         on_progress(3, _STEPS, "reading back")
         _verify(pruned, padded, partial)
+        model_card.write(partial, plan_file.read(folder_in), model_card.figures_of(folder_in), padded=True)
     on_progress(_STEPS, _STEPS, "padded")
     neurons, groups = config.intermediate_size, config.num_key_value_heads
     return PaddedModel(folder_out, config.model_type, neurons, groups, *sizes)

@@ -67,6 +67,8 @@ class CutPlan:
     in plans of version 0.1"""
     recovery: Recovery | None = None
     """None where nothing was trained after the repairs"""
+    trained: bool = False
+    """whether the weights were changed after all of that, so that this plan does not give them"""
 
 
 def write(folder: Path, plan: CutPlan) -> None:
@@ -92,6 +94,7 @@ def write(folder: Path, plan: CutPlan) -> None:
         "biases": _encoded(plan.biases),
         **({} if plan.weights is None else {"repaired_weights": plan.weights}),
         **({} if plan.recovery is None else {"recovery": asdict(plan.recovery)}),
+        **({"trained": True} if plan.trained else {}),
     }
     (folder / PLAN_FILE).write_text(json.dumps(values) + "\n", encoding="utf-8")
 
@@ -143,6 +146,7 @@ def _plan(values: dict[str, Any]) -> CutPlan:
         weights=_of(values.get("repaired_weights"), str, "repaired_weights", None),
         biases=_decoded(values.get("biases"), len(masks.ffn)),
         recovery=_recovery(_of(values.get("recovery"), dict, "recovery", None)),
+        trained=_of(values.get("trained", False), bool, "trained"),
     )
 
 

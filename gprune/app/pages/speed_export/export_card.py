@@ -66,7 +66,7 @@ def _own(drawn: Card, run: Run) -> None:
     """GPrune's model, where it is, and other forms of it."""
     if "gprune" not in run.study.methods:
         st.info(
-            "Only GPrune's model is written as a folder, and this run does without GPrune.",
+            "A run writes GPrune's model by itself, and this one does without GPrune.",
             icon=":material/info:",
         )
         return
@@ -164,10 +164,9 @@ def load_anywhere(folder: Path) -> str:
 def load_here(folder: Path) -> str:
     """Python that loads the folder where this project is installed."""
     return (
-        "from gprune.export import checkpoint\n"
+        "import gprune\n"
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f"folder = {str(folder)!r}\n"
-        "checkpoint.register()\n"
         "model = AutoModelForCausalLM.from_pretrained(folder)\n"
         "tokenizer = AutoTokenizer.from_pretrained(folder)"
     )

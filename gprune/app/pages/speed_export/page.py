@@ -9,7 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import speed as analysis
-from gprune.app.pages.speed_export import accuracy_card, export_card, panels, widths_card
+from gprune.app.pages.speed_export import accuracy_card, export_card, methods_card, panels, widths_card
 from gprune.app.ui import frame, job_runs, run_choice, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
@@ -45,6 +45,8 @@ def show(run: Run) -> None:
         widths_card.draw(drawn, run)
     with card("sx_export", "The pruned model outside of this app", run) as drawn:
         export_card.draw(drawn, run)
+    with card("sx_methods", "The model of every method as a folder", run) as drawn:
+        methods_card.draw(drawn, run)
     with card("sx_accuracy", "Zero-shot accuracy", run) as drawn:
         accuracy_card.draw(drawn, run)
     with card("sx_pack", "This run as one file, to open elsewhere", run):

@@ -1,0 +1,196 @@
+"""Answers: what is in the folder of a model, dense or pruned by anybody, as far as names and shapes tell?
+
+Widths are read from the heads of the weight files and held against the configuration. Needs no torch.
+"""
+
+import re
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gprune.models import identity, weight_headers
+from gprune.models.export import plan_file
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, require_prunable, shape_of
+from gprune.models.weight_headers import Tensor
+from gprune.records import ModelShape
+from gprune.system.errors import CheckpointError, GpruneError, ModelError
+from gprune.system.safe_parsing import quoted
+
+_DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
+"""down projections of families that are not known here"""
+_WIDTHS = "ffn_widths", "key_value_groups"
+_HEAD = "lm_head.weight"
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What a folder holds."""
+
+    folder: Path
+    """where it lies"""
+    model_type: str
+    """as its configuration says"""
+    family: str
+    """what people call it; empty where it is none of ours"""
+    form: str
+    """dense, or how it was pruned, in words"""
+    parameters: int
+    """numbers in its weights; tied ones once"""
+    bytes: int
+    """of its weights"""
+    neurons: tuple[int, ...]
+    """FFN neurons of each layer; nothing where they cannot be told"""
+    groups: tuple[int, ...]
+    """key/value groups of each layer; nothing where they cannot be told"""
+    of_neurons: int
+    """neurons of a dense layer by the configuration; 0 where it does not say"""
+    of_groups: int
+    """key/value groups likewise"""
+    prunable: str
+    """what can be pruned, or why nothing"""
+    loads: str
+    """how it loads, and whether without code of its own"""
+
+
+def inspect(name: str) -> Inspected:
+    """Looks at a folder, a hub name that is on this machine, or ``demo``; reads no weights.
+
+    Raises ModelError where there is no such model, it has no weights of its own or only pickled ones, or a
+    file is damaged.
+    """
+    folder = identity.locate(name)
+    values = identity.configuration(folder)
+    found = weight_headers.tensors(identity.weight_files(folder))
+    if not found:
+        raise ModelError(f"{name} has no weights of its own: give the folder of a model that has")
+    model_type = str(values.get("model_type"))
+    layout = FAMILIES.get(model_type.removeprefix(PRUNED_PREFIX))
+    shape = _shape(values)
+    neurons, groups = _neurons(found, layout), _groups(found, layout, shape)
+    odd = _odd(values, shape, neurons, groups)
+    counted = [one for key, one in found.items() if not (key == _HEAD and values.get("tie_word_embeddings"))]
+    return Inspected(
+        folder=folder,
+        model_type=model_type,
+        family=layout.label if layout is not None else "",
+        form=_form(folder, model_type, odd),
+        parameters=sum(one.numbers for one in counted),
+        bytes=sum(one.bytes for one in counted),
+        neurons=neurons,
+        groups=groups,
+        of_neurons=shape.neurons if shape is not None else 0,
+        of_groups=shape.kv_heads if shape is not None else 0,
+        prunable=_prunable(values, name, odd),
+        loads=_loads(folder, values, odd),
+    )
+
+
+def _shape(values: dict[str, Any]) -> ModelShape | None:
+    """The sizes that a configuration names; None where it does not, as where widths are given by layer."""
+    try:
+        return shape_of(values)
+    except (KeyError, TypeError, ValueError, GpruneError):
+        return None
+
+
+def _neurons(found: dict[str, Tensor], layout: Layout | None) -> tuple[int, ...]:
+    if layout is not None:
+        return _inputs(found, layout, layout.down_proj)
+    known = {int(place[1]): one for key, one in found.items() if (place := _DOWN.search(key))}
+    return tuple(known[layer].shape[-1] for layer in sorted(known) if len(known[layer].shape) == 2)
+
+
+def _groups(found: dict[str, Tensor], layout: Layout | None, shape: ModelShape | None) -> tuple[int, ...]:
+    if layout is None or shape is None:
+        return ()
+    return tuple(width // shape.group_channels for width in _inputs(found, layout, layout.o_proj))
+
+
+def _inputs(found: dict[str, Tensor], layout: Layout, path: str) -> tuple[int, ...]:
+    """Columns of a map in every layer, as far as the layers go."""
+    widths: list[int] = []
+    while (one := found.get(f"{layout.layers}.{len(widths)}.{path}.weight")) and len(one.shape) == 2:
+        widths.append(one.shape[1])
+    return tuple(widths)
+
+
+def _odd(
+    values: dict[str, Any], shape: ModelShape | None, neurons: tuple[int, ...], groups: tuple[int, ...]
+) -> str:
+    """Where the weights are of other sizes than the configuration says, in words; empty where nowhere."""
+    if shape is None:
+        return ""
+    dense = [shape.neurons] * shape.layers, [shape.kv_heads] * shape.layers
+    said = (values.get(name, usual) for name, usual in zip(_WIDTHS, dense, strict=True))
+    for what, widths, expected in zip(("neurons", "key/value groups"), (neurons, groups), said, strict=True):
+        if not widths or not isinstance(expected, list):
+            continue
+        if len(widths) != len(expected):
+            return f"its weights have {len(widths)} layers, and its configuration says {len(expected)}"
+        for layer, (width, one) in enumerate(zip(widths, expected, strict=True)):
+            if width != one:
+                return f"layer {layer} has {width} {what}, and its configuration says {one}"
+    return ""
+
+
+def _form(folder: Path, model_type: str, odd: str) -> str:
+    told = ""
+    if (folder / plan_file.PLAN_FILE).is_file():
+        try:
+            plan = plan_file.read(folder)
+            masks = plan.pruned.masks
+            repaired = f", {plan.pruned.repaired_by}" if plan.pruned.repairs else ""
+            trained = ", trained after it" if plan.trained or plan.recovery is not None else ""
+            told = f" by {masks.method} to {masks.retention:.2%} of the decoder's weights{repaired}{trained}"
+        except CheckpointError as error:
+            told = f" (its plan cannot be read: {error})"
+    if model_type.startswith(PRUNED_PREFIX) and odd:
+        return f"damaged: {odd}"
+    if model_type.startswith(PRUNED_PREFIX):
+        return f"pruned here{told}, every layer of its own width"
+    if odd:
+        return f"pruned elsewhere, without a configuration that says so: {odd}"
+    return "ordinary: dense, or pruned to equal widths"
+
+
+def _prunable(values: dict[str, Any], name: str, odd: str) -> str:
+    try:
+        layout = require_prunable(values, name)
+    except ModelError as error:
+        return f"nothing: {error}"
+    if odd:
+        return f"nothing: {odd}"
+    if "quantization_config" in values:
+        return "nothing: its weights are quantised, take those that it was quantised from"
+    return layout.pruned
+
+
+def _loads(folder: Path, values: dict[str, Any], odd: str) -> str:
+    from transformers.models.auto import configuration_auto
+
+    known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
+    model_type, own = str(values.get("model_type")), bool(values.get("auto_map"))
+    if model_type.startswith(PRUNED_PREFIX):
+        if odd:
+            return f"not: {odd}"
+        anywhere = "with trust_remote_code=True anywhere, " if own else ""
+        return f"{anywhere}without it after `import gprune`"
+    if model_type not in known:
+        if own:
+            return "only with code of its own (trust_remote_code=True)"
+        return f"not: transformers knows no model type {quoted(model_type)}, and the folder brings no code"
+    if "per_layer_config" in values:
+        return "where transformers' own modelling of the family reads per_layer_config (not tried here)"
+    if odd:
+        return f"{'only with code of its own' if own else 'not'}: {odd}"
+    return "without code of its own" + (", although it brings some" if own else "")
+
+
+def in_words(widths: tuple[int, ...], of: int) -> str:
+    """Widths by layer: one number where all are equal, and of how many."""
+    if not widths:
+        return "not known"
+    most, count = Counter(widths).most_common(1)[0]
+    words = str(most) if count == len(widths) else ", ".join(map(str, widths))
+    return words + (f" of {of}" if of and widths != (of,) * len(widths) else "")

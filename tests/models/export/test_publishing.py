@@ -1,0 +1,134 @@
+"""A folder as people publish it: what its card says, what would go up, what a small hub gets."""
+
+import pytest
+from huggingface_hub import ModelCard
+from pruned_folder import byte_tokenizer, masks_of, small_decoder
+from small_hub import serving
+
+from gprune.__main__ import main
+from gprune.models.export import apply, checkpoint, model_card, padded, publishing
+from gprune.models.export.model_card import Figure
+from gprune.pruning.surgery import cut
+from gprune.system.errors import CheckpointError, ModelError
+
+NAME = "someone/small-pruned"
+FIGURES = (
+    Figure("wikitext2", 12.345678, 0.5, 10.0, "perplexity over 6 windows of 16 tokens; all"),
+    Figure("/home/me/secret/own.txt", 7.0, 0.25, None, "perplexity over 6 windows of 16 tokens; all"),
+)
+HEAD = "---\nlicense: llama2\nlicense_name: a licence of its own\nlicense_link: https://x.y\n---\nA base.\n"
+
+
+def of_base(place, head=HEAD, **others):
+    """A pruned folder whose base lies beside it, with a card and a licence file."""
+    base, decoder = place / "base", small_decoder()
+    decoder.model.save_pretrained(base)
+    byte_tokenizer().save_pretrained(base)
+    (base / "README.md").write_text(head)
+    (base / "LICENSE.txt").write_text("You may.")
+    masks = masks_of(decoder, [1, 2, 3], [2, 13, 6])
+    names = {"source": str(base), "fingerprint": "f00d", "study": {"primary": "/home/me/a.txt", "seed": 3}}
+    return checkpoint.save(cut(decoder, masks), byte_tokenizer(), place / "out", masks, **names | others)
+
+
+def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tmp_path):
+    folder = of_base(tmp_path, figures=FIGURES)
+    card = ModelCard.load(folder / "README.md")
+    assert (card.data.license, card.data.license_name) == ("llama2", "a licence of its own")
+    assert card.data.library_name == "transformers" and "structured-pruning" in card.data.tags
+    assert (folder / "LICENSE.txt").read_text() == "You may."
+    told = {one.dataset_name: one for one in card.data.eval_results}
+    # folders of this machine are nobody's business
+    assert set(told) == {"wikitext2", "own.txt"} and "/home/me" not in str(card)
+    assert told["wikitext2"].metric_value == 12.3457 and told["wikitext2"].metric_type == "perplexity"
+    assert told["wikitext2"].metric_args["protocol"] == FIGURES[0].protocol
+    for words in (
+        "| wikitext2 | 12.35 ± 0.50 | 10.00 |",
+        "| FFN neurons a layer | 2, 13, 6 of 13 |",
+        "| key/value groups a layer | 1, 2, 3 of 3 |",
+        "trust_remote_code=True",
+        "python -m gprune apply plan.json BASE OUT",
+        "That of base: a licence of its own.",
+    ):
+        assert words in card.text, words
+    assert [one.perplexity for one in model_card.figures_of(folder)] == [12.3457, 7.0]
+
+
+def test_a_base_of_the_hub_is_named_and_one_without_a_licence_is_told(tmp_path):
+    folder = of_base(tmp_path, source="someone/base")
+    card = ModelCard.load(folder / "README.md")
+    assert card.data.base_model == "someone/base" and card.data.license is None
+    assert "It was not named where this card was written" in card.text
+    assert "Not measured, or not known" in card.text and not (folder / "LICENSE.txt").exists()
+
+
+@pytest.mark.parametrize(
+    "head", ["", "---\n", "---\n[\n---\n", "---\nlicense: [a]\n---\n", "\x00", "---\n1\n---\n"]
+)
+def test_a_damaged_card_of_the_base_hinders_nothing(tmp_path, head):
+    folder = of_base(tmp_path, head)
+    assert ModelCard.load(folder / "README.md").data.license is None
+
+
+def test_the_same_from_its_plan_and_padded_have_cards_too(tmp_path):
+    folder = of_base(tmp_path, figures=FIGURES)
+    ordinary = padded.save(folder, tmp_path / "padded").folder
+    card = ModelCard.load(ordinary / "README.md")
+    assert "trust_remote_code=True" not in card.text and "padded with zeros" in card.text
+    assert [one.metric_value for one in card.data.eval_results] == [12.3457, 7.0]
+    with pytest.raises(CheckpointError, match="f00d"):
+        apply.save(folder, str(tmp_path / "base"), tmp_path / "again", cut)
+
+
+def test_nothing_goes_up_unasked_and_what_would_is_listed(tmp_path, monkeypatch, capsys):
+    folder = of_base(tmp_path)
+    (folder / ".cache").mkdir()
+    (folder / ".cache" / "own").write_text("mine")
+    with serving(monkeypatch) as hub:
+        assert main(["push", str(folder), NAME]) == 0
+        assert hub.requests == []
+        said = capsys.readouterr().out
+        assert "model.safetensors" in said and "nothing was sent: --yes sends it" in said
+        assert "license: llama2" in said and ".cache" not in said
+        assert "README.md names no base model" in said and "names no licence" not in said
+        assert "plan.json names places of this machine: " in said and "/home/me/a.txt" in said
+        assert main(["push", str(folder), NAME, "--yes", "--private", "--message", "First"]) == 0
+        assert f"sent: {hub.address}/{NAME}" in capsys.readouterr().out
+        assert hub.commits == [(NAME, "First")]
+        files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+        assert hub.models[NAME] == files and "modeling_gprune.py" in files
+
+
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_a_refusal_of_the_hub_is_one_sentence(tmp_path, monkeypatch, capsys, status):
+    folder = of_base(tmp_path)
+    with serving(monkeypatch) as hub:
+        hub.refuses = status
+        capsys.readouterr()
+        assert main(["push", str(folder), NAME, "--yes"]) == 2
+        (last,) = capsys.readouterr().err.strip().splitlines()
+        assert f"{NAME} cannot be written at" in last and f"answers {status}: log in with `hf auth" in last
+        assert NAME not in hub.models
+
+
+def test_what_is_no_folder_to_publish_is_refused(tmp_path):
+    folder = of_base(tmp_path)
+    for name in ("small", "a/b/c", "../x", "a/b c", "a/" + "b" * 99):
+        with pytest.raises(CheckpointError, match="repository must be owner/name"):
+            publishing.of(folder, name)
+    with pytest.raises(CheckpointError, match="there is no folder"):
+        publishing.of(tmp_path / "nowhere", NAME)
+    (folder / "optimizer.pt").write_bytes(b"x")
+    with pytest.raises(CheckpointError, match="'optimizer.pt' may be pickled"):
+        publishing.of(folder, NAME)
+    (folder / "optimizer.pt").unlink()
+    (folder / "more.txt").symlink_to(tmp_path / "base" / "config.json")
+    with pytest.raises(CheckpointError, match="leads outside"):
+        publishing.of(folder, NAME)
+    (folder / "more.txt").unlink()
+    (folder / "README.md").unlink()
+    with pytest.raises(CheckpointError, match="has no model card README.md"):
+        publishing.of(folder, NAME)
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelError, match="has no weights"):
+        publishing.of(folder, NAME)

@@ -1,0 +1,68 @@
+"""Any method of a run leaves it as a folder: built in, control or of a package that is gone by then."""
+
+import shutil
+
+import pytest
+import tiny_study
+import torch
+from plugins.packages import adopted, forget, install
+
+import gprune
+from gprune.__main__ import main
+from gprune.models.export import checkpoint, model_card, plan_file
+
+METHODS = ("dense", "gprune", "fang", "flap_uniform", "even")
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(torch.arange(3, 12)[None]).logits
+
+
+@pytest.mark.slow
+def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp_path, monkeypatch, capsys):
+    install(site)
+    values = tiny_study.made(tmp_path, methods=METHODS, repair={"kind": "least_squares"}, device="cpu")
+    with adopted(monkeypatch):
+        name = gprune.run(values, cache=tmp_path / "cache", progress=False).name
+    run = gprune.open(name, cache=tmp_path / "cache")
+    shutil.rmtree(site / "bring")
+    forget()
+    measured = run.perplexity.set_index(["method", "text"])["perplexity"]
+    for method in METHODS[1:]:
+        out = tmp_path / "out" / method
+        assert main(["export", run.name, method, str(out), "--cache", str(tmp_path / "cache")]) == 0
+        assert "read back and compared" in capsys.readouterr().out
+        assert torch.equal(logits(checkpoint.load(out, "cpu")), logits(run.model(method)))
+        plan = plan_file.read(out)
+        assert plan.pruned.repaired_by == "least squares" and plan.study["retention"] == 0.5
+        told = {figure.text: figure for figure in model_card.figures_of(out)}
+        for text in run.study.evaluation.texts:
+            one = told[text.rpartition("/")[2]]
+            assert one.perplexity == pytest.approx(measured[method, text], abs=1e-4)
+            assert one.protocol.startswith("perplexity over 6 windows of 16 tokens")
+    # what the API gives is the same folder but for the card's own figures of the base
+    held = gprune.save(run.model("fang"), tmp_path / "held")
+    first, second = (
+        (one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("plan.json",)
+    )
+    assert (
+        first == second
+        and (held / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
+    )
+
+
+def test_what_cannot_be_exported_is_told_in_a_sentence(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path / "cache"))
+    assert main(["export", "nothing", "flap", str(tmp_path / "out")]) == 2
+    assert "there is no run 'nothing'" in capsys.readouterr().err
+    values = tiny_study.made(tmp_path, methods=("dense", "flap"), device="cpu")
+    run = gprune.run(values, until="drift", progress=False)
+    for method, words in (
+        ("dense", "method must be a pruned one: the dense model is a folder already"),
+        ("fang", "method must be one of dense, flap (got 'fang')"),
+        ("flap", "no whole result"),
+    ):
+        assert main(["export", run.name, method, str(tmp_path / "out")]) == 2
+        assert words in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
