@@ -54,12 +54,12 @@ def _without(results: Results, kept: Array, source: Array) -> dict[str, float]:
     """Shares of the decisions that change without RASA, and without what was learned."""
     study = results.graph.study
     primary, auxiliary = (results.get(stages.scores, text) for text in stages.PAIR)
-    alignment, target = study.sparsity.alignment, study.retention
+    widths, target = (study.sparsity.alignment, study.sparsity.equal), study.retention
     partition, learned = results.get(stages.partition), results.get(stages.learning)
-    base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learned, alignment)
+    base = whatif.prepare(results.get(stages.shape), primary, auxiliary, partition, learned, *widths)
     unadapted = whatif.relocated(base, whatif.whole(base, whatif.PRIMARY), target).ffn
     units = whatif.ranked(base, source)
-    unlearned = exact_masks(units, np.full(units.thresholds, 1 - target), target, alignment).masks.ffn
+    unlearned = exact_masks(units, np.full(units.thresholds, 1 - target), target, *widths).masks.ffn
     return {"RASA": changed(kept, unadapted), "MSL": changed(kept, unlearned)}
 
 

@@ -66,6 +66,8 @@ class Prepared:
     """(thresholds,) float64 as the run has learned them"""
     alignment: int
     """neurons of a block, as in the run"""
+    equal: bool
+    """whether all layers keep as many units, as in the run"""
 
 
 def prepare(
@@ -75,11 +77,13 @@ def prepare(
     partition: Partition,
     learning: Learning,
     alignment: int = 1,
+    equal: bool = False,
 ) -> Prepared:
     """Ranks the units of a run under both texts."""
     units = RankedUnits.build(shape, primary.ffn, primary.heads, partition)
     second = quantiles(GroupedRanks(partition.global_labels.ravel()), auxiliary.ffn)
-    return Prepared(units, second, np.concatenate([learning.thresholds, learning.head_thresholds]), alignment)
+    thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
+    return Prepared(units, second, thresholds, alignment, equal)
 
 
 class Loads(Protocol):
@@ -102,8 +106,8 @@ def prepared(run: Loads) -> Prepared:
     """
     primary, auxiliary = (run.load(stages.scores, text) for text in stages.PAIR)
     partition, learned = run.load(stages.partition), run.load(stages.learning)
-    alignment = run.study.sparsity.alignment
-    return prepare(run.load(stages.shape), primary, auxiliary, partition, learned, alignment)
+    widths = run.study.sparsity.alignment, run.study.sparsity.equal
+    return prepare(run.load(stages.shape), primary, auxiliary, partition, learned, *widths)
 
 
 def whole(base: Prepared, scoring: str) -> Array:
@@ -118,7 +122,7 @@ def relocated(base: Prepared, source: Array, target: float) -> PruningMasks:
     keep, met within one neuron (one block). Raises SettingsError where the floors of the layers exceed it.
     """
     require_reachable(base.units.shape, target, base.alignment)
-    return exact_masks(ranked(base, source), base.thresholds, target, base.alignment).masks
+    return exact_masks(ranked(base, source), base.thresholds, target, base.alignment, base.equal).masks
 
 
 def ranked(base: Prepared, source: Array) -> RankedUnits:

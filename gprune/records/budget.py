@@ -48,6 +48,26 @@ def uniform_counts(shape: ModelShape, target: float) -> tuple[int, float]:
     return chosen, min(max(neurons(chosen), 1.0), float(shape.neurons))
 
 
+def equal_counts(shape: ModelShape, target: float, alignment: int = 1) -> tuple[int, int]:
+    """Neurons and key/value groups of every layer, where all layers keep as many of both.
+
+    Groups as `uniform_counts`; neurons the most that stay within the budget of a layer, in whole blocks of
+    `alignment`, and one block at least. `target` in (0, 1).
+    """
+    groups, neurons = uniform_counts(shape, target)
+    # what rounding does to a whole number is no reason to leave a block out
+    blocks = math.floor((neurons + 1e-6) / alignment) * alignment
+    return max(blocks, least_neurons(shape, alignment)), groups
+
+
+def highest(scores: Array, count: int) -> Array:
+    """(layers, units) bool, True for the `count` highest scores of each layer; of equal ones the first."""
+    order = np.argsort(-np.asarray(scores, dtype=np.float64), axis=1, kind="stable")[:, :count]
+    kept = np.zeros(np.shape(scores), dtype=bool)
+    np.put_along_axis(kept, order, True, axis=1)
+    return kept
+
+
 def keep_one(mask: Array, scores: Array) -> Array:
     """The floor: a (layers, units) bool mask in which an empty layer keeps its highest score."""
     floored = np.array(mask, dtype=bool)

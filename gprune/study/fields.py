@@ -24,6 +24,7 @@ OPTIONS = {
     "samples": "calibration.samples",
     "length": "calibration.length",
     "epochs": "sparsity.epochs",
+    "widths": "sparsity.widths",
     "seed": "seed",
     "methods": "methods",
     "repair": "repair.kind",

@@ -62,6 +62,11 @@ class Method:
         return self.decision in ("sequential", "osscar", "slimllm")
 
     @property
+    def levels(self) -> bool:
+        """Whether it can keep as many units in every layer (sparsity.widths equal)."""
+        return self.decision not in ("llm_pruner", "slimllm", "plugin")
+
+    @property
     def brings(self) -> str:
         """The metric of another package that this method prunes by alone; empty of all other methods."""
         return self.name if self.plugin is not None and self.plugin.kind == "metric" else ""

@@ -248,6 +248,20 @@ class SparsitySettings(Checked):
     """whose key/value groups the controls keep: each its own, or GPrune's, at the same retention in all"""
     alignment: Annotated[Whole, between(1, limits.MOST_ALIGNMENT)] = 1
     """FFN widths are multiples of this, for hardware that likes it; of every method (8 to 256; 1 = any)"""
+    widths: Literal["free", "equal"] = "free"
+    """free: every layer keeps what it is given; equal: all layers keep as many neurons and key/value groups,
+    as many as fit the budget, so that the pruned model is one of its family's own architecture"""
+
+    @property
+    def equal(self) -> bool:
+        """Whether all layers keep as many units."""
+        return self.widths == "equal"
+
+    @property
+    def shaped(self) -> dict[str, int | str]:
+        """What of the widths enters the key of a result: nothing where they are free."""
+        aligned: dict[str, int | str] = {} if self.alignment == 1 else {"alignment": self.alignment}
+        return aligned | ({"widths": self.widths} if self.equal else {})
 
 
 @dataclass(frozen=True, slots=True)

@@ -143,6 +143,7 @@ class Study(Checked):
                 "sparsity.bias_compensation is repair.kind bias for learned methods, and repair.kind is "
                 f"{self.repair.kind}: leave one of them out"
             )
+        self._require_equal()
         if self.primary == self.auxiliary:
             raise SettingsError(
                 f"primary and auxiliary are the same text ({self.primary!r}): rank drift would be zero. "
@@ -169,6 +170,15 @@ class Study(Checked):
             "calibration.length": self.calibration.length,
         }
         limits.require_affordable(limits.MOST_LEARNING, "tokens to recover on", asked)
+
+    def _require_equal(self) -> None:
+        """Refuses methods that cannot keep as many units in every layer."""
+        names = [name for name in self.involved if self.sparsity.equal and not METHODS[name].levels]
+        if names:
+            raise SettingsError(
+                f"sparsity.widths equal keeps as many units in every layer, and {METHODS[names[0]].label} "
+                "decides by itself how many each keeps: leave it out, or sparsity.widths free"
+            )
 
     @property
     def recommends(self) -> bool:

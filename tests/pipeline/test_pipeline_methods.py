@@ -14,11 +14,11 @@ from gprune.data.texts import draw_windows
 from gprune.models.loading import load
 from gprune.pipeline import stages
 from gprune.pruning.calibration.gradients import taylor_scores
-from gprune.records import Partition, PruningMasks, Tokens, UnitScores
+from gprune.records import Partition, PruningMasks, Tokens, UnitScores, budget
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.study.methods import CONTROLS, METHODS
-from gprune.system.errors import CorpusError
+from gprune.system.errors import CorpusError, SettingsError
 
 pytestmark = pytest.mark.slow
 
@@ -181,3 +181,18 @@ def test_aligned_widths_of_every_method_are_multiples(workshop, finished):
         masks = store.get("masks", result["keys"][f"masks_{METHODS[name].masks}"], PruningMasks)
         widths = masks.ffn.sum(axis=1)
         assert all(width % 4 == 0 or width == 27 for width in widths), (name, widths)
+
+
+def test_equal_widths_of_every_method_that_can_keep_them(workshop, finished):
+    _, store, _ = finished
+    methods = ["dense", *(name for name in EVERY[1:] if METHODS[name].levels and name != "recommended")]
+    study = study_of(workshop, methods=methods, sparsity={"epochs": 1, "batch": 8, "widths": "equal"})
+    result = pipeline.run(study, store, silent, until="masks")
+    shape = pipeline.opened(study, store).get(stages.shape)
+    neurons, groups = budget.equal_counts(shape, study.retention)
+    for name in methods[1:]:
+        masks = store.get("masks", result["keys"][f"masks_{METHODS[name].masks}"], PruningMasks)
+        assert set(masks.ffn.sum(axis=1)) == {neurons} and set(masks.heads.sum(axis=1)) == {groups}, name
+    for name in ("llm_pruner", "slimllm"):
+        with pytest.raises(SettingsError, match="sparsity.widths equal keeps as many units"):
+            study_of(workshop, methods=["dense", name], sparsity={"widths": "equal"})

@@ -62,6 +62,11 @@ def obstacle(results: Results, method: str) -> str:
     known = METHODS[method]
     if known.decision == "none":
         return f"{known.label} removes nothing: choose a method that prunes"
+    if results.graph.study.sparsity.equal:
+        return (
+            "all layers of this run keep as many units (sparsity.widths equal), which edits would undo: "
+            "edit a run of the same settings with sparsity.widths free"
+        )
     if known.decision not in ("learned", "gated", "flap", "uniform", "llm_pruner"):
         return (
             f"{known.label} {_why_not(known)}; it keeps no score of every neuron by which a budget could be "

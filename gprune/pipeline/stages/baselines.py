@@ -16,7 +16,7 @@ from gprune.pipeline.stages import plugins
 from gprune.pipeline.stages.calibration import context_statistics, contexts, groups, norms, shape, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import GRADIENT
-from gprune.pipeline.stages.removal import removed
+from gprune.pipeline.stages.removal import equal_counts, removed
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
 from gprune.pruning.allocation.alignment import aligned, margin
@@ -68,12 +68,13 @@ def decided(
         # scored here and not by a stage of its own
         how = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
         settings |= {**how.settings, **how.head_settings}
-    if study.sparsity.alignment > 1:
-        settings["alignment"] = study.sparsity.alignment
+    settings |= study.sparsity.shaped
 
     def make(work: RunContext, shape: ModelShape, **parts: Any) -> PruningMasks:
         kept, margins = decide(work, shape, **parts)
-        return replace(aligned(kept, margins, shape, study.sparsity.alignment), method=name)
+        if not study.sparsity.equal:
+            kept = aligned(kept, margins, shape, study.sparsity.alignment)
+        return replace(kept, method=name)
 
     runs_model = method.layered or (plugin is not None and plugin.needs != "scores")
     reads = graph.model if runs_model else {}
@@ -102,11 +103,13 @@ def _ranked(graph: Graph, method: Method) -> Declared:
         work: RunContext, shape: ModelShape, parts: list[Any], attention: PruningMasks | None = None
     ) -> Decision:
         found = ranked_scores(work.study, method, shape, parts)
-        target = work.study.retention
+        target, equal = work.study.retention, equal_counts(work.study, shape)
         if attention is not None:
-            kept = uniform.allocate_around(found, shape, target, attention.heads)
+            kept = uniform.allocate_around(found, shape, target, attention.heads, equal)
+        elif method.decision == "flap" and equal is None:
+            kept = flap.allocate(found, shape, target)
         else:
-            kept = (flap if method.decision == "flap" else uniform).allocate(found, shape, target)
+            kept = uniform.allocate(found, shape, target, equal)
         return kept, margin(found.ffn, kept.ffn)
 
     if pooled:
@@ -145,7 +148,7 @@ def _sequential(graph: Graph, _: Method) -> Declared:
             return found
 
         retention, batch = work.study.retention, work.study.calibration.batch
-        choose = uniform.decision(layer_score, shape, retention)
+        choose = uniform.decision(layer_score, shape, retention, equal_counts(work.study, shape))
         kept = sequential.walk(work.decoder, tokens, batch, choose, work.progress)
         return uniform.masks(shape, *kept, retention), margin(seen, kept[0])
 
@@ -176,7 +179,8 @@ def _grouped(
         for statistics, head in zip(measured, heads, strict=True)
     ]
     found = each[0] if len(each) == 1 else combine(method.scoring, each[0], each[1], shape)
-    kept = fang.allocate(found, groups, together.layer_change, shape, study.retention)
+    equal = equal_counts(study, shape)
+    kept = fang.allocate(found, groups, together.layer_change, shape, study.retention, equal)
     # the shared group stays
     stays = groups.labels == groups.labels.max()
     return kept, np.where(stays, np.inf, margin(found.ffn, kept.ffn, groups.labels))

@@ -68,8 +68,8 @@ def _learn(
 def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
     """Modular sparsity learning (MSL, section 3.3), of a method whose masks are learned."""
     study, chosen = graph.study, METHODS[method]
-    # every alignment is a setting but the one that changes nothing; whose attention it is, is a need
-    without = (COMPENSATION, "attention", *(("alignment",) if study.sparsity.alignment == 1 else ()))
+    # widths are settings where they ask for something; whose attention it is, is a need
+    without = (COMPENSATION, "attention", "alignment", "widths")
     return graph.stage(
         StageId("learning") if method == "gprune" else StageId("learning", method=method),
         f"learning the sparsity ({chosen.label})",
@@ -83,6 +83,7 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
         },
         reads=graph.model,
         settings=settings_of(study.sparsity, without=without)
+        | study.sparsity.shaped
         | {"retention": study.retention, "seed": study.seed},
     )
 
@@ -105,7 +106,6 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
 
     started = PAIR if study.gates.start == "mean" else PAIR[:1]
     shared = {name: getattr(study.sparsity, name) for name in _SHARED}
-    aligned = {} if study.sparsity.alignment == 1 else {"alignment": study.sparsity.alignment}
     return graph.stage(
         StageId("gates") if method == "gates" else StageId("gates", method=method),
         f"learning the gates ({chosen.label})",
@@ -117,7 +117,7 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         reads=graph.model,
         settings=settings_of(study.gates)
         | shared
-        | aligned
+        | study.sparsity.shaped
         | {"epochs": epochs, "retention": study.retention, "seed": study.seed},
     )
 

@@ -9,11 +9,19 @@ from gprune.pipeline.stages.graph import Graph
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning.allocation import uniform
 from gprune.pruning.allocation.alignment import margin
-from gprune.records import Array, ModelShape, PruningMasks, Tokens
+from gprune.records import Array, ModelShape, PruningMasks, Tokens, budget
+from gprune.study import Study
 from gprune.study.pruning_method import Method
 
 if TYPE_CHECKING:
     from gprune.pruning.removal.walk import Decide
+
+
+def equal_counts(study: Study, shape: ModelShape) -> uniform.Counts | None:
+    """Neurons and key/value groups of every layer, where the study wants equal widths."""
+    if not study.sparsity.equal:
+        return None
+    return budget.equal_counts(shape, study.retention, study.sparsity.alignment)
 
 
 def removed(graph: Graph, method: Method) -> tuple[dict[str, Any], Any]:
@@ -38,6 +46,7 @@ def _rule(method: Method, work: RunContext, tokens: Tokens) -> "Decide":
 
     study = work.study
     if method.decision == "osscar":
-        return osscar.decision(work.decoder.shape, study.retention)
+        shape = work.decoder.shape
+        return osscar.decision(shape, study.retention, equal_counts(study, shape))
     change = slimllm.cosines(work.decoder, tokens, study.calibration.batch, work.progress)
     return slimllm.decision(work.decoder, study.retention, change)

@@ -30,13 +30,20 @@ def layer_ratios(layer_change: Array, target: float) -> Array:
 
 
 def allocate(
-    scores: UnitScores, groups: Partition, layer_change: Array, shape: ModelShape, target: float
+    scores: UnitScores,
+    groups: Partition,
+    layer_change: Array,
+    shape: ModelShape,
+    target: float,
+    equal: uniform.Counts | None = None,
 ) -> PruningMasks:
     """Prunes each layer at its ratio (see `layer_ratios`), and in it every group of a context at one ratio.
 
     Key/value groups are chosen first, as near a layer's ratio as they come, and its neurons make up the
     difference. The shared group (the last label of a layer) is kept whole, unless the layer loses more
     neurons than all other groups hold: then those go, and the shared group gives the rest.
+
+    Of `equal` widths every layer keeps so many neurons and key/value groups, whatever its change.
 
     The scores are twFLAP's under the groups, heads by FLAP. Every layer keeps a neuron and a key/value group
     at least. What these floors cost is taken from the other layers, and the kept weights are as near the
@@ -53,6 +60,8 @@ def allocate(
             )
     shared = int((groups.labels == groups.labels.max()).sum(axis=1).max())
     kept_groups, kept_neurons = counts(layer_ratios(layer_change, target), shape, target, shared)
+    if equal is not None:
+        kept_neurons, kept_groups = (np.full(shape.layers, count) for count in equal)
     layers = range(shape.layers)
     ffn = [_keep(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
     heads = [uniform.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]

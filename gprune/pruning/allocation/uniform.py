@@ -9,24 +9,30 @@ import numpy as np
 
 from gprune.records import Array, ModelShape, PruningMasks, UnitScores, budget
 
+Counts = tuple[int, int]
+"""neurons and key/value groups that every layer keeps, where all are to keep as many"""
 LayerUnits = Callable[[int, Array, Array, int], tuple[Array, Array]]
 """(layer, (neurons,) energy, (heads * head_width,) energy, sequences) to what neurons and groups have."""
 
 
 def allocate_layer(
-    ffn: Array, heads: Array, shape: ModelShape, target: float, layer: int
+    ffn: Array, heads: Array, shape: ModelShape, target: float, layer: int, equal: Counts | None = None
 ) -> tuple[Array, Array]:
     """(neurons,) and (key/value groups,) bool, True for a layer's highest scores; at least one of each.
 
     Where the budget is no whole number of neurons, some layers round up and some down, so that the total does
     not drift.
     """
-    neurons, groups = layer_counts(shape, target, layer)
+    neurons, groups = layer_counts(shape, target, layer, equal)
     return highest(ffn, neurons), highest(heads, groups)
 
 
-def layer_counts(shape: ModelShape, target: float, layer: int) -> tuple[int, int]:
-    """Neurons and key/value groups that a layer keeps; see `allocate_layer`."""
+def layer_counts(
+    shape: ModelShape, target: float, layer: int, equal: Counts | None = None
+) -> tuple[int, int]:
+    """Neurons and key/value groups that a layer keeps: see `allocate_layer`, or those of `equal` widths."""
+    if equal is not None:
+        return equal
     groups, neurons = budget.uniform_counts(shape, target)
     return _share(layer, neurons), groups
 
@@ -36,17 +42,21 @@ def _share(layer: int, neurons: float) -> int:
     return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 
-def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMasks:
+def allocate(
+    scores: UnitScores, shape: ModelShape, target: float, equal: Counts | None = None
+) -> PruningMasks:
     """Prunes every layer at one ratio, from scores of the dense model by a metric, which names the masks."""
     layers = [
-        allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer)
+        allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer, equal)
         for layer in range(shape.layers)
     ]
     ffn, heads = (np.stack(part) for part in zip(*layers, strict=True))
     return masks(shape, ffn, heads, target, scores.metric)
 
 
-def allocate_around(scores: UnitScores, shape: ModelShape, target: float, heads: Array) -> PruningMasks:
+def allocate_around(
+    scores: UnitScores, shape: ModelShape, target: float, heads: Array, equal: Counts | None = None
+) -> PruningMasks:
     """Prunes the neurons of every layer at one ratio, such that given key/value groups meet the target.
 
     `heads` (layers, key/value groups) stays as it is; the masks are as near the target as one neuron allows,
@@ -54,16 +64,17 @@ def allocate_around(scores: UnitScores, shape: ModelShape, target: float, heads:
     """
     left = target * shape.decoder_weights - np.count_nonzero(heads) * shape.group_weights
     neurons = min(max(left / shape.neuron_weights / shape.layers, 1.0), float(shape.neurons))
-    ffn = np.stack([highest(row, _share(layer, neurons)) for layer, row in enumerate(scores.ffn)])
+    counts = [_share(layer, neurons) if equal is None else equal[0] for layer in range(shape.layers)]
+    ffn = np.stack([highest(row, count) for row, count in zip(scores.ffn, counts, strict=True)])
     return masks(shape, ffn, np.array(heads), target, scores.metric)
 
 
-def decision(score: LayerUnits, shape: ModelShape, target: float) -> LayerUnits:
+def decision(score: LayerUnits, shape: ModelShape, target: float, equal: Counts | None = None) -> LayerUnits:
     """How a layer-by-layer pass decides: scores one layer and keeps its best units (bool, True = kept)."""
 
     def decide(layer: int, ffn_energy: Array, attention_energy: Array, samples: int) -> tuple[Array, Array]:
         ffn, heads = score(layer, ffn_energy, attention_energy, samples)
-        return allocate_layer(ffn, heads, shape, target, layer)
+        return allocate_layer(ffn, heads, shape, target, layer, equal)
 
     return decide
 

@@ -20,11 +20,11 @@ ROUNDS = {"down_proj": 16, "o_proj": 1}
 """rounds of removal in each map (Tyr: 16 for the FFN, one for heads)"""
 
 
-def decision(shape: ModelShape, target: float) -> Decide:
+def decision(shape: ModelShape, target: float, equal: uniform.Counts | None = None) -> Decide:
     """How a walk decides: one ratio in every layer, neurons and key/value groups that cost least go."""
 
     def decide(one: OutputMap, seen: Seen) -> tuple[Array, Array]:
-        neurons, groups = uniform.layer_counts(shape, target, one.layer)
+        neurons, groups = uniform.layer_counts(shape, target, one.layer, equal)
         keep, width = (groups, shape.group_channels) if one.name == "o_proj" else (neurons, 1)
         found = remove(seen.moments.square, one.dense.weight, keep, width, ROUNDS[one.name])
         return found.kept.cpu().numpy(), found.order.cpu().numpy()

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gprune.pruning.sparsity.equal_masks import EqualGates
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting
 from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
 from gprune.pruning.sparsity.objective import RetentionConstraint
@@ -80,7 +81,8 @@ def learn_gates(
     decoder, alignment = setting.decoder, setting.settings.alignment
     decoder.require_whole("learning")
     require_reachable(decoder.shape, target, alignment)
-    family = GateMasks.of(decoder.shape, target, alignment, chosen.temperature, decoder.device)
+    kind = EqualGates if setting.settings.equal else GateMasks
+    family = kind.of(decoder.shape, target, alignment, chosen.temperature, decoder.device)
     learner = GateLearner(setting, family, starting(scores), epochs, chosen.learning_rate)
     gates, rows = learner.learned()
     masks, columns = family.exact(gates), learner.columns()

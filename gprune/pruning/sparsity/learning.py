@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gprune.models.decoder import Decoder
+from gprune.pruning.sparsity.equal_masks import EqualMasks
 from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
 from gprune.pruning.sparsity.loss_selection import combine
 from gprune.pruning.sparsity.masks import MaskFamily
@@ -21,7 +22,7 @@ from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
 from gprune.pruning.sparsity.units import RankedUnits
-from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens
+from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens, budget
 from gprune.store.resumption import Resumption
 from gprune.study import SparsitySettings
 from gprune.system.progress import Progress
@@ -75,13 +76,19 @@ def learn(
     decoder.require_whole("learning")
     require_reachable(decoder.shape, target, settings.alignment)
     units = RankedUnits.build(decoder.shape, scores, head_scores, partition)
+    counts = budget.equal_counts(decoder.shape, target, settings.alignment)
+    if settings.equal and attention is None:
+        attention = budget.highest(head_scores, counts[1])
     if attention is not None:
         units = units.with_groups(attention)
     family = MaskFamily.of(units, decoder.device)
     setting = Setting(decoder, (primary, auxiliary), settings, seed, on_progress, kept, ranks)
-    thresholds, rows = ThresholdLearner(setting, family, target).learned()
-    columns = ThresholdLearner.columns()
-    plan = exact_masks(family.units, thresholds.cpu().numpy(), target, settings.alignment)
+    learner = ThresholdLearner(setting, family, target)
+    if settings.equal:
+        learner = EqualLearner(setting, EqualMasks.leveled(family, counts[0]), target)
+    thresholds, rows = learner.learned()
+    columns, widths = learner.columns(), (settings.alignment, settings.equal)
+    plan = exact_masks(family.units, thresholds.cpu().numpy(), target, *widths)
     history = LearningHistory(
         steps=np.array(rows, dtype=np.float64).reshape(-1, len(columns)),
         columns=columns,
@@ -150,3 +157,25 @@ class ThresholdLearner(Learner[MaskFamily]):
         running.learned.clamp_(0.0, 1.0)
         constraint.ascend(told["retention"])
         return [multiplier, told["admitted"]]
+
+
+class EqualLearner(ThresholdLearner):
+    """Thresholds under one budget a layer, which every mask meets, so that no multiplier has to hold it."""
+
+    family: EqualMasks
+
+    def gradient(
+        self, step: int, running: LearnerRunning, sums: BatchSums
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        """See Learner; tells whether auxiliary cross-entropy moved the FFN thresholds."""
+        thresholds = running.learned
+        performance, admitted = self._performance(thresholds, sums)
+        slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
+        found = self.family.competing(performance, slope)
+        return found, {"retention": self.family.retention(thresholds), "admitted": admitted}
+
+    def stepped(self, running: LearnerRunning, told: Mapping[str, float]) -> list[float]:
+        """See Learner; the multiplier is 0."""
+        running.optimizer.step()
+        running.learned.clamp_(0.0, 1.0)
+        return [0.0, told["admitted"]]

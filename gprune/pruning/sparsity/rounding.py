@@ -25,7 +25,9 @@ class ExactPlan:
     """(thresholds,) float64 after the common shift"""
 
 
-def exact_masks(units: RankedUnits, thresholds: Array, target: float, alignment: int = 1) -> ExactPlan:
+def exact_masks(
+    units: RankedUnits, thresholds: Array, target: float, alignment: int = 1, equal: bool = False
+) -> ExactPlan:
     """Shifts all thresholds together until the target is met, then adds or removes the nearest neurons.
 
     Args:
@@ -33,6 +35,8 @@ def exact_masks(units: RankedUnits, thresholds: Array, target: float, alignment:
         thresholds: (thresholds,) learned thresholds.
         target: R*, the fraction of the decoder's linear weights to keep.
         alignment: FFN widths are multiples of this many neurons, or the dense width.
+        equal: whether every layer keeps as many units, those of its highest margins; the thresholds of each
+            layer are then shifted by themselves.
 
     Returns:
         Masks as near the target as one neuron (one block of neurons) allows, and the shifted thresholds.
@@ -41,6 +45,8 @@ def exact_masks(units: RankedUnits, thresholds: Array, target: float, alignment:
     """
     shape = units.shape
     neuron_margin, head_margin = units.split(units.margins(thresholds))
+    if equal:
+        return _equal(units, thresholds, (neuron_margin, head_margin), target, alignment)
     least = budget.least_neurons(shape, alignment)
     shift = _common_shift(shape, neuron_margin, head_margin, target, least)
     if units.free_groups:
@@ -58,6 +64,30 @@ def exact_masks(units: RankedUnits, thresholds: Array, target: float, alignment:
         target=target,
     )
     return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
+
+
+def _equal(
+    units: RankedUnits, thresholds: Array, margins: tuple[Array, Array], target: float, alignment: int
+) -> ExactPlan:
+    shape, counts = units.shape, budget.equal_counts(units.shape, target, alignment)
+    ffn, heads = (budget.highest(part, count) for part, count in zip(margins, counts, strict=True))
+    if not units.free_groups:
+        heads = margins[1] > 0
+    # of every unit the cut of its layer, of every threshold that of its units
+    shift = np.zeros(units.thresholds)
+    cuts = [
+        np.repeat(_cuts(part, kept), part.shape[1]) for part, kept in zip(margins, (ffn, heads), strict=True)
+    ]
+    shift[units.owner] = np.concatenate(cuts)
+    masks = PruningMasks("gprune", ffn, heads, budget.retention(shape, ffn, heads), target)
+    return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
+
+
+def _cuts(margins: Array, kept: Array) -> Array:
+    """(layers,) values between the lowest margin that is kept in each layer and the highest that is not."""
+    lowest = np.where(kept, margins, np.inf).min(axis=1)
+    below = np.where(kept, -np.inf, margins).max(axis=1)
+    return np.where(np.isfinite(below), (lowest + below) / 2, lowest)
 
 
 def require_reachable(shape: ModelShape, target: float, alignment: int = 1) -> None:

@@ -19,6 +19,7 @@ from torch import Tensor
 from gprune.models import oom_backoff
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import Teacher
+from gprune.pruning.sparsity.equal_masks import EqualGates, EqualMasks
 from gprune.pruning.sparsity.gate_masks import GateMasks
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily, UnitMasks
@@ -35,7 +36,9 @@ if TYPE_CHECKING:
 
 ORDER = "learning"
 """what the others are told to take part in"""
-FAMILIES: dict[str, type[UnitMasks]] = {kind.NAME: kind for kind in (MaskFamily, GateMasks)}
+FAMILIES: dict[str, type[UnitMasks]] = {
+    kind.NAME: kind for kind in (MaskFamily, GateMasks, EqualMasks, EqualGates)
+}
 """the kinds of masks that can be learned together, by name"""
 Place = tuple[slice, slice]
 """subsets, and sequences of each"""

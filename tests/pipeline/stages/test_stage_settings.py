@@ -76,6 +76,7 @@ CHANGES = {
     "sparsity.surrogate": ("sigmoid", "learning"),
     "sparsity.attention": ("gprune", "learning masks"),
     "sparsity.alignment": (8, "gates learning masks"),
+    "sparsity.widths": ("equal", "gates learning masks"),
     "sparsity.bias_compensation": (True, "accuracy answers checkpoint perplexity speed"),
     "gates.start": ("mean", "gates"),
     "gates.learning_rate": (0.3, "gates"),
@@ -131,6 +132,8 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
     value, expected = CHANGES[field]
     if field.startswith("contexts."):
         study = replace(study, metric="twflap")
+    if field == "sparsity.widths":
+        study = replace(study, methods=tuple(name for name, method in METHODS.items() if method.levels))
     if field.startswith("repair."):
         study = study.with_settings({"repair.kind": "least_squares", "repair.texts": "both_and_sampled"})
     if field.startswith("recovery.") and field != "recovery.kind":

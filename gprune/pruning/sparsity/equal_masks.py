@@ -1,0 +1,104 @@
+"""Masks that keep as many units in every layer, whatever is learned: modules or gates compete within a layer.
+
+The pruned model is then one of its family's own architecture (``sparsity.widths`` equal).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gprune.pruning.sparsity.gate_masks import GateMasks
+from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.records import Array, PruningMasks, budget
+
+
+def best(values: Tensor, count: int) -> Tensor:
+    """(layers, units) bool, True for the `count` highest values of each layer; of equal ones the first."""
+    order = values.detach().sort(dim=1, descending=True, stable=True).indices[:, :count]
+    return torch.zeros_like(values, dtype=torch.bool).scatter_(1, order, True)
+
+
+@dataclass(frozen=True, slots=True)
+class EqualMasks(MaskFamily):
+    """Masks that thresholds express where every layer keeps as many neurons, those of the highest margins.
+
+    The key/value groups are fixed: a layer's one threshold could only keep those of the highest scores.
+    """
+
+    NAME: ClassVar[str] = "thresholds of equal widths"
+    neurons: int
+    """neurons that every layer keeps"""
+    members: Tensor
+    """(layers, thresholds) float32, 1 where an FFN threshold is of a module of the layer"""
+
+    @classmethod
+    def leveled(cls, family: MaskFamily, neurons: int) -> Self:
+        """The masks of a family, whose key/value groups are fixed, with so many neurons in every layer."""
+        units, shape = family.units, family.shape
+        members = np.zeros((shape.layers, units.thresholds), dtype=np.float32)
+        layer = np.repeat(np.arange(shape.layers), shape.neurons)
+        members[layer, units.owner[: len(layer)]] = 1
+        known = {field.name: getattr(family, field.name) for field in fields(family)}
+        return cls(**known, neurons=neurons, members=torch.tensor(members, device=family.share.device))
+
+    def margins(self, thresholds: Tensor) -> Tensor:
+        """(units,) quantile minus threshold, less that at which the layer is cut; of groups as they are."""
+        neurons, groups = self.split(MaskFamily.margins(self, thresholds))
+        ordered = neurons.sort(dim=1, descending=True).values
+        cut = ordered[:, self.neurons - 1 : self.neurons + 1].mean(dim=1, keepdim=True)
+        return torch.cat([(neurons - cut).flatten(), groups.flatten()])
+
+    def kept(self, learned: Tensor) -> Tensor:
+        """(units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
+        neurons, groups = self.split(self.margins(learned))
+        return torch.cat([best(neurons, self.neurons).flatten(), groups.flatten() >= 0])
+
+    def competing(self, gradient: Tensor, slope: Tensor) -> Tensor:
+        """(thresholds,) a gradient without its part along that of a layer's kept share.
+
+        All thresholds of a layer moving together change no mask; what is left is what modules win from each
+        other. It is Lagrange's condition under the budget of each layer, its multiplier by least squares.
+
+        Args:
+            gradient: (thresholds,) of the performance term.
+            slope: (thresholds,) of the retained share.
+        """
+        size = (self.members @ slope.square()).clamp(min=torch.finfo(slope.dtype).tiny)
+        multiplier = (self.members @ (gradient * slope)) / size
+        return gradient - (multiplier @ self.members) * slope
+
+    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        """See UnitMasks."""
+        values, arrays = MaskFamily.told(self)
+        return values | {"neurons": self.neurons}, arrays
+
+    @classmethod
+    def heard(
+        cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device
+    ) -> EqualMasks:
+        """See UnitMasks."""
+        return cls.leveled(MaskFamily.heard(values, arrays, device), int(values["neurons"]))
+
+
+@dataclass(frozen=True, slots=True)
+class EqualGates(GateMasks):
+    """Masks that keep the units of the highest gates of each layer, as many in every one."""
+
+    NAME: ClassVar[str] = "gates of equal widths"
+
+    def kept(self, learned: Tensor) -> Tensor:
+        """(units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""
+        counts = budget.equal_counts(self.shape, self.target, self.alignment)
+        parts = zip(self.split(learned), counts, strict=True)
+        return torch.cat([best(values, count).flatten() for values, count in parts])
+
+    def exact(self, gates: Tensor) -> PruningMasks:
+        """The masks that some gates end with: as on the way."""
+        ffn, heads = (part.cpu().numpy() for part in self.split(self.kept(gates)))
+        return PruningMasks("gates", ffn, heads, budget.retention(self.shape, ffn, heads), self.target)
