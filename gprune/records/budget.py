@@ -8,6 +8,7 @@ Hardware runs matrices fastest whose widths are multiples of 8 to 256: ``align``
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
@@ -28,12 +29,15 @@ def nearest_whole(value: float) -> int:
     return math.floor(value + 0.5)
 
 
-def uniform_counts(shape: ModelShape, target: float) -> tuple[int, float]:
+def uniform_counts(
+    shape: ModelShape, target: float, possible: Callable[[int], bool] = lambda _: True
+) -> tuple[int, float]:
     """Units that every layer keeps when all layers are pruned at one ratio, `target` in (0, 1).
 
     The key/value groups come first: as near `target` of them as leaves between one and all neurons to fill
     the rest of the layer's budget. Gives key/value groups of each layer, and neurons of each layer before
     rounding; where no choice of groups leaves a possible number of neurons, the number nearest to possible.
+    `possible` says which numbers of groups there may be; all of them always may.
     """
     budget = target * shape.decoder_weights / shape.layers
 
@@ -44,17 +48,23 @@ def uniform_counts(shape: ModelShape, target: float) -> tuple[int, float]:
         wanted = neurons(groups)
         return max(1 - wanted, wanted - shape.neurons, 0.0), abs(groups - target * shape.kv_heads)
 
-    chosen = min(range(1, shape.kv_heads + 1), key=distance)
+    numbers = [*filter(possible, range(1, shape.kv_heads)), shape.kv_heads]
+    chosen = min(numbers, key=distance)
     return chosen, min(max(neurons(chosen), 1.0), float(shape.neurons))
 
 
 def equal_counts(shape: ModelShape, target: float, alignment: int = 1) -> tuple[int, int]:
     """Neurons and key/value groups of every layer, where all layers keep as many of both.
 
-    Groups as `uniform_counts`; neurons the most that stay within the budget of a layer, in whole blocks of
+    Groups as `uniform_counts`, of such numbers that the query heads divide the hidden width: LLaMA's own
+    configuration takes no others. Neurons the most that stay within the budget of a layer, in whole blocks of
     `alignment`, and one block at least. `target` in (0, 1).
     """
-    groups, neurons = uniform_counts(shape, target)
+
+    def divides(groups: int) -> bool:
+        return shape.hidden % (groups * shape.group_size) == 0
+
+    groups, neurons = uniform_counts(shape, target, divides)
     # what rounding does to a whole number is no reason to leave a block out
     blocks = math.floor((neurons + 1e-6) / alignment) * alignment
     return max(blocks, least_neurons(shape, alignment)), groups

@@ -12,6 +12,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from gprune.models.export import measurable, padded
 from gprune.models.shapes import SHAPES
 from gprune.models.tiny import tiny_decoder
+from gprune.records import budget
 from gprune.system.errors import CheckpointError
 
 IDS = torch.randint(3, 300, (2, 9), generator=torch.Generator().manual_seed(5))
@@ -73,6 +74,20 @@ def test_every_layer_gets_the_width_of_the_widest_and_zeros(tmp_path):
         assert not wide[rows:].any() and not wide[:, columns:].any()
     assert not tensors[f"{layer}self_attn.k_proj.bias"].any()
     assert torch.equal(tensors[f"{layer}mlp.down_proj.bias"], before[f"{layer}mlp.down_proj.bias"])
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+def test_equal_widths_are_an_ordinary_model_with_nothing_added(family, tmp_path):
+    decoder = small_decoder(family)
+    neurons, groups = budget.equal_counts(decoder.shape, 0.5)
+    masks = masks_of(decoder, [groups] * 3, [neurons] * 3)
+    live = save(decoder, tmp_path / "in", masks=masks)
+    made = padded.save(tmp_path / "in", tmp_path / "out")
+    assert (made.neurons, made.groups, made.model_type) == (neurons, groups, family)
+    assert made.padded == made.pruned
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
+    assert_equal_logits(loaded(IDS).logits, live(IDS).logits)
+    assert loaded.num_parameters() == live.num_parameters()
 
 
 def test_sizes_are_counted_by_the_widths(tmp_path):
