@@ -26,7 +26,7 @@ from gprune.system.safe_parsing import quoted, sentence
 
 STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs").to_dict()
 # came after the answers were kept
-del STUDY["repair"], STUDY["gates"], STUDY["recovery"], STUDY["choice"]
+del STUDY["repair"], STUDY["gates"], STUDY["recovery"], STUDY["choice"], STUDY["sparsity"]["widths"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
     "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
@@ -176,8 +176,8 @@ _SECTIONS = (
     f"gates={GateSettings()!r}, repair={RepairSettings()!r}, recovery={RecoverySettings()!r}, "
     f"choice={ChoiceSettings()!r}, "
 )
-_LATER = (_SECTIONS, ", method='gprune'")
-"""what came after the answers were kept: sections of a study, and the method of a search"""
+_LATER = (_SECTIONS, ", widths='free'", ", method='gprune'")
+"""what came after the answers were kept: sections and a field of a study, and the method of a search"""
 
 
 def answer(reader: Reader, folder: Path, odd: object, data: bytes) -> str:
