@@ -26,15 +26,15 @@ def foreseen(wanted: Iterable[Stage[Any]], results: Results, processes: int = 1)
     return forecast(graph.study, graph.inputs.precision, missing, records, known, processes)
 
 
-def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
+def anew(study: Study, records: Iterable[Mapping[str, Any]] = (), processes: int = 1) -> Forecast | None:
     """What a whole run of a study takes, if nothing of it is there yet; nothing but its model is looked at.
 
-    `records` of a cache's runs, the latest first, tell how fast this machine is. None where the model is not
-    on this machine, or cannot be used.
+    `records` of a cache's runs, the latest first, tell how fast this machine is; `processes` compute the one
+    model together. None where the model is not on this machine, or cannot be used.
     """
     try:
         stages = course(Graph(study), "all", lambda _: False)
-        return forecast(study, precision_of(study), stages, records)
+        return forecast(study, precision_of(study), stages, records, None, processes)
     except GpruneError:
         # what is wrong with it is said when the run is started
         return None

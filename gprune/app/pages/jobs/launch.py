@@ -12,6 +12,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
+from gprune.jobs.device_slots import model_gpus
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.study import Study, from_dict, profiles
@@ -53,7 +54,11 @@ def new_study(root: str) -> None:
             return
         records = [run.record for run in frame.situation().runs]
         slurm = starting.choose(root)
-        arguments = starting.show_estimate(studies[0], records, "launch", elsewhere=slurm is not None)
+        gpus = () if slurm is not None else starting.several_gpus(studies)
+        told = starting.show_estimate(
+            studies[0], records, "launch", elsewhere=slurm is not None, processes=model_gpus(gpus or ())
+        )
+        arguments = None if gpus is None or told is None else (*gpus, *told)
         starting.show_command(studies, arguments or (), slurm is not None)
         if sticky_button.pressed(
             "Start the run",
