@@ -31,8 +31,8 @@ _ANY = Study("model", "A", "B")
 """stands for a study of which nothing is chosen yet"""
 
 
-def new_study(root: str) -> None:
-    """The form for a new run."""
+def new_study(root: str) -> Study | None:
+    """The form for a new run; its study, of the first seed, or None where something of it is wrong."""
     with card("launch_form", "Start a run"):
         # at the top, where it is seen whichever field it is about
         complaint = st.container()
@@ -51,7 +51,7 @@ def new_study(root: str) -> None:
             values |= _machine()
         studies = _checked(values, changes, complaint, key)
         if not studies:
-            return
+            return None
         records = [run.record for run in frame.situation().runs]
         slurm = starting.choose(root)
         gpus = () if slurm is not None else starting.several_gpus(studies)
@@ -68,6 +68,7 @@ def new_study(root: str) -> None:
             disabled=arguments is None,
         ):
             _start(root, studies, complaint, arguments or (), slurm)
+        return studies[0]
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:

@@ -8,8 +8,7 @@ import streamlit as st
 from gprune.analysis import speed as analysis
 from gprune.app.pages.speed_export import export_card
 from gprune.app.ui import frame, offered_job, tables, url_state
-from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain, said, short
+from gprune.app.ui.text import plain, said
 from gprune.app.ui.titles import SPEEDS
 from gprune.jobs import Job
 from gprune.jobs.folder import SPEEDS as FILE
@@ -17,6 +16,7 @@ from gprune.jobs.folder import read_json
 from gprune.jobs.local import SPEED, times
 from gprune.models import identity, shapes
 from gprune.pipeline.runs.opened import Run
+from gprune.study import short
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.safe_parsing import quoted
 from gprune.system.units import amount
@@ -103,7 +103,10 @@ def _measured(arguments: tuple[str, ...]) -> None:
         st.warning(f"What the job {plain(job.id)} has measured cannot be read: measure again.")
         return
     tables.show(found[0], alt="tokens a second, ratio and memory of the models that were named")
-    st.caption(f"{plain(job.label)}, job {plain(job.id)}. {plain(found[1])}.")
+    st.caption(
+        "Medians over the repetitions with their interquartile ranges; higher is faster, and ratios are to the "
+        f"first model in the same repetition. {plain(job.label)}, job {plain(job.id)}. {plain(found[1])}."
+    )
 
 
 def table(job: Job, phase: str) -> tuple[pd.DataFrame, str] | None:
@@ -115,7 +118,7 @@ def table(job: Job, phase: str) -> tuple[pd.DataFrame, str] | None:
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
     shown = {
-        "model": [label(short(name, 40)) for name in found["model"]],
+        "model": [short(name) for name in found["model"]],
         "mode": found["mode"],
         "parameters": found["parameters"].map("{:,}".format),
         "tokens/s": found["tokens/s"].map("{:,.4g}".format),
