@@ -104,8 +104,8 @@ def _measured(arguments: tuple[str, ...]) -> None:
         return
     tables.show(found[0], alt="tokens a second, ratio and memory of the models that were named")
     st.caption(
-        "Medians over the repetitions with their interquartile ranges; higher is faster, and ratios are to the "
-        f"first model in the same repetition. {plain(job.label)}, job {plain(job.id)}. {plain(found[1])}."
+        "Medians over the repetitions with their interquartile ranges; higher is faster, and ratios are to "
+        f"the first model in the same repetition. {plain(job.label)}, job {plain(job.id)}. {plain(found[1])}."
     )
 
 
