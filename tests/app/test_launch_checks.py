@@ -100,7 +100,7 @@ def captions(app):
 def test_the_demo_fits_and_the_form_says_in_what(form):
     app = form("demo")
     assert not app.exception and not app.error
-    assert "Estimate, if nothing of it is there yet: at most 1.2 GiB" in captions(app)
+    assert "Estimate, if nothing of it is there yet: at most 1.1 GiB" in captions(app)
     [table] = [one.value for one in app.dataframe if "at a time" in one.value.columns]
     learning = table[table["stage"] == "learning the sparsity (GPrune)"].iloc[0]
     assert learning["at a time"] == "16" and learning["memory GiB"] < 2
