@@ -21,9 +21,9 @@ from gprune.jobs.queue import MOST_OPEN
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study
-from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.errors import GpruneError, SettingsError, UnreadableError
 from gprune.system.limits import LONGEST_NAME
-from gprune.system.safe_parsing import quoted
+from gprune.system.safe_parsing import json_value, quoted
 
 _LONGEST = 1000
 _AT_WORK = ("running", "queued", "cancelling")
@@ -94,8 +94,8 @@ def _values(typed: str) -> list[Any]:
 
 def _json(text: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
+        return json_value(text, "a value")
+    except UnreadableError:
         return None
 
 
