@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gprune.cli import say, signals
 from gprune.study import Study
+from gprune.study.model_gpus import require_possible as require_possible
 from gprune.study.settings import require
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import GpruneError, RanksError, SettingsError
-from gprune.system.limits import MOST_PROCESSES
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
@@ -25,22 +25,6 @@ if TYPE_CHECKING:
     from gprune.models.distributed.rpc import Order
 
 EXIT_FAILED, EXIT_UNEXPECTED = 2, 1
-
-
-def require_possible(count: int, study: Study, seeds: list[int] | None, here: bool = True) -> None:
-    """Raises SettingsError where a study, of seeds or of none, cannot be run by so many processes."""
-    require(1 <= count <= MOST_PROCESSES, "--model-gpus", count, f"1 to {MOST_PROCESSES}")
-    require(not seeds, "--model-gpus", count, "left out with --seeds: run the seeds one after the other")
-    rule = "none with --model-gpus: recovery is not shared out over several GPUs"
-    require(count == 1 or study.recovery.kind == "none", "recovery.kind", study.recovery.kind, rule)
-    rule = "auto, cpu or cuda with --model-gpus, which uses the first GPUs of the machine"
-    require(":" not in study.device, "device", study.device, rule)
-    gpu = machine.has_gpu()
-    rule = "auto or cpu on a machine without GPUs"
-    require(not here or gpu or study.device in ("auto", "cpu"), "device", study.device, rule)
-    if here and study.device != "cpu" and gpu:
-        there = len(machine.cards())
-        require(count <= there, "--model-gpus", count, f"at most {there}, the GPUs that are here")
 
 
 def run(options: argparse.Namespace, study: Study, first: Callable[[Ranks], int]) -> int:

@@ -122,10 +122,10 @@ def _submit(options: argparse.Namespace) -> int:
     if slurm is not None:
         entries = [StudyJob(study, options.label, arguments) for study in studies]
         for job in jobs.submit_slurm(cache, entries, slurm):
-            say(_line(job))
+            say(job_line(job))
         return 0
     for study in studies:
-        say(_line(jobs.submit(cache, study, options.label, arguments)))
+        say(job_line(jobs.submit(cache, study, options.label, arguments)))
     return 0
 
 
@@ -159,7 +159,7 @@ def _jobs(options: argparse.Namespace) -> int:
         say(json.dumps([_plain(job) for job in found], indent=2, default=str))
         return 0
     for job in reversed([job for job in found if job not in left_out]):
-        say(_line(job))
+        say(job_line(job))
     if left_out:
         say(f"{len(left_out)} jobs that ended earlier are not listed: --all lists them", file=sys.stderr)
     if not found:
@@ -183,7 +183,7 @@ def _logs(options: argparse.Namespace) -> int:
             say(text, end="", flush=True)
     job = jobs.get(cache, job.id)
     if not job.active:
-        say(_line(job), file=sys.stderr)
+        say(job_line(job), file=sys.stderr)
     return 0
 
 
@@ -192,7 +192,7 @@ def _cancel(options: argparse.Namespace) -> int:
 
     cache = _cache(options)
     for job in [_found(cache, name) for name in options.jobs]:
-        say(_line(jobs.cancel(cache, job.id)))
+        say(job_line(jobs.cancel(cache, job.id)))
     return 0
 
 
@@ -203,7 +203,7 @@ def _resume(options: argparse.Namespace) -> int:
     for job in [_found(cache, name) for name in options.jobs]:
         if job.state == "done":
             raise JobError(f"job {job.id} is done: there is nothing to go on with")
-        say(_line(jobs.resume(cache, job.id)))
+        say(job_line(jobs.resume(cache, job.id)))
     return 0
 
 
@@ -226,7 +226,7 @@ def _found(cache: Path, name: str) -> Job:
     return jobs.get(cache, name)
 
 
-def _line(job: Job) -> str:
+def job_line(job: Job) -> str:
     """One job in one line."""
     from gprune import jobs
     from gprune.system.units import duration

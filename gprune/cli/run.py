@@ -120,7 +120,7 @@ def _show_course(options: argparse.Namespace) -> int:
         say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
     if missing:
-        shown_forecast(foreseen(stages, results, options.model_gpus or 1))
+        shown_forecast(foreseen(stages, results, options.model_gpus or 1, measure=True))
     say(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 

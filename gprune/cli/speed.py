@@ -1,5 +1,7 @@
 """`speed`: how fast dense and pruned models are, side by side (appendix, practical inference speedup).
 
+With `--submit` the queue of jobs measures it, and starts nothing beside it.
+
 The first model stays in memory, and of the others one at a time is there beside it.
 Beside model folders it measures true shapes with random weights, `random:llama2-7b`, also cut to a narrower
 width in every layer, `random:llama2-7b@0.5`: speed depends on shapes, not on what the weights are.
@@ -15,11 +17,15 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from gprune.cli import place, registered, say
+from gprune.cli import add_cache, add_job, paths, place, registered, say
+from gprune.jobs.folder import SPEEDS
 from gprune.models.shapes import SHAPES
-from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.errors import Cancelled, GpruneError, SettingsError
+from gprune.system.progress import Progress, silent
 
 _COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "spread", "ratio", "spread", "peak memory")
+UNREAD = ("no text", "no text either")
+"""the texts of the study that a job keeps which reads none"""
 _FIELDS = "model parameters phase mode tokens_per_second spread ratio ratio_spread peak_bytes memory".split()
 
 
@@ -49,6 +55,13 @@ def add(commands: Any) -> None:
     speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
     speed.add_argument("--json", type=place, metavar="OUT.json", help="write everything measured to a file")
     speed.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
+    speed.add_argument(
+        "--submit",
+        action="store_true",
+        help="have the queue of jobs measure it, alone on its device, and stop; see jobs and logs",
+    )
+    add_job(speed)
+    add_cache(speed)
 
 
 def _speed(options: argparse.Namespace) -> int:
@@ -57,13 +70,52 @@ def _speed(options: argparse.Namespace) -> int:
             f"the folder {str(options.json.resolve().parent)!r} does not exist: create it before measuring"
         )
     settings = _settings(options)
+    if options.submit:
+        return _submit(options)
+    if options.job is None:
+        return _told(options, settings)
+    from gprune.jobs import reporting
+
+    with reporting.forgiving(), reporting.JobReporter(options.job) as reporter:
+        return _told(options, settings, reporter.stage("speed"))
+
+
+def _submit(options: argparse.Namespace) -> int:
+    """Puts the same measurement into the queue; what is wrong with its models is told here."""
+    from gprune import jobs
+    from gprune.cli.jobs import job_line
+    from gprune.jobs.local import SPEED
+    from gprune.models.export import measurable
+    from gprune.store import Store
+    from gprune.study import Study, short
+
+    models = [paths.timed(name) for name in options.models]
+    for name in models:
+        measurable.require_known(name, options.align)
+    words = [SPEED, *models]
+    for name in ("preset", "batch", "prompt", "new", "repeats", "dtype", "device", "align"):
+        value = getattr(options, name)
+        words += [f"--{name}", str(value)] if value is not None else []
+    words += ["--json", str(options.json.resolve())] if options.json else []
+    words += ["--csv"] if options.csv else []
+    words += ["--modes", *options.modes] if options.modes else []
+    # a job keeps a study, of which this one has no use
+    study, label = Study(models[0], *UNREAD), f"Speed of {', '.join(map(short, models))}"
+    say(job_line(jobs.submit(Store(options.cache).root, study, label, words)))
+    return 0
+
+
+def _told(options: argparse.Namespace, settings: Any, listener: Progress = silent) -> int:
+    """Measures, prints and writes; SettingsError at the end where a model could not be measured."""
     with contextlib.redirect_stdout(sys.stderr):
-        rows, problem = _measured(options, settings)
+        rows, problem = _measured(options, settings, listener)
     machine = _machine(settings.device)
-    if options.json is not None:
-        values = {"setting": asdict(settings), "machine": machine, "rows": [asdict(row) for row in rows]}
-        values |= {"problem": str(problem)} if problem else {}
-        options.json.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    files = [options.json] if options.json is not None else []
+    files += [options.job / SPEEDS] if options.job is not None else []
+    values = {"setting": asdict(settings), "machine": machine, "rows": [asdict(row) for row in rows]}
+    values |= {"problem": str(problem)} if problem else {}
+    for file in files:
+        file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.csv:
         _print_csv(rows)
     else:
@@ -73,7 +125,9 @@ def _speed(options: argparse.Namespace) -> int:
     return 0
 
 
-def _measured(options: argparse.Namespace, settings: Any) -> tuple[list[Any], SettingsError | None]:
+def _measured(
+    options: argparse.Namespace, settings: Any, listener: Progress
+) -> tuple[list[Any], SettingsError | None]:
     """The rows of all models; where one cannot be measured those of the models before it, and why."""
     from gprune.cli import progress
     from gprune.evaluation import speed
@@ -87,9 +141,16 @@ def _measured(options: argparse.Namespace, settings: Any) -> tuple[list[Any], Se
         numbered = (f"{name} #{number}" for number in itertools.count(2))
         models[next(one for one in itertools.chain([name], numbered) if one not in models)] = load
     with progress.Reporter() as shown:
-        measurement = speed.Measurement(models, settings, lambda *event: shown("speed", *event))
+
+        def told(done: int, total: int, message: str) -> None:
+            shown("speed", done, total, message)
+            listener(done, total, message)
+
+        measurement = speed.Measurement(models, settings, told)
         try:
             measurement.run()
+        except Cancelled:
+            raise
         except GpruneError as error:
             rows = measurement.rows()
             if not rows:

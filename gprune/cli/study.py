@@ -100,7 +100,7 @@ def _study(options: argparse.Namespace) -> int:
     from gprune.cli.preflight import shown_forecast
     from gprune.pipeline.preflight import anew
 
-    shown_forecast(anew(study))
+    shown_forecast(anew(study, measure=True))
     return 0
 
 

@@ -5,6 +5,7 @@
                       state.json     where the job stands; replaced as a whole at each change
                       events.jsonl   progress, one JSON object a line, only appended to
                       log.txt        standard output and error of the run
+                      speed.json     of a job that measures speed: its setting, machine and rows
                       slurm.json     of a job that Slurm starts: its number there, and what Slurm last said
                       cancel         exists once someone asked the run to stop
 
@@ -35,6 +36,7 @@ EVENTS = "events.jsonl"
 LOG = "log.txt"
 CANCEL = "cancel"
 SLURM = "slurm.json"
+SPEEDS = "speed.json"
 LOCK = ".lock"
 
 # UTC date, UTC time, and eight digits that tell apart jobs of the same second

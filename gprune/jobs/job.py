@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from gprune.jobs import folder as files
 from gprune.jobs.device_slots import CPU, model_gpus
-from gprune.jobs.local import CommandBuilder, exports
+from gprune.jobs.local import CommandBuilder, exports, times
 from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, Seconds, Shown, one_line, read_state, write_state
 from gprune.study import Study, run_name
@@ -135,6 +135,14 @@ def _until(arguments: Sequence[str]) -> str:
     return next((after for word, after in pairwise(arguments) if word == "--until"), "all")
 
 
+def _asked(study: Study, arguments: Sequence[str]) -> str:
+    """The device that a job computes on; one that measures models by name says it as its command does."""
+    if not times(arguments):
+        return CPU if exports(arguments) else study.device
+    told = dict(pairwise(arguments))
+    return told.get("--device") or (CPU if told.get("--preset") == "cpu" else study.device)
+
+
 def create(
     home: Path,
     study: Study,
@@ -165,10 +173,10 @@ def create(
         "fingerprint": digest,
         "nonce": nonce,
         "number": number,
-        "device": CPU if exports(arguments) else study.device,
+        "device": _asked(study, arguments),
         # so that whoever looks for the jobs of a run need not read the study of every job
         "run": run_name(study),
-        "timed": not exports(arguments) and measures_speed(study, _until(arguments)),
+        "timed": times(arguments) or (not exports(arguments) and measures_speed(study, _until(arguments))),
     }
     draft = home / f".new-{nonce}"
     try:

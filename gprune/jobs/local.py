@@ -27,6 +27,8 @@ CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
 EXPORTS = ("export", "pad", "gguf", "cut", "map", "measure")
 """commands besides `run` that a job can be; each takes `--job` and makes no run"""
+SPEED = "speed"
+"""one more of them: it computes where its study says, and nothing may run beside it"""
 # a run that has reported its end gets this long to leave the machine before it is killed
 EXIT_SECONDS = 30.0
 
@@ -35,8 +37,13 @@ _started_lock = threading.Lock()
 
 
 def exports(arguments: Sequence[str]) -> bool:
-    """Whether the arguments of a job name one of ``EXPORTS``."""
-    return bool(arguments) and arguments[0] in EXPORTS
+    """Whether the arguments of a job name one of ``EXPORTS``, or ``SPEED``."""
+    return bool(arguments) and arguments[0] in (*EXPORTS, SPEED)
+
+
+def times(arguments: Sequence[str]) -> bool:
+    """Whether a job is a measurement of speed, of models by name and not of a run."""
+    return bool(arguments) and arguments[0] == SPEED
 
 
 def worker_command(folder: Path, arguments: Sequence[str]) -> list[str]:

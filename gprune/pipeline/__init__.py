@@ -38,7 +38,7 @@ from gprune.store import Store, states
 from gprune.store.resumption import Resumption, Spent
 from gprune.study import Study
 from gprune.study.settings import require
-from gprune.system import safe_parsing
+from gprune.system import machine, safe_parsing
 from gprune.system.errors import MethodError, StoreError, TaskError
 from gprune.system.progress import Notice, Waiting
 
@@ -207,6 +207,8 @@ class _Runner:
                 store.discard(stage.kind, stage.key)
             store.put(stage.kind, stage.key, made, details())
         resumption.end()
+        # what a stage has left between blocks is not added to the peak of the next
+        machine.trim()
 
     def _details(
         self, stage: Stage[Any], resumption: Resumption, here: Callable[[], Spent], notices: list[str]

@@ -1,10 +1,11 @@
 """What a run will take, asked before it starts: by the run itself, by `--dry-run` and by the launch form."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from gprune.pipeline import runs
-from gprune.pipeline.estimate import Forecast, forecast, judged
+from gprune.pipeline.estimate import Forecast, forecast, judged, libraries
 from gprune.pipeline.eta import last_time
 from gprune.pipeline.record import Listener
 from gprune.pipeline.stages import Graph, Results, Stage, course
@@ -17,27 +18,51 @@ ESTIMATE = "estimate"
 """the name under which a run tells what it will take, among those of its stages"""
 
 
-def foreseen(wanted: Iterable[Stage[Any]], results: Results, processes: int = 1) -> Forecast | None:
-    """What those stages of a run take that are not there yet; None where the model's sizes are not known."""
+def foreseen(
+    wanted: Iterable[Stage[Any]], results: Results, processes: int = 1, *, measure: bool = False
+) -> Forecast | None:
+    """What those stages of a run take that are not there yet; None where the model's sizes are not known.
+
+    What the libraries take is known from the latest run; if `measure`, a process is started where none says.
+    """
     missing = [stage for stage in wanted if not results.holds(stage)]
-    records = (record for _, record in runs.every(results.store))
     graph = results.graph
     known = last_time(missing, results)
-    return forecast(graph.study, graph.inputs.precision, missing, records, known, processes)
+    precision, records = graph.inputs.precision, _records(results)
+    found = forecast(graph.study, precision, missing, records, known, processes)
+    return _with_libraries(found, _records(results), measure)
 
 
-def anew(study: Study, records: Iterable[Mapping[str, Any]] = ()) -> Forecast | None:
+def _records(results: Results) -> Iterable[Mapping[str, Any]]:
+    return (record for _, record in runs.every(results.store))
+
+
+def _with_libraries(
+    found: Forecast | None, records: Iterable[Mapping[str, Any]], measure: bool
+) -> Forecast | None:
+    if found is None or not found.stages:
+        return found
+    size = libraries.recorded(records) or (libraries.measured() if measure else libraries.ASSUMED)
+    return replace(found, libraries=size)
+
+
+def anew(
+    study: Study, records: Iterable[Mapping[str, Any]] = (), processes: int = 1, *, measure: bool = False
+) -> Forecast | None:
     """What a whole run of a study takes, if nothing of it is there yet; nothing but its model is looked at.
 
-    `records` of a cache's runs, the latest first, tell how fast this machine is. None where the model is not
-    on this machine, or cannot be used.
+    `records` of a cache's runs, the latest first, tell how fast this machine is; `processes` compute the one
+    model together; for `measure` see `foreseen`. None where the model is not on this machine, or cannot be
+    used.
     """
+    records = tuple(records)
     try:
         stages = course(Graph(study), "all", lambda _: False)
-        return forecast(study, precision_of(study), stages, records)
+        found = forecast(study, precision_of(study), stages, records, None, processes)
     except GpruneError:
         # what is wrong with it is said when the run is started
         return None
+    return _with_libraries(found, records, measure)
 
 
 def require_room(
@@ -51,7 +76,8 @@ def require_room(
     found = foreseen(wanted, results, processes)
     if found is None or not found.stages:
         return
-    verdict = judged(found)
+    # what this process takes itself, at its start: it will have to load them anyway
+    verdict = judged(replace(found, libraries=float(libraries.own())))
     for words in (verdict.summary, *verdict.warnings):
         listener(ESTIMATE, 1, 1, Notice(words))
     if not anyway:

@@ -1,7 +1,8 @@
 """Arrays as files: summed up while they are written, held against that when they are read, never pickled.
 
-Large arrays are read as read-only memory maps, small ones into memory: a map whose file another program
-shortens in place ends the process that looks at it (SIGBUS), and a small array is not worth that. On a
+Large arrays are read as read-only memory maps, small ones into memory. A map whose file another program
+shortens in place ends the process that looks at it (SIGBUS), so that what is mapped is a copy without a name
+on the same disk, which nobody else can reach; where a disk has no room or no such files it is in memory. On a
 network file system, where another machine can remove a file that is mapped here, all are read into memory.
 """
 
@@ -9,6 +10,7 @@ import io
 import math
 import os
 import re
+import shutil
 import threading
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ _HEADER = re.compile(
     rb"'shape': \(((?:\d{1,18},? ?){0,8})\), \} *\n"
 )
 _LONGEST_HEADER = 2**12
+_BLOCK = 2**22
 # NumPy parses a header as Python source, and CPython 3.11 can fail at that in two threads at once: "AST
 # constructor recursion depth mismatch"
 _PARSING = threading.Lock()
@@ -53,8 +56,9 @@ def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
     seen = checksums.stamp(path)
     if seen[0] > LARGEST_IN_MEMORY and not forgets_open_files(path):
         _require(wanted, checksums.of_file(path) if wanted else wanted, path)
-        with _PARSING:
-            return np.load(path, mmap_mode="r", allow_pickle=False)
+        mapped = _mapped(path, seen)
+        if mapped is not None:
+            return mapped
     data = again(path.read_bytes)
     digest = checksums.of_bytes(data)
     checksums.remember(path, seen, digest)
@@ -62,6 +66,28 @@ def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
     with _PARSING:
         found: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
     return found
+
+
+def _mapped(path: Path, seen: checksums.Stamp) -> np.ndarray[Any, Any] | None:
+    """A map of a copy of a file that has this stamp; None where there is no room for one, or no such file.
+
+    Raises OSError where the file cannot be read, ValueError where it changes meanwhile, or holds no array.
+    """
+    with open(path, "rb") as source:
+        try:
+            copy = os.open(path.parent, os.O_TMPFILE | os.O_RDWR, 0o600)
+        except (AttributeError, OSError):
+            return None
+        with open(copy, "wb") as target:
+            try:
+                shutil.copyfileobj(source, target, _BLOCK)
+                target.flush()
+            except OSError:
+                return None
+            if checksums.stamp_of(os.fstat(source.fileno())) != seen:
+                raise ValueError(f"{path.name} was changed while it was read")
+            with _PARSING:
+                return np.load(f"/proc/self/fd/{copy}", mmap_mode="r", allow_pickle=False)
 
 
 def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:

@@ -69,6 +69,13 @@ def _limit(file: Path) -> int:
     return int(words) if words.isdecimal() else 0
 
 
+def trim() -> None:
+    """Gives the system back what malloc holds between blocks that are in use, where the C library can."""
+    give = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if give is not None:
+        give(0)
+
+
 def address_space() -> int:
     """Bytes of addresses that a process may have (`ulimit -v`); 0 where they are not limited."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]

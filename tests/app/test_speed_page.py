@@ -1,5 +1,6 @@
 """The page of speed, widths, exports and accuracy in every state: what is offered, started and told."""
 
+import shlex
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from gprune.app.pages.speed_export import accuracy_card, export_card, panels, wi
 from gprune.app.ui.chart_style import METHOD_COLORS
 from gprune.jobs import folder as files
 from gprune.jobs import submit
+from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs, stages
 from gprune.records import ModelShape, Perplexity, PrunedModel, PruningMasks
 from gprune.store import Store
@@ -320,3 +322,55 @@ def test_accuracy_that_is_missing_can_be_measured_without_data(cache, started):
     app.button(key="sx_tasks").click().run()
     ((study, _),) = started
     assert study.evaluation.tasks and all(task.startswith("demo_") for task in study.evaluation.tasks)
+
+
+def a_model(folder):
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    return str(folder)
+
+
+def test_any_models_are_measured_by_a_job_and_the_last_one_is_shown(cache, started, tmp_path):
+    app = show("speed_export", cache, study=a_study(model=a_model(tmp_path / "model")))
+    dense = app.text_area(key="sx_models").value.splitlines()[0]
+    app.text_area(key="sx_models").set_value(f"{dense}\nrandom:llama2-7b#layers=2@0.5").run()
+    app.selectbox(key="sx_models_preset_selectbox").set_value("cpu").run()
+    arguments = ("speed", str(tmp_path / "model"), "random:llama2-7b#layers=2@0.5", "--preset", "cpu")
+    assert any(code.value == f"python -m gprune {shlex.join(arguments)}" for code in app.code)
+    app.button(key="sx_models_start").click().run()
+    ((study, told),) = started
+    assert told == arguments and study.model == dense
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("", "name 1 to 12 models"),
+        ("--json=/etc/passwd", "begins with a hyphen"),
+        ("/no/such/folder", "no model folder"),
+        ("random:gpt9", "no model with random weights"),
+        ("random:llama2-7b@2", "between 0 and 1"),
+    ],
+)
+def test_what_is_no_model_to_measure_is_told_and_starts_nothing(cache, started, typed, told):
+    app = show("speed_export", cache)
+    app.text_area(key="sx_models").set_value(typed).run()
+    assert told in "".join(item.value for item in app.error).replace("\\", "")
+    assert "sx_models_start" not in [button.key for button in app.button] and not started
+
+
+def test_the_last_measurement_of_models_stands_in_its_card(cache, tmp_path, monkeypatch):
+    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda _: None)
+    write_run(cache, study=a_study(model=a_model(tmp_path / "model")))
+    job = submit(cache, a_study(), "Speed of two", ("speed", "a", "b"))
+    values = {"machine": {"threads": "2"}, "rows": speed_rows(ratio=1.7)}
+    files.write_json(job.folder / files.SPEEDS, values)
+    write_state(job.folder, JobState("done", ended=1.0))
+    shown = page()
+    assert "Speed of two, job" in words(shown) and "threads 2" in words(shown)
+    table = next(
+        item.value for item in shown.dataframe if "tokens/s" in item.value and "params" not in item.value
+    )
+    assert "1.70 ± 0.10" in table["ratio"].tolist() and not shown.error
+    (job.folder / files.SPEEDS).write_text('{"rows": 3}')
+    assert "cannot be read: measure again" in words(page())

@@ -14,6 +14,8 @@ import tiny_study
 from gprune.__main__ import main
 from gprune.cli import COMMANDS, speed
 from gprune.evaluation.speed import Speed
+from gprune.jobs import jobs, progress
+from gprune.jobs.state import read_state
 from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
@@ -312,3 +314,29 @@ def test_slips_are_one_sentence(folders, words, error, message):
     quick = QUICK if "--preset" not in words else []
     with pytest.raises(error, match=message):
         measured(words[0], *quick, *words[1:])
+
+
+def test_speed_is_a_job_that_is_timed_and_says_what_it_measured(folders, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(folders)
+    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda _: None)
+    told = ["speed", "dense", "random:llama2-7b#layers=1@0.5", *QUICK, "--submit", "--cache", str(tmp_path)]
+    assert main(told) == 0 and main(told) == 0
+    (job,) = jobs(tmp_path)
+    assert job.timed and job.exports and job.asks == "cpu" and job.state == "running"
+    assert job.arguments[:4] == ("speed", str(folders / "dense"), "random:llama2-7b#layers=1@0.5", "--preset")
+    assert job.command[-2:] == ("--job", str(job.folder)) and job.id in capsys.readouterr().out
+    assert main(["speed", "nowhere", *QUICK, "--submit", "--cache", str(tmp_path)]) == 2
+    assert "no model folder" in capsys.readouterr().err and len(jobs(tmp_path)) == 1
+    # what the supervisor starts, here at once
+    small = ["speed", str(folders / "dense"), str(folders / "pruned"), *QUICK]
+    assert main([*small, "--job", str(job.folder)]) == 0
+    written = json.loads((job.folder / "speed.json").read_text())
+    assert [row["phase"] for row in written["rows"]] == ["prefill", "decode", "whole"] * 2
+    (job,) = jobs(tmp_path)
+    assert job.state == "done" and progress(tmp_path, job.id).stages[0].stage == "speed"
+
+
+def test_a_cancelled_measurement_is_cancelled_and_prints_no_half(folders, tmp_path, capsys):
+    (tmp_path / "cancel").touch()
+    assert main(["speed", str(folders / "dense"), *QUICK, "--job", str(tmp_path)]) == 130
+    assert read_state(tmp_path).state == "cancelled" and "tokens/s" not in capsys.readouterr().out

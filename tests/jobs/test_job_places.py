@@ -151,6 +151,23 @@ def test_a_clock_of_the_cpu_shares_the_machine_with_no_gpu(cache, supervisors, t
     assert now(cache, clock, last) == [("running", "cpu"), ("queued", "")]
 
 
+def test_a_measurement_of_models_by_name_is_a_clock_where_its_command_says(cache, supervisors, two):
+    cpu, gpu = ("speed", "a", "b", "--preset", "cpu"), ("speed", "a", "b", "--preset", "gpu")
+    first, clock = submit(cache, make_study(0)), submit(cache, make_study(1), "", cpu)
+    last = submit(cache, make_study(2), "", ("pad", "in", "out"))
+    assert now(cache, first, clock, last) == [("running", "cuda:0"), ("queued", ""), ("queued", "")]
+    end(cache, first)
+    assert now(cache, clock, last) == [("running", "cpu"), ("queued", "")]
+    end(cache, clock, last)
+    # speeds of one machine are all of its first GPU, where a run has the other one meanwhile
+    made = [submit(cache, make_study(3), "", gpu), submit(cache, make_study(4), "", (*gpu, "--csv"))]
+    assert now(cache, *made, submit(cache, make_study(5))) == [
+        ("running", "cuda:0"),
+        ("queued", ""),
+        ("running", "cuda:1"),
+    ]
+
+
 def test_only_a_run_that_comes_to_its_clock_is_timed(cache, supervisors):
     study = timed(0)
     assert [measures_speed(study, until) for until in ("all", "perplexity", "masks")] == [True, True, False]

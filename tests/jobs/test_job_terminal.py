@@ -15,7 +15,7 @@ from gprune import jobs
 from gprune.__main__ import EXIT_ERROR, EXIT_STOPPED, main
 from gprune.jobs import folder as files
 from gprune.jobs import get, progress, submit
-from gprune.jobs.local import EXPORTS, worker_command
+from gprune.jobs.local import EXPORTS, SPEED, worker_command
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.models.export import padded
 from gprune.system.errors import CheckpointError
@@ -121,7 +121,7 @@ def test_a_log_is_followed_to_the_end_of_its_job(cache):
     assert read_state(job.folder).finished
 
 
-@pytest.mark.parametrize("command", EXPORTS)
+@pytest.mark.parametrize("command", (*EXPORTS, SPEED))
 def test_arguments_that_begin_with_an_export_are_its_command(command, tmp_path):
     arguments = (command, "/a folder/model; rm", "/out")
     expected = [sys.executable, "-m", "gprune", *arguments, "--job", str(tmp_path)]

@@ -202,6 +202,18 @@ def test_a_job_that_slurm_took_back_goes_on_by_itself_and_is_not_deleted(cache, 
     assert (read_state(job.folder).state, read_state(job.folder).host) == ("running", processes.host())
 
 
+def test_a_run_that_slurm_was_told_to_stop_is_cancelled_and_one_whose_time_is_over_is_not(cache, slurm):
+    first, second = submit(cache, 1, 2)
+    for job in (first, second):
+        # what the signal of either makes of a run
+        write_state(job.folder, JobState("interrupted", 5, 1.0, host="node7", ended=time.time()))
+    look(cache, slurm, "41|0|CANCELLED|None", "41|1|TIMEOUT|TimeLimit")
+    found = [jobs.get(cache, job.id) for job in (first, second)]
+    assert [job.state for job in found] == ["cancelled", "interrupted"] and not any(
+        job.active for job in found
+    )
+
+
 @pytest.mark.parametrize(
     ("line", "state", "words"),
     [

@@ -157,6 +157,21 @@ def test_a_cancelled_array_leaves_no_process(slurm, study, tmp_path):
     wait_for(lambda: not at_work(cache), 30)
 
 
+def test_what_scancel_stops_in_its_middle_is_cancelled_and_can_be_gone_on_with(slurm, study, tmp_path):
+    long = replace(study, sparsity=replace(study.sparsity, epochs=30))
+    pipeline.run(long, Store(tmp_path / "local"), lambda *_: None)
+    cache = tmp_path / "cache"
+    (job,) = submit(cache, [long])
+    wait_for(lambda: jobs.progress(cache, job.id).stage == "learning", 60)
+    subprocess.run(["scancel", read_record(job.folder).name], check=True)
+    wait_for(lambda: looked(cache, job).state == "cancelled", 60)
+    wait_for(lambda: not at_work(cache), 30)
+    assert not jobs.get(cache, job.id).active and not jobs.get(cache, job.id).error
+    again = jobs.resume(cache, job.id)
+    wait_for(lambda: ended(cache, [again]), 120)
+    assert read_state(again.folder).state == "done" and contents(cache) == contents(tmp_path / "local")
+
+
 def test_a_job_whose_node_dies_is_told_as_interrupted(slurm, study, tmp_path):
     endless = replace(study, sparsity=replace(study.sparsity, epochs=3000))
     cache = tmp_path / "cache"

@@ -14,7 +14,7 @@ from gprune.__main__ import main
 from gprune.cli.progress import Reporter
 from gprune.models.decoder import Decoder
 from gprune.pipeline import runs, stages
-from gprune.pipeline.estimate import TooLarge
+from gprune.pipeline.estimate import TooLarge, libraries
 from gprune.store import Store
 from gprune.study import from_dict, run_name
 from gprune.system.errors import Cancelled, SettingsError
@@ -157,6 +157,7 @@ def test_memory_that_runs_out_anywhere_else_is_one_sentence(study, monkeypatch, 
 
 def test_what_cannot_fit_is_refused_before_anything_is_made(study, monkeypatch, tmp_path, capfd):
     monkeypatch.setattr("gprune.system.machine.memory", lambda: (2**29, 2**29))
+    monkeypatch.setattr(libraries, "own", lambda: 0.7 * 2**30)
     file, root = tmp_path / "study.json", tmp_path / "cache"
     file.write_text(study.to_json())
     command = ["run", str(file), "--until", "drift", "--cache", str(root)]
@@ -170,7 +171,8 @@ def test_what_cannot_fit_is_refused_before_anything_is_made(study, monkeypatch, 
     assert "started anyway" in capfd.readouterr().err
 
 
-def test_a_dry_run_says_memory_and_time_of_what_is_missing(study, tmp_path, capfd):
+def test_a_dry_run_says_memory_and_time_of_what_is_missing(study, tmp_path, capfd, monkeypatch):
+    monkeypatch.setattr(libraries, "measured", lambda: 0.55 * 2**30)
     file, root = tmp_path / "study.json", tmp_path / "cache"
     file.write_text(study.to_json())
     command = ["run", str(file), "--cache", str(root), "--dry-run", "--until", "drift"]

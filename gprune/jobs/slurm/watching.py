@@ -98,6 +98,9 @@ def _conclude(folder: Path, found: dict[tuple[str, int], QueueState], asked: flo
 
 def concluded(folder: Path, state: JobState, record: Record, asked: float) -> JobState:
     """Where a job stands after Slurm was asked."""
+    if state.state == "interrupted" and record.state == "CANCELLED":
+        # somebody has told Slurm itself to stop it: nobody is to go on with it
+        return state.ended_as("cancelled")
     if state.finished:
         return state
     begun = max(state.beat or 0.0, state.started or 0.0)

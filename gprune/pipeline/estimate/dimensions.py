@@ -98,6 +98,9 @@ class Need:
     """sequences at a time that are asked for"""
     setting: str = ""
     """the setting that asks for them; empty where the stage takes no batches"""
+    churn: float = 0.0
+    """share of what is allocated that malloc keeps besides, on a CPU, as measured: blocks of many sizes that
+    come and go"""
 
     def device(self, sequences: int) -> float:
         """Bytes on the device with so many sequences at a time."""

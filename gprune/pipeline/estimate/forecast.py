@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions, Need, of_model
+from gprune.pipeline.estimate.libraries import ASSUMED
 from gprune.pipeline.estimate.memory import need
 from gprune.pipeline.estimate.operations import SHARED, Rate, operations, rate
 from gprune.pipeline.stages import Stage, StageId, on_the_way
@@ -15,8 +16,13 @@ from gprune.system import machine
 from gprune.system.errors import ModelError
 from gprune.system.limits import WEIGHTS_OF_A_GPU
 
-HOST_BASE = 0.7 * 2**30
-"""bytes of a process that has loaded its libraries"""
+BESIDE = 0.13 * 2**30
+"""bytes that come to the libraries with the first model: tokenizer, kernels and the texts that are read"""
+CUDA_BASE = 0.7 * 2**30
+"""bytes that a process takes at least whose libraries use a GPU"""
+HEAP_MOST = 0.4 * 2**30
+"""bytes that malloc keeps at most between blocks that are in use: it takes large ones from the system by
+themselves"""
 CARD_BASE = 0.6 * 2**30
 """bytes that the libraries take on a GPU"""
 
@@ -77,6 +83,8 @@ class Forecast:
     """those that are to be made, in their order"""
     processes: int = 1
     """that compute one model together"""
+    libraries: float = ASSUMED
+    """bytes of a process that has loaded them and holds no model"""
 
     @property
     def seconds(self) -> float:
@@ -87,12 +95,15 @@ class Forecast:
         """Bytes on each device with so many sequences at a time; on a CPU all that there is."""
         if self.capacity.gpu:
             return CARD_BASE + one.device(sequences)
-        return self.processes * (HOST_BASE + one.host + one.device(sequences))
+        wanted = one.host + one.device(sequences)
+        heap = min(one.churn * (wanted - one.weights), HEAP_MOST)
+        return self.processes * (self.libraries + BESIDE + wanted + heap)
 
     def on_host(self, one: Need, sequences: int) -> float:
         """Bytes in the machine's memory."""
-        beside = self.processes * (HOST_BASE + one.host)
-        return beside if self.capacity.gpu else self.on_device(one, sequences)
+        if not self.capacity.gpu:
+            return self.on_device(one, sequences)
+        return self.processes * (max(self.libraries + BESIDE, CUDA_BASE) + one.host)
 
 
 def forecast(

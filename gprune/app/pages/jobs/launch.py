@@ -12,6 +12,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
+from gprune.jobs.device_slots import model_gpus
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.study import Study, from_dict, profiles
@@ -30,8 +31,8 @@ _ANY = Study("model", "A", "B")
 """stands for a study of which nothing is chosen yet"""
 
 
-def new_study(root: str) -> None:
-    """The form for a new run."""
+def new_study(root: str) -> Study | None:
+    """The form for a new run; its study, of the first seed, or None where something of it is wrong."""
     with card("launch_form", "Start a run"):
         # at the top, where it is seen whichever field it is about
         complaint = st.container()
@@ -50,10 +51,14 @@ def new_study(root: str) -> None:
             values |= _machine()
         studies = _checked(values, changes, complaint, key)
         if not studies:
-            return
+            return None
         records = [run.record for run in frame.situation().runs]
         slurm = starting.choose(root)
-        arguments = starting.show_estimate(studies[0], records, "launch", elsewhere=slurm is not None)
+        gpus = () if slurm is not None else starting.several_gpus(studies)
+        told = starting.show_estimate(
+            studies[0], records, "launch", elsewhere=slurm is not None, processes=model_gpus(gpus or ())
+        )
+        arguments = None if gpus is None or told is None else (*gpus, *told)
         starting.show_command(studies, arguments or (), slurm is not None)
         if sticky_button.pressed(
             "Start the run",
@@ -63,6 +68,7 @@ def new_study(root: str) -> None:
             disabled=arguments is None,
         ):
             _start(root, studies, complaint, arguments or (), slurm)
+        return studies[0]
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.pages.jobs import launch, panels
+from gprune.app.pages.jobs import launch, panels, sweep_form
 from gprune.app.pages.jobs import managed as manage
 from gprune.app.ui import frame, job_runs, live, run_choice, tables, titles, url_state, work
 from gprune.app.ui.card import card, card_of
@@ -37,7 +37,9 @@ def show() -> None:
         url_state.put(TAB, "jobs")
     tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, "start")
     with tabs["start"]:
-        launch.new_study(situation.root)
+        study = launch.new_study(situation.root)
+        if study is not None:
+            sweep_form.show(situation.root, study)
         launch.evaluate_run(situation.root)
     with tabs["jobs"]:
         _follow(situation)

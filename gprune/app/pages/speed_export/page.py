@@ -9,7 +9,14 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import speed as analysis
-from gprune.app.pages.speed_export import accuracy_card, export_card, methods_card, panels, widths_card
+from gprune.app.pages.speed_export import (
+    accuracy_card,
+    export_card,
+    methods_card,
+    models_card,
+    panels,
+    widths_card,
+)
 from gprune.app.ui import frame, job_runs, run_choice, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
@@ -41,6 +48,8 @@ def show(run: Run) -> None:
     """Draws the page."""
     with card_of(panels.speed, run) as drawn:
         _speed(drawn, run)
+    with card("sx_models_card", "Speed of any models side by side", run):
+        models_card.draw(run)
     with card_of(panels.widths, run) as drawn:
         widths_card.draw(drawn, run)
     with card("sx_export", "The pruned model outside of this app", run) as drawn:
