@@ -115,11 +115,13 @@ def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked)
     figures = [said(json.loads(value.to_json())) for value in found if isinstance(value, go.Figure)]
     shown = [said(one) for one in charts(app)]
     assert shown and not Counter(shown) - Counter(figures)
-    assert len(figures) - len(shown) <= 1, "a card that draws nothing is the exception"
+    # a card to which the address leaves nothing to draw offers what it would draw without it
+    assert len(figures) - len(shown) <= 2
     names = re.findall(r'run\.figure\("(\w+)"', "".join(copied(app)))
     entries = gathering.gather(all_runs(str(here))[0][0], names, app.session_state["address_state"].values)
     reported = [said(json.loads(one.figure.to_json())) for one in entries if one.figure is not None]
-    assert sorted(reported) == sorted(figures), "a report shows what the page shows"
+    assert not Counter(shown) - Counter(reported), "a report shows what the page shows"
+    assert len(reported) - len(shown) <= 1
 
 
 def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
