@@ -3,9 +3,9 @@
 import streamlit as st
 
 from gprune.app.ui import frame
-from gprune.app.ui.page_names import NAMES
+from gprune.app.ui.page_names import NAMES, TOOL
 
-st.set_page_config(page_title="GPrune Studio", page_icon="✂️", layout="wide", initial_sidebar_state=264)
+st.set_page_config(page_title=TOOL, page_icon="✂️", layout="wide", initial_sidebar_state=264)
 
 
 def _page(stem: str, package: str, icon: str, url: str, question: str, *, default: bool = False) -> st.Page:
@@ -33,7 +33,9 @@ sections = {
     "Run": [_page("jobs", "jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],
     "Compare": [
         _page("comparison", "comparison", ":material/leaderboard:", "compare", "Which method is better?"),
-        _page("flipped_questions", "flipped_questions", ":material/quiz:", "questions", "What goes wrong?"),
+        _page(
+            "flipped_questions", "flipped_questions", ":material/quiz:", "questions", "What answers change?"
+        ),
         _page("report_file", "report", ":material/description:", "report", "Figures in one file"),
         _page("speed_export", "speed_export", ":material/speed:", "speed", "How fast? How to load it?"),
     ],

@@ -150,7 +150,7 @@ def _bytes(sent: dict[str, list[Message]]) -> Iterator[Row]:
 def _previews(visitor: Visitor) -> Iterator[Row]:
     """From the release of a line to a first value: while the model is read, and once it is in memory."""
     # the preview stands in a view of its own, and measures only when it is asked to
-    for choice in ("What it costs", "Measure while I look"):
+    for choice in ("What it costs", "Live evaluation"):
         with contextlib.suppress(Exception):  # a run without a preview: told below
             visitor.page.get_by_text(choice, exact=True).first.click(timeout=5000)
     with contextlib.suppress(Exception):

@@ -1,4 +1,4 @@
-"""By hand."""
+"""Mask editor."""
 
 from gprune.app.pages.by_hand import page
 

@@ -17,7 +17,7 @@ from gprune.records.answers import Answers
 
 ACC, ACC_NORM = "acc", "acc_norm"
 LOST, GAINED, EITHER = "lost", "gained", "either"
-UNITS = {ACC: "nats", ACC_NORM: "nats a character"}
+UNITS = {ACC: "nats", ACC_NORM: "nats/character"}
 CALLED = 0.05
 """flips that are less probable than this by chance are called a difference"""
 

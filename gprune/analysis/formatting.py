@@ -25,6 +25,11 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{100.0 * share:.{digits}f} %".replace("-", _MINUS)
 
 
+def counted(number: int, what: str) -> str:
+    """A number with what it counts, in the plural unless it is one: "1 neuron", "2,048 neurons"."""
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
 def spaced(text: str) -> str:
     """Text in which a blank stands between a number and its percent sign."""
     return re.sub(r"(?<=\d)%", " %", text)

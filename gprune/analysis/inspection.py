@@ -10,6 +10,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gprune.analysis import thresholds
+from gprune.analysis.thresholds import OUTCOMES
 from gprune.pruning.ranking import ranks
 from gprune.records import (
     AdaptedScores,
@@ -129,9 +131,7 @@ def module_table(
 
 def decision(adapted: AdaptedScores, place: int) -> str:
     """What RASA did with a module, numbered over all layers, in words."""
-    if not adapted.adapted[place]:
-        return "left alone"
-    return "scored from B" if adapted.source[place] else "adapted, from A"
+    return OUTCOMES[thresholds.groups(adapted)[place]]
 
 
 @dataclass(frozen=True, slots=True)

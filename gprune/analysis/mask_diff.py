@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.formatting import percent
+from gprune.analysis.formatting import counted, percent
 from gprune.records import Array, PruningMasks
 
 
@@ -51,14 +51,10 @@ def headline(found: Flips) -> str:
     if not (found.total or found.heads):
         return "No neuron and no key/value group changes sides"
     verb = "changes" if found.total == 1 else "change"
-    sentence = f"{_counted(found.total, 'neuron')} {verb} sides ({percent(found.total / found.neurons, 2)})"
+    sentence = f"{counted(found.total, 'neuron')} {verb} sides ({percent(found.total / found.neurons, 2)})"
     if found.total:
         sentence += f", most of them in layer {int(np.argmax(found.removed + found.added))}"
-    return sentence + (f", and {_counted(found.heads, 'key/value group')}" if found.heads else "")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"
+    return sentence + (f", and {counted(found.heads, 'key/value group')}" if found.heads else "")
 
 
 def table(found: Flips) -> pd.DataFrame:

@@ -19,6 +19,8 @@ from gprune.study import ReliabilitySettings
 
 KEPT, FROM_PRIMARY, FROM_AUXILIARY = 0, 1, 2
 """Groups of `groups`: not adapted, adapted and scored from A, adapted and scored from B."""
+OUTCOMES = ("unchanged", "adapted, stays on A", "re-scored from B")
+"""what each group is called"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,11 +103,11 @@ def by_layer(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) 
 
 
 def described(settings: ReliabilitySettings) -> str:
-    """The rule in short, as `γ 0.90/0.85`: drift and score quantile, then what is not the paper's."""
+    """The rule in short, as `γ_drift 0.90, γ_score 0.85`, then what is not the paper's."""
     if settings.selection == "none":
         return "no adaptation"
     drift, score = _level(settings.drift_quantile), _level(settings.score_quantile)
-    words = [f"γ {drift}" if settings.selection == "drift" else f"γ {drift}/{score}"]
+    words = [f"γ_drift {drift}" if settings.selection == "drift" else f"γ_drift {drift}, γ_score {score}"]
     if settings.selection != "drift_and_score":
         words.append({"drift": "drift only", "random": "random modules"}[settings.selection])
     if settings.score_scale != "raw" and settings.selection != "drift":
@@ -135,7 +137,6 @@ def labels_within_layer(layer: Array) -> Array:
 
 def table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
     """Every module with its statistics and what becomes of it, adapted ones first."""
-    names = np.array(["not adapted", "adapted, from A", "adapted, from B"])
     group = groups(adapted)
     frame = pd.DataFrame(
         {
@@ -146,7 +147,7 @@ def table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
             "mean primary score": statistics.score,
             "u on A": statistics.u_primary,
             "u on B": statistics.u_auxiliary,
-            "decision": names[group],
+            "decision": np.array(OUTCOMES)[group],
         }
     )
     return frame.iloc[np.lexsort((np.arange(len(group)), -group))].reset_index(drop=True)

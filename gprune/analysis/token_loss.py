@@ -54,7 +54,7 @@ def change(dense: Array, pruned: Array) -> Change:
 def headline(changes: Mapping[str, Change]) -> str:
     """The finding, by the labels of the methods."""
     parts = [
-        f"{name} {signed(found.nats, '.2f')} nats a token (perplexity {found.perplexity:.1f})"
+        f"{name} {signed(found.nats, '.2f')} nats/token (perplexity {found.perplexity:.1f})"
         for name, found in changes.items()
     ]
     dense = next(iter(changes.values())).dense

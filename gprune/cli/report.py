@@ -4,6 +4,7 @@ import argparse
 import sys
 from typing import Any
 
+from gprune.analysis.formatting import counted
 from gprune.cli import add_cache, place, registered, say
 
 _ABOUT = (
@@ -45,7 +46,7 @@ def _report(options: argparse.Namespace) -> int:
     making.save(made, options.out)
     for name, problem in made.missing.items():
         say(f"left out: {name}: {problem}", file=sys.stderr)
-    figures = f"{made.figures} figure{'' if made.figures == 1 else 's'}"
+    figures = counted(made.figures, "figure")
     say(f"{options.out}: {figures}, {amount(len(made.content))}", file=sys.stderr)
     return 0
 

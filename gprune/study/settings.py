@@ -204,9 +204,9 @@ class ReliabilitySettings(Checked):
     source: Literal["repeatability", "random"] = "repeatability"
     """how the scoring text of an adapted module is chosen; repeatability is the paper's"""
     drift_quantile: Annotated[Real, SHARE] = 0.90
-    """gamma_drift: a module at or above this quantile of drift is sensitive (paper: 0.90)"""
+    """γ_drift: a module at or above this quantile of drift is sensitive (paper: 0.90)"""
     score_quantile: Annotated[Real, SHARE] = 0.90
-    """gamma_score: at or below this quantile of score a module is weakly supported (paper: 0.90)"""
+    """γ_score: at or below this quantile of score a module is weakly supported (paper: 0.90)"""
     score_scale: Literal["raw", "standardized"] = "raw"
     """mean raw score as in the paper, or of scores standardised within the layer"""
 

@@ -44,19 +44,22 @@ def test_modules_neurons_and_sources_are_counted():
     assert thresholds.overlap(nothing, nothing) == 1.0
     assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
     table = thresholds.table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
-    assert table["decision"].tolist() == ["adapted, from B", "adapted, from A", "not adapted", "not adapted"]
+    assert table["decision"].tolist() == ["re-scored from B", "adapted, stays on A", "unchanged", "unchanged"]
     assert table["module"].tolist() == [0, 1, 0, 1] and table["neurons"].tolist() == [2, 6, 3, 5]
 
 
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({}, "γ 0.90/0.90"),
-        ({"score_quantile": 0.855}, "γ 0.90/0.855"),
-        ({"selection": "drift", "score_scale": "standardized"}, "γ 0.90 drift only"),
-        ({"score_scale": "standardized"}, "γ 0.90/0.90 standardized"),
+        ({}, "γ_drift 0.90, γ_score 0.90"),
+        ({"score_quantile": 0.855}, "γ_drift 0.90, γ_score 0.855"),
+        ({"selection": "drift", "score_scale": "standardized"}, "γ_drift 0.90 drift only"),
+        ({"score_scale": "standardized"}, "γ_drift 0.90, γ_score 0.90 standardized"),
         ({"selection": "none"}, "no adaptation"),
-        ({"selection": "random", "source": "random"}, "γ 0.90/0.90 random modules random text"),
+        (
+            {"selection": "random", "source": "random"},
+            "γ_drift 0.90, γ_score 0.90 random modules random text",
+        ),
     ],
 )
 def test_a_rule_in_short(changes, words):

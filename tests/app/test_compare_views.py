@@ -245,7 +245,7 @@ def run(cache):
 
 
 def table(app):
-    return next(one.value for one in app.dataframe if "nats to its method" in one.value)
+    return next(one.value for one in app.dataframe if "nats/token to its method" in one.value)
 
 
 def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
@@ -265,16 +265,16 @@ def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
     shown = table(app)
     texts = run.study.evaluation.texts
     assert sorted(shown["text"]) == sorted(texts) and set(shown["starts from"]) == {"FLAP"}
-    assert shown["nats to its method"].to_numpy() == pytest.approx(-0.05)
+    assert shown["nats/token to its method"].to_numpy() == pytest.approx(-0.05)
     assert set(shown["verdict"]) == {"better"}
     text = texts[0]
     own, other = (run.load(stages.perplexity, name, text) for name in ("flap", "gprune"))
     row = shown[shown["text"] == text].iloc[0]
-    assert row["nats to the pinned"] == pytest.approx((own.losses - 0.05 - other.losses).mean())
+    assert row["nats/token to the baseline"] == pytest.approx((own.losses - 0.05 - other.losses).mean())
     assert 0 < row["kept"] < 1
     assert f"{len(texts)} figures better, 0 worse" in words(app)
     assert "not measured on every text" not in words(app)
 
 
 def test_without_a_set_the_card_is_not_there(name):
-    assert "made by hand" not in words(linked("comparison"))
+    assert "Mask sets of the mask editor" not in words(linked("comparison"))

@@ -119,7 +119,7 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
     layer = int(partition.module_layer[place])
     module = place - int(partition.offsets[layer])
     app = inspected(layer=str(layer), module=str(module))
-    told = "scored from B" if adapted.source[place] else "adapted, from A"
+    told = "re-scored from B" if adapted.source[place] else "adapted, stays on A"
     assert f"by RASA {told}" in words(app) and "u on A" in {metric.label for metric in app.metric}
     members = next(item.value for item in app.dataframe if "rank on C" in item.value.columns)
     assert sorted(members["neuron"]) == np.flatnonzero(partition.labels[layer] == module).tolist()

@@ -57,12 +57,15 @@ def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):
 
 
 def test_a_changed_rule_gets_a_name_of_its_own(cache, started):
-    app = show("reliability", cache, study=a_study(name="Mine, RASA γ 0.50/0.50"))
+    app = show("reliability", cache, study=a_study(name="Mine, RASA γ_drift 0.50, γ_score 0.50"))
     app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
     app.button(key="rasa_prune").click().run()
     app.button(key="rasa_preset_None").click().run()
     app.button(key="rasa_prune").click().run()
-    assert [study.name for study, _ in started] == ["Mine, RASA γ 0.90/0.85", "Mine, RASA no adaptation"]
+    assert [study.name for study, _ in started] == [
+        "Mine, RASA γ_drift 0.90, γ_score 0.85",
+        "Mine, RASA no adaptation",
+    ]
 
 
 def test_inputs_are_checked_without_the_hub(tmp_path):

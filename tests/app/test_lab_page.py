@@ -144,7 +144,7 @@ def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(ca
     pool = FakePool(more=0.05)
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_keep": "0.4"})
     found = pool.latest("python-reference 1").difference
-    assert f"{found.nats:+.4f} ± {found.nats_error:.4f} nats, paired over windows" in words(app)
+    assert f"{found.nats:+.4f} ± {found.nats_error:.4f} nats/token, paired over windows" in words(app)
     assert "40 of 40 windows" in words(app) and "not learned anew" in words(app)
     asked = pool.asked[0][0]
     assert asked.method == "gprune" and asked.masks.retention == pytest.approx(0.4, abs=0.01)
@@ -207,7 +207,10 @@ def test_sets_are_kept_compared_used_and_sent_to_launch(cache):
     assert json.loads(files[0].read_text())["sets"][0]["name"] == "../../evil"
     table = next(frame.value for frame in app.dataframe if "rule" in frame.value)
     assert table["set"].tolist() == ["this run", "present lines", "../../evil"]
-    assert table["rule"].tolist() == ["γ 0.90/0.90", "γ 0.90/0.85", "γ 0.90/0.85"] and table["flips"][0] == 0
+    assert (
+        table["rule"].tolist() == ["γ_drift 0.90, γ_score 0.90", *["γ_drift 0.90, γ_score 0.85"] * 2]
+        and table["flips"][0] == 0
+    )
     app.button(key="rasa_preset_own").click().run()
     app.button(key="rasa_sets_use").click().run()
     assert app.slider(key="rasa_qs_slider").value == 0.85

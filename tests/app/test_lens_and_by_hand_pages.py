@@ -10,6 +10,7 @@ from synthetic_run import a_study, the_run, write_run
 from test_lab_page import FakePool
 
 from gprune.analysis import token_loss
+from gprune.analysis.formatting import counted
 from gprune.analysis.mask_edits import Edit, edited, mask_sets
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
@@ -84,7 +85,7 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     app = show("text_lens", cache, {"lens_live": "1"})
     told = words(app).replace("\\", "")
     # the slopes of the first and second model, over tokens 1 to 7
-    assert "GPrune +0.40 nats a token" in told and "FLAP +0.80 nats a token" in told
+    assert "GPrune +0.40 nats/token" in told and "FLAP +0.80 nats/token" in told
     assert f"perplexity {np.exp(1.5):.1f}" in told
     table = app.dataframe[0].value
     assert table["method"].tolist()[:2] == ["FLAP", "FLAP"] and table["position"][0] == 7
@@ -116,10 +117,10 @@ def test_own_text_and_what_is_too_long_or_empty(cache, pool):
     app.text_area(key="lens_typed_area").set_value("א" * 2_000_000).run()
     passage = next(what for what, _ in reversed(pool.asked) if isinstance(what, Passage))
     assert len(passage.typed) == 2_000_000 and not app.exception
-    assert "The first 8 of 1,234,567 tokens are read: the page shows no more" in words(app)
+    assert "The page shows no more: the first 8 of 1,234,567 tokens are read" in words(app)
     pool.places = len(PIECES)
     app.run()
-    assert "The first 8 of 1,234,567 tokens are read: the model has places for no more" in words(app)
+    assert "Context length reached: the first 8 of 1,234,567 tokens are read" in words(app)
     assert "The last 3 of 1,234,567 tokens of the prompt are read" in words(app)
     assert "א" not in str(dict(app.query_params))
     # it is there still after another page
@@ -139,7 +140,7 @@ def test_a_mask_set_made_by_hand_can_be_looked_at(pool, run):
     app = open_page("text_lens", lens_live="1", lens_right="by-hand:mine")
     right = pool.asked[0][1][2]
     assert right.method == "flap" and mask_sets.digest_of(right.masks) == chosen.digest
-    assert "mine (by hand)" in words(app).replace("\\", "")
+    assert "mine (mask set)" in words(app).replace("\\", "")
 
 
 @pytest.mark.parametrize("until", ["drift", "adapted"])
@@ -180,7 +181,7 @@ def test_the_selected_module_is_removed_at_the_same_budget(cache):
     app = removed(cache)
     run = the_run(cache)
     found = edited(run.results, "gprune", [Edit(False, "module", 1, 3)])
-    assert f"{found.by_hand} neurons changed by hand, {found.added} came back" in words(app)
+    assert f"{counted(found.by_hand, 'neuron')} edited, {found.added} came back" in words(app)
     row = app.dataframe[0].value.iloc[0]
     members = run.load(stages.partition).labels[1] == 3
     assert (row["decision"], row["unit"], row["units"]) == ("remove", "module", members.sum())
@@ -225,7 +226,7 @@ def test_the_change_is_measured_beside_the_method_itself(cache, monkeypatch):
     assert not np.array_equal(question.masks.ffn, own.ffn)
     difference = pool.latest(f"{question.text} 1").difference
     told = words(app)
-    assert f"{difference.nats:+.4f} ± {difference.nats_error:.4f} nats, paired over windows" in told
+    assert f"{difference.nats:+.4f} ± {difference.nats_error:.4f} nats/token, paired over windows" in told
     assert "of GPrune itself" in told and "40 of 40 windows" in told
 
 
@@ -238,10 +239,12 @@ def test_a_set_is_saved_measured_taken_up_exported_and_deleted(cache, started, m
     (file,) = (cache / "by_hand").iterdir()
     assert file.stem.isalnum() and json.loads(file.read_text())["name"] == "../../<b>evil</b>"
     table = app.dataframe[1].value
-    assert table["set"].tolist() == ["../../<b>evil</b>"] and "nats" not in table
+    assert table["set"].tolist() == ["../../<b>evil</b>"] and "nats/token" not in table
     app.button(key="hand_sets_measure").click().run()
     table = app.dataframe[1].value
-    assert table["windows"].tolist() == ["40 of 40"] and table["nats"][0] == pytest.approx(0.05, abs=0.01)
+    assert table["windows"].tolist() == ["40 of 40"] and table["nats/token"][0] == pytest.approx(
+        0.05, abs=0.01
+    )
     app.button(key="hand_empty").click().run()
     app.button(key="hand_sets_use").click().run()
     assert app.dataframe[0].value["number"].tolist() == [3]
@@ -287,11 +290,11 @@ def test_a_list_of_the_inspector_is_removed_by_hand(cache, monkeypatch):
     assert not app.exception and not app.error
     members = np.flatnonzero(the_run(cache).load(stages.partition).labels[2] == 1)
     table = on(app, "by_hand").dataframe[0].value
-    assert table["number"].tolist() == members.tolist() and set(table["decision"]) == {"remove"}
+    assert table["number"].tolist() == members.tolist() and set(table["decision"]) == {"force-remove"}
     # kept after all, each line once; and a list that is too long gets a sentence
     on(app, "inspection").button(key="ins_lists_keep").click().run()
     table = on(app, "by_hand").dataframe[0].value
-    assert len(table) == len(members) and set(table["decision"]) == {"keep"}
+    assert len(table) == len(members) and set(table["decision"]) == {"force-keep"}
     monkeypatch.setattr("gprune.app.pages.by_hand.listed.MOST_EDITS", len(members))
     app.button(key="hand_remove_module").click().run()
     assert any("lines at most" in error.value for error in app.error)

@@ -155,7 +155,7 @@ def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path):
     failed = write_run(tmp_path, study=other, state="failed")
     labels = run_choice.labels(all_runs(str(tmp_path))[0])
     assert labels[done] == "Synthetic"
-    assert labels[failed] == "demo · failed · γ 0.80/0.855 · seed 3"
+    assert labels[failed] == "demo · failed · γ_drift 0.80, γ_score 0.855 · seed 3"
 
 
 def test_labels_are_as_long_as_it_takes_to_tell_runs_apart(tmp_path):

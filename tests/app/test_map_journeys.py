@@ -65,7 +65,7 @@ def test_a_lasso_lists_its_neurons_and_a_row_selects_one_of_them(visit):
     members = inside(page, half)
     draw(page, half)
     card = page.locator(".st-key-card_nm_region")
-    expect(card).to_contain_text(f"{len(members)} neurons of layer 2 are selected")
+    expect(card).to_contain_text(f"{len(members)} neurons of layer 2 selected")
     # the box of the first row, which the table draws on a canvas below what takes the clicks
     rows = page.locator(".st-key-nm_region_rows canvas").first
     rows.scroll_into_view_if_needed()
@@ -125,7 +125,7 @@ def test_a_click_in_the_atlas_selects_its_module_on_every_page(visit):
     page.get_by_role("link", name="Neuron map").click()
     page.get_by_role("heading", name="Neuron map", exact=True).wait_for()
     expect(page.locator(".st-key-card_nm_region")).to_contain_text(
-        re.compile(rf"\d+ neurons of layer {layer} are module {module}")
+        re.compile(rf"\d+ neurons? of layer {layer} in the selected module {module}")
     )
 
 

@@ -198,7 +198,7 @@ def test_what_was_drawn_around_is_listed_with_all_that_is_known_and_nothing_is_a
     app.session_state["nm_region_drawn"] = region.Region(run.name, 2, (3, 17, 40))
     app.run()
     rows = app.dataframe[0].value
-    assert rows["neuron"].tolist() == [3, 17, 40] and "3 neurons of layer 2 are selected" in words(app)
+    assert rows["neuron"].tolist() == [3, 17, 40] and "3 neurons of layer 2 selected" in words(app)
     assert rows["drift d"].tolist() == run.load(stages.drift).magnitude[2][[3, 17, 40]].tolist()
     assert rows["module"].tolist() == run.load(stages.partition).labels[2][[3, 17, 40]].tolist()
     assert rows["kept, FLAP"].tolist() == run.load(stages.masks, "flap").ffn[2][[3, 17, 40]].tolist()

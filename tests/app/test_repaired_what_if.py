@@ -1,4 +1,4 @@
-"""The lab and the page By hand with their weights repaired: what is asked, what is shown, in which words."""
+"""The lab and the page Mask editor with their weights repaired: what is asked and shown, in which words."""
 
 import numpy as np
 import pytest
@@ -78,7 +78,7 @@ def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_re
     assert f"for this run's GPrune: perplexity {-base_gain.change:.2%}".replace("%", " %") in told
     both = differences(pool, ":repaired")
     assert both.nats == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
-    assert f"{both.nats:+.4f} ± {both.nats_error:.4f} nats, paired over windows" in told
+    assert f"{both.nats:+.4f} ± {both.nats_error:.4f} nats/token, paired over windows" in told
     titles = [metric.label for metric in app.metric]
     assert [title for title in titles if title.startswith("repaired, on")] == [
         f"repaired, on {text}".replace("-", "\\-") for text in ("python-reference", "science-docs")
@@ -120,12 +120,12 @@ def test_edits_and_sets_by_hand_are_repaired_beside_their_method(cache, pool):
     app.text_input(key="hand_name").set_value("mine").run()
     app.button(key="hand_save").click().run()
     table = app.dataframe[1].value
-    assert table["nats"][0] == pytest.approx(WORSE, abs=0.01)
-    assert table["repaired: nats"][0] == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
-    assert table["nats by the repair"][0] == pytest.approx(-REPAIRED, abs=0.01)
+    assert table["nats/token"][0] == pytest.approx(WORSE, abs=0.01)
+    assert table["repaired: nats/token"][0] == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
+    assert table["nats/token by the repair"][0] == pytest.approx(-REPAIRED, abs=0.01)
     assert "its weights repaired alike" in words(app) and not app.exception
     app.toggle(key="hand_repair_toggle").set_value(False).run()
-    assert "repaired: nats" not in app.dataframe[1].value
+    assert "repaired: nats/token" not in app.dataframe[1].value
 
 
 def test_the_sentence_says_what_is_within_the_noise_and_what_is_too_early():

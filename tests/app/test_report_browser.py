@@ -105,7 +105,7 @@ def test_a_typed_text_is_read_and_shown_as_text(chromium, made):
         panels = page.locator(".lens-tokens")
         expect(panels).to_have_count(2)
         expect(page.get_by_role("heading", name="Beside the dense model")).to_be_visible()
-        expect(page.get_by_text("tokens are read: the model has places for no more")).to_be_visible()
+        expect(page.get_by_text("Context length reached")).to_be_visible()
         shown = panels.first.locator(".passage")
         expect(shown).to_contain_text("<img·src=x·onerror=alert(1)>")
         expect(shown).to_contain_text("‹U+202E›")
@@ -129,17 +129,17 @@ def test_a_typed_text_is_read_and_shown_as_text(chromium, made):
 def test_a_module_is_removed_the_change_is_shown_and_the_list_is_kept(chromium, made):
     with visiting(chromium, made) as visit:
         page = visit.page("byhand?layer=1&module=0")
-        page.get_by_role("button", name="Remove module 0 of layer 1").click()
-        expect(page.get_by_role("heading", name="changed by hand")).to_be_visible()
-        page.get_by_text("Measure while I look").click()
+        page.get_by_role("button", name="Force-remove module 0 of layer 1").click()
+        expect(page.get_by_role("heading", name="edited")).to_be_visible()
+        page.get_by_text("Live evaluation").click()
         value = page.locator(".st-key-hand_value")
         expect(value).to_contain_text("perplexity on")
         expect(page.get_by_text("40 of 40 windows")).to_be_visible()
-        name = page.get_by_label("Keep as a mask set called")
+        name = page.get_by_label("Save as a mask set called")
         name.fill("without module 0")
         name.press("Enter")
-        page.get_by_role("button", name="Keep", exact=True).click()
-        expect(page.get_by_role("heading", name="1 mask set made by hand")).to_be_visible()
+        page.get_by_role("button", name="Save", exact=True).click()
+        expect(page.get_by_role("heading", name="1 mask set")).to_be_visible()
         run = visit.first
         chosen = mask_sets.named(run.results, "without module 0")
         assert [(one.keep, one.kind, one.layer, one.number) for one in chosen.edits] == [

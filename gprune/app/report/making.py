@@ -12,6 +12,7 @@ from typing import Any
 import plotly.graph_objects as go
 from plotly.offline import get_plotlyjs
 
+from gprune.analysis.formatting import counted
 from gprune.analysis.table import Table
 from gprune.app.report import gathering, origin
 from gprune.app.report.gathering import Entry
@@ -69,7 +70,7 @@ def _policy(*scripts: str) -> str:
 
 def _summary(origin: Origin, entries: Sequence[Entry]) -> str:
     count = sum(entry.figure is not None for entry in entries)
-    figures = f"{count} figure{'' if count == 1 else 's'}"
+    figures = counted(count, "figure")
     line = f"{figures} of the run {origin.run} ({origin.state}). Made {origin.made} by GPrune Studio."
     return f"<p class='soft'>{_safe(line)}</p>"
 

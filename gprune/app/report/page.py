@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import streamlit as st
 
+from gprune.analysis.formatting import counted
 from gprune.app.report import gathering, making
 from gprune.app.report.making import Report
 from gprune.app.ui import frame, sticky_button, tables, url_session, url_state
@@ -87,7 +88,7 @@ def _make(run: Run, cards: tuple[str, ...]) -> None:
             return
         report = made.report
         tables.download("Download", report.content, f"{run.name}-report.html", "text/html", "rp_download")
-        figures = f"{report.figures} figure{'' if report.figures == 1 else 's'}"
+        figures = counted(report.figures, "figure")
         st.markdown(f"{amount(len(report.content))}, {figures}")
     for name, problem in report.missing.items():
         st.warning(f"{plain(gathering.about(name))}: {said(problem)}", icon=":material/hourglass_empty:")

@@ -11,7 +11,7 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.analysis.formatting import percent
+from gprune.analysis.formatting import counted, percent
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
     job_runs,
@@ -28,6 +28,7 @@ from gprune.app.ui import (
     work,
 )
 from gprune.app.ui.commands import command
+from gprune.app.ui.page_names import PURPOSE, TOOL
 from gprune.app.ui.text import plain, said
 from gprune.app.ui.unit import KEYS
 from gprune.pipeline import runs
@@ -99,6 +100,7 @@ def _draw(situation: work.Situation, page: Any, sections: Mapping[str, Sequence[
     """Draws what is around the page."""
     with st.sidebar:
         # the links stand first, and know the run that is chosen below them
+        st.markdown(f"**{TOOL}**")
         links = st.container(gap="xxsmall", key="frame_pages")
         _sidebar(situation)
     with links:
@@ -173,7 +175,7 @@ def _at_work(situation: work.Situation, shown: Run | None) -> None:
 
 def _unreadable(situation: work.Situation) -> None:
     count = len(situation.unreadable)
-    with st.expander(f"{count} run{'s' if count > 1 else ''} cannot be read", icon=":material/warning:"):
+    with st.expander(f"{counted(count, 'run')} cannot be read", icon=":material/warning:"):
         for broken in situation.unreadable:
             st.caption(f"**{plain(broken.name)}**: {plain(broken.reason)}.")
         st.caption(
@@ -224,6 +226,7 @@ def _settings(run: Run) -> None:
 def _nothing_yet(situation: work.Situation) -> None:
     if situation.active or situation.problem:
         return
+    st.markdown(f"**{TOOL}**: {PURPOSE}.")
     failed = next((job for job in situation.jobs if job.state == "failed"), None)
     if failed is not None:
         st.error(

@@ -32,7 +32,7 @@ def show(run: Run, method: str, found: Edited) -> None:
     """Draws the switch and the value."""
     known, default = list(run.study.evaluation.texts), text_of(run)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        wanted = url_state.toggle("Measure while I look", LIVE, False)
+        wanted = url_state.toggle("Live evaluation", LIVE, False)
         text = url_state.selectbox("Text", known, TEXT, default, width=280)
     if not wanted:
         st.caption("A worker then loads the model and measures the windows with these units silent.")

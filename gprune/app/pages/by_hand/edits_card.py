@@ -1,11 +1,11 @@
-"""The card By hand: units to keep or remove, the budget met again, what it costs, and a name for it."""
+"""The card of the mask editor: units to keep or remove, the budget met again, the cost, and a name for it."""
 
 import functools
 
 import pandas as pd
 import streamlit as st
 
-from gprune.analysis.formatting import percent
+from gprune.analysis.formatting import counted, percent
 from gprune.analysis.mask_edits import KINDS, RULE, Edit, Edited, mask_sets, obstacle
 from gprune.app.pages.by_hand import cost, listed
 from gprune.app.ui import named_files, selection, tables, url_state
@@ -32,7 +32,7 @@ _HOW = (
 
 def card(run: Run) -> None:
     """Draws the card; not within a fragment, because it looks at its answers by itself."""
-    with frame_card("hand_edits", "Keep or remove units by hand", run) as drawn:
+    with frame_card("hand_edits", "Force units to be kept or removed", run) as drawn:
         known, usual = listed.methods(run), listed.usual(run)
         name = url_state.selectbox("Start from the masks of", known, listed.METHOD, usual, width=320)
         run.key(stages.partition)
@@ -76,10 +76,10 @@ def _adding(run: Run, reason: str) -> None:
 def _buttons(run: Run, reason: str, kind: str, layer: int, number: int, place: str = "") -> None:
     words = KINDS[kind] if place else f"{KINDS[kind]} {number} of layer {layer}"
     with st.container(horizontal=True, gap="xsmall", width="content"):
-        for keep, word, icon in ((True, "Keep", ":material/lock:"), (False, "Remove", ":material/delete:")):
+        for keep, word, icon in ((True, "keep", ":material/lock:"), (False, "remove", ":material/delete:")):
             st.button(
-                f"{word} {words}",
-                key=f"hand_{word.lower()}_{place or kind}",
+                f"Force-{word} {words}",
+                key=f"hand_{word}_{place or kind}",
                 icon=icon,
                 disabled=bool(reason),
                 help=said(reason) or None,
@@ -104,7 +104,7 @@ def _list(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
     with st.container(horizontal=True):
         rest = [line for place, line in enumerate(lines) if place not in rows]
         st.button(
-            f"Take {len(rows) or 'chosen'} line{'' if len(rows) == 1 else 's'} off",
+            f"Take {len(rows) or 'selected'} line{'' if len(rows) == 1 else 's'} off",
             key="hand_take_off",
             icon=":material/playlist_remove:",
             on_click=listed.put,
@@ -121,7 +121,7 @@ def _row(line: Edit, base: object, partition: Partition) -> dict[str, object]:
     else:
         units = masks[line.layer, line.number : line.number + 1]
     return {
-        "decision": "keep" if line.keep else "remove",
+        "decision": "force-keep" if line.keep else "force-remove",
         "unit": KINDS[line.kind],
         "layer": line.layer,
         "number": line.number,
@@ -131,11 +131,11 @@ def _row(line: Edit, base: object, partition: Partition) -> dict[str, object]:
 
 
 def _headline(found: Edited) -> str:
-    groups = f" and {found.groups} key/value group{'s' if found.groups != 1 else ''}" if found.groups else ""
+    groups = f" and {counted(found.groups, 'key/value group')}" if found.groups else ""
     back = f"{found.added} came back" if found.added else f"{found.removed} went"
     if not found.added and not found.removed:
         back = "no other had to move"
-    return f"{found.by_hand} neurons{groups} changed by hand, {back} to meet the same budget"
+    return f"{counted(found.by_hand, 'neuron')}{groups} edited, {back} to meet the same budget"
 
 
 def _told(drawn: Card, name: str, found: Edited) -> None:
@@ -147,18 +147,18 @@ def _told(drawn: Card, name: str, found: Edited) -> None:
 
 
 def _saving(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
-    """Keeps the list under a name."""
+    """Saves the list under a name."""
     left, right = st.columns([4, 1], vertical_alignment="bottom")
     with left:
-        st.text_input("Keep as a mask set called", key=_NAME, max_chars=named.LONGEST_NAME,
-                      placeholder=f"{called(name)}, {len(lines)} by hand")  # fmt: skip
+        st.text_input("Save as a mask set called", key=_NAME, max_chars=named.LONGEST_NAME,
+                      placeholder=f"{called(name)}, {counted(len(lines), 'edit')}")  # fmt: skip
     with right:
-        st.button("Keep", key="hand_save", icon=":material/bookmark_add:", width="stretch",
+        st.button("Save", key="hand_save", icon=":material/bookmark_add:", width="stretch",
                   on_click=functools.partial(_save, run, name, lines))  # fmt: skip
 
 
 def _save(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
-    typed = str(st.session_state.get(_NAME) or "") or f"{called(name)}, {len(lines)} by hand"
+    typed = str(st.session_state.get(_NAME) or "") or f"{called(name)}, {counted(len(lines), 'edit')}"
     if named_files.attempt(
         _KEY, lambda: mask_sets.save(run.results, mask_sets.made(run.results, typed, name, lines))
     ):

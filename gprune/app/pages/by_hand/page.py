@@ -1,4 +1,4 @@
-"""By hand: what if a person keeps or removes these units, at the same budget?"""
+"""Mask editor: what if a person keeps or removes these units, at the same budget?"""
 
 from gprune.app.pages.by_hand import edits_card, sets_card
 from gprune.app.ui import frame
@@ -6,7 +6,8 @@ from gprune.pipeline.runs.opened import Run
 
 
 @frame.page(
-    "By hand", "What does it cost to keep or remove units by hand, at the budget that the method has met?"
+    "Mask editor",
+    "What does it cost to force units to be kept or removed, at the budget that the method has met?",
 )
 def show(run: Run) -> None:
     """Draws the page."""

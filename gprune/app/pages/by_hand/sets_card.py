@@ -1,4 +1,4 @@
-"""Mask sets: what was kept under names, each measured beside the method that it started from."""
+"""Mask sets: what was saved under names, each measured beside the method that it started from."""
 
 import functools
 from dataclasses import replace
@@ -7,6 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
+from gprune.analysis.formatting import counted
 from gprune.analysis.mask_edits import Edited, MaskSet, mask_sets
 from gprune.app import preview
 from gprune.app.pages.by_hand import cost, listed
@@ -23,7 +24,7 @@ _REPAIRED = (
     " Repaired: against the method itself, its weights repaired alike; by the repair: the set repaired "
     "against the set as it is."
 )
-_MEASURED = ["perplexity", "nats", "± nats", "windows", "verdict"]
+_MEASURED = ["perplexity", "nats/token", "± nats/token", "windows", "verdict"]
 
 
 def show(run: Run) -> None:
@@ -34,11 +35,11 @@ def show(run: Run) -> None:
         named_files.warn("A mask set", faults)
         there = _there(run, kept)
         if there:
-            drawn.title(f"{len(there)} mask set{'s' if len(there) > 1 else ''} made by hand")
+            drawn.title(counted(len(there), "mask set"))
             _measured(run, drawn, there)
         elif not kept:
             st.caption(
-                "No mask set of this run is kept yet. One that is kept here can be exported as a model."
+                "No mask set of this run is saved yet. One that is saved here can be exported as a model."
             )
         if kept:
             _use(run, kept)
@@ -106,13 +107,13 @@ def _table(drawn: Card, text: str, rows: list[dict[str, Any]], measured: bool = 
     drawn.tools(
         lambda: table,
         switch=False,
-        caption=f"By hand, measured on the windows of {plain(text)} that the row counts; nats: difference in "
-        "log perplexity to the method itself, paired over windows, with its standard error."
-        + (_REPAIRED if "repaired: nats" in table else "")
+        caption=f"Edited, measured on the windows of {plain(text)} that the row counts; nats/token: "
+        "difference in log perplexity to the method itself, paired over windows, with its standard error."
+        + (_REPAIRED if "repaired: nats/token" in table else "")
         if measured
         else "What the lists change; none is measured while nobody asks.",
         how="Each row is a list under its name, carried out on the masks that it starts from at the same "
-        "budget. Below zero nats the set loses less than its method; within two standard errors nothing is "
+        "budget. Below zero the set loses less than its method; within two standard errors nothing is "
         "decided.",
     )
 
@@ -123,14 +124,14 @@ def _row(one: MaskSet, found: Edited, answer: Answer | None) -> dict[str, Any]:
         "set": one.name,
         "starts from": called(one.method),
         "perplexity": answer.perplexity if answer is not None and answer.done else None,
-        "nats": difference.nats if difference else None,
-        "± nats": difference.nats_error if difference else None,
+        "nats/token": difference.nats if difference else None,
+        "± nats/token": difference.nats_error if difference else None,
         "windows": f"{answer.done} of {answer.windows}" if answer is not None and answer.done else "",
         "verdict": answer.problem or answer.verdict if answer is not None else "",
         "kept": found.masks.retention,
         "lines": len(one.edits),
-        "neurons by hand": found.by_hand,
-        "groups by hand": found.groups,
+        "neurons edited": found.by_hand,
+        "groups edited": found.groups,
         "moved to meet the budget": found.added + found.removed,
     }
 
@@ -141,10 +142,10 @@ def _repaired(after: Answer | None, gain: Answer | None) -> dict[str, Any]:
     won = gain.difference if gain is not None else None
     return {
         "repaired: perplexity": after.perplexity if after is not None and after.done else None,
-        "repaired: nats": against.nats if against else None,
-        "repaired: ± nats": against.nats_error if against else None,
-        "nats by the repair": won.nats if won else None,
-        "± nats by the repair": won.nats_error if won else None,
+        "repaired: nats/token": against.nats if against else None,
+        "repaired: ± nats/token": against.nats_error if against else None,
+        "nats/token by the repair": won.nats if won else None,
+        "± nats/token by the repair": won.nats_error if won else None,
     }
 
 
@@ -180,7 +181,7 @@ def _file(run: Run) -> None:
                 "The set was made on other masks than this run’s: choose the run it was made on."
             )
         mask_sets.save(run.results, found)
-        return f"Kept: {plain(found.name)}"
+        return f"Saved: {plain(found.name)}"
 
     with st.popover("Read a file", icon=":material/upload:", type="tertiary"):
-        named_files.read_back(_KEY, "A mask set", "Keep its set", 2, keep)
+        named_files.read_back(_KEY, "A mask set", "Save its set", 2, keep)

@@ -1,4 +1,4 @@
-"""Mask sets that were made by hand, beside the method each starts from and the pinned line."""
+"""Mask sets of the mask editor, beside the method each starts from and the baseline."""
 
 from typing import Any
 
@@ -43,12 +43,12 @@ def show(drawn: Card, shown: Shown, there: list[tuple[Run, MaskSet]]) -> None:
     if rows:
         table = pd.DataFrame(rows)
         drawn.title(_finding(table))
-        tables.show(table, shares={"kept": 2}, column_config=_columns(), alt="mask sets made by hand")
+        tables.show(table, shares={"kept": 2}, column_config=_columns(), alt="mask sets")
         drawn.tools(
             lambda: table,
             switch=False,
-            caption="Nats: difference in log perplexity, paired over windows, ± its standard error; below 0 "
-            "the set is better.",
+            caption="nats/token: difference in log perplexity, paired over windows, ± its standard error; "
+            "below 0 the set is better.",
             how=_HOW,
         )
     for run, chosen in missing:
@@ -61,14 +61,14 @@ def _finding(table: pd.DataFrame) -> str:
         int((table["verdict"] == verdict).sum()) for verdict in (paired_test.BETTER, paired_test.WORSE)
     )
     return (
-        f"By hand, against the method itself: {better} figures better, {worse} worse, "
+        f"Mask sets against the method itself: {better} figures better, {worse} worse, "
         f"{len(table) - better - worse} within noise or not comparable"
     )
 
 
 def _columns() -> dict[str, Any]:
-    forms = {"nats to its method": "%+.4f", "nats to the pinned": "%+.4f", "perplexity": "%.2f"}
-    forms |= {"± nats": "%.4f", "± nats to the pinned": "%.4f"}
+    forms = {"nats/token to its method": "%+.4f", "nats/token to the baseline": "%+.4f", "perplexity": "%.2f"}
+    forms |= {"± nats/token": "%.4f", "± nats/token to the baseline": "%.4f"}
     return {name: st.column_config.NumberColumn(format=form) for name, form in forms.items()}
 
 
@@ -105,11 +105,11 @@ def _row(shown: Shown, run: Run, chosen: MaskSet, found: Measurement) -> dict[st
         "text": found.text,
         "the text is": "" if standing is None else standing.brief,
         "perplexity": found.perplexity,
-        "nats to its method": to_own.nats if to_own else None,
-        "± nats": to_own.nats_error if to_own else None,
+        "nats/token to its method": to_own.nats if to_own else None,
+        "± nats/token": to_own.nats_error if to_own else None,
         "verdict": to_own.verdict if to_own else "",
-        "nats to the pinned": to_pinned.nats if to_pinned else None,
-        "± nats to the pinned": to_pinned.nats_error if to_pinned else None,
+        "nats/token to the baseline": to_pinned.nats if to_pinned else None,
+        "± nats/token to the baseline": to_pinned.nats_error if to_pinned else None,
         "kept": found.retention,
         "edits": len(chosen.edits),
     }

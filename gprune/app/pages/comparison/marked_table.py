@@ -15,7 +15,7 @@ def reference(rows: Mapping[str, str], keys: tuple[str, str], width: int) -> tup
     `keys` are those of the choice and of the switch in the address, `width` is in pixels.
     """
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        chosen = url_state.selectbox("Pinned baseline", rows, keys[0], next(iter(rows)), width=width)
+        chosen = url_state.selectbox("Baseline", rows, keys[0], next(iter(rows)), width=width)
         return chosen, url_state.toggle("Show differences", keys[1], True)
 
 

@@ -1,4 +1,4 @@
-"""The table of methods against a pinned baseline: numbers in columns, and what may be called a difference."""
+"""The table of methods against a baseline: numbers in columns, and what may be called a difference."""
 
 from collections.abc import Callable
 from typing import Any
@@ -58,7 +58,7 @@ def show(drawn: Card, shown: Shown) -> None:
         drawn,
         as_text(shown),
         lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
-        how="Lower perplexity is better. Δ is the change against the pinned line, ± its standard error, both "
+        how="Lower perplexity is better. Δ is the change against the baseline, ± its standard error, both "
         "paired over the same windows: within two of these nothing is decided. A line of another budget "
         "keeps more or fewer weights and is no rival.",
     )

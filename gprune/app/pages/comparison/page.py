@@ -90,7 +90,7 @@ def _methods(run: Run) -> None:
         with card_of(panels.recovery, run) as drawn:
             _recovery(drawn, run)
     if there := hand_card.sets(shown):
-        with card("cp_hand", "Mask sets made by hand", run) as drawn:
+        with card("cp_hand", "Mask sets of the mask editor", run) as drawn:
             hand_card.show(drawn, shown, there)
     with card_of(panels.perplexity, run) as drawn:
         _perplexities(drawn, run, shown)
@@ -232,7 +232,7 @@ def _pinned(found: Shown) -> str:
     """Asks for the line that the others are compared with, as an address names it."""
     measured, default = measured_lines(found.lines, found.runs[0].study.metric)
     options = {key: found.names[line.name] for key, line in measured.items()}
-    return url_state.selectbox("Pinned baseline", options, "cp_pinned", default, width=260)
+    return url_state.selectbox("Baseline", options, "cp_pinned", default, width=260)
 
 
 def _kept_units(run: Run, drawn: Card, shown: Shown) -> None:

@@ -78,13 +78,13 @@ def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked
 @panel(
     "differences",
     "cp_changes",
-    "Difference to the pinned method",
+    "Difference to the baseline",
     reads=lambda run, values: [_lines(run, values)],
     group=LINES,
 )
 @_of_all
 def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
-    """Difference of every method to the pinned one, window by window."""
+    """Difference of every method to the baseline, window by window."""
     shown = _shown or shown_of(run, **asked)
     figure = charts.changes(shown.lines, shown.pinned, shown.texts, _names(shown))
     if figure is None:
@@ -250,7 +250,7 @@ def kept_units_by_layer(
     _shown: Shown | None = None,
     **asked: Any,
 ) -> Panel:
-    """Units of each layer that the pinned method and another one keep, and that both keep."""
+    """Units of each layer that the baseline and another one keep, and that both keep."""
     shown = _shown or shown_of(run, **asked)
     first, others = comparable(shown)
     require_choice("kind", kind, tuple(KINDS))

@@ -147,7 +147,7 @@ def _measured(drawn: Card, table: StudyTable) -> None:
         shown,
         lambda: analysis.long_table(settings, settings[index]),
         how="Each row is a setting of the table, of several seeds their mean with its deviation. In "
-        "brackets the change against the pinned row. Only rows of equal retention and design choice "
+        "brackets the change against the baseline. Only rows of equal retention and design choice "
         "compete; choose a row to open its run.",
     )
 

@@ -1,1 +1,1 @@
-"""The page Flipped questions."""
+"""The page Changed answers."""

@@ -15,8 +15,8 @@ from gprune.records.answers import MOST_OPTIONS, MOST_QUESTIONS
 HOW = (
     "Right → wrong: the dense model chooses the right option and the method does not; wrong → right the "
     "other way round. Questions that both get right, or both wrong, tell nothing apart. p is the probability "
-    "of flips at least as uneven if both ways were as likely: McNemar’s exact test, two-sided. Each row is a "
-    "test of its own: of twenty rows one falls below 0.05 by chance."
+    "of changes at least as uneven if both ways were as likely: McNemar’s exact test, two-sided. Each row is "
+    "a test of its own: of twenty rows one falls below 0.05 by chance."
 )
 
 MOST_NAMED = 3
@@ -31,8 +31,8 @@ def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str
     finding = changed_answers.headline(counted, label(method), "the dense model")
     drawn.title(f"{plain(finding)} ({plain(chosen.name)}{of})")
     table = table_of(found, rule)
-    p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the questions that flip")
-    tables.show(table, column_config={"p": p}, alt="flipped questions of every task and method")
+    p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the answers that change")
+    tables.show(table, column_config={"p": p}, alt="changed answers of every task and method")
     for sentence in bounds(found):
         st.caption(plain(sentence))
     if passes := other_passes(found):

@@ -1,4 +1,4 @@
-"""Flipped questions: what does the dense model answer that a pruned one does not, and the other way round?"""
+"""Changed answers: what does the dense model answer that a pruned one does not, and the other way round?"""
 
 from functools import partial
 from typing import Any
@@ -9,6 +9,7 @@ import streamlit as st
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, EITHER, GAINED, LOST, UNITS
+from gprune.analysis.formatting import counted
 from gprune.app.pages.flipped_questions import counts_card, panels, task_answers
 from gprune.app.pages.flipped_questions.counts_card import LABELS
 from gprune.app.pages.flipped_questions.task_answers import DENSE, TaskAnswers
@@ -26,28 +27,28 @@ MOST_ROWS = 200
 _WORDS = 90
 """characters of a question in the list"""
 _ROWS_SEEN = 8
-KINDS = {EITHER: "All that flip", LOST: "Right → wrong", GAINED: "Wrong → right"}
+KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong → right"}
 _TABLE = "fq_rows"
 
 
 @frame.page(
-    "Flipped questions",
+    "Changed answers",
     "Which questions does the dense model answer and a pruned one not, and the other way round?",
 )
 def show(run: Run) -> None:
     """Draws the page."""
     found = [one for one in task_answers.of(run) if one.others]
     if not found:
-        with card("fq_nothing", "Questions that flip", run):
+        with card("fq_nothing", "Changed answers", run):
             _nothing(run)
         return
     chosen, method, rule = _asked(found)
-    with card("fq_counts", "Questions that flip, by task and method", run) as drawn:
+    with card("fq_counts", "Changed answers, by task and method", run) as drawn:
         counts_card.draw(drawn, found, chosen, method, rule)
         if task_answers.lacking(run) is not None:
             _again(run, "Some methods were measured before answers were kept.")
     number: int | None = None
-    with card("fq_list", "The questions that flip", run) as drawn:
+    with card("fq_list", "The questions whose answers change", run) as drawn:
         number = _list(drawn, chosen, method, rule)
     if number is not None:
         with card_of(panels.answers, run) as drawn:
@@ -125,13 +126,13 @@ def _question(found: TaskAnswers, number: int) -> None:
 
 
 _HOW = (
-    "A question flips where the dense model and the method do not both have it right. Below zero the "
+    "An answer changes where the dense model and the method do not both have it right. Below zero the "
     "right option has lost against the best wrong one; a small number is a near tie."
 )
 
 
 def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None:
-    """Draws the list and gives the number of the question that is open; None where nothing flips.
+    """Draws the list and gives the number of the question that is open; None where nothing changes.
 
     Raises StoreError where answers or questions are damaged.
     """
@@ -151,7 +152,7 @@ def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None
         on_select=partial(_take, [int(number) for number in shown]),
         selection_mode="single-row",
         height=tables.height(min(len(table), _ROWS_SEEN)),
-        alt="questions that flip",
+        alt="questions whose answers change",
         column_config={
             "moved": st.column_config.NumberColumn(
                 format="%+.3f", help=f"of the right option against the best wrong one, {unit}", width=80
@@ -166,7 +167,7 @@ def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None
     drawn.tools(
         lambda: table_of(found, method, rule, numbers),
         switch=False,
-        caption=f"Moved: how far the right option went against the best wrong one, {unit}; choose a row to "
+        caption=f"Moved: how far the right option went against the best wrong one, {unit}; select a row to "
         f"open it.{some}",
         how=_HOW,
     )
@@ -226,7 +227,7 @@ def _take(numbers: list[int]) -> None:
 
 
 def _counted(number: int, kind: str) -> str:
-    words = {EITHER: "flip", LOST: "go from right to wrong", GAINED: "go from wrong to right"}[kind]
+    words = {EITHER: "change", LOST: "go from right to wrong", GAINED: "go from wrong to right"}[kind]
     if number == 1:
-        words = words.replace("flip", "flips").replace("go ", "goes ")
-    return f"{number:,} question{'' if number == 1 else 's'} {words}"
+        words = words.replace("change", "changes").replace("go ", "goes ")
+    return f"{counted(number, 'question')} {words}"

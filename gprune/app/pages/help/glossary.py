@@ -9,6 +9,8 @@ TERMS: dict[str, str] = {
     "on them (zero-shot). Some tasks also divide by the length of the answers: acc_norm.",
     "ARI": "Adjusted Rand index of two groupings: 1 where they are identical, 0 where they agree no more "
     "than by chance.",
+    "Baseline": "The method that every other one of a table is compared with; any row can be it. Also a "
+    "method that others have published, which GPrune is compared with.",
     "BCM": "Behavior-consistent modularization: neurons with similar weights and similar drift become a "
     "module.",
     **{repair.label.capitalize(): repair.about for repair in (*REPAIRS.values(), AUTO)},
@@ -18,10 +20,13 @@ TERMS: dict[str, str] = {
     "biases and the output layer do not count.",
     "Calibration": "Running text through the model to measure how active its neurons are. Nothing is "
     "trained.",
+    "Changed answers": "Questions that the dense model answers right and a pruned one wrong, or the other "
+    "way round.",
     "Control": "A way of pruning that lacks a part of GPrune, or all of its learning, and is otherwise the "
     "same. Where one does as well, that part brings nothing here.",
     "Context": "One of seven clusters of the tokens that a layer sees; token-weighted FLAP and FANG use "
     "them.",
+    "Context length": "How many tokens a model can read at once. A longer text is read so far.",
     "Dense": "The model before pruning.",
     "Drift d": "How far the rank of a neuron within its layer moves when the text changes: 0 not at all, 1 "
     "from the first place to the last.",
@@ -34,13 +39,19 @@ TERMS: dict[str, str] = {
     "modules.",
     "Jaccard": "Of the neurons that either of two methods keeps, the share that both keep. It is to be read "
     "against the value that two independent choices of the same size would have.",
+    "Live evaluation": "Perplexity that a worker measures while you change thresholds or masks; it is "
+    "refined window by window, and nothing of it is learned anew.",
     "LLM-Pruner": "A method that scores by gradients, here without the fine-tuning that may follow it.",
     "Matched overlap": "Share of neurons that stay together when the modules of two groupings are paired as "
     "well as possible.",
     "Mask": "Which neurons and heads a method keeps.",
+    "Mask set": "Units that are to be kept or removed whatever a method says, saved under a name in the mask "
+    "editor: the budget stays that of the method.",
     "Module": "A group of neurons of one layer that are ranked only against each other.",
     "MSL": "Modular sparsity learning: learns how much each module keeps, under one budget for the whole "
     "model.",
+    "Nats/token": "The unit of a loss: the mean of −ln p over the tokens of a text, p being what the model "
+    "gave the token that came. Perplexity is e to that power; +0.01 is a perplexity that is 1 % higher.",
     "Neuron": "One unit of a feed-forward layer: a row of the gate and up matrices and a column of the down "
     "matrix.",
     "OSSCAR": "A method that removes, layer after layer, the units whose part the others can take over best, "
@@ -63,11 +74,15 @@ TERMS: dict[str, str] = {
     "more repeatable.",
     "Re-sampling floor": "The drift between two halves of one text. It is what noise alone does, so only "
     "drift above it says something about the text.",
+    "Re-scored": "A module that RASA adapts and for which B is the more repeatable text takes its scores "
+    "from B. All others are unchanged.",
     "Retention": "Share that is kept: of the weights, or of the neurons of a module.",
     "SlimLLM": "A method that keeps the neurons that act on the principal directions of a layer’s output, "
     "prunes most the layers that change their input least, and rescales what is left; measured on one text.",
     "Standard error": "How far a figure would typically be off if other windows of the same text had been "
     "read. Differences within two of them are too close to call.",
+    "Top-activating examples": "The places of a calibration text where the input of down_proj of a neuron is "
+    "largest, with the words around them.",
     "twFLAP": "Token-weighted FLAP, FANG’s metric, reconstructed from its description.",
     "Unseen": "An evaluation text of another corpus than A and B, with next to no overlap with their "
     "calibration sets. Another split of their corpora is not unseen, nor is a copy under another name.",
@@ -75,4 +90,6 @@ TERMS: dict[str, str] = {
     "activation.",
     "Window": "A stretch of tokens that perplexity is measured on; windows of different length are not "
     "comparable.",
+    "γ_drift, γ_score": "The two thresholds of RASA, as quantiles over all modules: at or above the one a "
+    "module drifts much, at or below the other it scores low.",
 }

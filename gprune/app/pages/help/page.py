@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis.comparison import DENSE
-from gprune.analysis.formatting import percent
+from gprune.analysis.formatting import counted, percent
 from gprune.analysis.headline import OURS
 from gprune.analysis.neurons import Example, standing
 from gprune.app.pages.help import panels
@@ -125,7 +125,8 @@ def _module(found: Example) -> list[str]:
     if found.module is None:
         return ["Its **module** is not known: this run has not sorted its neurons into modules."]
     told = [
-        f"It belongs to **module {found.module}**, which has {found.size} neurons that are ranked together."
+        f"It belongs to **module {found.module}**, {counted(found.size, 'neuron')} that "
+        f"{'is' if found.size == 1 else 'are'} ranked together."
     ]
     if found.adapted is None:
         return told

@@ -1,4 +1,4 @@
-"""Where a neuron answers most: its strongest positions on every text, side by side, with their context."""
+"""Top-activating examples of a neuron: its strongest positions on every text, with their context."""
 
 import streamlit as st
 from tokenizers import Tokenizer
@@ -99,9 +99,9 @@ def _window(key: str) -> int:
 def _title(unit: Selection, peaks: dict[str, float]) -> str:
     subject = f"Neuron {unit.neuron} of layer {unit.layer}"
     if not any(peaks.values()):
-        return f"{subject} answers nowhere"
+        return f"{subject} is active nowhere"
     strongest = max(peaks, key=lambda letter: peaks[letter])
-    return f"{subject} answers most on {strongest}, by {peaks[strongest]:.3g}"
+    return f"{subject} activates most on {strongest}: {peaks[strongest]:.3g}"
 
 
 @st.cache_resource(max_entries=4, show_spinner=False)

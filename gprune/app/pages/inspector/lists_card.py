@@ -3,6 +3,7 @@
 import pandas as pd
 import streamlit as st
 
+from gprune.analysis.formatting import counted
 from gprune.analysis.mask_edits import Edit
 from gprune.app.pages.by_hand import listed
 from gprune.app.pages.inspector.lists import LISTS, NeuronList
@@ -102,23 +103,23 @@ def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
         table["drift"] = run.load(stages.drift).magnitude[tuple(table.to_numpy().T)]
     for name in run.masked[:1] if there else ():
         table["kept"] = run.load(stages.masks, name).ffn[tuple(table[["layer", "neuron"]].to_numpy().T)]
-    drawn.title(f"{plain(chosen.name)}: {len(chosen.neurons):,} neurons")
+    drawn.title(f"{plain(chosen.name)}: {counted(len(chosen.neurons), 'neuron')}")
     selection.table(table, "ins_list_rows", alt="the neurons of the list", height=260)
     missing = f" {away:,} are not shown, because this run has no such neurons." if away else ""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.caption(f"Choose a row to inspect it.{missing}", width="stretch")
+        st.caption(f"Select a row to inspect it.{missing}", width="stretch")
         for keep, word, icon in (
-            (True, "Keep", ":material/lock:"),
-            (False, "Remove", ":material/content_cut:"),
+            (True, "keep", ":material/lock:"),
+            (False, "remove", ":material/content_cut:"),
         ):
             st.button(
-                f"{word} by hand",
-                key=f"ins_lists_{word.lower()}",
+                f"Force-{word} them",
+                key=f"ins_lists_{word}",
                 icon=icon,
                 disabled=not there,
                 on_click=_by_hand,
                 args=(run, there, keep),
-                help="Puts every neuron shown onto the list of the page By hand",
+                help="Puts every neuron shown onto the list of the page Mask editor",
             )
         named_files.delete_button(_KEY, LISTS, run.root, chosen)
 
@@ -127,4 +128,4 @@ def _by_hand(run: Run, there: list[tuple[int, int]], keep: bool) -> None:
     """Has the neurons of a list kept or removed by hand."""
     lines = [Edit(keep, "neuron", layer, neuron) for layer, neuron in there]
     if named_files.attempt(_KEY, listed.add, run, lines):
-        st.toast(f"{len(there):,} neurons are on the list of the page By hand")
+        st.toast(f"On the list of the page Mask editor: {counted(len(there), 'neuron')}")

@@ -1,4 +1,4 @@
-"""Inspector: what is this neuron, module or layer, on each text, and where does it answer most?"""
+"""Inspector: what is this neuron, module or layer, on each text, and what activates it most?"""
 
 import numpy as np
 import pandas as pd
@@ -28,7 +28,7 @@ _COLUMNS = {
 }
 
 
-@frame.page("Inspector", "What is this neuron, module or layer, and where does it answer most?")
+@frame.page("Inspector", "What is this neuron, module or layer, and what activates it most?")
 def show(run: Run) -> None:
     """Draws the page."""
     try:
@@ -70,7 +70,7 @@ def _inspected(run: Run, units: list[Selection], pinned: Selection) -> None:
     for place, unit in enumerate(units):
         if unit.neuron is not None:
             key = f"{firing_card.FIELD}_pinned" if len(units) > 1 and place == 0 else firing_card.FIELD
-            with card(key, f"Where does {unit.words} answer most?", run) as drawn:
+            with card(key, f"Top-activating examples of {unit.words}", run) as drawn:
                 firing_card.draw(run, drawn, unit, key)
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection
+from gprune.analysis.formatting import counted
 from gprune.analysis.inspection import LayerRanks
 from gprune.app.pages.inspector import charts
 from gprune.app.ui.chart_style import called
@@ -119,12 +120,12 @@ def score_histograms(
 
 def _title(unit: Selection, members: int, rows: pd.DataFrame | None) -> str:
     if unit.module is None:
-        count = "" if rows is None else f", {len(rows)} modules"
-        return f"Layer {unit.layer}: {members:,} neurons{count}"
+        count = "" if rows is None else f", {counted(len(rows), 'module')}"
+        return f"Layer {unit.layer}: {counted(members, 'neuron')}{count}"
     did = ""
     if rows is not None and "RASA" in rows:
         did = f", by RASA {rows['RASA'].iloc[0]}"
-    return f"Module {unit.module} of layer {unit.layer}: {members:,} neurons{did}"
+    return f"Module {unit.module} of layer {unit.layer}: {counted(members, 'neuron')}{did}"
 
 
 def members_of(run: Run, unit: Selection) -> tuple[Array, pd.DataFrame | None]:

@@ -7,6 +7,7 @@ import streamlit as st
 from gprune.analysis import inspection
 from gprune.analysis.formatting import percent
 from gprune.analysis.inspection import LayerRanks
+from gprune.analysis.thresholds import KEPT, OUTCOMES
 from gprune.app.pages.inspector import panels
 from gprune.app.ui import selection, url_state
 from gprune.app.ui.card import Card
@@ -43,7 +44,7 @@ def draw_group(run: Run, drawn: Card, unit: Selection) -> None:
             "the CSV holds all."
         )
     st.caption(
-        "Choose a row to inspect it; u is how far local ranks move between halves, less is better." + thinned
+        "Select a row to inspect it; u is how far local ranks move between halves, less is better." + thinned
     )
 
 
@@ -60,7 +61,7 @@ def _group_numbers(run: Run, unit: Selection, members: Array, rows: pd.DataFrame
                     f"u on {letter}{of}", f"{rows[f'u on {letter}'].mean():.3f}", border=True, width="content"
                 )
         if rows is not None and "RASA" in rows and unit.module is None:
-            adapted = int((rows["RASA"] != "left alone").sum())
+            adapted = int((rows["RASA"] != OUTCOMES[KEPT]).sum())
             st.metric("Adapted modules", f"{adapted} of {len(rows)}", border=True, width="content")
         for name, mask in panels.kept_by(run, unit.layer or 0).items():
             share = float(np.mean(np.asarray(mask)[members]))

@@ -68,7 +68,7 @@ def recovery(run: Run) -> Panel:
         )
     words = {"distillation": "distance from the dense model", "cross_entropy": "cross-entropy"}[loss]
     return Panel(
-        style(figure, "step", f"{words} (nats per token)", 280),
+        style(figure, "step", f"{words} (nats/token)", 280),
         f"Loss on each step’s sequences, {plain(stages.recovery_label(run.graph))}.",
         alt="loss of every method's recovery over the steps",
         table=lambda: pd.concat(
@@ -99,7 +99,7 @@ def losses(history: LearningHistory, names: dict[str, str]) -> go.Figure:
                 mode="lines",
                 line={"color": _COLORS[name]},
             )
-    return style(figure, "step", "loss (nats per token)", 280)
+    return style(figure, "step", "loss (nats/token)", 280)
 
 
 def retention(history: LearningHistory, name: str, target: float) -> go.Figure:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import streamlit as st
 
+from gprune.analysis.formatting import counted
 from gprune.app.pages.neuron_map import charts, colouring, panels
 from gprune.app.ui import derived_cache, frame, offered_job, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
@@ -168,7 +169,7 @@ def _drawn_around(run: Run, drawn: Card) -> None:
     if not len(neurons):
         st.info(_EMPTY, icon=":material/highlight_alt:")
         return
-    drawn.title(f"{len(neurons):,} neurons of layer {layer} {words}")
+    drawn.title(f"{counted(len(neurons), 'neuron')} of layer {layer} {words}")
     every = panels.neuron_table(run, layer, neurons)
     most = derived_cache.MOST_TABLE_ROWS
     if len(every) > most:
@@ -183,8 +184,8 @@ def _drawn_around(run: Run, drawn: Card) -> None:
     drawn.tools(
         lambda: every,
         switch=False,
-        caption="Choose a row to select its neuron on every page. Ranks run from 0 to 1.",
-        how="The neurons inside of what was drawn around, or of the group chosen. A rank of 1 is the most "
+        caption="Select a row, and its neuron is selected on every page. Ranks run from 0 to 1.",
+        how="The selected neurons: inside of the lasso, or of the selected group. A rank of 1 is the most "
         "important of its layer on that text; drift is how far the rank moves between A and B.",
     )
     _onward(run)
@@ -194,10 +195,10 @@ def _listed(run: Run) -> tuple[int, Array | None, str]:
     """The layer, the neurons to list and why these; None where there are none to list."""
     layer, held, chosen = _layer(run), st.session_state.get(_REGION), selection.current(run)
     if isinstance(held, Region) and held.run == run.name and held.layer == layer:
-        return layer, np.array(held.neurons, dtype=np.int64), "are selected"
+        return layer, np.array(held.neurons, dtype=np.int64), "selected"
     if chosen.module is not None and run.has(stages.partition):
         members = np.flatnonzero(run.load(stages.partition).labels[layer] == chosen.module)
-        return layer, members, f"are module {chosen.module}, which is selected"
+        return layer, members, f"in the selected module {chosen.module}"
     return layer, None, ""
 
 

@@ -15,6 +15,7 @@ from gprune.app.ui import derived_cache, frame, job_runs, selection, story, tabl
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.chart_style import METHOD_LABELS, label, waiting
 from gprune.app.ui.commands import command
+from gprune.app.ui.page_names import PURPOSE, TOOL
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said, short
 from gprune.evaluation.protocol import lines
@@ -41,7 +42,7 @@ NARROWEST = 245
 """pixels of a figure before the three stand below each other"""
 
 
-@frame.page("Overview", "What does this run say in half a minute, and can it be trusted?")
+@frame.page("Overview", f"{TOOL}: {PURPOSE}. Here: what did this run find, and can it be trusted?")
 def show(run: Run) -> None:
     """Draws the page."""
     _first_screen(run)

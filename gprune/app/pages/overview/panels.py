@@ -70,8 +70,8 @@ def noise(run: Run) -> Panel:
     times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     return Panel(
         charts.survival(curves),
-        f"Median d {cross.median:.3f} across texts, {floor:.3f} re-sampled; shaded: above the noise.",
-        title=f"Drift {times:.1f} × the noise" if 1.5 <= times < 1000 else _hardly(times),
+        f"Median d {cross.median:.3f} across texts, {floor:.3f} re-sampled; shaded: above sampling noise.",
+        title=f"Median rank shift {times:.1f} × sampling noise" if 1.5 <= times < 1000 else _hardly(times),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
         table=lambda: distribution_table(curves),
         how="How many neurons of all layers move by d or more of their layer’s ranking. Grey: the same "
@@ -82,7 +82,7 @@ def noise(run: Run) -> Panel:
 def _hardly(times: float) -> str:
     if times != times:
         return "Half of all neurons do not move"
-    return "Little above the noise" if times < 1.5 else "All above the noise"
+    return "Little above sampling noise" if times < 1.5 else "All above sampling noise"
 
 
 @panel("cost", "ov_cost", "What pruning costs")

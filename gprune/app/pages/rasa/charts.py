@@ -11,9 +11,9 @@ from gprune.app.ui.text import in_figure
 from gprune.records import AdaptedScores, Array, ModuleStatistics
 
 _GROUPS = (
-    (thresholds.KEPT, "not adapted", GREY, "circle", 0.45),
-    (thresholds.FROM_PRIMARY, "adapted, scored from A", TEXT_A, "square", 0.9),
-    (thresholds.FROM_AUXILIARY, "adapted, scored from B", TEXT_B, "diamond", 0.95),
+    (thresholds.KEPT, GREY, "circle", 0.45),
+    (thresholds.FROM_PRIMARY, TEXT_A, "square", 0.9),
+    (thresholds.FROM_AUXILIARY, TEXT_B, "diamond", 0.95),
 )
 _HOVER = (
     "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, %{customdata[2]:.0f} neurons<br>"
@@ -38,8 +38,8 @@ def scatter(
     details = np.column_stack(
         [statistics.layer, module, statistics.size, statistics.u_primary, statistics.u_auxiliary]
     ).astype(np.float32)
-    for value, name, color, symbol, opacity in _GROUPS:
-        chosen = group == value
+    for value, color, symbol, opacity in _GROUPS:
+        name, chosen = thresholds.OUTCOMES[value], group == value
         figure.add_scatter(
             x=statistics.drift[chosen].astype(np.float32),
             y=statistics.score[chosen].astype(np.float32),
@@ -127,7 +127,8 @@ def _padded(values: Array) -> tuple[float, float]:
 def by_layer(counts: Array) -> go.Figure:
     """Adapted modules of every layer, stacked by scoring text."""
     figure = go.Figure()
-    for row, (_, name, color, _, _) in zip(counts, _GROUPS[1:], strict=True):
+    for row, (value, color, *_) in zip(counts, _GROUPS[1:], strict=True):
+        name = thresholds.OUTCOMES[value]
         figure.add_bar(
             x=np.arange(len(row)),
             y=row,
@@ -149,7 +150,8 @@ def sets(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     counts = (table["adapted"] - table["from B"], table["from B"])
     names = [in_figure(name) for name in table["set"]]
-    for count, (_, name, color, _, _) in zip(counts, _GROUPS[1:], strict=True):
+    for count, (value, color, *_) in zip(counts, _GROUPS[1:], strict=True):
+        name = thresholds.OUTCOMES[value]
         figure.add_bar(
             x=count,
             # two sets can have one name

@@ -86,8 +86,8 @@ def _tiles(counts: thresholds.Counts) -> None:
     tiles = (
         ("Modules adapted", f"{counts.adapted} / {counts.modules}"),
         ("Neurons in them", f"{counts.neurons:,} ({percent(counts.neurons / counts.all_neurons, 1)})"),
-        ("Scored from A", f"{counts.from_primary}"),
-        ("Scored from B", f"{counts.from_auxiliary}"),
+        ("Adapted, stay on A", f"{counts.from_primary}"),
+        ("Re-scored from B", f"{counts.from_auxiliary}"),
         ("Neurons re-scored", f"{counts.rescored:,} ({percent(counts.rescored / counts.all_neurons, 1)})"),
     )
     with st.grid(5, min_column_width=120):

@@ -80,7 +80,7 @@ def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     )
     st.caption(
         "u is the expected discrepancy of the local ranks between disjoint halves of a text: smaller is "
-        "steadier. A chosen row is selected on every page."
+        "steadier. A selected row is selected on every page."
     )
     drawn.tools(
         lambda: table,

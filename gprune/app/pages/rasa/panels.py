@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from gprune.analysis import decisions, mask_diff, thresholds, whatif
-from gprune.analysis.formatting import percent
+from gprune.analysis.formatting import counted, percent
 from gprune.app.pages.rasa import charts, lab, sets_table, whatif_charts
 from gprune.app.pages.rasa.sets import SETS
 from gprune.app.ui import derived_cache
@@ -63,7 +63,7 @@ def modules(run: Run, *, log: bool = True, **given: Any) -> Panel:
         charts.scatter(statistics, adapted, logarithmic, rule.selection),
         "Each mark is a module, its size the number of neurons; a click selects it.",
         title=f"{counts.adapted} of {counts.modules} modules are adapted, {counts.from_auxiliary} of them "
-        "scored from B"
+        "re-scored from B"
         if counts.adapted
         else f"None of the {counts.modules} modules is adapted",
         how=_RULES[rule.selection]
@@ -190,8 +190,9 @@ def kept(
     changed = mask_diff.compare(own, masks)
     return Panel(
         whatif_charts.kept_by_layer(*shares, lab.described(run, wanted)),
-        f"{changed.total:,} neurons ({percent(changed.total / changed.neurons, 1)}) and {changed.heads:,} "
-        f"key/value groups differ from this run's GPrune at {percent(run.study.retention)}.",
+        f"{counted(changed.total, 'neuron')} ({percent(changed.total / changed.neurons, 1)}) and "
+        f"{counted(changed.heads, 'key/value group')} decided otherwise than in this run's GPrune "
+        f"at {percent(run.study.retention)}.",
         title=f"{plain(label(method))} keeps {percent(masks.ffn.mean(), 1)} of the neurons and "
         f"{percent(masks.heads.mean(), 1)} of the key/value groups at {percent(masks.retention, 2)} of "
         "the weights",
@@ -205,7 +206,7 @@ def threshold_sets(run: Run, **given: Any) -> Panel:
     """Modules that each named threshold set adapts, beside the run's own and the present lines."""
     there = SETS.kept(run.root)[0]
     table = sets_table.table(run, rule_of(run, **given), there)
-    count = f"{len(there)} threshold set{'s' if len(there) > 1 else ''}"
+    count = counted(len(there), "threshold set")
     return Panel(
         charts.sets(table),
         "Each bar counts the modules that a set adapts, by the text that scores them. Flips: neurons decided "

@@ -87,7 +87,7 @@ def show(run: Run) -> None:
         st.caption(f"Measured: {plain(lab.described(run, choice))}.")
         texts, methods = _questions(run)
         _full_run(run, choice)
-        live = url_state.toggle("Measure while I look", LIVE, False)
+        live = url_state.toggle("Live evaluation", LIVE, False)
         if not live:
             st.caption(
                 "A worker then loads the model and measures the windows; the answer is refined slowly."

@@ -13,7 +13,7 @@ from gprune.study import ReliabilitySettings
 
 _KEY = "rasa_sets"
 _HOW = (
-    "Each row is a rule: the run’s own, the present lines, and what is kept under a name. Adapted modules "
+    "Each row is a rule: the run’s own, the present lines, and what is saved under a name. Adapted modules "
     "are those in its corner, from B those of them that B scores; shares are of all neurons and groups."
 )
 _FLIPS = "Flips: neurons decided otherwise than in this run, its thresholds not learned anew."
@@ -37,11 +37,11 @@ def _saving(run: Run, settings: ReliabilitySettings) -> None:
     left, right = st.columns([4, 1], vertical_alignment="bottom")
     with left:
         st.text_input(
-            "Keep the present lines as", key="rasa_sets_name", placeholder=thresholds.described(settings),
+            "Save the present lines as", key="rasa_sets_name", placeholder=thresholds.described(settings),
             max_chars=LONGEST_NAME,
         )  # fmt: skip
     with right:
-        st.button("Keep", key="rasa_sets_keep", icon=":material/bookmark_add:", on_click=_keep,
+        st.button("Save", key="rasa_sets_keep", icon=":material/bookmark_add:", on_click=_keep,
                   args=(run.root, settings), width="stretch")  # fmt: skip
 
 

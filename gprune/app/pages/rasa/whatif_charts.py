@@ -126,7 +126,8 @@ def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float
         customdata=np.column_stack([drift, score, counts.T.ravel()]),
         mode="markers",
         marker={"symbol": "square", "size": 16, "opacity": 0},
-        hovertemplate="γ %{x:.3f} / %{y:.3f}: %{customdata[2]} modules<extra>click to set</extra>",
+        hovertemplate="γ_drift %{x:.3f}, γ_score %{y:.3f}: %{customdata[2]} modules"
+        "<extra>click to set</extra>",
         showlegend=False,
     )
     edge = 0.5 * float(levels[1] - levels[0])
@@ -149,7 +150,7 @@ def _spot(figure: go.Figure, at: tuple[float, float], name: str, marker: dict[st
         customdata=[[*at, 0]],
         marker=marker
         | {"line": {"width": 2, "color": None if marker["symbol"] == "circle-open" else "white"}},
-        hovertemplate=f"{name}: %{{x:.3f}} / %{{y:.3f}}<extra></extra>",
+        hovertemplate=f"{name}: γ_drift %{{x:.3f}}, γ_score %{{y:.3f}}<extra></extra>",
     )
 
 

@@ -44,8 +44,8 @@ PADDED = Form(
 CUT = Form(
     "cut",
     "The model of a mask set",
-    "The units that a list of the page By hand keeps, at the method’s budget and with its repair: a folder "
-    "as above, whose plan names the list.",
+    "The units that a list of the page Mask editor keeps, at the method’s budget and with its repair: a "
+    "folder as above, whose plan names the list.",
     lambda digits: f"by-hand-{digits}",
 )
 GGUF = Form(
@@ -99,7 +99,7 @@ def _sets(run: Run) -> None:
     kept = {one.name: one for one in mask_sets.kept(run.results)[0]}
     if not kept or run.packed:
         return
-    name = url_state.selectbox("Mask set made by hand", list(kept), "sx_set", next(iter(kept)), width=420)
+    name = url_state.selectbox("Mask set", list(kept), "sx_set", next(iter(kept)), width=420)
     out = Store(Path(run.root)).folder("exports", run.name) / CUT.file(kept[name].identity[:8])
     which = ("--identity", kept[name].identity)
     _form(run, CUT, out, (CUT.command, run.name, name, str(out), *which, "--cache", run.root))

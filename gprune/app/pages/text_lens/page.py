@@ -84,10 +84,10 @@ def _choose(run: Run) -> Chosen | None:
 
 
 def _offered(run: Run) -> dict[str, str]:
-    """Methods whose masks are there, GPrune first, and the mask sets made by hand."""
+    """Methods whose masks are there, GPrune first, and the mask sets."""
     found = {name: called(name) for name in run.cut}
     sets = mask_sets.kept(run.results)[0] if found else []
-    return found | {f"{_BY_HAND}{one.name}": f"{one.name} (by hand)" for one in sets}
+    return found | {f"{_BY_HAND}{one.name}": f"{one.name} (mask set)" for one in sets}
 
 
 def _question(run: Run, name: str) -> Question:
@@ -133,8 +133,8 @@ def _reading(run: Run, chosen: Chosen, live: bool) -> None:
             return
         if not live:
             st.caption(
-                "Here will be the passage, coloured by what each pruned model predicts worse, and the tokens "
-                "that get worst: switch on “Ask the model” above."
+                "Here will be the passage, coloured by what each pruned model predicts worse, and the "
+                "largest loss increases: switch on “Ask the model” above."
             )
             return
         source = Source(run.root, run.graph)
@@ -190,8 +190,8 @@ def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:
         changes = {label: token_loss.change(dense.losses, own) for label, own in losses.items()}
         drawn.title(plain(token_loss.headline(changes)))
     if len(shown) < dense.total:
-        why = "the model has places for" if len(shown) == dense.places else "the page shows"
-        st.caption(f"The first {len(shown):,} of {dense.total:,} tokens are read: {why} no more.")
+        why = "Context length reached" if len(shown) == dense.places else "The page shows no more"
+        st.caption(f"{why}: the first {len(shown):,} of {dense.total:,} tokens are read.")
     _passages(chosen, shown, dense.losses, losses)
     _listed(drawn, shown, dense.losses, losses)
 
@@ -209,14 +209,14 @@ def _passages(chosen: Chosen, shown: list[Token], dense: Array, losses: dict[str
 
 def _listed(drawn: Card, shown: list[Token], dense: Array, losses: dict[str, Array]) -> None:
     table = token_loss.worst(shown, dense, losses)
-    st.caption("The tokens that get worst, in their context")
+    st.caption("Largest loss increases, each token in its context")
     if table.empty:
         st.caption("No token is predicted worse than by the dense model.")
         return
     decimals = st.column_config.NumberColumn(format="%.2g", width=80)
     columns = {"p dense": decimals, "p pruned": decimals}
     columns["worse by (nats)"] = st.column_config.NumberColumn(format="%.2f", width=110)
-    tables.show(table, column_config=columns, height=320, alt="the tokens that get worst, with their context")
+    tables.show(table, column_config=columns, height=320, alt="largest loss increases, with their context")
     drawn.tools(
         lambda: token_loss.worst(shown, dense, losses, int(np.isfinite(dense).sum())),
         switch=False,

@@ -1,4 +1,4 @@
-"""Where a neuron answers most: passages with the token marked by its strength, drawn as text by the browser.
+"""Top-activating examples: passages with the token marked by its strength, drawn as text by the browser.
 
 What comes from a text goes to the browser as data and into the page as text content, never as mark-up.
 """

@@ -24,7 +24,7 @@ _COMPONENT = dragging.component("gprune_threshold_lines", Path(__file__).parent,
 STEPS = 200
 """snaps of a quantile"""
 COLORS = (GREY, TEXT_A, TEXT_B)
-"""of modules that are not adapted, adapted and scored from A, adapted and scored from B"""
+"""of modules that are unchanged, adapted but still scored from A, re-scored from B"""
 
 
 @dataclass(frozen=True, slots=True)

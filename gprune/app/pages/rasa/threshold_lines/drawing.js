@@ -241,7 +241,7 @@ function moveLines(self) {
       element.style.width = `${self.width - MARGIN.left - MARGIN.right}px`
       element.classList.toggle("flipped", height > foot - 30)
     }
-    announce(element, level, `γ ${level.toFixed(3)}: ${words}`, `quantile ${level.toFixed(3)}, ${words}`)
+    announce(element, level, `γ_${name} ${level.toFixed(3)}: ${words}`, `quantile ${level.toFixed(3)}, ${words}`)
   }
 }
 
@@ -252,9 +252,9 @@ function say(self) {
   const total = self.modules.drift.length
   const whole = (value) => value.toLocaleString("en-US")
   const texts = {
-    kept: `not adapted (${whole(counts.kept)})`,
-    a: `adapted, scored from A (${whole(counts.a)})`,
-    b: `adapted, scored from B (${whole(counts.b)})`,
+    kept: `unchanged (${whole(counts.kept)})`,
+    a: `adapted, stays on A (${whole(counts.a)})`,
+    b: `re-scored from B (${whole(counts.b)})`,
     adapted: `${whole(counts.adapted)} of ${whole(total)} modules adapted, ${whole(counts.neurons)} neurons`,
   }
   for (const [name, text] of Object.entries(texts)) {
