@@ -214,12 +214,15 @@ def best_two(values: Mapping[Name, float]) -> dict[Name, str]:
     return {name: signs[value] for name, value in values.items() if value in signs} if len(values) > 1 else {}
 
 
-def undecided(table: list[Line], text: str) -> bool:
-    """Whether the best and the second-best pruned model on a text are too close to call."""
+def undecided(table: list[Line], text: str) -> list[Line]:
+    """The best pruned models on a text, where the first two are too close to call; else none."""
     marks = glyphs(table, text)
     best = [line for line in table if marks.get(line.name) == BEST]
     second = [line for line in table if marks.get(line.name) == SECOND]
-    return len(best) > 1 or any(_close(other, best[0], text) for other in second)
+    if len(best) > 1:
+        return best
+    close = [other for other in second if _close(other, best[0], text)]
+    return [*best, *close] if close else []
 
 
 def _close(first: Line, second: Line, text: str) -> bool:

@@ -20,7 +20,7 @@ from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import Study
 from gprune.study.methods import METHODS
 
-OURS = "gprune"
+OURS, FLAP = "gprune", "flap"
 _OWN_METHODS = {"twflap": "fang"}
 """methods that a metric comes from, where they are not called like it"""
 _SHARES = {0.5: "Half", 0.25: "A quarter", 0.75: "Three quarters"}
@@ -55,6 +55,8 @@ class Outcome:
     """the best control that can be held against GPrune"""
     best: Measurement | None = None
     """the best method of all others that can be held against GPrune, where it is another one than `base`"""
+    flap: Measurement | None = None
+    """FLAP, where it is measured like GPrune and neither `base` nor `best`"""
 
     @property
     def text(self) -> str:
@@ -104,7 +106,10 @@ def outcome(
     cells = {item.method: item for item in measurements if item.text == text}
     ours, base = cells.get(OURS), _opponent(cells, study)
     control, best = (best_of(ours, cells.values(), one) for one in (True, False))
-    return Outcome(standings[text], cells.get(DENSE), ours, base, control, None if best is base else best)
+    best = None if best is base else best
+    flap = best_of(ours, [cell for cell in cells.values() if cell.method == FLAP])
+    flap = None if flap in (base, best) else flap
+    return Outcome(standings[text], cells.get(DENSE), ours, base, control, best, flap)
 
 
 def own_method(metric: str) -> str:
@@ -145,11 +150,14 @@ def against_control(ours: Measurement, control: Measurement | None) -> str:
     return f"A control {verb}: {_name(control.method)} ({change})"
 
 
-def headline(found: Outcome, study: Study, complete: bool) -> Headline:
-    """The finding in one sentence; of a run that is not `complete`, what is missing is still to come."""
+def headline(found: Outcome, study: Study, complete: bool, seeds: int = 1) -> Headline:
+    """The finding in one sentence; of a run that is not `complete`, what is missing is still to come.
+
+    `seeds` counts the runs of the cache that differ from this one in their seed, itself among them.
+    """
     if found.ours is None and found.base is None:
         return Headline(_nothing(found, complete))
-    share, detail = removed(found, study), _detail(found) + _repaired(study)
+    share, detail = removed(found, study), _detail(found, seeds) + _repaired(study)
     if found.ours is None or found.base is None:
         return Headline(f"{share} removed: {_alone(found, study, complete)}", detail)
     control = against_control(found.ours, found.control)
@@ -283,8 +291,9 @@ def _standing(found: Outcome) -> str:
     return f" No text of this run is unseen; this one {verb} {standing.brief}.".replace("  ", " ")
 
 
-def _detail(found: Outcome) -> str:
-    cells = [cell for cell in (found.dense, found.base, found.best, found.ours) if cell is not None]
+def _detail(found: Outcome, seeds: int) -> str:
+    every = (found.dense, found.base, found.best, found.flap, found.ours)
+    cells = [cell for cell in every if cell is not None]
     values = ", ".join(f"{_name(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
     sentence = f"{found.text}, {cells[0].windows_read}: {values}.{_standing(found)}"
     if not found.comparable or found.ours is None or found.base is None:
@@ -296,8 +305,11 @@ def _detail(found: Outcome) -> str:
         told.append(
             f"the best other method here, {_name(found.best.method)}: {_size(found.ours, found.best)}"
         )
+    if found.flap is not None and np.isfinite(difference(found.ours, found.flap).error):
+        told.append(f"{_name(FLAP)}: {_size(found.ours, found.flap)}")
     paired = difference(found.ours, found.base).paired
     how = f"standard error, {'paired' if paired else 'windows differ'}; one seed"
+    how += f" of {seeds} in this cache" if seeds > 1 else ""
     return f"{sentence} GPrune against {'; against '.join(told)} ({how})."
 
 

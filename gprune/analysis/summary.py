@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
-from gprune.analysis.formatting import percent
+from gprune.analysis.claims import BASELINES, CLAIMS, HOLDS
+from gprune.analysis.formatting import percent, signed
+from gprune.analysis.paired_test import Difference
 from gprune.data.texts.corpus_relation import SAME
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.records import ModelShape, PruningMasks
@@ -17,6 +19,32 @@ from gprune.study import Study
 
 PAPER_SAMPLES = 2048
 """sequences of each calibration text in section 4"""
+
+
+_CLAIMS = tuple(
+    claim.words
+    for claim in CLAIMS
+    if not claim.where
+    and (claim.first, claim.others)
+    in (
+        ("gprune", ("flap",)),
+        ("gprune", BASELINES),
+        ("gprune_no_rasa", ("msl_random",)),
+        ("gprune", ("gprune_no_rasa",)),
+    )
+)
+"""what else would make a finding trusted: that it was found on other models, and by these parts of GPrune"""
+
+
+@dataclass(frozen=True, slots=True)
+class OverSeeds:
+    """GPrune against other methods over runs that differ in their seed."""
+
+    seeds: tuple[int, ...]
+    text: str
+    """the evaluation text"""
+    against: Mapping[str, Difference]
+    """by what a sentence calls the other method"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,17 +62,22 @@ def checks(
     masks: dict[str, PruningMasks],
     standings: Mapping[str, HoldoutStatus],
     acting: AblationEffect | None = None,
+    *,
+    recorded: Mapping[str, str] = {},
+    seeds: OverSeeds | None = None,
 ) -> list[Check]:
     """Every trust check of a run.
 
     `masks` are by display name, `standings` of its evaluation texts; `acting` is what the parts of GPrune do
-    in it, None where it has not come that far.
+    in it, None where it has not come that far. `recorded` are claims that were judged on other models, with
+    their outcome; `seeds` is what runs say that differ in their seed, None where there is none.
     """
     return [
         _budgets(shape, study.retention, masks),
         *([] if acting is None else [_adaptation(acting), _modules(acting)]),
+        *_recorded(recorded),
         _texts(standings),
-        _seeds(study),
+        _seeds(study) if seeds is None else _over_seeds(seeds),
         _windows(study),
         _samples(study),
         _code(record.get("provenance") or {}),
@@ -89,6 +122,15 @@ def _modules(acting: AblationEffect) -> Check:
     return Check("pass", f"{sentence}; whether they prune better than random ones only the controls say")
 
 
+def _recorded(claims: Mapping[str, str]) -> list[Check]:
+    """What was found of GPrune, its modules and RASA on other models, of the claims that are there."""
+    known = [f"{claim}: {claims[claim]}" for claim in _CLAIMS if claim in claims]
+    # the first word of an outcome says whether the claim holds
+    held = all(claims[claim].startswith(f"{HOLDS}:") for claim in _CLAIMS if claim in claims)
+    told = f"On other models (recorded, not of this run) {'; '.join(known)}"
+    return [Check("pass" if held else "warn", told)] if known else []
+
+
 def _texts(standings: Mapping[str, HoldoutStatus]) -> Check:
     if not standings:
         return Check("unknown", "Texts: nothing is evaluated in this run")
@@ -110,6 +152,16 @@ def _texts(standings: Mapping[str, HoldoutStatus]) -> Check:
 
 def _seeds(study: Study) -> Check:
     return Check("warn", f"One seed ({study.seed}): differences between methods carry no spread over seeds")
+
+
+def _over_seeds(found: OverSeeds) -> Check:
+    told = ", ".join(
+        f"against {name} {signed(one.change, '.1%')} ± {percent(one.error, 1)}"
+        for name, one in found.against.items()
+    )
+    listed = ", ".join(map(str, found.seeds))
+    sentence = f"{len(found.seeds)} seeds ({listed}) are in this cache; over them on {found.text} GPrune’s "
+    return Check("pass", f"{sentence}perplexity is {told}: standard error over windows and seeds")
 
 
 def _windows(study: Study) -> Check:

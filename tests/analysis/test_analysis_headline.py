@@ -121,6 +121,23 @@ def test_a_third_method_that_wins_or_ties_is_named_whatever_flap_does(level, ver
     assert other.verdict == "better" and "LLM-Pruner" not in other.sentence + other.detail
 
 
+def test_flap_is_named_with_its_error_also_where_it_is_neither_the_own_method_nor_the_best():
+    ours, flap = cell("gprune", 3.3), cell("flap", 3.9)
+    methods = ("dense", "gprune", "fang", "llm_pruner", "flap")
+    others = [cell("fang", 3.8), cell("llm_pruner", 3.5), flap]
+    found = said(DENSE, ours, *others, metric="twflap", methods=methods)
+    gap = ours.losses - flap.losses
+    change = np.expm1(gap.mean())
+    error = (1 + change) * gap.std(ddof=1) / np.sqrt(40)
+    size = f"{change:+.1%} ± {error:.1%}".replace("-", "−").replace("%", " %")
+    assert f"; against FLAP: {size} (standard error, paired; one seed)" in found.detail
+    assert "GPrune against FANG: " in found.detail and "method here, LLM-Pruner: " in found.detail
+    assert f"FLAP {flap.perplexity:.1f}" in found.detail
+    # of another budget it cannot be held against GPrune
+    others[-1] = replace(flap, retention=0.6)
+    assert "FLAP" not in said(DENSE, ours, *others, metric="twflap", methods=methods).detail
+
+
 def test_another_form_of_a_method_counts_as_a_rival():
     found = said(DENSE, cell("flap", 4.0), cell("gprune", 3.3), cell("flap_pooled", 3.1))
     assert found.verdict == "worse" and "FLAP, pooled does better" in found.sentence

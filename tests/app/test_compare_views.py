@@ -10,7 +10,8 @@ from synthetic_run import a_study, grouped_runs, the_run, write_run
 from synthetic_tables import filled, write_tables
 
 from gprune.analysis.mask_edits import Edit, mask_sets
-from gprune.app.pages.comparison import page, studies
+from gprune.app.pages.comparison import studies
+from gprune.app.ui import recorded
 from gprune.experiments.reproduction import catalogue, tables
 from gprune.experiments.reproduction.lookup import Answer
 from gprune.experiments.reproduction.scale import choose
@@ -217,7 +218,7 @@ def on_recorded():
 
 
 def test_the_document_is_shown_whole_with_its_claims_first(name):
-    app, written = on_recorded(), page.DOCUMENT.read_text()
+    app, written = on_recorded(), recorded.DOCUMENT.read_text()
     shown = [part.value for part in app.markdown]
     rows = [line for line in written.splitlines() if line.startswith("| ")]
     assert rows and all(any(row in part for part in shown) for row in rows)
@@ -230,7 +231,7 @@ def test_the_document_is_shown_whole_with_its_claims_first(name):
 
 def test_a_view_that_is_recorded_is_read_without_a_run_and_says_how_it_is_made(cache, tmp_path, monkeypatch):
     assert on_recorded().subheader[0].value == "Which claims hold here"
-    monkeypatch.setattr(page, "DOCUMENT", tmp_path / "study.md")
+    monkeypatch.setattr(recorded, "DOCUMENT", tmp_path / "study.md")
     write_run(cache)
     assert "python -m gprune reproduce study --report study.md" in words(on_recorded())
 

@@ -4,18 +4,20 @@ import numpy as np
 
 from gprune import records
 from gprune.analysis import drift as ranks
-from gprune.analysis import findings, neurons, thresholds
+from gprune.analysis import findings, neurons, paired_test, thresholds
 from gprune.analysis import headline as analysis
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import Bins
-from gprune.analysis.paired_test import Measurement
+from gprune.analysis.paired_test import Difference, Measurement
+from gprune.analysis.run_settings import seed_groups
+from gprune.analysis.summary import OverSeeds
 from gprune.app.ui import derived_cache, job_runs
 from gprune.app.ui.memo import memoized
 from gprune.app.ui.text import short
 from gprune.app.ui.unit import Selection
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs, record
 from gprune.study.methods import METHODS, of_masks
 
 FINE = 200
@@ -40,11 +42,47 @@ def headline(run: Run) -> analysis.Headline:
     """
     found = analysis.outcome(derived_cache.measurements(run), run.study, standings(run))
     if found is not None and (found.ours or found.base):
-        return analysis.headline(found, run.study, ended(run))
+        return analysis.headline(found, run.study, ended(run), len(_of_seeds(run)))
     missing = _unmeasured(run, found)
     if run.has(stages.drift):
         return analysis.Headline(ranks.headline(curves(run)), missing)
     return analysis.Headline("Nothing is measured yet" if not ended(run) else "Nothing was measured", missing)
+
+
+def _of_seeds(run: Run) -> dict[int, Run]:
+    """The runs of the cache that differ from a run in their seed, by that; the run itself is the first."""
+    found = {run.study.seed: run}
+    runs = all_runs(run.root)[0]
+    groups = seed_groups({one.name: one.study for one in (run, *runs)})
+    for one in runs:
+        if groups[one.name][0] == groups[run.name][0]:
+            found.setdefault(one.study.seed, one)
+    return found
+
+
+def over_seeds(run: Run) -> OverSeeds | None:
+    """GPrune against the other methods that the headline names, over runs that differ in their seed.
+
+    None where there is one seed, or nothing to compare. Raises StoreError where a result is damaged.
+    """
+    runs, found = _of_seeds(run), analysis.outcome(derived_cache.measurements(run), run.study, standings(run))
+    if len(runs) < 2 or found is None or found.ours is None:
+        return None
+    cells = {
+        seed: {item.method: item for item in derived_cache.measurements(one) if item.text == found.text}
+        for seed, one in runs.items()
+    }
+    against = {}
+    for other in (found.base, found.best, found.flap):
+        if other is not None:
+            own = {seed: one for seed, one in cells.items() if {analysis.OURS, other.method} <= one.keys()}
+            pairs = ({seed: one[name] for seed, one in own.items()} for name in (analysis.OURS, other.method))
+            # a difference over a single seed is what the headline says already
+            if len(own) > 1 and isinstance(change := paired_test.over_seeds(*pairs), Difference):
+                against[METHODS[other.method].label] = change, tuple(sorted(own))
+    seeds = next((seeds for _, seeds in against.values()), ())
+    same = {name: change for name, (change, of) in against.items() if of == seeds}
+    return OverSeeds(seeds, found.text, same) if same else None
 
 
 def _unmeasured(run: Run, found: analysis.Outcome | None) -> str:

@@ -211,15 +211,18 @@ def _verdict(drawn: Card, shown: Shown) -> None:
         next((line for line, mark in found.items() if mark == analysis.BEST), None)
         for found in marks.values()
     ]
-    if len(set(winners)) == 1 and winners[0] is not None:
+    close = {text: pair for text in shown.texts if (pair := analysis.undecided(shown.lines, text))}
+    if len(set(winners)) == 1 and winners[0] is not None and not close:
         best = plain(label(winners[0][1]))
         best = f"The control “{best}”" if METHODS[winners[0][1]].control else best
         drawn.title(f"{best} has the lowest perplexity of the pruned models on every text")
-    close = [text for text in shown.texts if analysis.undecided(shown.lines, text)]
     if close:
+        told = "; ".join(
+            f"{' and '.join(shown.names[line.name] for line in pair)} on {text}"
+            for text, pair in close.items()
+        )
         st.caption(
-            f"Too close to call between best and second-best, within {CLOSE:.0f} standard errors of "
-            f"their difference: {plain(', '.join(close))}."
+            f"Too close to call, within {CLOSE:.0f} standard errors of their difference: {plain(told)}."
         )
 
 

@@ -4,9 +4,6 @@ Four views: the methods of runs side by side, the studies of the paper made here
 comes with the project, and what the paper reports.
 """
 
-from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import streamlit as st
@@ -18,7 +15,7 @@ from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
 from gprune.app.pages.comparison.line_masks import both_masks, comparable, default_of
 from gprune.app.pages.comparison.lines import Shown, asked_of, composed, measured_lines, measured_rows
-from gprune.app.ui import derived_cache, frame, run_choice, selection, tables, url_state
+from gprune.app.ui import derived_cache, frame, recorded, run_choice, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import PanelFunction
@@ -29,14 +26,11 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS
 from gprune.study.study import short
-from gprune.system import installation
 from gprune.system.errors import MethodError
 
 METHODS_VIEW, STUDIES, RECORDED, PAPER = "methods", "studies", "fair", "paper"
 _RUNS = "cp_runs"
 _LAST = "cp_last_run"
-DOCUMENT = installation.APP_FOLDER / "docs" / "study.md"
-_HEAD, _PART = "# ", "## "
 _TRIED = 16
 """candidates that the table shows at once"""
 
@@ -271,21 +265,9 @@ def _kept_pair(run: Run, drawn: Card, pair: tuple[Line, Line], shown: Shown, ask
     drawn.show(made)
 
 
-@dataclass(frozen=True, slots=True)
-class Document:
-    """A document in parts, each a heading and its text."""
-
-    title: str
-    opening: str
-    """what was measured, on what, by which command"""
-    parts: tuple[tuple[str, str], ...]
-    text: str
-    """all of it, as it was written"""
-
-
 def _recorded() -> None:
     """Draws the document: which claims hold, and behind them every table."""
-    found = _document(DOCUMENT, DOCUMENT.stat().st_mtime_ns) if DOCUMENT.is_file() else None
+    found = recorded.found()
     with card("cp_recorded", "A fair comparison on other models") as drawn:
         if found is None:
             st.info(
@@ -314,18 +296,3 @@ def _recorded() -> None:
             with st.expander(heading):
                 st.markdown(text)
         st.download_button("Markdown", found.text, "study.md", "text/markdown", icon=":material/download:")
-
-
-@lru_cache(maxsize=2)
-def _document(path: Path, _changed: int) -> Document:
-    return parts_of(path.read_text("utf-8"))
-
-
-def parts_of(text: str) -> Document:
-    """A Markdown document by its headings of the second level."""
-    opening, *parts = f"\n{text}".split(f"\n{_PART}")
-    title, _, rest = opening.strip().partition("\n")
-    named = [part.partition("\n") for part in parts]
-    return Document(
-        title.removeprefix(_HEAD), rest.strip(), tuple((name, body.strip()) for name, _, body in named), text
-    )

@@ -11,7 +11,7 @@ from gprune import records
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.analysis.formatting import percent
 from gprune.app.pages.overview import panels
-from gprune.app.ui import derived_cache, frame, job_runs, selection, story, tables, tour
+from gprune.app.ui import derived_cache, frame, job_runs, recorded, selection, story, tables, tour
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.chart_style import METHOD_LABELS, label, waiting
 from gprune.app.ui.commands import command
@@ -176,7 +176,15 @@ def _checks(run: Run) -> None:
     acting = None
     with contextlib.suppress(GpruneError):
         acting = derived_cache.acting(run)
-    for check in summary.checks(run.record, run.study, run.shape, masks, story.standings(run), acting):
+    seeds = None
+    with contextlib.suppress(GpruneError):
+        seeds = story.over_seeds(run)
+    study = recorded.found()
+    claims = study.claims if study is not None else {}
+    found = summary.checks(
+        run.record, run.study, run.shape, masks, story.standings(run), acting, recorded=claims, seeds=seeds
+    )
+    for check in found:
         st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
 
 

@@ -117,4 +117,6 @@ def _cheapest(cells: list[Measurement]) -> str:
     best, second = pruned[:2]
     if obstacles([Row(cell.run, cell.method, cell.retention, 0, {cell.text: cell}) for cell in pruned]):
         return ""
-    return "Too close to call" if difference(second, best).close else f"{called(best.method)} costs least"
+    if difference(second, best).close:
+        return f"{called(best.method)} or {called(second.method)}: too close to call"
+    return f"{called(best.method)} costs least"

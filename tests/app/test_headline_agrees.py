@@ -1,0 +1,103 @@
+"""On runs that GPrune wins, loses and ties, overview, tour and Compare say the same."""
+
+import numpy as np
+import pytest
+from app_driver import linked, opened, words
+from synthetic_run import MAKERS, a_study, the_run, write_run
+
+from gprune.app.ui import recorded, story
+from gprune.records import Perplexity
+from gprune.study import EvaluationSettings
+
+METHODS = ("dense", "gprune", "flap", "fang")
+WINS, LOSES, TIES = (
+    {"gprune": 60.0, "flap": 118.0, "fang": 70.0},
+    {"gprune": 118.0, "flap": 90.0, "fang": 70.0},
+    {"gprune": 70.0, "flap": 118.0, "fang": 70.001},
+)
+
+
+def measured(levels):
+    """Perplexities whose windows share their difficulty, with a little noise of each method."""
+
+    def perplexity(task):
+        shared = 0.4 * np.random.default_rng(1).normal(size=96)
+        losses = np.log(levels.get(task.stage.id.method, 40.0)) + shared + 0.01 * task.random.normal(size=96)
+        mean, error = float(np.exp(losses.mean())), float(losses.std(ddof=1) / np.sqrt(96))
+        return Perplexity(task.asked, "128", 128, 96, mean, mean * error, losses)
+
+    return {**MAKERS, "perplexity": perplexity}
+
+
+def study(**changes):
+    evaluation = EvaluationSettings(texts=("c4",), windows=96)
+    return a_study(evaluation=evaluation, methods=METHODS, **changes)
+
+
+def plainly(app):
+    return words(app).replace("\\", "")
+
+
+@pytest.mark.parametrize(
+    ("levels", "ending", "costs", "told", "compared"),
+    [
+        (
+            WINS,
+            "",
+            "GPrune costs least",
+            "lower than that of the best other method, FANG",
+            "GPrune has the lowest perplexity of the pruned models on every text",
+        ),
+        (
+            LOSES,
+            "FANG does better: GPrune’s perplexity is 6",
+            "FANG costs least",
+            "higher than that of the best other method, FANG",
+            "FANG has the lowest perplexity of the pruned models on every text",
+        ),
+        (
+            TIES,
+            "Too close to call between GPrune and FANG, the best other method",
+            ": too close to call",
+            "GPrune and the best other method, FANG, are too close to call",
+            "within 2 standard errors of their difference: ",
+        ),
+    ],
+)
+def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, told, compared):
+    write_run(cache, study=study(), makers=measured(levels))
+    overview = plainly(opened())
+    assert ending in overview and costs in overview
+    assert ("does better" in overview) == (levels is LOSES)
+    # FLAP is the metric's own method, and both it and the best other one have their error
+    assert "GPrune against FLAP: " in overview and "against the best other method here, FANG: " in overview
+    assert overview.count(" ± ") >= 2 and "standard error, paired; one seed)" in overview
+    assert told in story.comparison_finding(the_run(cache))
+    compare = plainly(linked("comparison"))
+    assert told in plainly(linked("comparison", tour="6")) and compared in compare
+    between = [pair for pair in ("GPrune and FANG on c4", "FANG and GPrune on c4") if pair in compare]
+    assert bool(between) == (levels is TIES) == ("has the lowest perplexity" not in compare)
+
+
+def test_several_seeds_are_counted_and_compared_over_their_windows(cache):
+    for seed in range(3):
+        write_run(cache, study=study(seed=seed), makers=measured(LOSES))
+    run, app = the_run(cache), plainly(opened())
+    assert "one seed of 3 in this cache" in app
+    found = story.over_seeds(run)
+    assert found is not None and found.seeds == (0, 1, 2) and set(found.against) == {"FLAP", "FANG"}
+    assert found.against["FANG"].change == pytest.approx(118 / 70 - 1, abs=0.02)
+    assert "3 seeds (0, 1, 2) are in this cache; over them on c4 GPrune’s perplexity is against FLAP" in app
+    assert "One seed (" not in app
+
+
+def test_what_was_found_on_other_models_stands_beside_the_runs_own_diagnostics(cache):
+    write_run(cache, study=study(), makers=measured(WINS))
+    document = recorded.found()
+    assert document is not None
+    shown = plainly(opened())
+    for claim in ("GPrune is better than the best baseline", "RASA makes the model better"):
+        assert f"{claim}: {document.claims[claim]}" in shown
+    assert "better, " in document.claims["RASA makes the model better"]
+    assert "modules of neurons that behave alike are better than random modules: " in shown
+    assert "RASA changes " in shown and "random ones of the same sizes" in shown
