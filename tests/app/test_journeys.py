@@ -231,3 +231,37 @@ def test_no_page_has_a_serious_fault(visit, where):
             if not (wrong := faults(page)):
                 break
         assert not wrong, f"{scheme}: " + "\n".join(wrong)
+
+
+PALE_TEXT = """() => {
+  const light = channels => channels
+    .map(one => one / 255)
+    .map(one => one <= 0.03928 ? one / 12.92 : ((one + 0.055) / 1.055) ** 2.4)
+    .reduce((sum, one, place) => sum + one * [0.2126, 0.7152, 0.0722][place], 0.05)
+  const parts = color => color.match(/[\\d.]+/g).map(Number)
+  const ground = parts(getComputedStyle(document.querySelector(".stApp")).backgroundColor).slice(0, 3)
+  const found = []
+  for (const text of document.querySelectorAll(".js-plotly-plot text")) {
+    // what stands on a mark or in a cell has another ground
+    if (!text.textContent.trim() || text.closest(".heatmap-label, .textpoint, .bartext-inside")) continue
+    const style = getComputedStyle(text)
+    const [alone, ground_] = [light(parts(style.fill).slice(0, 3)), light(ground)]
+    const contrast = Math.max(alone, ground_) / Math.min(alone, ground_)
+    if (contrast < 4.5) found.push(`${text.textContent}: ${contrast.toFixed(2)}`)
+  }
+  return found
+}"""
+"""texts of charts with too little contrast to the page: axe does not look at those"""
+
+
+def test_the_text_of_charts_has_contrast_enough(visit):
+    page = visit.page()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.locator(".js-plotly-plot .xtick").first.wait_for()
+        for _ in range(6):
+            page.wait_for_timeout(500)
+            if not (pale := page.evaluate(PALE_TEXT)):
+                break
+        assert page.locator(".js-plotly-plot text").count() > 20
+        assert not pale, f"{scheme}: {pale}"
