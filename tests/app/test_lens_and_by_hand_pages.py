@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import on, open_page, opened, show, words
+from app_driver import linked, on, open_page, opened, show, words
 from synthetic_run import a_study, the_run, write_run
 from test_lab_page import FakePool
 
@@ -184,13 +184,50 @@ def test_the_selected_module_is_removed_at_the_same_budget(cache):
     assert f"{counted(found.by_hand, 'neuron')} edited, {found.added} came back" in words(app)
     row = app.dataframe[0].value.iloc[0]
     members = run.load(stages.partition).labels[1] == 3
-    assert (row["decision"], row["unit"], row["units"]) == ("remove", "module", members.sum())
+    assert (row["decision"], row["unit"], row["units"]) == ("force-remove", "module", members.sum())
     assert row["kept by the method"] == run.load(stages.masks, "gprune").ffn[1][members].sum()
     # the other decision about the same unit takes its place
     app.button(key="hand_keep_module").click().run()
-    assert app.dataframe[0].value["decision"].tolist() == ["keep"]
+    assert app.dataframe[0].value["decision"].tolist() == ["force-keep"]
     app.button(key="hand_empty").click().run()
     assert "The list is empty" in words(app)
+
+
+def test_edits_that_were_not_saved_survive_a_reload_and_are_those_of_their_run(cache):
+    app = removed(cache)
+    app.segmented_control(key="hand_kind").set_value("group")
+    app.number_input(key="hand_number").set_value(1).run()
+    app.button(key="hand_keep_other").click().run()
+    before = app.dataframe[0].value
+    assert before["decision"].tolist() == ["force-remove", "force-keep"]
+    address = {name: app.query_params[name] for name in app.query_params}
+    assert address["hand_edits"] == "rm1.3,kg1.1"
+    # a reload is a new session that has nothing but the address
+    again = linked("by_hand", **address)
+    assert again.dataframe[0].value.equals(before) and not again.warning
+    # the other run has none, and this one's are there again afterwards
+    other = write_run(cache, study=a_study(retention=0.4))
+    again = linked("by_hand", **address)
+    run = address["run"]
+    again.selectbox(key="frame_run").set_value(other).run()
+    assert "The list is empty" in words(again) and "hand_edits" not in again.query_params
+    again.selectbox(key="frame_run").set_value(run).run()
+    assert again.dataframe[0].value.equals(before)
+    # of a list that cannot be read, or of units that are not there, nothing is taken
+    for wrong in ("rm1.3,drop", "rn1.99999", "x"):
+        page = linked("by_hand", **address | {"hand_edits": wrong})
+        assert "The list is empty" in words(page) and len(page.warning) == 1
+    assert "has no neuron 99999" in words(linked("by_hand", **address | {"hand_edits": "rn1.99999"}))
+
+
+def test_a_list_too_long_for_an_address_says_that_a_reload_loses_it(cache, monkeypatch):
+    monkeypatch.setattr("gprune.app.pages.by_hand.listed.LONGEST", 10)
+    app = removed(cache)
+    assert app.query_params["hand_edits"] == "rm1.3" and "too long for the address" not in words(app)
+    app.segmented_control(key="hand_kind").set_value("group").run()
+    app.button(key="hand_keep_other").click().run()
+    assert len(app.dataframe[0].value) == 2 and "hand_edits" not in app.query_params
+    assert "too long for the address of the page: save it, or a reload loses it" in words(app)
 
 
 def test_any_unit_can_be_named_and_what_is_impossible_says_why(cache):

@@ -1,5 +1,6 @@
 """One line of a list of edits: units that a person wants kept or removed, whatever a method says."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
@@ -9,10 +10,12 @@ import numpy as np
 from gprune.records import Array, ModelShape, Partition
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Form, one_of
+from gprune.system.safe_parsing import quoted
 
 KINDS = {"neuron": "neuron", "module": "module", "group": "key/value group"}
 """what an edit can be about, as people call it; a key/value group goes with all its query heads"""
 MOST_EDITS = 20_000
+_WRITTEN = re.compile(r"([kr])([nmg])(\d{1,5})\.(\d{1,8})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,27 @@ class Edit(Form):
     def unit(self) -> str:
         """For people: `layer 1 · module 3`."""
         return f"layer {self.layer} · {KINDS[self.kind]} {self.number}"
+
+
+def written(edits: Iterable[Edit]) -> str:
+    """A list in one line of letters, figures, points and commas, as `rm1.3,kg0.1`: see `read`."""
+    return ",".join(f"{'k' if one.keep else 'r'}{one.kind[0]}{one.layer}.{one.number}" for one in edits)
+
+
+def read(line: str) -> tuple[Edit, ...]:
+    """The list that `written` has written.
+
+    Each edit is k (keep) or r (remove), then n, m or g for a neuron, module or group, layer and number.
+    Raises SettingsError where it is none, or has more than MOST_EDITS edits.
+    """
+    parts = line.split(",") if line else []
+    found = [_WRITTEN.fullmatch(part) for part in parts[:MOST_EDITS]]
+    if None in found or len(parts) > MOST_EDITS:
+        raise SettingsError(f"{quoted(line)} is no list of edits: as rm1.3,kg0.1")
+    kinds = {kind[0]: kind for kind in KINDS}
+    return tuple(
+        Edit(one[1] == "k", kinds[one[2]], int(one[3]), int(one[4])) for one in found if one is not None
+    )
 
 
 def fixed(edits: Iterable[Edit], shape: ModelShape, partition: Partition) -> tuple[Array, Array]:

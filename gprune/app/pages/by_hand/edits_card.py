@@ -18,6 +18,7 @@ from gprune.pipeline.runs.opened import Run
 from gprune.records import Partition
 from gprune.store import named
 from gprune.study.methods import METHODS
+from gprune.system.errors import SettingsError
 
 _KIND, _LAYER, _NUMBER, _NAME, _KEY = "hand_kind", "hand_layer", "hand_number", "hand_name", "hand"
 _HOW = (
@@ -42,7 +43,7 @@ def card(run: Run) -> None:
             st.info(said(reason), icon=":material/info:")
         _adding(run, reason)
         named_files.complain(_KEY)
-        lines = listed.edits(run)
+        lines = _lines(run)
         if not lines:
             st.caption("The list is empty: select a neuron or a module on any page, or name a unit above.")
             return
@@ -54,6 +55,18 @@ def card(run: Run) -> None:
         _told(drawn, name, found)
         cost.show(run, name, found)
         _saving(run, name, lines)
+
+
+def _lines(run: Run) -> tuple[Edit, ...]:
+    """The list; of an address that has none that can be used, says so."""
+    try:
+        lines = listed.edits(run)
+    except SettingsError as error:
+        st.warning(f"The list in the address is not used: {said(error)}.", icon=":material/link_off:")
+        lines = ()
+    if listed.is_long(lines):
+        st.caption("The list is too long for the address of the page: save it, or a reload loses it.")
+    return lines
 
 
 def _adding(run: Run, reason: str) -> None:

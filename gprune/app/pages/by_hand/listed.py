@@ -1,12 +1,16 @@
-"""The list of edits of a session, one a run, and what becomes of a method's masks with it."""
+"""The list of edits of a session, one a run, and what becomes of a method's masks with it.
+
+The page has it in its address, so that a reload, Back and a link that is passed on bring it back.
+"""
 
 from collections.abc import Iterable
 
 import streamlit as st
 
 from gprune.analysis.mask_edits import Edit, Edited, edited, obstacle
-from gprune.analysis.mask_edits.edits import MOST_EDITS, require_there
+from gprune.analysis.mask_edits.edits import MOST_EDITS, read, require_there, written
 from gprune.analysis.mask_edits.rebalance import margins
+from gprune.app.ui import url_state
 from gprune.app.ui.chart_style import called
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
@@ -16,11 +20,32 @@ from gprune.study.methods import METHODS
 from gprune.system.errors import MethodError, SettingsError
 
 METHOD = "hand_method"
-_LISTS = "hand_lists"
+EDITS = "hand_edits"
+"""key of the list in the address"""
+_LISTS, _WHOSE = "hand_lists", "hand_edits_of"
+"""where the session keeps the lists, and whose is the one of the address"""
+LONGEST = 2000
+"""characters of a list that an address takes"""
 
 
 def edits(run: Run) -> tuple[Edit, ...]:
-    """The list of a run."""
+    """The list of a run; for its page, whose address has it.
+
+    Raises SettingsError where the address has a list that cannot be read, or units that the run lacks; it is
+    dropped then.
+    """
+    known, state = known_edits(run), st.session_state
+    asked = url_state.text(EDITS)
+    if state.setdefault(_WHOSE, _place(run)) != _place(run):
+        put(run, known)
+    elif asked != _in_address(known):
+        put(run, ())
+        put(run, _there(run, read(asked)))
+    return known_edits(run)
+
+
+def known_edits(run: Run) -> tuple[Edit, ...]:
+    """The list of a run as this session knows it; for every page."""
     found: tuple[Edit, ...] = st.session_state.get(_LISTS, {}).get(_place(run), ())
     return found
 
@@ -28,6 +53,25 @@ def edits(run: Run) -> tuple[Edit, ...]:
 def put(run: Run, lines: Iterable[Edit]) -> None:
     """Replaces the list."""
     st.session_state.setdefault(_LISTS, {})[_place(run)] = tuple(lines)
+    st.session_state[_WHOSE] = _place(run)
+    url_state.put(EDITS, _in_address(known_edits(run)))
+
+
+def is_long(lines: Iterable[Edit]) -> bool:
+    """Whether an address has no room for a list."""
+    return len(written(lines)) > LONGEST
+
+
+def _in_address(lines: tuple[Edit, ...]) -> str:
+    return "" if is_long(lines) else written(lines)
+
+
+def _there(run: Run, lines: tuple[Edit, ...]) -> tuple[Edit, ...]:
+    """Lines that a run has the units of; see `require_there`."""
+    shape, partition = run.load(stages.shape), run.load(stages.partition)
+    for line in lines:
+        require_there(line, shape, partition)
+    return lines
 
 
 def add(run: Run, lines: Iterable[Edit]) -> None:
@@ -35,12 +79,9 @@ def add(run: Run, lines: Iterable[Edit]) -> None:
 
     Raises SettingsError where the run has no such unit, or the list would be too long.
     """
-    more = list(lines)
-    shape, partition = run.load(stages.shape), run.load(stages.partition)
-    for line in more:
-        require_there(line, shape, partition)
+    more = _there(run, tuple(lines))
     units = {_about(line) for line in more}
-    whole = [*(one for one in edits(run) if _about(one) not in units), *more]
+    whole = [*(one for one in known_edits(run) if _about(one) not in units), *more]
     if len(whole) > MOST_EDITS:
         raise SettingsError(
             f"a list made by hand has {MOST_EDITS:,} lines at most, and this would be {len(whole):,}: take "
