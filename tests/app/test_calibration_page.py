@@ -224,6 +224,7 @@ def test_an_uploaded_file_of_records_is_read_like_a_job_would(cache, started):
         ("latin.txt", "fürs Grüne".encode("latin-1"), "latin.txt' is not UTF-8"),
         ("binary.txt", b"PK\x03\x04\x00\x00", "is a binary file"),
         ("empty.txt", b" \n ", "the text is empty"),
+        ("nothing.txt", b"", "the file 'nothing.txt' is empty: choose one that holds text"),
         ("rows.jsonl", b"no json", "line 1 of 'rows.jsonl' is not JSON"),
     ],
 )

@@ -45,6 +45,18 @@ def test_the_form_starts_what_its_command_says(cache, started):
     assert (study.evaluation.limit, study.evaluation.speed) == (20, "cpu")
 
 
+def test_a_third_text_can_be_emptied_and_comes_back_as_the_forms_own(cache, started):
+    app = form()
+    third = app.selectbox(key="launch_substitute")
+    # a browser offers to empty a field that has no default of its own, as the required ones have
+    assert third.value == demo_study().substitute != "" and not third.proto.HasField("default")
+    assert app.selectbox(key="launch_primary").proto.HasField("default")
+    third.set_value(None).run()
+    app.button(key="launch_start").click().run()
+    assert started[0][0].substitute == "" and app.selectbox(key="launch_substitute").value is None
+    assert form().selectbox(key="launch_substitute").value == demo_study().substitute
+
+
 def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(started, name):
     app = form()
     assert "measured on just this already" in words(app)

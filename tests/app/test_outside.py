@@ -37,6 +37,11 @@ def test_words_from_outside_are_no_mark_up_and_names_are_cut_for_narrow_labels()
     assert text.plain("two\nlines") == "two lines"
     assert text.plain("HTTPS://a WWW.b") == "HTTPS\\:\u2060//a WWW\u2060\\.b"
     assert text.plain("/www/a@v1/http") == "/www/a@v1/http"
+    # a command in a message is code, and whatever else stands there is nothing
+    assert text.said("run `make gguf` (once)") == "run `make gguf` \\(once\\)"
+    assert text.said("no `[x](http://y)` *b*") == "no `[x](http://y)` \\*b\\*"
+    assert text.said("a ` alone") == "a \\` alone"
+    assert text.unmarked(text.said("run `make gguf` (once)")) == "run make gguf (once)"
     assert text.in_figure("<a href='x'>&") == "&lt;a href='x'&gt;&amp;"
     short = {"/a/c4.jsonl#documents=0:9": "c4.jsonl", "x" * 23: "x" * 21 + "…", "x" * 22: "x" * 22, "/": "/"}
     assert {name: text.short(name) for name in short} == short

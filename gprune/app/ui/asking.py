@@ -8,7 +8,7 @@ import streamlit as st
 from gprune.app import preview
 from gprune.app.preview import Source
 from gprune.app.ui import packed, url_state
-from gprune.app.ui.text import plain
+from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import knowing
 
@@ -26,7 +26,7 @@ def allowed(run: Run, wanted: bool) -> bool:
     """Whether the worker can be asked where a reader wants it; else says what a packed run lacks."""
     missing = packed.lacking(run) if wanted else ""
     if missing:
-        st.info(plain(missing), icon=":material/inventory_2:")
+        st.info(said(missing), icon=":material/inventory_2:")
     return wanted and not missing
 
 
@@ -39,14 +39,14 @@ def coming(asked: Iterable[str]) -> bool:
 def waits(run: Run, otherwise: str, **words: str) -> str:
     """Why an answer is not there yet; `words` are of phases of the worker, and else there is `otherwise`."""
     state = preview.pool().state(Source(run.root, run.graph))
-    return plain(state.reason or (_WORDS | words).get(state.phase, otherwise))
+    return said(state.reason or (_WORDS | words).get(state.phase, otherwise))
 
 
 def standing(run: Run, otherwise: str) -> None:
     """Draws where the worker stands: a bar while it fits weights, else the words of `waits`."""
     state = preview.pool().state(Source(run.root, run.graph))
     if state.phase == "fitting":
-        st.progress(state.share, text=plain(state.reason))
+        st.progress(state.share, text=said(state.reason))
     else:
         st.caption(waits(run, otherwise))
 

@@ -38,6 +38,7 @@ from gprune.study.methods import Told, knowing
 from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
+_TOLD = "frame_told"
 SHARED = (run_choice.RUN, *KEYS)
 """keys of addresses that go with the reader from page to page"""
 _LOOK = (
@@ -77,6 +78,8 @@ def run(sections: Mapping[str, Sequence[Any]]) -> None:
         complaints, run = st.container(), current_run()
         with knowing(run.told if run and page.url_path != "launch" else Told()):
             tour.banner(page.url_path, run)
+            if told := st.session_state.pop(_TOLD, ""):
+                st.success(plain(told), icon=":material/check_circle:")
             page.run()
     url_state.finish(complaints)
     settle_memory()
@@ -122,6 +125,11 @@ def _draw(situation: work.Situation, page: Any, sections: Mapping[str, Sequence[
         st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
         _nothing_yet(situation)
+
+
+def tell(words: str) -> None:
+    """Has the page that is drawn next say above itself what a button of this one has done."""
+    st.session_state[_TOLD] = words
 
 
 def situation() -> work.Situation:
@@ -181,7 +189,7 @@ def _unreadable(situation: work.Situation) -> None:
     count = len(situation.unreadable)
     with st.expander(f"{counted(count, 'run')} cannot be read", icon=":material/warning:"):
         for broken in situation.unreadable:
-            st.caption(f"**{plain(broken.name)}**: {plain(broken.reason)}.")
+            st.caption(f"**{plain(broken.name)}**: {said(broken.reason)}.")
         st.caption(
             "Run the study again, or delete it on the page Launch & jobs, tab Runs. The other runs are not "
             "affected."
@@ -234,7 +242,7 @@ def _nothing_yet(situation: work.Situation) -> None:
     failed = next((job for job in situation.jobs if job.state == "failed"), None)
     if failed is not None:
         st.error(
-            f"{plain(failed.label)} failed: {plain(failed.error)}. Its log is on the page Launch & jobs.",
+            f"{plain(failed.label)} failed: {said(failed.error)}. Its log is on the page Launch & jobs.",
             icon=":material/error:",
         )
     else:
@@ -290,7 +298,7 @@ def _incomplete(run: Run) -> None:
     """Says that a run stopped before its end, and offers to go on with it."""
     reason = ""
     if run.state == "failed" and run.record.get("error"):
-        reason = f" It failed: {plain(run.record['error'])}."
+        reason = f" It failed: {said(run.record['error'])}."
     elif runs.elsewhere(run.record) and run.state == runs.INTERRUPTED:
         reason = f" {_why_interrupted(run)}"
     found = titles.outlook(run)

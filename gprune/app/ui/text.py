@@ -8,6 +8,7 @@ from gprune.system import safe_parsing
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ADDRESS = re.compile(r"(?i)(https?:(?=//)|www(?=\.))")
+_CODE = re.compile(r"`([^`]+)`")
 _ESCAPED = re.compile(r"\\([\\`*_{}\[\]()#+\-.!|$:<>~&])")
 _ICON = re.compile(r"(?<!\\):(material/\w+|[a-z]+-badge):?")
 _JOINER = "\u2060"
@@ -19,8 +20,11 @@ def plain(text: object) -> str:
 
     A browser's address becomes a link where it is escaped as well, unless something stands in it.
     """
-    line = _ADDRESS.sub(rf"\1{_JOINER}", " ".join(str(text).split()))
-    return _SPECIAL.sub(r"\\\1", line)
+    return _escaped(" ".join(str(text).split()))
+
+
+def _escaped(line: str) -> str:
+    return _SPECIAL.sub(r"\\\1", _ADDRESS.sub(rf"\1{_JOINER}", line))
 
 
 def unmarked(text: str) -> str:
@@ -47,5 +51,9 @@ def short(text: str, most: int = 22) -> str:
 
 
 def said(error: object) -> str:
-    """What went wrong, for a page: one sentence of bounded length, without mark-up of its own."""
-    return plain(safe_parsing.sentence(error))
+    """What went wrong, for a page: one sentence of bounded length, without mark-up of its own.
+
+    What stands between backticks, as a command to type, is shown as code: there nothing is mark-up.
+    """
+    parts = _CODE.split(safe_parsing.sentence(error))
+    return "".join(f"`{part}`" if place % 2 else _escaped(part) for place, part in enumerate(parts))

@@ -15,10 +15,15 @@ def pick(label: str, key: str, default: str, optional: bool = True) -> str:
     """One text by name or path as typed, empty if none is chosen; an unknown default is offered as well."""
     names = list(known())
     options = names if not default or default in names else [default, *names]
+    # a field with a default of its own cannot be emptied: that of an optional one comes from the session
+    state, before = st.session_state, f"{key}_default"
+    if optional and (key not in state or state.get(before, default) != default):
+        state[key] = default or None
+    state[before] = default
     chosen = st.selectbox(
         label,
         options,
-        index=options.index(default) if default else None,
+        index=None if optional or not default else options.index(default),
         key=key,
         accept_new_options=True,
         placeholder="choose, or type a path" if optional else "choose or type",

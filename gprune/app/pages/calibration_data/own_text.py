@@ -23,6 +23,7 @@ from gprune.pipeline.stages import PAIR
 from gprune.records import Array
 from gprune.study import Study
 from gprune.system.errors import CorpusError
+from gprune.system.safe_parsing import quoted
 
 MOST_MEGABYTES = 5
 FEWEST_SEQUENCES = 128
@@ -90,6 +91,8 @@ def _asked() -> tuple[bytes, str]:
             max_upload_size=MOST_MEGABYTES,
         )
     if uploaded is not None:
+        if not uploaded.getvalue():
+            raise CorpusError(f"the file {quoted(uploaded.name)} is empty: choose one that holds text")
         return uploaded.getvalue(), uploaded.name
     return pasted.encode(
         "utf-8", "replace"

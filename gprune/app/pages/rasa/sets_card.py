@@ -5,11 +5,11 @@ import streamlit as st
 from gprune.analysis import thresholds
 from gprune.app.pages.rasa import controls, panels, sets_table
 from gprune.app.pages.rasa.sets import SETS, ThresholdSet
-from gprune.app.ui import named_files, sticky_button, tables, url_state
+from gprune.app.ui import frame, named_files, sticky_button, tables, url_state
 from gprune.app.ui.card import Card, card_of
 from gprune.pipeline.runs.opened import Run
 from gprune.store.named import LONGEST_NAME
-from gprune.study import ReliabilitySettings
+from gprune.study import ReliabilitySettings, profiles
 
 _KEY = "rasa_sets"
 _HOW = (
@@ -74,7 +74,7 @@ def _use(run: Run, kept: list[ThresholdSet]) -> None:
     with right, st.container(horizontal=True):
         st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))
         if sticky_button.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
-            _send(run, rule)
+            _send(run, chosen.name, rule)
         named_files.delete_button(_KEY, SETS, run.root, chosen)
 
 
@@ -82,11 +82,14 @@ def _lines(rule: ReliabilitySettings) -> None:
     controls.put(rule.drift_quantile, rule.score_quantile, rule.selection, rule.score_scale)
 
 
-def _send(run: Run, rule: ReliabilitySettings) -> None:
-    """Opens the launch form with the rule filled in."""
+def _send(run: Run, name: str, rule: ReliabilitySettings) -> None:
+    """Opens the launch form with the rule filled in, and says so there."""
     form = "launch_demo" if run.is_demo else "launch"
     for field in ("drift_quantile", "score_quantile", "score_scale", "selection"):
         st.session_state[f"{form}_reliability.{field}"] = getattr(rule, field)
     for field in ("model", "primary", "auxiliary", "substitute", "metric", "retention"):
         st.session_state[f"launch_{field}"] = getattr(run.study, field) or None
+    # the fields of another profile are others
+    st.session_state["launch_profile"] = profiles.PROPOSED
+    frame.tell(f"The thresholds “{name}” and the texts of this run are in the form: check them, then Start.")
     st.switch_page("pages/jobs.py")
