@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard
 from gprune.data.texts import is_sampled
+from gprune.study.methods import METRICS
 
 HARDLY = 1.25
 """up to so many times what sampling does, a text changes no more than another sample of it would"""
@@ -82,16 +83,24 @@ def _another(card: TextCard) -> Verdict:
     if far is None:
         return Verdict(question, "The run has no other text to hold it against.", None)
     answer = f"{_how_far(far)}: with {far.letter} in its place {far.changed:.1%} of the neurons are decided"
-    answer += f" differently (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f})"
+    answer += (
+        f" differently {_decided_by(card)} (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f})"
+    )
     if math.isfinite(far.changed_sampling):
         answer += f", with another sample of this size {far.changed_sampling:.1%}"
     answer += f". {_groups(far)}"
     if len(card.others) > 1:
         count = len(card.others) + 1
         answer += (
-            f" Over the {count} texts of the run {card.undecided:.1%} of the decisions depend on the text."
+            f" Over the {count} texts of the run {card.undecided:.1%} of these decisions depend on the text."
         )
     return Verdict(question, answer, None)
+
+
+def _decided_by(card: TextCard) -> str:
+    """By what, so that nobody holds the share against that of another method."""
+    by = METRICS.get(card.origin.metric, card.origin.metric)
+    return f"by {by} at one ratio in every layer, {card.origin.retention:.0%} kept"
 
 
 def _how_far(far: Against) -> str:

@@ -148,6 +148,8 @@ def test_what_cannot_be_said_is_called_so():
 def test_whether_another_text_gives_another_model(changed, sampling, start):
     found = answers(a_card(against(changed=changed, changed_sampling=sampling)))[1]
     assert found.startswith(start) and "(Jaccard 0.60, by chance 0.30)" in found
+    # other methods decide otherwise, so that the share says by which rule it is
+    assert " of the neurons are decided differently by FLAP at one ratio in every layer, " in found
     assert ("with another sample of this size 5.0%" in found) == (sampling == sampling)
     assert "Of the key/value groups, 12.5%." in found and "Over the" not in found
 

@@ -142,3 +142,10 @@ def called(field: str) -> str:
     """What the form calls a field."""
     own = field.rpartition(".")[2].replace("_", " ").capitalize()
     return LABELS.get(field) or REPAIR.get(field) or f"{own} (More settings)"
+
+
+def in_words(field: str, complaint: str) -> str:
+    """A complaint that begins with the name of a field, as a study file has it, in the form's words."""
+    # what is said of further seeds begins in words already
+    found = field != FURTHER and complaint.startswith(field)
+    return f"{called(field)}{complaint.removeprefix(field)}" if found else complaint

@@ -224,7 +224,8 @@ def _studies(values: dict[str, Any], changes: dict[str, Any]) -> list[Study]:
 
 
 def _complain(place: Any, found: dict[str, str], key: str) -> None:
-    """Says everything that is wrong in one place, and each thing at its field."""
+    """Says everything that is wrong in one place, and each thing at its field, in the words of the form."""
+    found = {field: comparison_form.in_words(field, one) for field, one in found.items()}
     words = [said(one) for one in found.values()]
     place.error(
         words[0] if len(words) == 1 else "\n".join(f"- {one}" for one in words), icon=":material/error:"

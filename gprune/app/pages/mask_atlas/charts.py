@@ -19,7 +19,7 @@ SHOWN = {CHANGE: "Change of retention", DIFFERS: "Share decided differently"}
 LEAST_RANGE = 0.02
 """the colours of changes reach at least so far: rounding is not drawn as a finding"""
 _HOVER = (
-    "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, %{customdata[3]:.0f} neurons<br>"
+    "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[3]:.0f}<br>"
     "{first} keeps %{customdata[4]:.1%}, {second} %{customdata[5]:.1%}<br>"
     "%{customdata[6]:.1%} decided differently"
 )

@@ -108,7 +108,7 @@ def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
             colorbar={"title": {"text": "share of row (%)", "side": "right"}, "thickness": 12},
             hovertemplate=(
                 "module %{y} of " + first + ", module %{x} of " + second + ": %{z:.0f} % of the row, "
-                "%{customdata} neurons<extra></extra>"
+                "neurons: %{customdata}<extra></extra>"
             ),
         )
     )
@@ -147,7 +147,7 @@ def counts(partition: Partition) -> go.Figure:
             mode="lines+markers",
             line={"color": color, "width": 2},
             marker={"symbol": symbol, "size": 7},
-            hovertemplate="layer %{x}: %{y} modules<extra>" + name + "</extra>",
+            hovertemplate="layer %{x}, modules: %{y}<extra>" + name + "</extra>",
         )
     style(figure, "layer", "modules", 300)
     layer_axis(figure, len(partition.counts))

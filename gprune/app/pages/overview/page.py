@@ -92,7 +92,10 @@ def _drift_tile(run: Run) -> dict[str, Any]:
     if run.has(stages.drift):
         cross = derived_cache.drift_curves(run.root, run.key(stages.drift), 50)[0]
         tile |= {"value": f"{cross.correlation:.2f}", "delta": f"median drift {cross.median:.3f}"}
-    return tile | {"help": "Spearman correlation of the neurons' ranks on both texts, median over layers."}
+    return tile | {
+        "help": "Spearman correlation of the neurons' ranks on both texts, median over layers, by the scores "
+        f"of {plain(label(run.study.metric))}. Below: half of all neurons drift further than that."
+    }
 
 
 def _floor_tile(run: Run) -> dict[str, Any]:

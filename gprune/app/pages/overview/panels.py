@@ -70,7 +70,8 @@ def noise(run: Run) -> Panel:
     times = cross.median / floor if floor > 0 else float("inf" if cross.median > 0 else "nan")
     return Panel(
         charts.survival(curves),
-        f"Median d {cross.median:.3f} across texts, {floor:.3f} re-sampled; shaded: above sampling noise.",
+        f"Median drift by {plain(label(run.study.metric))}: {cross.median:.3f} from A to B, {floor:.3f} "
+        "re-sampled; shaded: above sampling noise.",
         title=f"Median rank shift {times:.1f} × sampling noise" if 1.5 <= times < 1000 else _hardly(times),
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
         table=lambda: distribution_table(curves),

@@ -225,6 +225,6 @@ def _cells(counts: Array) -> go.Heatmap:
             "tickvals": powers,
             "ticktext": [f"{10**p:,}" for p in powers],
         },
-        hovertemplate="rank %{x:.2f} on A, %{y:.2f} on B: %{customdata} neurons<extra></extra>",
+        hovertemplate="rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>",
         name="neurons",
     )

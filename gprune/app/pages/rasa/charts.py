@@ -16,7 +16,7 @@ _GROUPS = (
     (thresholds.FROM_AUXILIARY, TEXT_B, "diamond", 0.95),
 )
 _HOVER = (
-    "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, %{customdata[2]:.0f} neurons<br>"
+    "layer %{customdata[0]:.0f}, module %{customdata[1]:.0f}, neurons: %{customdata[2]:.0f}<br>"
     "drift %{x:.3f}, mean score %{y:.4g}<br>"
     "u on A %{customdata[3]:.3f}, u on B %{customdata[4]:.3f}<extra></extra>"
 )
@@ -134,7 +134,7 @@ def by_layer(counts: Array) -> go.Figure:
             y=row,
             name=name,
             marker={"color": color},
-            hovertemplate="layer %{x}: %{y} modules<extra>" + name + "</extra>",
+            hovertemplate="layer %{x}, modules: %{y}<extra>" + name + "</extra>",
         )
     style(figure, "layer", "adapted modules", 280, barmode="stack")
     figure.update_layout(legend={"traceorder": "normal"})
@@ -160,7 +160,7 @@ def sets(table: pd.DataFrame) -> go.Figure:
             orientation="h",
             name=name,
             marker={"color": color},
-            hovertemplate="%{customdata}: %{x} modules<extra>" + name + "</extra>",
+            hovertemplate="%{customdata}, modules: %{x}<extra>" + name + "</extra>",
         )
     style(figure, "adapted modules", "", 120 + 34 * len(names), barmode="stack")
     figure.update_xaxes(tickformat="d", rangemode="tozero")

@@ -40,7 +40,7 @@ def flips_by_layer(found: Flips) -> go.Figure:
             customdata=values,
             name=f"{name} ({int(values.sum()):,})",
             marker={"color": color},
-            hovertemplate="layer %{x}: %{customdata:,} neurons<extra>" + name + "</extra>",
+            hovertemplate="layer %{x}, neurons: %{customdata:,}<extra>" + name + "</extra>",
         )
     style(figure, "layer", "neurons that change sides", 280, barmode="relative")
     layer_axis(figure, len(layers))
@@ -126,7 +126,7 @@ def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float
         customdata=np.column_stack([drift, score, counts.T.ravel()]),
         mode="markers",
         marker={"symbol": "square", "size": 16, "opacity": 0},
-        hovertemplate="γ_drift %{x:.3f}, γ_score %{y:.3f}: %{customdata[2]} modules"
+        hovertemplate="γ_drift %{x:.3f}, γ_score %{y:.3f}, modules: %{customdata[2]}"
         "<extra>click to set</extra>",
         showlegend=False,
     )

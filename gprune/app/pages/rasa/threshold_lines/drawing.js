@@ -255,7 +255,7 @@ function say(self) {
     kept: `unchanged (${whole(counts.kept)})`,
     a: `adapted, stays on A (${whole(counts.a)})`,
     b: `re-scored from B (${whole(counts.b)})`,
-    adapted: `${whole(counts.adapted)} of ${whole(total)} modules adapted, ${whole(counts.neurons)} neurons`,
+    adapted: `modules adapted: ${whole(counts.adapted)} of ${whole(total)}, neurons: ${whole(counts.neurons)}`,
   }
   for (const [name, text] of Object.entries(texts)) {
     self.root.querySelector(`[data-count="${name}"]`).textContent = text
@@ -318,7 +318,7 @@ function point(self, index, event) {
   if (index < 0 || !event) return
   const { layer, number, size, drift, score, primary, auxiliary, x, y } = self.modules
   self.tip.textContent = [
-    `layer ${layer[index]}, module ${number[index]}, ${size[index].toLocaleString("en-US")} neurons`,
+    `layer ${layer[index]}, module ${number[index]}, neurons: ${size[index].toLocaleString("en-US")}`,
     `drift ${drift[index].toFixed(3)}, mean score ${short3(score[index])}`,
     `u on A ${primary[index].toFixed(3)}, u on B ${auxiliary[index].toFixed(3)}`,
     "click to select",
