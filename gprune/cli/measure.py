@@ -40,7 +40,9 @@ def _measure(options: argparse.Namespace) -> int:
         return 0
     for one in lines:
         own = f", {chosen.method} {one['method']:.4f}" if one["method"] is not None else ""
-        change = f" ({one['nats']:+.5f} ± {one['nats_error']:.5f} nats/token)" if one["nats"] is not None else ""
+        change = (
+            f" ({one['nats']:+.5f} ± {one['nats_error']:.5f} nats/token)" if one["nats"] is not None else ""
+        )
         say(f"{one['text']}: {one['perplexity']:.4f} ± {one['standard_error']:.4f}{own}{change}")
     return 0
 

@@ -213,6 +213,11 @@ def test_edits_that_were_not_saved_survive_a_reload_and_are_those_of_their_run(c
     assert "The list is empty" in words(again) and "hand_edits" not in again.query_params
     again.selectbox(key="frame_run").set_value(run).run()
     assert again.dataframe[0].value.equals(before)
+    # an address that is followed while the other run is shown brings its own list
+    here = linked("by_hand", run=other)
+    for name, value in address.items():
+        here.query_params[name] = value
+    assert here.run().dataframe[0].value.equals(before)
     # of a list that cannot be read, or of units that are not there, nothing is taken
     for wrong in ("rm1.3,drop", "rn1.99999", "x"):
         page = linked("by_hand", **address | {"hand_edits": wrong})

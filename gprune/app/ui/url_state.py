@@ -65,8 +65,12 @@ def finish(slot: Any) -> None:
 
 def given(key: str) -> bool:
     """Whether a value was chosen, or came with the address."""
-    state = url_session.current()
-    return key in state.arrived or state.values.get(key) not in (None, "")
+    return arrived(key) or url_session.current().values.get(key) not in (None, "")
+
+
+def arrived(key: str) -> bool:
+    """Whether the address has brought a value that nobody has read yet."""
+    return key in url_session.current().arrived
 
 
 def put(key: str, value: Any) -> None:

@@ -34,9 +34,11 @@ def edits(run: Run) -> tuple[Edit, ...]:
     Raises SettingsError where the address has a list that cannot be read, or units that the run lacks; it is
     dropped then.
     """
-    known, state = known_edits(run), st.session_state
-    asked = url_state.text(EDITS)
-    if state.setdefault(_WHOSE, _place(run)) != _place(run):
+    known, whose = known_edits(run), st.session_state.get(_WHOSE)
+    # what an address brings is of the run that it names, whichever was shown before
+    came, asked = url_state.arrived(EDITS), url_state.text(EDITS)
+    st.session_state[_WHOSE] = _place(run)
+    if not came and whose not in (None, _place(run)):
         put(run, known)
     elif asked != _in_address(known):
         put(run, ())
