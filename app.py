@@ -33,9 +33,7 @@ sections = {
     "Run": [_page("jobs", "jobs", ":material/rocket_launch:", "launch", "Start and follow runs")],
     "Compare": [
         _page("comparison", "comparison", ":material/leaderboard:", "compare", "Which method is better?"),
-        _page(
-            "flipped_questions", "flipped_questions", ":material/quiz:", "questions", "What answers change?"
-        ),
+        _page("flipped_questions", "flipped_questions", ":material/quiz:", "questions", "What changes?"),
         _page("report_file", "report", ":material/description:", "report", "Figures in one file"),
         _page("speed_export", "speed_export", ":material/speed:", "speed", "How fast? How to load it?"),
     ],
