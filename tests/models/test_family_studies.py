@@ -73,6 +73,8 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
     model = write_model(place / family / "model", family, texts)
     values = tiny_study.settings(model, texts, methods=BUILT_IN, substitute=texts[2], device="cpu")
     values["calibration"] = {"samples": 8, "length": 12, "batch": 8}
+    if FAMILIES[family].normalised:
+        values["repair"] = {"target": "dense_inputs"}
     values["baselines"] = {"taylor_samples": 2, "taylor_length": 12}
     study, store = from_dict(values), Store(place / family / "cache")
     forecast = anew(study)

@@ -144,5 +144,7 @@ def _require_openable(place, monkeypatch, capsys):
         (run,), unreadable = all_runs(str(place.cache))
         assert unreadable == [] and run.outdated == 0
         assert set(run.masked) == {"gprune", "flap", "magnitude", "magnitude_ranking"}
-        assert methods.METHODS["magnitude_ranking"].label == "magnitude, one ranking"
+        assert "magnitude_ranking" not in methods.METHODS
+        with methods.knowing(methods.told_by(run.record)):
+            assert methods.METHODS["magnitude_ranking"].label == "magnitude, one ranking"
     assert "gprune_magnitude" not in sys.modules

@@ -51,11 +51,16 @@ class _Measured:
         return texts_apart.ROLES[self.role]
 
 
+def texts_of(study: Study) -> dict[str, str]:
+    """The texts that can have a card, by role: none that a model writes, or that a choice is made by."""
+    return {role: text for role, text in roles(study).items() if role in texts_apart.ROLES}
+
+
 def measurable(results: Results) -> list[str]:
     """Roles of the texts that a card can be made of; none where the model's norms and sizes are missing."""
     if not (results.has(stages.norms) and results.has(stages.shape)):
         return []
-    return [role for role in roles(results.graph.study) if results.has(stages.statistics, role)]
+    return [role for role in texts_of(results.graph.study) if results.has(stages.statistics, role)]
 
 
 def measure(results: Results, run: str = "", described: dict[str, str] | None = None) -> dict[str, TextCard]:
@@ -198,7 +203,7 @@ def _shared(own: Tokens | None, other: Tokens | None, entries: int | None) -> di
 
 def letter_of(study: Study, text: str) -> str:
     """The letter of a text by its letter, role or name. Raises SettingsError where there is no such text."""
-    named = roles(study)
+    named = texts_of(study)
     for role, name in named.items():
         if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):
             return texts_apart.ROLES[role]

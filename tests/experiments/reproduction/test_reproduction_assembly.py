@@ -36,7 +36,8 @@ def made(store, name, **changes):
 def test_every_row_of_every_table_is_filled_by_its_own_run(store):
     run_all(store, "all", "study")
     assert work.missing(tables.choose(["all", "study"]), a_series(), Finished(store)) == []
-    for name in tables.TABLES:
+    # that of repairs stands in test_repair_document.py
+    for name in set(tables.TABLES) - {"repair"}:
         table = made(store, name)
         assert table.filled == len(table.answers) > 0
         assert REASON not in table.display.columns

@@ -10,6 +10,7 @@ import streamlit as st
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, writing
+from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.app.pages.calibration_data import own_drift, own_text, panels
 from gprune.app.pages.calibration_data.panels import MEASURES, RANKS, names_of, tokens_of
 from gprune.app.ui import frame, tables, url_state
@@ -18,7 +19,6 @@ from gprune.app.ui.text import plain, short
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
-from gprune.pipeline.stages.inputs import roles as roles_of
 
 ALL = "all"
 _MARKS = {
@@ -151,7 +151,7 @@ def _pairs(run: Run, drawn: Card) -> None:
 
 def _view(run: Run) -> str:
     """Which text a person looks at alone, by its letter; ALL for all of them."""
-    letters = {analysis.ROLES[role]: text for role, text in roles_of(run.study).items()}
+    letters = {analysis.ROLES[role]: text for role, text in texts_of(run.study).items()}
     views = {ALL: "All texts"} | {letter: f"Card of {letter}" for letter in letters}
     return url_state.segmented("View", views, "cd_view", ALL, label_visibility="collapsed")
 

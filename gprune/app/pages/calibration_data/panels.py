@@ -13,7 +13,7 @@ from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, figures, writing
-from gprune.analysis.calibration_report.measuring import scored_by
+from gprune.analysis.calibration_report.measuring import scored_by, texts_of
 from gprune.analysis.formatting import percent
 from gprune.app.pages.calibration_data import charts
 from gprune.app.ui.chart_style import label
@@ -22,7 +22,6 @@ from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import in_figure, plain, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
-from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.pruning.scoring import neuron_scorer
 from gprune.records import Array
 from gprune.store import Store
@@ -144,7 +143,7 @@ def text_overlap(run: Run, *, text: str = "A") -> Panel:
 
 
 def _asked(run: Run, text: str) -> TextCard:
-    require_choice("text", text, tuple(analysis.ROLES[role] for role in roles_of(run.study)))
+    require_choice("text", text, tuple(analysis.ROLES[role] for role in texts_of(run.study)))
     return card_of_text(run, text)
 
 
@@ -190,19 +189,19 @@ def table_of(run: Run, measure: str) -> pd.DataFrame:
 
 def curves_of(run: Run) -> list[analysis.Curve]:
     """How well parts of each text agree, by their size; MissingResultError without statistics or norms."""
-    roles = [role for role in roles_of(run.study) if run.has(stages.statistics, role)]
-    if not roles:
+    known = [role for role in texts_of(run.study) if run.has(stages.statistics, role)]
+    if not known:
         raise MissingResultError(stages.statistics(run.graph).title)
     if not run.has(stages.norms):
         raise MissingResultError(stages.norms(run.graph).title)
-    keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in roles)
+    keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in known)
     return _curves(run.root, scored_by(run.study), keys, run.key(stages.norms))
 
 
 def tokens_of(run: Run) -> dict[str, records.Tokens]:
     """Calibration sets that are there, by letter."""
-    roles = [role for role in roles_of(run.study) if run.has(stages.tokens, role)]
-    return {analysis.ROLES[role]: run.load(stages.tokens, role) for role in roles}
+    known = [role for role in texts_of(run.study) if run.has(stages.tokens, role)]
+    return {analysis.ROLES[role]: run.load(stages.tokens, role) for role in known}
 
 
 def names_of(run: Run) -> dict[str, str]:
@@ -220,10 +219,10 @@ def _distances(run: Run) -> pd.DataFrame:
 def _levels(run: Run, index: int) -> pd.DataFrame:
     """Rank correlation (index 0) or rank drift (index 1) of every pair of texts and within each."""
     found: dict[tuple[str, str], tuple[float, float]] = {}
-    roles = {letter: role for role, letter in analysis.ROLES.items()}
-    texts = roles_of(run.study)
+    by_letter = {letter: role for role, letter in analysis.ROLES.items()}
+    texts = texts_of(run.study)
     for first, second in combinations(analysis.ROLES.values(), 2):
-        pair = roles[first], roles[second]
+        pair = by_letter[first], by_letter[second]
         if not set(pair) <= set(texts):
             continue
         if run.has(stages.drift, *pair):
@@ -234,9 +233,9 @@ def _levels(run: Run, index: int) -> pd.DataFrame:
     if not found:
         raise MissingResultError(stages.drift(run.graph).title)
     for letter in {letter for pair in found for letter in pair}:
-        known = run.has(stages.statistics, roles[letter]) and run.has(stages.norms)
+        known = run.has(stages.statistics, by_letter[letter]) and run.has(stages.norms)
         if (letter, letter) not in found and known:
-            keys = run.key(stages.statistics, roles[letter]), run.key(stages.norms)
+            keys = run.key(stages.statistics, by_letter[letter]), run.key(stages.norms)
             found[letter, letter] = _within(run.root, scored_by(run.study), *keys)
     return analysis.square({pair: values[index] for pair, values in found.items()})
 
