@@ -142,7 +142,7 @@ def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visi
     said = page.locator(".st-key-launch_retention").evaluate(
         "field => getComputedStyle(field, '::after').content"
     )
-    assert "retention must be more than 0 and less than 1: 0.5 keeps" in said
+    assert "Retention must be more than 0 and less than 1: 0.5 keeps" in said
     assert page.get_by_role("button", name="Start the run").count() == 0
     field.focus()
     page.keyboard.press("Tab")

@@ -129,7 +129,7 @@ def test_a_run_that_a_job_waits_for_is_not_deleted(cache):
     job = job_records.create(home, a_study(), "mine", (), worker_command, 1, Record(made=1.0, array="41"))
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
-    assert f"gprune cancel {job.id}".replace("-", r"\-") in words(app)
+    assert f"gprune cancel {job.id}" in words(app).replace("\\", "")
     assert "runs_delete_yes" not in [button.key for button in app.button]
 
 

@@ -43,7 +43,11 @@ def draw(run: Run) -> None:
     try:
         arguments = (SPEED, *named(typed), "--preset", preset)
     except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
+        # what nobody typed is no fault: the run may have come without its model
+        if typed == _offered(run):
+            st.info(said(error), icon=":material/info:")
+        else:
+            st.error(said(error), icon=":material/error:")
     else:
         offered_job.draw(run, arguments, "Speed", words="Measure these models", key="sx_models_start")
         _measured(arguments)
