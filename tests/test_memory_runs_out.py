@@ -170,8 +170,17 @@ def test_a_batch_whose_merging_fails_changes_nothing(monkeypatch):
         np.testing.assert_allclose(arrays(found)[name], values, rtol=1e-5, atol=1e-6 * scale, err_msg=name)
 
 
-@pytest.mark.parametrize("weight", [1.0, 0.0])
-@pytest.mark.parametrize("supervision", ["adaptive", "primary", "dual"])
+@pytest.mark.parametrize(
+    ("supervision", "weight"),
+    [
+        ("adaptive", 1.0),
+        ("primary", 0.0),
+        *(
+            pytest.param(*case, marks=pytest.mark.long)
+            for case in (("adaptive", 0.0), ("primary", 1.0), ("dual", 0.0), ("dual", 1.0))
+        ),
+    ],
+)
 def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypatch):
     """Portions of one sequence give the thresholds, the masks and every decision of the whole batch."""
     changes = {"supervision": supervision, "distillation_weight": weight, "epochs": 1}

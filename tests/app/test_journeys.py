@@ -10,6 +10,7 @@ from synthetic_run import write_run
 pytestmark = pytest.mark.browser
 
 
+@pytest.mark.long
 def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
     page = visit.page("drift")
     page.locator(PLOT).nth(1).wait_for()
@@ -69,6 +70,7 @@ def test_a_copied_address_shows_the_same_view_to_another_person(visit):
     expect(page.get_by_label("Log scale")).not_to_be_checked()
 
 
+@pytest.mark.long
 def test_a_card_fills_the_window_and_gives_it_back(visit):
     page = visit.page("drift")
     page.locator(PLOT).first.wait_for()

@@ -24,11 +24,11 @@ print(len(FAMILIES), sum("gprune.models.registration" in type(f).__module__ for 
 @pytest.mark.parametrize(
     "module",
     [
-        "gprune.export.modeling_gprune",
         # a process of its own each, and seconds
         *(
             pytest.param(name, marks=pytest.mark.long)
             for name in (
+                "gprune.export.modeling_gprune",
                 "gprune.models.export.modeling_gprune",
                 "gprune.models.loading",
                 "gprune.models.export.checkpoint",

@@ -115,6 +115,7 @@ def test_a_job_that_is_under_way_is_waited_for_whatever_its_device(cache):
     assert "masks_gprune 1/2" in {status.stage for status in seen}
 
 
+@pytest.mark.long
 def test_devices_have_one_study_each(cache, monkeypatch):
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "")
     monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))

@@ -40,6 +40,7 @@ def run(cache, sweep, **how):
     return [(one.state, one.words) for one in found]
 
 
+@pytest.mark.long
 @pytest.mark.process
 def test_a_failure_is_told_stays_and_is_tried_again_when_asked_for(cache):
     sweep = a_sweep(0, 1, 2, 3)
