@@ -14,7 +14,6 @@ import gprune
 from gprune import pipeline
 from gprune.app.pages.comparison.panels import recovered_of, recovery
 from gprune.app.pages.jobs import panels as job_panels
-from gprune.cli.distributed import require_possible
 from gprune.cli.progress import summary
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.export import apply, checkpoint, model_card, plan_file
@@ -27,6 +26,7 @@ from gprune.records import REPAIRS, PrunedModel
 from gprune.store import Store
 from gprune.store.resumption import VARIABLE
 from gprune.study import Study, from_dict
+from gprune.study.model_gpus import require_possible
 from gprune.system.errors import Cancelled, CheckpointError, ModelError, SettingsError
 from gprune.system.progress import Notice
 

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from gprune.cli import say, signals
 from gprune.study import Study
-from gprune.study.model_gpus import require_possible as require_possible
 from gprune.study.settings import require
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import GpruneError, RanksError, SettingsError

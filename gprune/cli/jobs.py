@@ -133,7 +133,7 @@ def _for_run(options: argparse.Namespace, studies: list[Study], slurm: Any) -> t
     """The options of `run` that a submission was given; SettingsError where they cannot be followed."""
     if options.model_gpus is None:
         return ()
-    from gprune.cli.distributed import require_possible
+    from gprune.study.model_gpus import require_possible
 
     for study in studies:
         require_possible(options.model_gpus, study, None, here=slurm is None)

@@ -70,9 +70,10 @@ def _run(options: argparse.Namespace) -> int:
     study = None
     if options.model_gpus is not None:
         from gprune.cli import distributed
+        from gprune.study.model_gpus import require_possible
 
         study = read(options.study)
-        distributed.require_possible(options.model_gpus, study, options.seeds)
+        require_possible(options.model_gpus, study, options.seeds)
         if options.model_gpus > 1 and not options.dry_run:
             return distributed.run(options, study, partial(_run_reported, options, study))
     if options.dry_run:

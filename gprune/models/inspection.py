@@ -20,7 +20,6 @@ from gprune.system.safe_parsing import quoted
 _DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
 """down projections of families that are not known here"""
 _WIDTHS = "ffn_widths", "key_value_groups"
-_HEAD = "lm_head.weight"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ def inspect(name: str) -> Inspected:
     shape = _shape(values)
     neurons, groups = _neurons(found, layout), _groups(found, layout, shape)
     odd = _odd(values, shape, neurons, groups)
-    counted = [one for key, one in found.items() if not (key == _HEAD and values.get("tie_word_embeddings"))]
+    counted = weight_headers.counted(found, bool(values.get("tie_word_embeddings")))
     return Inspected(
         folder=folder,
         model_type=model_type,

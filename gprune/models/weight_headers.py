@@ -12,6 +12,7 @@ from gprune.system import safe_parsing
 from gprune.system.errors import ModelError
 
 _LENGTH = 8
+_HEAD = "lm_head.weight"
 _MOST = 100 * 2**20
 """bytes of a header; safetensors itself reads no longer one"""
 
@@ -28,6 +29,11 @@ class Tensor:
     def numbers(self) -> int:
         """How many numbers it holds."""
         return math.prod(self.shape)
+
+
+def counted(found: dict[str, Tensor], tied: bool) -> list[Tensor]:
+    """The tensors that hold numbers of their own: not the head of a model in which it is `tied`."""
+    return [one for name, one in found.items() if not (name == _HEAD and tied)]
 
 
 def tensors(files: Iterable[Path]) -> dict[str, Tensor]:

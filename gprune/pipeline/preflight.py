@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import tee
 from typing import Any
 
 from gprune.pipeline import runs
@@ -28,13 +29,10 @@ def foreseen(
     missing = [stage for stage in wanted if not results.holds(stage)]
     graph = results.graph
     known = last_time(missing, results)
-    precision, records = graph.inputs.precision, _records(results)
-    found = forecast(graph.study, precision, missing, records, known, processes)
-    return _with_libraries(found, _records(results), measure)
-
-
-def _records(results: Results) -> Iterable[Mapping[str, Any]]:
-    return (record for _, record in runs.every(results.store))
+    # each record is read once, and none further back than either asks for
+    records, again = tee(record for _, record in runs.every(results.store))
+    found = forecast(graph.study, graph.inputs.precision, missing, records, known, processes)
+    return _with_libraries(found, again, measure)
 
 
 def _with_libraries(
@@ -55,14 +53,14 @@ def anew(
     model together; for `measure` see `foreseen`. None where the model is not on this machine, or cannot be
     used.
     """
-    records = tuple(records)
+    records, again = tee(records)
     try:
         stages = course(Graph(study), "all", lambda _: False)
         found = forecast(study, precision_of(study), stages, records, None, processes)
     except GpruneError:
         # what is wrong with it is said when the run is started
         return None
-    return _with_libraries(found, records, measure)
+    return _with_libraries(found, again, measure)
 
 
 def require_room(

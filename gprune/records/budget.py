@@ -71,10 +71,10 @@ def equal_counts(shape: ModelShape, target: float, alignment: int = 1) -> tuple[
 
 
 def highest(scores: Array, count: int) -> Array:
-    """(layers, units) bool, True for the `count` highest scores of each layer; of equal ones the first."""
-    order = np.argsort(-np.asarray(scores, dtype=np.float64), axis=1, kind="stable")[:, :count]
+    """(..., units) bool, True for the `count` highest scores of each row; of equal ones the first."""
+    order = np.argsort(-np.asarray(scores), axis=-1, kind="stable")[..., :count]
     kept = np.zeros(np.shape(scores), dtype=bool)
-    np.put_along_axis(kept, order, True, axis=1)
+    np.put_along_axis(kept, order, True, axis=-1)
     return kept
 
 

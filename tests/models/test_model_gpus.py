@@ -28,6 +28,7 @@ from gprune.records import PruningMasks, Tokens
 from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
 from gprune.study import from_dict, run_name
+from gprune.study.model_gpus import require_possible
 from gprune.system.errors import SettingsError
 
 METHODS = ["dense", "gprune", "wanda_sp", "flap"]
@@ -278,18 +279,18 @@ def test_what_cannot_be_is_refused(
 ):
     monkeypatch.setattr(ranks.machine, "has_gpu", lambda: False)
     with pytest.raises(SettingsError, match=words):
-        ranks.require_possible(count, from_dict(settings | changes), None)
+        require_possible(count, from_dict(settings | changes), None)
 
 
 def test_more_gpus_than_there_are_are_refused(settings, monkeypatch):
     monkeypatch.setattr(ranks.machine, "has_gpu", lambda: True)
     monkeypatch.setattr(ranks.machine, "cards", lambda: ("GPU", "GPU"))
     study = from_dict(settings | {"device": "auto"})
-    ranks.require_possible(2, study, None)
+    require_possible(2, study, None)
     with pytest.raises(SettingsError, match="at most 2, the GPUs that are here"):
-        ranks.require_possible(3, study, None)
+        require_possible(3, study, None)
     # on a node of a cluster there may be more
-    ranks.require_possible(3, study, None, here=False)
+    require_possible(3, study, None, here=False)
 
 
 def test_a_torch_that_starts_no_processes_is_told(tmp_path, monkeypatch):

@@ -154,10 +154,11 @@ def _head(plan: CutPlan) -> str:
 def _pruned(folder: Path, plan: CutPlan) -> str:
     masks, values = plan.pruned.masks, identity.configuration(folder)
     found = weight_headers.tensors(identity.weight_files(folder))
+    counted = weight_headers.counted(found, bool(values.get("tie_word_embeddings")))
     family = str(values.get("model_type")).removeprefix(PRUNED_PREFIX)
     rows = [
         ("family", FAMILIES[family].label if family in FAMILIES else family),
-        ("parameters", f"{sum(one.numbers for one in found.values()):,}"),
+        ("parameters", f"{sum(one.numbers for one in counted):,}"),
         ("FFN neurons a layer", _widths(masks.ffn)),
         ("key/value groups a layer", _widths(masks.heads)),
         ("repair of the kept weights", plan.pruned.repaired_by or "none"),

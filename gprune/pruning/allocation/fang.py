@@ -64,7 +64,7 @@ def allocate(
         kept_neurons, kept_groups = (np.full(shape.layers, count) for count in equal)
     layers = range(shape.layers)
     ffn = [_keep(scores.ffn[layer], groups.labels[layer], int(kept_neurons[layer])) for layer in layers]
-    heads = [uniform.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]
+    heads = [budget.highest(scores.heads[layer], int(kept_groups[layer])) for layer in layers]
     return uniform.masks(shape, np.stack(ffn), np.stack(heads), target, "fang")
 
 
@@ -108,5 +108,5 @@ def _keep(scores: Array, labels: Array, count: int) -> Array:
     kept = np.zeros(len(scores), dtype=bool)
     for group, number in enumerate(left):
         members = np.flatnonzero(labels == group)
-        kept[members] = uniform.highest(scores[members], int(number))
+        kept[members] = budget.highest(scores[members], int(number))
     return kept

@@ -24,7 +24,7 @@ def allocate_layer(
     not drift.
     """
     neurons, groups = layer_counts(shape, target, layer, equal)
-    return highest(ffn, neurons), highest(heads, groups)
+    return budget.highest(ffn, neurons), budget.highest(heads, groups)
 
 
 def layer_counts(
@@ -65,7 +65,7 @@ def allocate_around(
     left = target * shape.decoder_weights - np.count_nonzero(heads) * shape.group_weights
     neurons = min(max(left / shape.neuron_weights / shape.layers, 1.0), float(shape.neurons))
     counts = [_share(layer, neurons) if equal is None else equal[0] for layer in range(shape.layers)]
-    ffn = np.stack([highest(row, count) for row, count in zip(scores.ffn, counts, strict=True)])
+    ffn = np.stack([budget.highest(row, count) for row, count in zip(scores.ffn, counts, strict=True)])
     return masks(shape, ffn, np.array(heads), target, scores.metric)
 
 
@@ -84,10 +84,3 @@ def masks(
 ) -> PruningMasks:
     """Puts the bool decisions of all layers, True = kept, into one record with the retention they reach."""
     return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), target)
-
-
-def highest(scores: Array, count: int) -> Array:
-    """(units,) bool, True for the `count` highest scores; of equal ones for the first."""
-    kept = np.zeros(len(scores), dtype=bool)
-    kept[np.argsort(-np.asarray(scores), kind="stable")[:count]] = True
-    return kept

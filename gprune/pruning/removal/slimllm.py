@@ -13,13 +13,12 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.pruning.allocation import fang, uniform
+from gprune.pruning.allocation import fang
 from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.sequential import enter
 from gprune.pruning.removal.walk import Decide, Seen
 from gprune.pruning.repair import OutputMap
-from gprune.records import Array, ModelShape, Tokens
-from gprune.records.budget import nearest_whole
+from gprune.records import Array, ModelShape, Tokens, budget
 from gprune.system.errors import MethodError
 from gprune.system.progress import Progress, silent
 
@@ -90,7 +89,7 @@ def _pruned(change: Array) -> Array:
     """The layers that are pruned, in their order: those of the highest cosine, of equal ones the first."""
     layers = len(change)
     most = layers - 1 if layers > 2 else layers
-    count = max(min(nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), most), 1)
+    count = max(min(budget.nearest_whole(PRUNED * layers / PUBLISHED_LAYERS), most), 1)
     return np.sort(np.argsort(-change, kind="stable")[:count])
 
 
@@ -115,7 +114,7 @@ def decision(decoder: Decoder, target: float, change: Array) -> Decide:
         rows = decoder.gate_proj(one.layer).weight, decoder.up_proj(one.layer).weight
         energy = seen.moments.square.diagonal()
         scores = neuron_scores(rows, weight, seen.entering, energy, about).cpu().numpy()
-        return uniform.highest(scores, int(neurons[one.layer])), scores
+        return budget.highest(scores, int(neurons[one.layer])), scores
 
     return decide
 

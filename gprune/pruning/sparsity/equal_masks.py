@@ -56,7 +56,7 @@ class EqualMasks(MaskFamily):
 
     def kept(self, learned: Tensor) -> Tensor:
         """(units,) bool, the neurons of the highest margins in each layer, and the fixed groups."""
-        neurons, groups = self.split(self.margins(learned))
+        neurons, groups = self.split(MaskFamily.margins(self, learned))
         return torch.cat([best(neurons, self.neurons).flatten(), groups.flatten() >= 0])
 
     def competing(self, gradient: Tensor, slope: Tensor) -> Tensor:

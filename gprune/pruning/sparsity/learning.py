@@ -129,10 +129,21 @@ class ThresholdLearner(Learner[MaskFamily]):
         performance, admitted = self._performance(thresholds, sums)
         retention = self.family.retention(thresholds)
         slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
+        found = self._held(step, constraint, performance, slope, retention)
+        return found, {"retention": retention, "admitted": admitted}
+
+    def _held(
+        self,
+        step: int,
+        constraint: RetentionConstraint,
+        performance: Tensor,
+        slope: Tensor,
+        retention: Tensor,
+    ) -> Tensor:
+        """(thresholds,) gradient that keeps to the budget: of the performance term and of the constraint."""
         if step == 0:
             constraint.start(performance, slope)
-        found = performance + constraint.slope(retention) * slope
-        return found, {"retention": retention, "admitted": admitted}
+        return performance + constraint.slope(retention) * slope
 
     def _performance(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
         """(thresholds,) gradient of the performance term, and whether the auxiliary text was admitted."""
@@ -164,18 +175,17 @@ class EqualLearner(ThresholdLearner):
 
     family: EqualMasks
 
-    def gradient(
-        self, step: int, running: LearnerRunning, sums: BatchSums
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        """See Learner; tells whether auxiliary cross-entropy moved the FFN thresholds."""
-        thresholds = running.learned
-        performance, admitted = self._performance(thresholds, sums)
-        slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
-        found = self.family.competing(performance, slope)
-        return found, {"retention": self.family.retention(thresholds), "admitted": admitted}
+    def __init__(self, setting: Setting, family: EqualMasks, target: float) -> None:
+        """Binds a learning; for the arguments see ThresholdLearner."""
+        super().__init__(setting, family, target)
+        self._constraint = RetentionConstraint(target, 0.0, 0.0)
 
-    def stepped(self, running: LearnerRunning, told: Mapping[str, float]) -> list[float]:
-        """See Learner; the multiplier is 0."""
-        running.optimizer.step()
-        running.learned.clamp_(0.0, 1.0)
-        return [0.0, told["admitted"]]
+    def _held(
+        self,
+        step: int,
+        constraint: RetentionConstraint,
+        performance: Tensor,
+        slope: Tensor,
+        retention: Tensor,
+    ) -> Tensor:
+        return self.family.competing(performance, slope)
