@@ -4,10 +4,15 @@ What a run consists of follows from the declarations of gprune.pipeline.stages. 
 by makers, one a kind: here are those of random numbers in the true form, for all that is not measured.
 """
 
+import atexit
+import functools
 import hashlib
+import json
 import math
+import shutil
+import tempfile
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,6 +28,7 @@ from gprune.pruning.ranking import ranks
 from gprune.pruning.sparsity.rounding import exact_masks
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, budget
+from gprune.store import Store
 from gprune.study import Study
 from gprune.study.methods import METHODS
 from gprune.system.progress import silent
@@ -110,6 +116,8 @@ def leave(
     there = {one.name for one in course(results.graph, present)} if isinstance(present, str) else set(present)
     assert there <= {one.name for one in course(results.graph)}, there
     reasons = {METHODS[name].masks: reason for name, reason in (unavailable or {}).items()}
+    study = replace(results.graph.study, name="", group="")
+    alike = (study, shape, modules, *makers.items(), *reasons.items(), *sorted(there))
     for number, stage in enumerate(course(results.graph)):
         reason = next((left_out[need] for need in stages.needed(stage) if need in left_out), None)
         if stage.kind == "masks":
@@ -118,7 +126,10 @@ def leave(
             left_out[stage] = reason
         elif stage.kind in makers:
             needs = stages.resolve(stage.needs, lambda need: made.get(stages.served(need, made.__contains__)))
-            made[stage] = makers[stage.kind](Task(stage, results.graph, shape, modules, needs))
+            task = Task(stage, results.graph, shape, modules, needs)
+            made[stage] = _once(
+                (stage.key, stage.name, *alike), lambda task=task: makers[task.stage.kind](task)
+            )
             if stage.name in there and made[stage] is not None:
                 maker = next((one for one in made if stage in one.beside), None)
                 taken: dict[str, Any] = (
@@ -130,13 +141,45 @@ def leave(
     return record.name
 
 
+_known: dict[tuple[Any, ...], Any] = {}
+
+
+def _once(key: tuple[Any, ...], make: Callable[[], Any]) -> Any:
+    """What is made for a key, once a process: most tests ask for the same few runs."""
+    if key not in _known:
+        _known[key] = make()
+    return _known[key]
+
+
+@functools.cache
+def _written() -> Store:
+    """Where results lie that have been written once, to be copied."""
+    folder = tempfile.mkdtemp()
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Store(Path(folder))
+
+
 def _put(record: RunRecord, stage: Stage[Any], made: Any, details: dict[str, Any]) -> None:
     """Puts a result where there is none; what is made of a folder's stage is a function that fills it."""
-    store = record.results.store
+    store, place = record.results.store, record.results.store.folder(stage.kind, stage.key)
     if KINDS[stage.kind].record is None:
         store.put_folder(stage.kind, stage.key, lambda folder: made(folder) or details)
-    elif not record.results.holds(stage):
-        store.put(stage.kind, stage.key, made, details)
+    elif place.exists():
+        if not record.results.holds(stage):
+            store.put(stage.kind, stage.key, made, details)
+    else:
+        shutil.copytree(_template(stage, made, details), place, copy_function=shutil.copyfile)
+
+
+def _template(stage: Stage[Any], made: Any, details: dict[str, Any]) -> Path:
+    """The folder of a result as the store writes it; `made` lives as long, and so does its identity."""
+
+    def write() -> Path:
+        key = f"{stage.key}-{len(_known)}"
+        _written().put(stage.kind, key, made, details)
+        return _written().folder(stage.kind, key)
+
+    return _once((id(made), stage.kind, json.dumps(details, sort_keys=True)), write)
 
 
 def shape(task: Task) -> records.ModelShape:

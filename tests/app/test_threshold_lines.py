@@ -186,8 +186,7 @@ def test_a_clicked_module_is_selected_and_marked_in_the_address(page):
         page.mouse.move(where["left"] + x, where["top"] + y)
         if tip.is_visible():
             break
-    words = re.match(r"layer (\d+), module (\d+), (\d+) neurons", tip.text_content())
+    layer, module = re.match(r"layer (\d+), module (\d+), neurons: \d+", tip.text_content()).groups()
     page.mouse.down()
     page.mouse.up()
-    layer, module, _ = words.groups()
     page.wait_for_url(re.compile(rf"[?&]layer={layer}&module={module}(&|$)"))

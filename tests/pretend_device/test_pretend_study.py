@@ -27,6 +27,8 @@ pytestmark = pytest.mark.slow
 
 # of the largest number of an array: attention is computed in another way there, and halves round more
 TOLERANCES = {"float32": 1e-5, "bfloat16": 3e-2, "float16": 5e-3}
+WRITTEN = ("tokens_sampled", "tokens_fresh")
+"""what the model has written itself is another text from the first token that a half drew otherwise"""
 
 
 @pytest.fixture(scope="module")
@@ -49,10 +51,10 @@ def require_same(ran, dtype):
     study = ran.cpu.graph.study
     # scores by context follow from clusters, which a rounded number can move
     found = differences(ran, TOLERANCES[dtype], STEADY - ({"scores"} if study.metric == "twflap" else set()))
+    found = [line for line in found if not line.startswith(WRITTEN)]
     assert not found, "\n".join(found)
     alike = kept_alike(ran)
     assert min(alike.values()) > 0.8 and np.mean(list(alike.values())) > 0.9, alike
-    # what the model has written itself is another text where one token was drawn otherwise
     text = next(text for text in study.evaluation.texts if text != OTHER)
     for method in study.methods:
         ours, theirs = (one.get(stages.perplexity, method, text).perplexity for one in (ran.cpu, ran.device))

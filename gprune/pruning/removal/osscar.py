@@ -77,7 +77,9 @@ def _inverse(square: torch.Tensor) -> torch.Tensor:
     """(inputs, inputs) H^-1."""
     damped = square.clone()
     damped.diagonal().add_(DAMPING * square.diagonal().mean())
-    return torch.cholesky_inverse(torch.linalg.cholesky(damped, out=damped))
+    # checked here, since nobody else asks whether a moment that is not a number came in
+    torch.linalg.cholesky_ex(damped, check_errors=True, out=(damped, damped.new_empty((), dtype=torch.int32)))
+    return torch.cholesky_inverse(damped)
 
 
 def _shares(count: int, rounds: int) -> list[int]:
