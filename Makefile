@@ -82,7 +82,7 @@ $(VENV)/.gguf: $(VENV)/.dev requirements-gguf.txt
 $(VENV)/.onnx: $(VENV)/.gguf requirements-onnx.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-onnx.txt
 	mkdir -p $(VENV)/llama.cpp
-	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary :all: \
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python \
 		--dest $(VENV)/llama.cpp $$(grep ^llama-cpp-python requirements-gguf.txt)
 	tar -xzf $(VENV)/llama.cpp/*.tar.gz -C $(VENV)/llama.cpp --strip-components=3 --wildcards \
 		'*/vendor/llama.cpp/convert_hf_to_gguf.py' '*/vendor/llama.cpp/conversion/*' '*/vendor/llama.cpp/gguf-py/*'

@@ -42,7 +42,8 @@ from transformers import AutoModelForCausalLM
 report = {}
 for folder in sys.argv[1:]:
     own = "auto_map" in json.load(open(folder + "/config.json"))
-    model = AutoModelForCausalLM.from_pretrained(folder, **({"trust_remote_code": True} if own else {})).eval()
+    trust = {"trust_remote_code": True} if own else {}
+    model = AutoModelForCausalLM.from_pretrained(folder, **trust).eval()
     known = load_file(folder + "/known.safetensors")
     ids, expected = known["ids"], known["logits"]
     options = dict(do_sample=False, pad_token_id=0, min_new_tokens=6, max_new_tokens=6)

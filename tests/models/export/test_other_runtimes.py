@@ -1,4 +1,4 @@
-"""A folder of equal widths runs where this project is unknown: llama.cpp by its own converter, ONNX Runtime."""
+"""A folder of equal widths runs in llama.cpp by its own converter, and in ONNX Runtime."""
 
 import importlib.util
 import os

@@ -15,7 +15,7 @@ from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.store import Store, manifests
-from gprune.system.errors import DamagedError
+from gprune.system.errors import DamagedError, ModelError
 from gprune.system.units import amount
 
 PLAN = "plan.json"
@@ -82,7 +82,7 @@ def _own(drawn: Card, run: Run) -> None:
         raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
     drawn.title("The pruned model is a folder that loads anywhere")
     st.code(str(folder), language=None, wrap_lines=True)
-    own = bool(identity.configuration(folder).get("auto_map"))
+    own = has_code(folder)
     code = "its code" if own else "no code of its own (every layer has the same width)"
     st.caption(f"{_size(folder)} on disk, with its tokenizer, {code} and its plan.")
     _snippets(folder, own)
@@ -155,6 +155,14 @@ def _snippets(folder: Path, own: bool) -> None:
         st.caption("Where this project is installed, no code of the folder is run.")
     with tabs["lm-eval"]:
         st.code(measure_with_lm_eval(folder, own), language="bash", wrap_lines=True)
+
+
+def has_code(folder: Path) -> bool:
+    """Whether a model's folder needs code of its own; yes where its configuration does not say."""
+    try:
+        return "auto_map" in identity.configuration(folder)
+    except ModelError:
+        return True
 
 
 def load_anywhere(folder: Path, own: bool = True) -> str:
