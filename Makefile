@@ -24,11 +24,11 @@ test: $(VENV)/.dev
 	$(PYTEST) $(EVERY_CORE)
 
 # what takes longer, or an install of its own; .ci/run does it after the others
-test-long: $(VENV)/.gguf
+test-long: $(VENV)/.gguf $(VENV)/.onnx
 	$(PYTEST) $(EVERY_CORE) -m long
 
 # branch coverage of gprune/ by both targets; CONTRIBUTING.md has the figure that it is held against
-coverage: $(VENV)/.gguf
+coverage: $(VENV)/.gguf $(VENV)/.onnx
 	$(BIN)/python -m coverage erase
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m coverage run -m pytest $(EVERY_CORE)
 	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m coverage run -m pytest $(EVERY_CORE) -m long
@@ -76,6 +76,17 @@ $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-recovery.txt requ
 
 $(VENV)/.gguf: $(VENV)/.dev requirements-gguf.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt
+	touch $@
+
+# and llama.cpp's own converter, which is in the source that llama-cpp-python is compiled from
+$(VENV)/.onnx: $(VENV)/.gguf requirements-onnx.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-onnx.txt
+	mkdir -p $(VENV)/llama.cpp
+	$(BIN)/python -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-python \
+		--dest $(VENV)/llama.cpp $$(grep ^llama-cpp-python requirements-gguf.txt)
+	tar -xzf $(VENV)/llama.cpp/*.tar.gz -C $(VENV)/llama.cpp --strip-components=3 --wildcards \
+		'*/vendor/llama.cpp/convert_hf_to_gguf.py' '*/vendor/llama.cpp/conversion/*' '*/vendor/llama.cpp/gguf-py/*'
+	rm $(VENV)/llama.cpp/*.tar.gz
 	touch $@
 
 # texts and questions that people have given the app are in the cache as well

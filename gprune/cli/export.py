@@ -13,7 +13,7 @@ from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
-    from gprune.models.export.padded import Size
+    from gprune.models.export.padded import PaddedModel, Size
     from gprune.pipeline.stages import Results
 
 _ABOUT = (
@@ -84,14 +84,22 @@ def _pad(options: argparse.Namespace) -> int:
 
     with shown("pad", options.job) as progress:
         made = padded.save(options.folder, options.out, progress)
-    saved = made.dense.bytes - made.pruned.bytes
-    kept = made.dense.bytes - made.padded.bytes
     say(
         f"{made.folder}: an ordinary {made.model_type}, {made.neurons} neurons and {made.groups} key/value "
-        f"groups in every layer; dense {_size(made.dense)}, pruned {_size(made.pruned)}, padded "
-        f"{_size(made.padded)}: {max(kept, 0) / max(saved, 1):.0%} of what pruning saved is left"
+        f"groups in every layer, {made.zeros:,} zeros added; {_saved(made)}"
     )
     return 0
+
+
+def _saved(made: PaddedModel) -> str:
+    """What is left of what pruning saved."""
+    if made.dense is None:
+        return f"{_size(made.padded)}, as the folder itself, which was such a model already"
+    saved, kept = (made.dense.bytes - one.bytes for one in (made.pruned, made.padded))
+    return (
+        f"dense {_size(made.dense)}, pruned {_size(made.pruned)}, padded {_size(made.padded)}: "
+        f"{max(kept, 0) / max(saved, 1):.0%} of what pruning saved is left"
+    )
 
 
 def _size(size: Size) -> str:

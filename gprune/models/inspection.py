@@ -43,7 +43,7 @@ class Inspected:
     groups: tuple[int, ...]
     """key/value groups of each layer; nothing where they cannot be told"""
     of_neurons: int
-    """neurons of a dense layer by the configuration; 0 where it does not say"""
+    """neurons of a dense layer by the configuration, or by the plan; 0 where they do not say"""
     of_groups: int
     """key/value groups likewise"""
     prunable: str
@@ -68,18 +68,20 @@ def inspect(name: str) -> Inspected:
     shape = _shape(values)
     neurons, groups = _neurons(found, layout), _groups(found, layout, shape)
     odd = _odd(values, shape, neurons, groups)
+    plan, own = _plan(folder), model_type.startswith(PRUNED_PREFIX)
+    of_neurons, of_groups = _dense(plan, own, shape)
     counted = weight_headers.counted(found, bool(values.get("tie_word_embeddings")))
     return Inspected(
         folder=folder,
         model_type=model_type,
         family=layout.label if layout is not None else "",
-        form=_form(folder, model_type, odd),
+        form=_form(plan, own, odd, (neurons, groups)),
         parameters=sum(one.numbers for one in counted),
         bytes=sum(one.bytes for one in counted),
         neurons=neurons,
         groups=groups,
-        of_neurons=shape.neurons if shape is not None else 0,
-        of_groups=shape.kv_heads if shape is not None else 0,
+        of_neurons=of_neurons,
+        of_groups=of_groups,
         prunable=_prunable(values, name, odd),
         loads=_loads(folder, values, odd),
     )
@@ -91,6 +93,13 @@ def _shape(values: dict[str, Any]) -> ModelShape | None:
         return shape_of(values)
     except (KeyError, TypeError, ValueError, GpruneError):
         return None
+
+
+def _dense(plan: plan_file.CutPlan | str | None, own: bool, shape: ModelShape | None) -> tuple[int, int]:
+    """Neurons and key/value groups of a dense layer; the plan alone tells them of an ordinary pruned one."""
+    if isinstance(plan, plan_file.CutPlan) and not own:
+        return plan.pruned.masks.ffn.shape[1], plan.pruned.masks.heads.shape[1]
+    return (0, 0) if shape is None else (shape.neurons, shape.kv_heads)
 
 
 def _neurons(found: dict[str, Tensor], layout: Layout | None) -> tuple[int, ...]:
@@ -133,23 +142,35 @@ def _odd(
     return ""
 
 
-def _form(folder: Path, model_type: str, odd: str) -> str:
-    told = ""
-    if (folder / plan_file.PLAN_FILE).is_file():
-        try:
-            plan = plan_file.read(folder)
-            masks = plan.pruned.masks
-            repaired = f", {plan.pruned.repaired_by}" if plan.pruned.repairs else ""
-            trained = ", trained after it" if plan.trained or plan.recovery is not None else ""
-            told = f" by {masks.method} to {masks.retention:.2%} of the decoder's weights{repaired}{trained}"
-        except CheckpointError as error:
-            told = f" (its plan cannot be read: {error})"
-    if model_type.startswith(PRUNED_PREFIX) and odd:
+def _plan(folder: Path) -> plan_file.CutPlan | str | None:
+    """The plan in a folder of ours, why it cannot be read, or None where there is none."""
+    if not (folder / plan_file.PLAN_FILE).is_file():
+        return None
+    try:
+        return plan_file.read(folder)
+    except CheckpointError as error:
+        return f" (its plan cannot be read: {error})"
+
+
+def _form(
+    plan: plan_file.CutPlan | str | None, own: bool, odd: str, widths: tuple[tuple[int, ...], ...]
+) -> str:
+    told = plan if isinstance(plan, str) else ""
+    if isinstance(plan, plan_file.CutPlan):
+        masks = plan.pruned.masks
+        repaired = f", {plan.pruned.repaired_by}" if plan.pruned.repairs else ""
+        trained = ", trained after it" if plan.trained or plan.recovery is not None else ""
+        told = f" by {masks.method} to {masks.retention:.2%} of the decoder's weights{repaired}{trained}"
+    equal = all(len(set(one)) == 1 for one in widths)
+    if own and odd:
         return f"damaged: {odd}"
-    if model_type.startswith(PRUNED_PREFIX):
-        return f"pruned here{told}, every layer of its own width"
+    if own:
+        every = "of the same width, which no ordinary model has" if equal else "of its own width"
+        return f"pruned here{told}, every layer {every}"
     if odd:
         return f"pruned elsewhere, without a configuration that says so: {odd}"
+    if plan is not None:
+        return f"pruned here{told}, every layer of the same width: an ordinary model"
     return "ordinary: dense, or pruned to equal widths"
 
 

@@ -7,7 +7,7 @@ units: it says what the cut one says, and needs no copy.
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -18,22 +18,29 @@ from torch import nn
 from gprune.models import low_rank, parts
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint
-from gprune.models.export.modeling_gprune import Kept, as_saved, narrow
+from gprune.models.export.modeling_gprune import Kept, narrow
 from gprune.pruning import repair
 from gprune.records import ModelShape, PrunedModel, PruningMasks
 from gprune.system.errors import ModelError
 from gprune.system.progress import Progress, silent
 
 
-def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progress = silent) -> nn.Module:
+def cut(
+    decoder: Decoder,
+    model: PruningMasks | PrunedModel,
+    on_progress: Progress = silent,
+    then: Callable[[Any], None] | None = None,
+) -> nn.Module:
     """Makes a smaller model, without the units that the masks remove, repaired as the model's record says.
 
-    What recovery has added is merged into the weights.
+    What recovery has added is merged into the weights; `then` may give output maps other weights and biases.
 
     Only the kept rows and columns are copied. Embeddings, norms and LM head are the dense model's own, as are
     device and number type; the dense model stays as it is. The model is in evaluation mode and of the class
-    that its saved folder gives: ``save_pretrained`` writes one that loads anywhere. A model that runs code of
-    its own stays of its class. The configuration tells the dense widths beside those of each layer.
+    that its saved folder gives: ``save_pretrained`` writes one that loads anywhere. Where all layers have the
+    same width, that is an ordinary class of transformers, and the configuration tells that width; else the
+    configuration tells the dense widths beside those of each layer. A model that runs code of its own stays
+    of its class.
 
     Raises:
         ModelError: the masks, or what a repair needs, are of another model, or a layer would lose all its
@@ -55,8 +62,9 @@ def cut(decoder: Decoder, model: PruningMasks | PrunedModel, on_progress: Progre
             _put(parts.linear(layers[one.layer], path, one.layer), *one.narrowed())
     if model.recovered is not None:
         low_rank.merge(made, decoder.layout, model.recovered)
-    fields = checkpoint.own_fields(made, decoder.layout)
-    return as_saved(made.eval(), str(getattr(decoder.model.config, "model_type", "")), fields)
+    if then is not None:
+        then(made)
+    return checkpoint.formed(made.eval(), decoder.layout)
 
 
 class Silenced:

@@ -295,3 +295,20 @@ def test_the_repair_stands_beside_the_methods_and_says_what_it_does(cache, start
     assert order.index("launch_demo_repair.target") > order.index("launch_preset")
     app.selectbox(key="launch_demo_repair.kind").set_value("own").run()
     assert commands(app) == plain
+
+
+@pytest.mark.parametrize(("neurons", "proposed"), [(768, True), (704, False)])
+def test_equal_widths_come_with_a_proposed_alignment_where_the_width_allows_it(
+    tmp_path, neurons, proposed, monkeypatch
+):
+    values = {"model_type": "llama", "num_hidden_layers": 2, "hidden_size": 256, "intermediate_size": neurons}
+    values |= {"num_attention_heads": 8, "num_key_value_heads": 8}
+    (tmp_path / "config.json").write_text(json.dumps(values))
+    monkeypatch.setattr(launch, "_models", lambda: [str(tmp_path)])
+    app = form()
+    said = "Proposed: alignment 128, by which every layer keeps 384 of 768 neurons and 4 of 8 key/value"
+    assert said not in words(app)
+    app.selectbox(key="launch_sparsity.widths").set_value("equal").run()
+    assert (said in words(app)) is proposed
+    app.number_input(key="launch_sparsity.alignment").set_value(64).run()
+    assert said not in words(app)

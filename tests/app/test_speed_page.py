@@ -179,6 +179,18 @@ def test_half_a_run_says_what_it_lacks(cache):
     assert "has not written its model" in shown
 
 
+def test_a_folder_of_equal_widths_is_told_to_need_no_code_and_no_padding(cache):
+    folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
+    (folder / "config.json").write_text('{"model_type": "llama"}')
+    app = page()
+    codes = [code.value for code in app.code]
+    assert "trust_remote_code=True" not in "".join(codes)
+    assert "no code of its own (every layer has the same width)" in words(app)
+    assert "sx_pad" not in [button.key for button in app.button]
+    (folder / "config.json").write_text('{"auto_map": {}}')
+    assert export_card.has_code(folder) and not page().exception
+
+
 def test_a_checkpoint_comes_with_its_plan_and_padding_is_a_job(cache, started, name):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     app = page()

@@ -80,6 +80,34 @@ def test_the_adapter_says_what_the_model_says(family, others, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("family", "others"), CASES, ids=lambda one: one if isinstance(one, str) else len(one)
+)
+@torch.no_grad()
+def test_equal_widths_are_an_ordinary_model_of_the_family(family, others, tmp_path):
+    """But where the width of heads follows from their number, which an ordinary model then cannot have."""
+    decoder, ids, layout = spread_out(family, others), ids_of(2, 12), FAMILIES[family]
+    masks = masks_of(decoder, [1, 1], [6, 6])
+    live = cut(decoder, masks)
+    with masked(decoder, masks):
+        assert apart(live(ids).logits, decoder.model(ids).logits) <= 1e-5
+    live.save_pretrained(tmp_path / "out")
+    ordinary = not layout.heads or layout.free_heads
+    assert bool(list((tmp_path / "out").glob("*.py"))) is not ordinary
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    assert (
+        type(loaded) is type(live) and type(loaded).__module__.startswith("transformers.models.") is ordinary
+    )
+    assert loaded.config.model_type == (family if ordinary else PRUNED_PREFIX + family)
+    assert torch.equal(loaded(ids).logits, live(ids).logits)
+    options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
+    made = [
+        one.generate(ids, attention_mask=torch.ones_like(ids), use_cache=on, **options)
+        for one, on in ((loaded, True), (live, True), (live, False))
+    ]
+    assert torch.equal(made[0], made[1]) and torch.equal(made[1], made[2])
+
+
+@pytest.mark.parametrize(
     "family", [one for one in FAMILIES if one not in ("llama", "mistral", "qwen2", "qwen3")]
 )
 @torch.no_grad()
@@ -112,6 +140,16 @@ def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused
     padded.save(tmp_path / "in", tmp_path / "out")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert apart(loaded(ids).logits, live(ids).logits) <= 1e-5
+
+
+@pytest.mark.parametrize("family", ["helium", "stablelm"])
+@torch.no_grad()
+def test_where_all_heads_stay_fewer_neurons_are_an_ordinary_model_of_every_family(family, tmp_path):
+    decoder, ids = spread_out(family, {}), ids_of(2, 12)
+    live = cut(decoder, masks_of(decoder, [2, 2], [6, 6]))
+    live.save_pretrained(tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert loaded.config.model_type == family and torch.equal(loaded(ids).logits, live(ids).logits)
 
 
 def test_losses_on_a_text_are_those_of_the_models_own_logits():

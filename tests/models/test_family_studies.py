@@ -17,10 +17,10 @@ from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM
 
 from gprune import pipeline
-from gprune.evaluation.perplexity import perplexity
+from gprune.evaluation.perplexity import perplexity, windows
 from gprune.models.export import checkpoint, padded
 from gprune.models.families import FAMILIES
-from gprune.models.loading import load
+from gprune.models.loading import load, load_tokenizer
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
 from gprune.pipeline.preflight import anew
@@ -41,7 +41,9 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
 report = {}
 for folder in sys.argv[1:]:
-    model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True).eval()
+    own = "auto_map" in json.load(open(folder + "/config.json"))
+    trust = {"trust_remote_code": True} if own else {}
+    model = AutoModelForCausalLM.from_pretrained(folder, **trust).eval()
     known = load_file(folder + "/known.safetensors")
     ids, expected = known["ids"], known["logits"]
     options = dict(do_sample=False, pad_token_id=0, min_new_tokens=6, max_new_tokens=6)
@@ -52,8 +54,14 @@ for folder in sys.argv[1:]:
         losses = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
     report[folder] = {
         "difference": float((logits - expected).abs().max() / expected.abs().max()),
-        "same": torch.equal(*made), "loss": float(losses),
+        "same": torch.equal(*made), "loss": float(losses), "own": own,
     }
+    if "windows" in known:
+        windows = known["windows"]
+        with torch.inference_mode():
+            scores = model(windows).logits[:, :-1].flatten(0, 1)
+        mean = torch.nn.functional.cross_entropy(scores.double(), windows[:, 1:].flatten())
+        report[folder]["perplexity"] = float(mean.exp())
 assert "gprune" not in sys.modules
 print(json.dumps(report))
 """
@@ -91,8 +99,11 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
     ids = torch.arange(3, 43).view(2, 20)
     with torch.inference_mode():
         save_file({"ids": ids, "logits": pruned(ids).logits.contiguous()}, folder / "known.safetensors")
+    equal, measured = equal_folder(study, store, texts[2])
     return {
         "folder": str(folder),
+        "equal": equal,
+        "equal_perplexity": measured,
         "unavailable": result["unavailable"],
         "retention": result["retention"],
         "perplexity": result["perplexity"],
@@ -101,6 +112,24 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
         "estimate": [forecast.model.shape.kv_heads, forecast.model.note, len(forecast.stages)],
         "padded": padding(folder, place / family / "padded", ids),
     }
+
+
+def equal_folder(study: Any, store: Store, text: str) -> tuple[str, float]:
+    """The folder of GPrune's model of equal widths, with what is to be asked of it, and its perplexity."""
+    changes = {"methods": ("dense", "gprune"), "sparsity.widths": "equal"}
+    study = study.with_settings(changes)
+    pipeline.run(study, store, tiny_study.silent)
+    results = pipeline.opened(study, store)
+    folder = results.model_folder(stages.checkpoint(results.graph))
+    model, ids = checkpoint.load(folder, "cpu"), torch.arange(3, 43).view(2, 20)
+    tokens = load_tokenizer(study.model)(Path(text).read_text(), add_special_tokens=False).input_ids
+    measured = results.record(stages.perplexity(results.graph, "gprune", text))
+    settings = EvaluationSettings(preset="16", windows=6, batch=study.evaluation.batch)
+    read = torch.from_numpy(windows(model, np.array(tokens), text, settings).astype(np.int64))
+    with torch.inference_mode():
+        known = {"ids": ids, "logits": model(ids).logits.contiguous(), "windows": read.contiguous()}
+    save_file(known, folder / "known.safetensors")
+    return str(folder), measured.perplexity
 
 
 def masked_perplexity(results: Any, family: str, text: str) -> list[float]:
@@ -138,10 +167,11 @@ def all_of_them(place: Path, families: tuple[str, ...] = tuple(FAMILIES)) -> Non
         except Exception:
             report[family] = {"failed": traceback.format_exc()}
     folders = {family: one["folder"] for family, one in report.items() if "folder" in one}
+    equal = {family: one["equal"] for family, one in report.items() if "equal" in one}
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HF_"))}
     environment |= {"HF_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
     done = subprocess.run(
-        [sys.executable, "-I", "-c", ELSEWHERE, *folders.values()],
+        [sys.executable, "-I", "-c", ELSEWHERE, *folders.values(), *equal.values()],
         cwd=place,
         env=environment,
         capture_output=True,
@@ -151,6 +181,7 @@ def all_of_them(place: Path, families: tuple[str, ...] = tuple(FAMILIES)) -> Non
     found = json.loads(done.stdout)
     for family, folder in folders.items():
         report[family]["elsewhere"] = found[folder]
+        report[family]["equal_elsewhere"] = found[equal[family]]
     (place / "report.json").write_text(json.dumps(report))
 
 
@@ -174,6 +205,11 @@ def test_a_study_of_every_method_passes_and_its_model_loads_elsewhere(family, st
     groups, note, count = found["estimate"]
     assert count > 20 and bool(note) == (not layout.heads) and groups == (2 if layout.heads else 1)
     assert found["elsewhere"]["difference"] <= 1e-5 and found["elsewhere"]["same"]
+    alike = found["equal_elsewhere"]
+    assert alike["difference"] <= 1e-5 and alike["same"]
+    assert alike["perplexity"] == pytest.approx(found["equal_perplexity"], rel=1e-5)
+    # the width of their heads follows from the number of these
+    assert alike["own"] is (family in ("helium", "stablelm"))
     if isinstance(found["padded"], str):
         assert f"an ordinary {family} model has no bias in" in found["padded"]
     else:

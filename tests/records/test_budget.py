@@ -206,3 +206,13 @@ def test_infinite_and_equal_margins_still_give_aligned_widths():
         kept = budget.align(shape, margin > 0, heads, margin, 0.5, 8)
         assert (kept.sum(axis=1) % 8 == 0).all()
         assert abs(kept.sum() - wanted_neurons(shape, heads, 0.5)) <= 4
+
+
+@pytest.mark.parametrize(
+    ("neurons", "target", "expected"),
+    # 11,008 is 86 blocks; of 768, 384 are three, and 328 would lose more than a fifth; 704 is five and a half
+    [(11008, 0.5, 128), (768, 0.5, 128), (768, 0.45, 1), (704, 0.5, 1), (128, 0.5, 1)],
+)
+def test_a_block_is_proposed_where_next_to_nothing_is_lost_by_it(neurons, target, expected):
+    shape = ModelShape(layers=2, neurons=neurons, heads=8, kv_heads=8, head_width=32, hidden=256)
+    assert budget.proposed_alignment(shape, target) == expected

@@ -17,7 +17,7 @@ from gprune.models import identity, loading, low_rank
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, plan_file, recovered_file, repaired_file, same_model
 from gprune.models.export.plan_file import CutPlan
-from gprune.records import Array, PruningMasks
+from gprune.records import Array
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
@@ -28,7 +28,7 @@ def save(
     place: Path,
     model: str,
     folder: Path,
-    cut: Callable[[Decoder, PruningMasks], nn.Module],
+    cut: Callable[..., nn.Module],
     on_progress: Progress = silent,
 ) -> Path:
     """Cuts a dense model as a plan says and saves it; its tensors equal those of the first checkpoint.
@@ -52,11 +52,14 @@ def save(
     # on the CPU a copied row or column is the same whatever machine made the first checkpoint
     decoder = loading.load(model, device="cpu", dtype=plan.dtype or "auto")
     on_progress(2, _STEPS, "cutting")
-    pruned = cut(decoder, plan.pruned.masks)
-    if weights is not None:
-        repaired_file.put(pruned, decoder.layout, weights)
-    if plan.biases is not None:
-        _set_biases(pruned, decoder, plan.biases)
+
+    def repaired(made: nn.Module) -> None:
+        if weights is not None:
+            repaired_file.put(made, decoder.layout, weights)
+        if plan.biases is not None:
+            _set_biases(made, decoder, plan.biases)
+
+    pruned = cut(decoder, plan.pruned.masks, then=repaired)
     with low_rank.merged(pruned, decoder.layout, recovered):
         _require_answer(pruned, plan)
     on_progress(3, _STEPS, "writing and reading back")

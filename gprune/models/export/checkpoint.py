@@ -1,14 +1,15 @@
 """Answers: how is a pruned model saved so that others load it, and does it read back as it was?
 
-A checkpoint folder holds safetensors, a configuration with the widths of each layer, the modelling file that
-builds such layers, the tokenizer and the plan. It loads with ``trust_remote_code=True`` where this project is
-not installed, and with plain ``from_pretrained`` after ``register()``.
+A checkpoint folder holds safetensors, a configuration, the tokenizer and the plan. Where layers differ in
+width, it has the modelling file that builds such layers too, and loads with ``trust_remote_code=True`` where
+this project is not installed, and with plain ``from_pretrained`` after ``register()``. A model whose layers
+all have the same width is an ordinary one (`ordinary`), which loads by plain ``from_pretrained`` anywhere.
 """
 
 import contextlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from gprune.models import devices, low_rank
 from gprune.models.export import (
     model_card,
     modeling_gprune,
+    ordinary,
     plan_file,
     recovered_file,
     repaired_file,
@@ -27,7 +29,7 @@ from gprune.models.export import (
 )
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, shape_of
 from gprune.models.identity import CONFIG_FILE, configuration, weight_files
 from gprune.models.loading import (
     DTYPES,
@@ -55,6 +57,21 @@ def register() -> None:
             AutoModelForCausalLM.register(model_class.config_class, model_class, exist_ok=True)
 
 
+def formed(model: Any, layout: Layout) -> Any:
+    """What the saved folder of a narrowed model of its family's own class will give, with its weights.
+
+    An ordinary model where there is one with these weights, else the model itself, of our class; one that
+    runs code of its own is left as it is.
+    """
+    family = str(getattr(model.config, "model_type", ""))
+    if type(model) is not modeling_gprune.classes_of(family).dense_class:
+        return model
+    made = ordinary.formed(model, layout)
+    if made is not None:
+        return made
+    return modeling_gprune.as_saved(model, family, own_fields(model, layout))
+
+
 def save(
     model: nn.Module,
     tokenizer: Any,
@@ -80,8 +97,8 @@ def save(
     folder = Path(folder).absolute()
     model_class = _pruned_class(model)
     pruned = PrunedModel.of(pruned)
-    widths = _widths(model, pruned.masks)
     layout = _layout(model)
+    fields = _fields(model, layout, pruned.masks)
     refitted = not trained and any(repair.weights for repair in pruned.repairs)
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     added = 0 if pruned.recovered is None else pruned.recovered.numbers.nbytes
@@ -93,11 +110,11 @@ def save(
         recovery = recovered_file.write(partial, pruned.recovered)
         merged.enter_context(low_rank.merged(model, layout, pruned.recovered))
         ids, logits = same_model.probe(model)
-        _write(model, tokenizer, partial, model_class, widths)
+        _write(model, tokenizer, partial, model_class, fields)
         made = pruned, source, fingerprint, study, ids, logits, dtype, weights, biases, recovery
         plan = CutPlan(*made, trained=trained)
         plan_file.write(partial, plan)
-        model_card.write(partial, plan, figures)
+        model_card.write(partial, plan, figures, why=_why(model, model_class, layout))
         loaded = _verified(partial, model)
         same_model.require_same_tensors(model.state_dict(), loaded.state_dict())
         same_model.require_same_logits(model, loaded)
@@ -148,8 +165,7 @@ def _verified(folder: Path, live: nn.Module | None) -> nn.Module:
     """
     plan = plan_file.read(folder)
     values = configuration(folder)
-    kept = plan.pruned.masks.ffn.sum(axis=1).tolist(), plan.pruned.masks.heads.sum(axis=1).tolist()
-    if kept != (values.get("ffn_widths"), values.get("key_value_groups")):
+    if _kept(plan.pruned.masks) != widths_told(values):
         raise CheckpointError(
             f"{CONFIG_FILE} and {plan_file.PLAN_FILE} name different widths: save the model again"
         )
@@ -174,23 +190,27 @@ def _beside(model: nn.Module, live: nn.Module) -> nn.Module:
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     model_type = str(configuration(folder).get("model_type"))
     family = model_type.removeprefix(PRUNED_PREFIX)
-    if family == model_type or family not in FAMILIES:
+    own = family != model_type
+    if family not in FAMILIES or not (own or (folder / plan_file.PLAN_FILE).is_file()):
         raise CheckpointError(
             f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one"
         )
     model_class = modeling_gprune.classes_of(family)
+    model_class = model_class if own else model_class.dense_class
     require_readable(weight_files(folder))
     return read_model(model_class, folder, dtype=dtype).requires_grad_(False)
 
 
-def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: dict[str, Any]) -> None:
+def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, fields: dict[str, Any]) -> None:
     with quiet():
         model.save_pretrained(folder)
         if tokenizer is not None:
             tokenizer.save_pretrained(folder)
+    if type(model) is model_class.dense_class:
+        return
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")
     own = (*modeling_gprune.FIELDS, "auto_map")
-    values = {name: value for name, value in configuration(folder).items() if name not in own} | widths
+    values = {name: value for name, value in configuration(folder).items() if name not in own} | fields
     values["model_type"] = model_class.config_class.model_type
     values["architectures"] = [model_class.__name__]
     values["auto_map"] = {
@@ -198,6 +218,12 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: d
         "AutoModelForCausalLM": f"modeling_gprune.{model_class.__name__}",
     }
     (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
+
+
+def _why(model: Any, model_class: Any, layout: Layout) -> str:
+    """Why a model whose layers all have the same width is none of its family's own."""
+    known = type(model) is not model_class.dense_class and ordinary.equal(*ordinary.widths(model, layout))
+    return ordinary.fit(model, layout).why if known else ""
 
 
 def _pruned_class(model: nn.Module) -> Any:
@@ -215,16 +241,34 @@ def _layout(model: Any) -> Layout:
     return FAMILIES[str(model.config.model_type).removeprefix(PRUNED_PREFIX)]
 
 
-def _widths(model: Any, masks: PruningMasks) -> dict[str, Any]:
+def _fields(model: Any, layout: Layout, masks: PruningMasks) -> dict[str, Any]:
     """The configuration's own fields, from the model itself, checked against the masks."""
-    found = own_fields(model, _layout(model))
+    found = own_fields(model, layout)
     ffn, groups = found["ffn_widths"], found["key_value_groups"]
-    if (ffn, groups) != (masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()):
+    if (ffn, groups) != _kept(masks):
         raise CheckpointError(
             f"the model has layers of {ffn} neurons and {groups} key/value groups, which the {masks.method} "
             "masks do not keep: save the model that was cut with these masks"
         )
     return found
+
+
+def _kept(masks: PruningMasks) -> tuple[list[int], list[int]]:
+    return masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()
+
+
+def widths_told(values: Mapping[str, Any]) -> tuple[Any, Any]:
+    """FFN neurons and key/value groups of every layer, as the values of a pruned configuration tell them.
+
+    What an ordinary one does not tell is None.
+    """
+    if str(values.get("model_type")).startswith(PRUNED_PREFIX):
+        return values.get("ffn_widths"), values.get("key_value_groups")
+    try:
+        shape = shape_of(values)
+    except (KeyError, TypeError, ValueError):
+        return None, None
+    return [shape.neurons] * shape.layers, [shape.kv_heads] * shape.layers
 
 
 def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
@@ -239,21 +283,13 @@ def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
     }
     table = {"unit_slices": layout.table(), "unit_counts": layout.numbers()}
     usual = {"unit_slices": modeling_gprune.PLAIN, "unit_counts": modeling_gprune.COUNTS}
+    neurons, groups = ordinary.widths(model, layout)
     return {
-        "ffn_widths": [layer.get_submodule(layout.down_proj).in_features for layer in layers],
-        "key_value_groups": [_groups(model.config, layer, layout) for layer in layers],
+        "ffn_widths": neurons,
+        "key_value_groups": groups,
         **{f"{name}_bias": any(present) for name, present in bias.items()},
         **{name: value for name, value in table.items() if value != usual[name]},
     }
-
-
-def _groups(config: Any, layer: nn.Module, layout: Layout) -> int:
-    """Key/value groups of a layer; 1 where its heads are one."""
-    if not layout.heads:
-        return 1
-    width = layer.get_submodule(layout.attention).head_dim
-    group_size = config.num_attention_heads // config.num_key_value_heads
-    return int(layer.get_submodule(layout.o_proj).in_features // (group_size * width))
 
 
 def _biases(model: Any, pruned: PrunedModel) -> dict[str, Array]:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from gprune.models.export import checkpoint
+from gprune.models.export import checkpoint, ordinary
 from gprune.models.export.gguf_vocabulary import Vocabulary, vocabulary_of
 from gprune.models.export.writing import as_checkpoint_error, new_file, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
@@ -94,15 +94,16 @@ def _require_supported(model: Any) -> None:
     """llama.cpp's deci computes llama's layer: SiLU, no norms of queries and keys."""
     config = model.config
     family = str(config.model_type).removeprefix(PRUNED_PREFIX)
+    first = "pad the model and convert the padded folder" if ordinary.is_own(model) else "convert the folder"
     if not FAMILIES[family].gguf and family != "qwen3":
         raise CheckpointError(
-            f"llama.cpp's deci architecture does not compute what a {family} model computes: pad the model "
-            "and convert the padded folder with llama.cpp's own converter"
+            f"llama.cpp's deci architecture does not compute what a {family} model computes: {first} with "
+            "llama.cpp's own converter"
         )
     if any(".q_norm." in name for name, _ in model.named_parameters()):
         raise CheckpointError(
-            "a qwen3 model has norms of queries and keys, which llama.cpp's deci architecture has not: pad "
-            "the model and convert the padded folder with llama.cpp's own converter"
+            "a qwen3 model has norms of queries and keys, which llama.cpp's deci architecture has not: "
+            f"{first} with llama.cpp's own converter"
         )
     if config.hidden_act != "silu":
         raise CheckpointError(f"llama.cpp's deci architecture uses SiLU, the model {config.hidden_act!r}")
@@ -204,9 +205,10 @@ def _add_shape(writer: Any, model: Any) -> None:
     # up to the window, attention to the window is attention to all that is past
     writer.add_context_length(min(window, config.max_position_embeddings))
     writer.add_embedding_length(config.hidden_size)
-    writer.add_feed_forward_length(list(config.ffn_widths))
-    writer.add_head_count([group_size * groups for groups in config.key_value_groups])
-    writer.add_head_count_kv(list(config.key_value_groups))
+    neurons, groups = ordinary.widths(model, FAMILIES[str(config.model_type).removeprefix(PRUNED_PREFIX)])
+    writer.add_feed_forward_length(neurons)
+    writer.add_head_count([group_size * one for one in groups])
+    writer.add_head_count_kv(groups)
     writer.add_key_length(width)
     writer.add_value_length(width)
     writer.add_rope_dimension_count(width)

@@ -28,6 +28,13 @@ _LICENCE_FILES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*", "USE_POLICY*")
 _LICENCE_FIELDS = ("license", "license_name", "license_link")
 _PLACES = ("primary", "auxiliary", "substitute")
 _SETTINGS = ("metric", "retention", "seed")
+_PADDED = "An ordinary model: every layer is padded with zeros to the widest, and needs no code of its own."
+_ORDINARY = "An ordinary model: every layer has the same width, and none needs code of its own."
+_EXACTLY = "Every layer has the same width, but no ordinary model has exactly these weights"
+_OF_ITS_OWN = (
+    "Layers differ in width, which `modeling_gprune.py` in this folder builds; it needs torch and "
+    "transformers. After `import gprune` the model loads without `trust_remote_code`."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +51,13 @@ class Figure:
     """the stamp of the figure; see gprune.evaluation.protocol"""
 
 
-def write(folder: Path, plan: CutPlan, figures: Sequence[Figure] = (), *, padded: bool = False) -> None:
+def write(
+    folder: Path, plan: CutPlan, figures: Sequence[Figure] = (), *, padded: bool = False, why: str = ""
+) -> None:
     """Writes the card of a model's folder, and copies the licence files of its base beside it.
 
-    The folder holds configuration and weights already; `padded` where it is an ordinary, padded model.
+    The folder holds configuration and weights already; `padded` where it is an ordinary, padded model; `why`
+    tells why one whose layers all have the same width is no ordinary one.
     """
     from huggingface_hub import ModelCard
 
@@ -56,7 +66,7 @@ def write(folder: Path, plan: CutPlan, figures: Sequence[Figure] = (), *, padded
         shutil.copyfile(file, folder / file.name)
     licence = _licence(base)
     data = _data(plan, licence, figures)
-    parts = (_head(plan), _pruned(folder, plan), _measured(figures), _loading(folder, plan, padded))
+    parts = (_head(plan), _pruned(folder, plan), _measured(figures), _loading(folder, plan, padded, why))
     text = "\n\n".join((*parts, _licensed(licence, plan.source))) + "\n"
     card = ModelCard(f"{_FENCE}\n{data.to_yaml()}\n{_FENCE}\n\n{text}")
     (folder / CARD_FILE).write_text(str(card), encoding="utf-8")
@@ -199,14 +209,12 @@ def _measured(figures: Sequence[Figure]) -> str:
     return f"## Perplexity\n\n{table}\n\nMeasured by this protocol, ± one standard error:\n\n{protocols}"
 
 
-def _loading(folder: Path, plan: CutPlan, padded: bool) -> str:
-    trusting = "" if padded else ", trust_remote_code=True"
-    how = (
-        "An ordinary model: every layer is padded with zeros to the widest, and needs no code of its own."
-        if padded
-        else "Layers differ in width, which `modeling_gprune.py` in this folder builds; it needs torch and "
-        "transformers. After `import gprune` the model loads without `trust_remote_code`."
-    )
+def _loading(folder: Path, plan: CutPlan, padded: bool, why: str) -> str:
+    own = str(identity.configuration(folder).get("model_type")).startswith(PRUNED_PREFIX)
+    trusting = ", trust_remote_code=True" if own else ""
+    how = _OF_ITS_OWN if own else _PADDED if padded else _ORDINARY
+    if why:
+        how = how.replace("Layers differ in width", f"{_EXACTLY} ({why})")
     code = (
         "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f'model = AutoModelForCausalLM.from_pretrained("FOLDER"{trusting})\n'

@@ -3,6 +3,7 @@
 Ordinary families have one FFN width and one number of key/value groups for all layers. Every layer is padded
 with zeros to the widest: a padded neuron has zero weights, a padded group zero queries, keys, values and
 output columns, so each contributes exactly nothing. Lossless; it gives back a part of what pruning has saved.
+A model whose layers all have the same width is an ordinary one already (`ordinary`): nothing is added to it.
 """
 
 from dataclasses import dataclass
@@ -12,18 +13,15 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.export import checkpoint, model_card, plan_file, same_model
-from gprune.models.export.modeling_gprune import FIELDS, Kept
-from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
-from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.models.export import checkpoint, model_card, ordinary, plan_file, same_model
+from gprune.models.export.modeling_gprune import Kept
+from gprune.models.export.writing import new_folder, require_room
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout
 from gprune.models.identity import VOCABULARY_FILES
 from gprune.models.loading import load_tokenizer, quiet, read_model
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
-_OWN_FIELDS = tuple(FIELDS)
-_DERIVED_FIELDS = ("model_type", "architectures", "auto_map", "transformers_version")
-_WINDOW_FIELDS = ("layer_types", "sliding_window", "use_sliding_window", "max_window_layers")
 _KNOWN = ("llama", "mistral", "qwen2", "qwen3")
 """families whose places for biases are known here; others are asked"""
 _STEPS = 4
@@ -51,12 +49,17 @@ class PaddedModel:
     """FFN width of every layer"""
     groups: int
     """key/value groups of every layer"""
-    dense: Size
-    """the model before pruning"""
+    dense: Size | None
+    """the model before pruning; None where the folder was an ordinary model already, which does not tell"""
     pruned: Size
     """the checkpoint that was padded"""
     padded: Size
     """the ordinary model"""
+
+    @property
+    def zeros(self) -> int:
+        """Numbers that were added, all of them zero."""
+        return self.padded.parameters - self.pruned.parameters
 
 
 def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> PaddedModel:
@@ -70,12 +73,15 @@ def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> P
     folder_in, folder_out = Path(folder_in), Path(folder_out).absolute()
     on_progress(0, _STEPS, "reading the checkpoint")
     pruned: Any = checkpoint.load_verified(folder_in)
-    config = _ordinary(pruned, plan_file.read(folder_in).pruned.repaired_by)
+    plan = plan_file.read(folder_in)
+    own, by = ordinary.is_own(pruned), plan.pruned.repaired_by
+    config = _ordinary(pruned, by) if own else pruned.config
     on_progress(1, _STEPS, "padding")
-    padded = _empty(config, pruned.dtype)
-    sizes = _size(_empty(_dense(pruned.config), pruned.dtype)), _size(pruned), _size(padded)
+    padded = ordinary.empty(config, pruned.dtype)
+    dense = _size(ordinary.empty(_dense(pruned.config), pruned.dtype)) if own else None
+    sizes = dense, _size(pruned), _size(padded)
     require_room(folder_out, sizes[2].bytes)
-    _require_biases(pruned, padded, plan_file.read(folder_in).pruned.repaired_by)
+    _require_biases(pruned, padded, by)
     _fill(padded, pruned)
     padded.generation_config = pruned.generation_config
     with new_folder(folder_out) as partial:
@@ -83,7 +89,7 @@ def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> P
         _write(padded, folder_in, partial)
         on_progress(3, _STEPS, "reading back")
         _verify(pruned, padded, partial)
-        model_card.write(partial, plan_file.read(folder_in), model_card.figures_of(folder_in), padded=True)
+        model_card.write(partial, plan, model_card.figures_of(folder_in), padded=own)
     on_progress(_STEPS, _STEPS, "padded")
     neurons, groups = config.intermediate_size, config.num_key_value_heads
     return PaddedModel(folder_out, config.model_type, neurons, groups, *sizes)
@@ -97,11 +103,10 @@ def _ordinary(pruned: Any, repaired_by: str) -> Any:
     attention = any(".self_attn." in name for name in present)
     output = any(name.endswith("self_attn.o_proj.bias") for name in present)
     feed_forward = any(".mlp." in name for name in present)
-    values = _common_values(config)
+    values = ordinary.values_of(config)
     if not _can_hold(family, output, feed_forward):
         _require_full_attention(family, config, repaired_by)
-        family = "llama"
-        values = {name: value for name, value in values.items() if name not in _WINDOW_FIELDS}
+        family, values = "llama", ordinary.windowless(values)
     if family in ("llama", "qwen3"):
         values["attention_bias"] = attention
     if family == "llama":
@@ -115,12 +120,12 @@ def _ordinary(pruned: Any, repaired_by: str) -> Any:
         "intermediate_size": max(config.ffn_widths),
         "num_key_value_heads": groups,
         "num_attention_heads": group_size * groups,
-        "head_dim": _head_width(pruned, config),
+        "head_dim": ordinary.head_width(pruned, _layout(config)),
     }
     if not FAMILIES[family].free_heads:
         values |= {"num_key_value_heads": config.num_key_value_heads}
         values |= {"num_attention_heads": config.num_attention_heads}
-    return _configuration(family, values)
+    return ordinary.configuration(family, values)
 
 
 def _can_hold(family: str, output: bool, feed_forward: bool) -> bool:
@@ -132,10 +137,7 @@ def _can_hold(family: str, output: bool, feed_forward: bool) -> bool:
 
 def _require_full_attention(family: str, config: Any, repaired_by: str) -> None:
     """Without a window in use, mistral and qwen2 compute what llama computes, and llama has the biases."""
-    window = getattr(config, "sliding_window", None)
-    windowed = family == "mistral" and window is not None and window < config.max_position_embeddings
-    windowed |= family == "qwen2" and "sliding_attention" in (config.layer_types or ())
-    if family not in ("mistral", "qwen2") or windowed:
+    if family not in ("mistral", "qwen2") or ordinary.windowed(config):
         raise _no_bias(family, "o_proj and down_proj", repaired_by)
 
 
@@ -150,35 +152,13 @@ def _groups(family: str, config: Any, group_size: int) -> int:
     return groups
 
 
-def _head_width(pruned: Any, config: Any) -> int:
-    layout = FAMILIES[config.model_type.removeprefix(PRUNED_PREFIX)]
-    first = next(iter(pruned.get_submodule(layout.layers).children()))
-    return int(first.get_submodule(layout.attention).head_dim)
+def _layout(config: Any) -> Layout:
+    return FAMILIES[config.model_type.removeprefix(PRUNED_PREFIX)]
 
 
 def _dense(config: Any) -> Any:
     """The configuration of the model before pruning."""
-    return _configuration(config.model_type.removeprefix(PRUNED_PREFIX), _common_values(config))
-
-
-def _common_values(config: Any) -> dict[str, Any]:
-    values: dict[str, Any] = config.to_dict()
-    return {name: value for name, value in values.items() if name not in (*_OWN_FIELDS, *_DERIVED_FIELDS)}
-
-
-def _configuration(family: str, values: dict[str, Any]) -> Any:
-    from transformers import AutoConfig
-
-    with as_checkpoint_error(f"no ordinary {family} configuration holds this model"):
-        return AutoConfig.for_model(family, **values)
-
-
-def _empty(config: Any, dtype: torch.dtype) -> Any:
-    """An ordinary model without memory for its weights."""
-    from transformers import AutoModelForCausalLM
-
-    with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config, dtype=dtype)
+    return ordinary.configuration(config.model_type.removeprefix(PRUNED_PREFIX), ordinary.values_of(config))
 
 
 def _require_biases(pruned: Any, padded: Any, repaired_by: str) -> None:
@@ -197,8 +177,8 @@ def _no_bias(family: str, where: str, repaired_by: str) -> CheckpointError:
 
 def _fill(padded: Any, pruned: Any) -> None:
     """Gives an empty model the weights of the pruned one; what is beyond them, rows and columns, is zero."""
+    layout = _layout(pruned.config)
     tensors, filled, fused = pruned.state_dict(), {}, _fused(padded, pruned)
-    layout = FAMILIES[pruned.config.model_type.removeprefix(PRUNED_PREFIX)]
     lists = tuple(f".{one.path}." for one in layout.slices if one.optional)
     for name, empty in padded.state_dict().items():
         known = tensors.get(name)
@@ -219,10 +199,11 @@ def _fill(padded: Any, pruned: Any) -> None:
 def _fused(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
     """Where the rows of every map with several parts stand in the padded one, by the names of its weights."""
     config, wide, found = pruned.config, padded.config, {}
-    layout = FAMILIES[config.model_type.removeprefix(PRUNED_PREFIX)]
+    layout = _layout(config)
     group_size = config.num_attention_heads // config.num_key_value_heads
-    dense = wide.intermediate_size, wide.num_key_value_heads, group_size, _head_width(pruned, config)
-    for layer, widths in enumerate(zip(config.ffn_widths, config.key_value_groups, strict=True)):
+    width = ordinary.head_width(pruned, layout)
+    dense = wide.intermediate_size, wide.num_key_value_heads, group_size, width
+    for layer, widths in enumerate(zip(*ordinary.widths(pruned, layout), strict=True)):
         neurons, groups = (torch.arange(width) for width in widths)
         kept = Kept(neurons, groups, dense)
         for path, axis, units in layout.table():

@@ -110,6 +110,6 @@ def test_the_commands_say_one_line(tmp_path, capsys):
     assert run("pad", again, wide) == 0
     out = capsys.readouterr().out
     assert out.startswith(
-        f"{wide}: an ordinary llama, 11 neurons and 2 key/value groups in every layer; dense "
+        f"{wide}: an ordinary llama, 11 neurons and 2 key/value groups in every layer, 1,440 zeros added; "
     )
     assert out.endswith(" of what pruning saved is left\n") and out.count("\n") == 1

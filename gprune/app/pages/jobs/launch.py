@@ -14,7 +14,9 @@ from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.jobs.device_slots import model_gpus
 from gprune.jobs.slurm.settings import SlurmSettings
+from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
+from gprune.records import budget
 from gprune.study import Study, from_dict, profiles
 from gprune.study.demo import demo_study
 from gprune.study.methods import metric_choices
@@ -48,6 +50,8 @@ def new_study(root: str) -> Study | None:
                 if set(settings_form.fields(section)) - set(asked):
                     st.markdown(f"**{title}**")
                     changes |= settings_form.section(section, asked, key, start)
+                if section == "sparsity":
+                    _propose_alignment(values, changes)
             values |= _machine()
         studies = _checked(values, changes, complaint, key)
         if not studies:
@@ -69,6 +73,23 @@ def new_study(root: str) -> Study | None:
         ):
             _start(root, studies, complaint, arguments or (), slurm)
         return studies[0]
+
+
+def _propose_alignment(values: dict[str, Any], changes: dict[str, Any]) -> None:
+    """Says which block suits equal widths of the chosen model, where another was not chosen."""
+    if changes.get("sparsity.widths") != "equal" or "sparsity.alignment" in changes:
+        return
+    try:
+        shape = families.shape_of(identity.configuration(identity.locate(str(values["model"]))))
+        block = budget.proposed_alignment(shape, float(values["retention"]))
+    except (GpruneError, KeyError, TypeError, ValueError):
+        return
+    if block > 1:
+        neurons, groups = budget.equal_counts(shape, float(values["retention"]), block)
+        st.caption(
+            f"Proposed: alignment {block}, by which every layer keeps {neurons:,} of {shape.neurons:,} "
+            f"neurons and {groups} of {shape.kv_heads} key/value groups: widths that fast kernels take whole."
+        )
 
 
 def _profile(start: Study, key: str) -> tuple[Study, str]:

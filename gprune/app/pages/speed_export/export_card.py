@@ -11,13 +11,16 @@ import streamlit as st
 from gprune.analysis.mask_edits import mask_sets
 from gprune.app.ui import job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card
+from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.store import Store, manifests
-from gprune.system.errors import DamagedError
+from gprune.system.errors import DamagedError, ModelError
 from gprune.system.units import amount
 
 PLAN = "plan.json"
+_ITS_CODE = "The folder holds the few lines of code that it needs; read them before you trust them."
+_NO_CODE = "Every layer has the same width: an ordinary model, which any tool loads that knows its family."
 _WAYS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
 
 
@@ -79,8 +82,10 @@ def _own(drawn: Card, run: Run) -> None:
         raise DamagedError("checkpoint", run.key(stages.checkpoint), fault)
     drawn.title("The pruned model is a folder that loads anywhere")
     st.code(str(folder), language=None, wrap_lines=True)
-    st.caption(f"{_size(folder)} on disk, with its tokenizer, its code and its plan.")
-    _snippets(folder)
+    own = has_code(folder)
+    code = "its code" if own else "no code of its own (every layer has the same width)"
+    st.caption(f"{_size(folder)} on disk, with its tokenizer, {code} and its plan.")
+    _snippets(folder, own)
     words = "The kept units of every layer: `python -m gprune apply` makes the same cut again."
     plan = (folder / PLAN).read_bytes
     tables.download(f"Download {PLAN}", plan, f"{run.name}-{PLAN}", "application/json", "sx_plan", help=words)
@@ -88,7 +93,8 @@ def _own(drawn: Card, run: Run) -> None:
         st.caption("The same model after its recovery, a folder like this one:")
         st.code(str(_folder(run, run.key(stages.checkpoint, recovery=True))), language=None, wrap_lines=True)
     left, right = st.columns(2)
-    for column, form in ((left, PADDED), (right, GGUF)):
+    # nothing would be added to a model whose layers all have the same width
+    for column, form in ((left, PADDED), (right, GGUF)) if own else ((left, GGUF),):
         out = destination(run, form)
         with column:
             _form(run, form, out, (form.command, str(folder), str(out)))
@@ -138,26 +144,35 @@ def _unfinished(run: Run, folder: Path | None) -> None:
     work.start_button("Finish this run", "sx_finish", run.root, run.study)
 
 
-def _snippets(folder: Path) -> None:
-    """How to load the folder."""
+def _snippets(folder: Path, own: bool) -> None:
+    """How to load the folder, which may have code of its own."""
     tabs = url_state.tabs(_WAYS, "sx_way", "transformers")
     with tabs["transformers"]:
-        st.code(load_anywhere(folder), language="python", wrap_lines=True)
-        st.caption("The folder holds the few lines of code that it needs; read them before you trust them.")
+        st.code(load_anywhere(folder, own), language="python", wrap_lines=True)
+        st.caption(_ITS_CODE if own else _NO_CODE)
     with tabs["gprune"]:
         st.code(load_here(folder), language="python", wrap_lines=True)
         st.caption("Where this project is installed, no code of the folder is run.")
     with tabs["lm-eval"]:
-        st.code(measure_with_lm_eval(folder), language="bash", wrap_lines=True)
+        st.code(measure_with_lm_eval(folder, own), language="bash", wrap_lines=True)
 
 
-def load_anywhere(folder: Path) -> str:
-    """Python that loads the folder where this project is not installed."""
+def has_code(folder: Path) -> bool:
+    """Whether a model's folder needs code of its own; yes where its configuration does not say."""
+    try:
+        return "auto_map" in identity.configuration(folder)
+    except ModelError:
+        return True
+
+
+def load_anywhere(folder: Path, own: bool = True) -> str:
+    """Python that loads the folder where this project is not installed; `own`: it has code of its own."""
+    trusting = ", trust_remote_code=True" if own else ""
     return (
         "from transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f"folder = {str(folder)!r}\n"
-        "model = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=True)\n"
-        "tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)"
+        f"model = AutoModelForCausalLM.from_pretrained(folder{trusting})\n"
+        f"tokenizer = AutoTokenizer.from_pretrained(folder{trusting})"
     )
 
 
@@ -172,9 +187,9 @@ def load_here(folder: Path) -> str:
     )
 
 
-def measure_with_lm_eval(folder: Path) -> str:
-    """A command that measures the folder with the evaluation harness."""
-    model = shlex.quote(f"pretrained={folder},trust_remote_code=True")
+def measure_with_lm_eval(folder: Path, own: bool = True) -> str:
+    """A command that measures the folder with the evaluation harness; `own` as of `load_anywhere`."""
+    model = shlex.quote(f"pretrained={folder}" + (",trust_remote_code=True" if own else ""))
     return f"lm_eval --model hf --model_args {model} --tasks piqa,arc_easy --batch_size 8"
 
 

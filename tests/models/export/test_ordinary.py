@@ -1,0 +1,233 @@
+"""A cut model whose layers all have the same width is an ordinary one, or says why it is not."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+import torch
+from huggingface_hub import ModelCard
+from pruned_folder import byte_tokenizer, masks_of, save, small_decoder, with_biases
+from safetensors.torch import load_file
+from small_hub import serving
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+import gprune
+from gprune.__main__ import main
+from gprune.models import identity, inspection, loading, origin
+from gprune.models.decoder import Decoder
+from gprune.models.export import apply, checkpoint, gguf, ordinary, padded, plan_file
+from gprune.models.families import FAMILIES
+from gprune.pruning.surgery import cut
+from gprune.records import PrunedModel
+from gprune.system.errors import CheckpointError
+
+IDS = torch.randint(3, 300, (2, 9), generator=torch.Generator().manual_seed(5))
+
+
+def equal(decoder: Decoder, groups: int = 2, neurons: int = 6) -> Any:
+    return masks_of(decoder, [groups] * 3, [neurons] * 3)
+
+
+def saved(place, family="llama", groups=2, compensated=False, **sizes):
+    """A folder of equal widths, the live model that it was made from, and the dense one as a folder."""
+    decoder = small_decoder(family, **sizes)
+    decoder.model.save_pretrained(place / "dense")
+    byte_tokenizer().save_pretrained(place / "dense")
+    tokenizer = loading.load_tokenizer(str(place / "dense"))
+    names = {"masks": equal(decoder, groups), "compensated": compensated, "tokenizer": tokenizer}
+    names["fingerprint"] = identity.fingerprint(str(place / "dense"))
+    return place / "out", save(decoder, place / "out", **names), decoder
+
+
+def values_of(folder):
+    return json.loads((folder / "config.json").read_text())
+
+
+def assert_equal_logits(found, expected):
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5 * float(expected.abs().max()))
+
+
+@pytest.mark.parametrize(
+    ("family", "groups", "compensated", "expected"),
+    [
+        ("llama", 2, False, "llama"),
+        ("llama", 2, True, "llama"),
+        ("mistral", 2, False, "mistral"),
+        # without a window in use a mistral is a llama, which has the biases
+        ("mistral", 2, True, "llama"),
+        ("qwen2", 2, True, "llama"),
+        ("qwen3", 2, False, "qwen3"),
+        # llama wants heads that divide the hidden size, 24, and five do not
+        ("llama", 5, False, "mistral"),
+        ("qwen2", 5, False, "qwen2"),
+        ("granite", 2, True, "granite"),
+        ("smollm3", 5, True, "smollm3"),
+    ],
+)
+@torch.no_grad()
+def test_every_writer_gives_the_stock_architecture(family, groups, compensated, expected, tmp_path):
+    sizes = {"heads": 6, "kv_heads": 6} if groups == 5 else {}
+    folder, live, _ = saved(tmp_path, family, groups, compensated, **sizes)
+    live.save_pretrained(tmp_path / "natural")
+    padded.save(folder, tmp_path / "padded")
+    known = origin.Origin(plan_file.read(folder).pruned, "dense", "f00d")
+    gprune.save(origin.remember(live, known), tmp_path / "by_api")
+    assert (
+        not ordinary.is_own(live)
+        and type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
+    )
+    for place in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
+        values = values_of(place)
+        assert values["model_type"] == expected and values["architectures"] == [type(live).__name__]
+        assert not list(place.glob("*.py")) and not {"auto_map", "ffn_widths", "unit_slices"} & values.keys()
+        names = ("intermediate_size", "num_key_value_heads", "num_attention_heads", "head_dim")
+        size = 1 if groups == 5 else 2
+        assert [values[name] for name in names] == [6, groups, groups * size, 4]
+        loaded = AutoModelForCausalLM.from_pretrained(place)
+        assert type(loaded) is type(live) and torch.equal(loaded(IDS).logits, live(IDS).logits)
+        options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
+        asked = IDS, torch.ones_like(IDS)
+        made = [
+            loaded.generate(asked[0], attention_mask=asked[1], use_cache=on, **options)
+            for on in (True, False)
+        ]
+        assert torch.equal(*made)
+    read = [
+        AutoTokenizer.from_pretrained(place)("the town").input_ids for place in (folder, tmp_path / "dense")
+    ]
+    assert read[0] == read[1]
+
+
+@torch.no_grad()
+def test_biases_of_a_repair_stand_beside_zeros_where_the_family_has_one_switch_for_several(tmp_path):
+    folder, live, decoder = saved(tmp_path, compensated=True)
+    values, tensors = values_of(folder), load_file(folder / "model.safetensors")
+    assert values["attention_bias"] and values["mlp_bias"]
+    for name, zero in (("q", True), ("k", True), ("v", True), ("o", False)):
+        assert bool(tensors[f"model.layers.1.self_attn.{name}_proj.bias"].any()) is not zero
+    for name, zero in (("gate", True), ("up", True), ("down", False)):
+        assert bool(tensors[f"model.layers.1.mlp.{name}_proj.bias"].any()) is not zero
+    plain = cut(decoder, plan_file.read(folder).pruned.masks)
+    assert plain.model.layers[1].mlp.down_proj.bias is None and not plain.config.mlp_bias
+    # the dense model has none of it
+    assert decoder.model.config.intermediate_size == 13 and decoder.down_proj(1).bias is None
+    assert not torch.allclose(plain(IDS).logits, live(IDS).logits, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("family", "others", "compensated", "why"),
+    [
+        ("qwen3", {}, True, r"an ordinary qwen3 model has no model\.layers\.0\.mlp\.down_proj\.bias"),
+        ("mistral", {"sliding_window": 4}, True, r"an ordinary mistral model has no .*o_proj\.bias"),
+        (
+            "llama",
+            {"heads": 6, "kv_heads": 6, "attention_bias": True},
+            False,
+            r"not a multiple of the number",
+        ),
+        ("stablelm", {"heads": 6, "kv_heads": 3}, False, "derives the width of its heads from their number"),
+    ],
+)
+@torch.no_grad()
+def test_what_no_ordinary_model_holds_stays_ours_and_says_why(family, others, compensated, why, tmp_path):
+    groups = 5 if others.get("kv_heads") == 6 else 2
+    folder, live, _ = saved(tmp_path, family, groups, compensated, **others)
+    assert values_of(folder)["model_type"] == f"gprune_{family}" and ordinary.is_own(live)
+    card = ModelCard.load(folder / "README.md").text
+    assert re.search(rf"no ordinary model has exactly these weights \(.*{why}", card)
+    assert "trust_remote_code=True" in card
+    found = inspection.inspect(str(folder))
+    assert found.form.endswith("every layer of the same width, which no ordinary model has")
+    assert_equal_logits(checkpoint.load(folder, "cpu")(IDS).logits, live(IDS).logits)
+
+
+def test_layers_of_other_widths_and_a_model_over_several_gpus_are_no_other_family():
+    decoder = small_decoder("mistral")
+    layout = FAMILIES["mistral"]
+    uneven = cut(decoder, masks_of(decoder, [2, 2, 2], [6, 6, 7]))
+    assert ordinary.fit(uneven, layout).why == "its layers differ in width"
+    decoder.model.hf_device_map = {"": 0}
+    spread = cut(decoder, with_biases(decoder, equal(decoder)))
+    assert (
+        ordinary.is_own(spread)
+        and "has no model.layers.0.self_attn.o_proj.bias" in ordinary.fit(spread, layout).why
+    )
+
+
+def test_the_folder_pads_to_itself_and_says_that_nothing_was_added(tmp_path, capsys):
+    folder, _, _ = saved(tmp_path)
+    made = padded.save(folder, tmp_path / "once")
+    assert (made.zeros, made.dense, made.neurons, made.groups) == (0, None, 6, 2)
+    assert made.padded == made.pruned
+    assert main(["pad", str(folder), str(tmp_path / "padded")]) == 0
+    said = capsys.readouterr().out
+    assert "an ordinary llama, 6 neurons and 2 key/value groups in every layer, 0 zeros added; " in said
+    assert "as the folder itself, which was such a model already" in said
+    before, after = (load_file(place / "model.safetensors") for place in (folder, tmp_path / "padded"))
+    assert before.keys() == after.keys() and all(
+        torch.equal(after[name], one) for name, one in before.items()
+    )
+
+
+def test_card_inspect_and_push_say_the_same_of_it(tmp_path, monkeypatch, capsys):
+    folder, live, _ = saved(tmp_path)
+    card = ModelCard.load(folder / "README.md").text
+    assert "trust_remote_code" not in card and "padded" not in card
+    assert "An ordinary model: every layer has the same width" in card
+    assert "python -m gprune apply plan.json BASE OUT" in card
+    found = inspection.inspect(str(folder))
+    assert (found.neurons, found.groups) == ((6, 6, 6), (2, 2, 2))
+    assert (found.of_neurons, found.of_groups, found.loads) == (13, 3, "without code of its own")
+    assert found.form == (
+        "pruned here by gprune to 51.00% of the decoder's weights, every layer of the same width: an "
+        "ordinary model"
+    )
+    assert found.parameters == sum(one.numel() for one in live.parameters())
+    with serving(monkeypatch) as hub:
+        assert main(["push", str(folder), "someone/small", "--yes"]) == 0
+        assert "modeling_gprune.py" not in hub.models["someone/small"]
+        assert hub.models["someone/small"]["config.json"] == (folder / "config.json").read_bytes()
+
+
+@pytest.mark.parametrize("compensated", [False, True])
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])
+def test_its_plan_makes_the_same_folder_again(family, compensated, tmp_path):
+    folder, _, _ = saved(tmp_path, family, compensated=compensated)
+    again = apply.save(folder, str(tmp_path / "dense"), tmp_path / "again", cut)
+    before, after = (load_file(place / "model.safetensors") for place in (folder, again))
+    assert before.keys() == after.keys() and all(
+        torch.equal(after[name], one) for name, one in before.items()
+    )
+    for name in ("plan.json", "config.json"):
+        assert (folder / name).read_text() == (again / name).read_text()
+
+
+def test_it_can_be_pruned_further_like_any_model(tmp_path):
+    folder, live, _ = saved(tmp_path)
+    decoder = loading.load(str(folder), "cpu")
+    assert (decoder.shape.neurons, decoder.shape.kv_heads, decoder.shape.head_width) == (6, 2, 4)
+    assert torch.equal(decoder.model(IDS).logits, live(IDS).logits)
+    masks = masks_of(decoder, [1, 2, 1], [3, 6, 2])
+    further = cut(decoder, masks)
+    assert further.config.ffn_widths == [3, 6, 2]
+    checkpoint.save(further, None, tmp_path / "further", PrunedModel(masks), source="d", fingerprint="f")
+
+
+def test_a_dense_folder_is_no_checkpoint_and_a_changed_one_is_told(tmp_path):
+    folder, _, _ = saved(tmp_path)
+    with pytest.raises(CheckpointError, match="holds a model of type 'llama', not a pruned one"):
+        checkpoint.load(tmp_path / "dense", "cpu")
+    (folder / "config.json").write_text(json.dumps(values_of(folder) | {"intermediate_size": 7}))
+    with pytest.raises(CheckpointError, match="name different widths: save the model again"):
+        checkpoint.load_verified(folder)
+    found = inspection.inspect(str(folder))
+    assert "layer 0 has 6 neurons, and its configuration says 7" in found.form
+
+
+@pytest.mark.parametrize("family", ["qwen3", "granite"])
+def test_llama_cpps_own_converter_is_named_where_ours_does_not_serve(family, tmp_path, monkeypatch):
+    monkeypatch.setattr(gguf, "find_spec", lambda name: True)
+    folder, _, _ = saved(tmp_path, family)
+    with pytest.raises(CheckpointError, match="convert the folder with llama.cpp's own converter"):
+        gguf.save(folder, tmp_path / "out.gguf")

@@ -1,0 +1,97 @@
+"""A folder of equal widths runs in llama.cpp by its own converter, and in ONNX Runtime."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from pruned_folder import masks_of, save, small_decoder
+from transformers import AutoModelForCausalLM
+
+from gprune.models.loading import load
+
+pytestmark = [pytest.mark.long, pytest.mark.process]
+
+CONVERTER = Path(sys.prefix) / "llama.cpp" / "convert_hf_to_gguf.py"
+needs_converter = pytest.mark.skipif(
+    not CONVERTER.is_file() or not importlib.util.find_spec("llama_cpp"),
+    reason="llama.cpp's converter and llama-cpp-python are not installed: run make test-long",
+)
+needs_onnx = pytest.mark.skipif(
+    not all(importlib.util.find_spec(name) for name in ("onnx", "onnxscript", "onnxruntime")),
+    reason="onnx, onnxscript and onnxruntime are not installed: pip install -r requirements-onnx.txt",
+)
+
+
+def assert_close(found, expected, relative):
+    torch.testing.assert_close(found, expected, rtol=0, atol=relative * float(expected.abs().max()))
+
+
+@needs_converter
+@pytest.mark.parametrize(
+    ("groups", "compensated", "family"), [(2, True, "llama"), (2, False, "llama"), (3, False, "mistral")]
+)
+@torch.inference_mode()
+def test_llama_cpp_takes_what_its_own_converter_makes_of_the_folder(
+    groups, compensated, family, shared, tmp_path
+):
+    from llama_cpp import GGML_TYPE_F32, Llama
+
+    decoder = load(str(shared / "models" / "stories260K"), "cpu")
+    masks = masks_of(decoder, [groups] * 5, [96] * 5)
+    live = save(decoder, tmp_path / "in", masks=masks, compensated=compensated, tokenizer=decoder.tokenizer)
+    assert live.config.model_type == family
+    file = tmp_path / "out.gguf"
+    command = [
+        sys.executable,
+        str(CONVERTER),
+        str(tmp_path / "in"),
+        "--outfile",
+        str(file),
+        "--outtype",
+        "f32",
+    ]
+    environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    model = Llama(
+        str(file), n_ctx=128, n_batch=128, n_threads=1, logits_all=True, verbose=False,
+        type_k=GGML_TYPE_F32, type_v=GGML_TYPE_F32,
+    )  # fmt: skip
+    ids = torch.randint(3, 500, (1, 64), generator=torch.Generator().manual_seed(4))
+    model.eval(ids[0].tolist())
+    assert_close(torch.tensor(model.scores[:64]), live(ids).logits[0], 1e-4)
+
+
+class Logits(torch.nn.Module):
+    """The logits of a causal language model, alone."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids):
+        return self.model(input_ids=input_ids, use_cache=False).logits
+
+
+@needs_onnx
+@pytest.mark.parametrize(("family", "compensated"), [("llama", True), ("qwen3", False)])
+@torch.no_grad()
+def test_onnx_runtime_gives_the_same_logits_at_other_lengths(family, compensated, tmp_path):
+    import onnxruntime
+
+    decoder = small_decoder(family)
+    live = save(decoder, tmp_path / "in", masks=masks_of(decoder, [2] * 3, [6] * 3), compensated=compensated)
+    model = Logits(AutoModelForCausalLM.from_pretrained(tmp_path / "in")).eval()
+    sizes = ({0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=128)},)
+    example = (torch.arange(3, 19).view(2, 8),)
+    names = {"input_names": ["input_ids"], "output_names": ["logits"]}
+    torch.onnx.export(model, example, tmp_path / "out.onnx", dynamo=True, dynamic_shapes=sizes, **names)
+    session = onnxruntime.InferenceSession(tmp_path / "out.onnx", providers=["CPUExecutionProvider"])
+    for shape in ((2, 8), (3, 5), (1, 33)):
+        ids = torch.randint(3, 300, shape, generator=torch.Generator().manual_seed(1))
+        (found,) = session.run(None, {"input_ids": ids.numpy()})
+        assert_close(torch.tensor(found), live(ids).logits, 1e-5)
