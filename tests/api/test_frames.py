@@ -169,7 +169,9 @@ def test_notebooks_show_runs_studies_and_previews_as_small_tables(run):
     assert all(len(one.rows) < 10 and all(len(row) == 2 for row in one.rows) for one in shown)
     said = dict(shown[0].rows)
     assert said == dict(shown[1].rows)
-    assert said["Retention"] == f"{run.study.retention:g}" and "random.txt | inspect.txt | json.txt" in str(said)
+    assert said["Retention"] == f"{run.study.retention:g}" and "random.txt | inspect.txt | json.txt" in str(
+        said
+    )
     assert said["Methods"] == ", ".join(run.study.methods)
     assert f"Run {run.name}: done" in run._repr_html_()
     assert dict(shown[2].rows)["Modules adapted"] == f"{preview.adapted} of {len(run.modules)}"
@@ -180,7 +182,7 @@ def test_what_others_wrote_is_shown_and_not_obeyed():
     text = gprune.Study(model=hostile, primary=f"{hostile}a", auxiliary="b", name="<b>")._repr_html_()
     assert Cells(text).tags == {"table", "caption", "b", "tr", "th", "td"}
     assert "<img" not in text and "&lt;img" in text and "\x1b" not in text and "\u202e" not in text
-    long = gprune.Study(model="m" * 5000, primary="a", auxiliary="b")._repr_html_()
+    long = gprune.Study(model="m" * 4000, primary="a", auxiliary="b")._repr_html_()
     assert len(long) < 3000
 
 

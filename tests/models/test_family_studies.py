@@ -53,6 +53,11 @@ for folder in sys.argv[1:]:
     report[folder] = {
         "difference": float((logits - expected).abs().max() / expected.abs().max()),
         "same": torch.equal(*made), "loss": float(losses),
+        "beside": sum(
+            int(one.detach().view(torch.int32).sum(dtype=torch.int64))
+            for name, one in model.named_parameters()
+            if "vision" in name or "visual" in name or "projector" in name
+        ),
     }
 assert "gprune" not in sys.modules
 print(json.dumps(report))
@@ -99,8 +104,19 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
         "accuracy": sorted(answers["accuracy"]),
         "masked": masked_perplexity(results, family, texts[2]),
         "estimate": [forecast.model.shape.kv_heads, forecast.model.note, len(forecast.stages)],
+        "beside": beside(model),
         "padded": padding(folder, place / family / "padded", ids),
     }
+
+
+def beside(model: str) -> int:
+    """Numbers in the parts beside the language model of a dense folder: their bits, as one sum."""
+    parts = load(model, "cpu").model.named_parameters()
+    return sum(
+        int(one.detach().view(torch.int32).sum(dtype=torch.int64))
+        for name, one in parts
+        if "vision" in name or "visual" in name or "projector" in name
+    )
 
 
 def masked_perplexity(results: Any, family: str, text: str) -> list[float]:
@@ -172,9 +188,13 @@ def test_a_study_of_every_method_passes_and_its_model_loads_elsewhere(family, st
     silent, cut = found["masked"]
     assert cut == pytest.approx(silent, rel=1e-5)
     groups, note, count = found["estimate"]
-    assert count > 20 and bool(note) == (not layout.heads) and groups == (2 if layout.heads else 1)
+    told = not layout.heads or bool(layout.text)
+    assert count > 20 and bool(note) == told and groups == (2 if layout.heads else 1)
     assert found["elsewhere"]["difference"] <= 1e-5 and found["elsewhere"]["same"]
-    if isinstance(found["padded"], str):
+    if layout.text:
+        assert "parts stand beside its language model" in found["padded"]
+        assert found["beside"] == found["elsewhere"]["beside"] > 0
+    elif isinstance(found["padded"], str):
         assert f"an ordinary {family} model has no bias in" in found["padded"]
     else:
         assert found["padded"] <= 1e-5

@@ -38,6 +38,7 @@ from gprune.models.loading import (
     require_finite,
     require_readable,
 )
+from gprune.models.parts import language_config
 from gprune.records import Array, PrunedModel, PruningMasks
 from gprune.store import manifests
 from gprune.system.errors import CheckpointError, ModelError
@@ -45,14 +46,16 @@ from gprune.system.errors import CheckpointError, ModelError
 
 def register() -> None:
     """Lets ``AutoConfig`` and ``AutoModelForCausalLM`` load pruned checkpoints without remote code."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    import transformers
 
     for family in FAMILIES:
         # an older transformers has fewer of them
         with contextlib.suppress(KeyError):
             model_class = modeling_gprune.classes_of(family)
-            AutoConfig.register(PRUNED_PREFIX + family, model_class.config_class, exist_ok=True)
-            AutoModelForCausalLM.register(model_class.config_class, model_class, exist_ok=True)
+            config = model_class.config_class
+            transformers.AutoConfig.register(PRUNED_PREFIX + family, config, exist_ok=True)
+            for name in FAMILIES[family].loaders:
+                getattr(transformers, name).register(config, model_class, exist_ok=True)
 
 
 def save(
@@ -195,7 +198,7 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, widths: d
     values["architectures"] = [model_class.__name__]
     values["auto_map"] = {
         "AutoConfig": f"modeling_gprune.{model_class.config_class.__name__}",
-        "AutoModelForCausalLM": f"modeling_gprune.{model_class.__name__}",
+        **{name: f"modeling_gprune.{model_class.__name__}" for name in _layout(model).loaders},
     }
     (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 
@@ -241,7 +244,7 @@ def own_fields(model: Any, layout: Layout) -> dict[str, Any]:
     usual = {"unit_slices": modeling_gprune.PLAIN, "unit_counts": modeling_gprune.COUNTS}
     return {
         "ffn_widths": [layer.get_submodule(layout.down_proj).in_features for layer in layers],
-        "key_value_groups": [_groups(model.config, layer, layout) for layer in layers],
+        "key_value_groups": [_groups(language_config(model), layer, layout) for layer in layers],
         **{f"{name}_bias": any(present) for name, present in bias.items()},
         **{name: value for name, value in table.items() if value != usual[name]},
     }
