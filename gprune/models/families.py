@@ -268,7 +268,7 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
     """
     inner = values.get("text_config")
     kind = inner.get("model_type") if isinstance(inner, Mapping) else None
-    known = FAMILIES.get(str(values.get("model_type")))
+    known = FAMILIES.get(str(values.get("model_type")).removeprefix(PRUNED_PREFIX))
     if kind in FAMILIES and (known is None or kind not in known.text):
         raise ModelError(
             f"{name} holds a language model of type {kind!r} beside other parts, which cannot be pruned "
