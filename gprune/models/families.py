@@ -115,8 +115,7 @@ class Layout:
     @property
     def stored(self) -> tuple[str, ...]:
         """Names that the list of layers may have in files of weights; wrappers have had several."""
-        older = ("language_model.model.layers", "model.layers") if self.text else ()
-        return (self.layers, *older)
+        return (self.layers, *(("language_model.model.layers", "model.layers") if self.text else ()))
 
     @property
     def pruned(self) -> str:
@@ -172,9 +171,6 @@ _INSIDE = "model.language_model.layers"
 _TIED = "tie_word_embeddings"
 _GEMMA3 = {
     "vocab_size": 262208,
-    "hidden_size": 2304,
-    "intermediate_size": 9216,
-    "num_hidden_layers": 26,
     "num_attention_heads": 8,
     "num_key_value_heads": 4,
     "head_dim": 256,
@@ -268,8 +264,8 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
     """
     inner = values.get("text_config")
     kind = inner.get("model_type") if isinstance(inner, Mapping) else None
-    known = FAMILIES.get(str(values.get("model_type")).removeprefix(PRUNED_PREFIX))
-    if kind in FAMILIES and (known is None or kind not in known.text):
+    whole = FAMILIES.get(str(values.get("model_type")).removeprefix(PRUNED_PREFIX))
+    if kind in FAMILIES and (whole is None or kind not in whole.text):
         raise ModelError(
             f"{name} holds a language model of type {kind!r} beside other parts, which cannot be pruned "
             "here: save that language model in a folder of its own, and choose it"
