@@ -44,4 +44,8 @@ SWITCHES = {
     "phi3": [{"sliding_window": 4, "tie_word_embeddings": True}],
     "glm": [{"attention_bias": True}],
     "glm4": [{"attention_bias": True}],
+    "gemma3": [{"tie_word_embeddings": True, **SLIDING}],
+    "mistral3": [{"text": "ministral3", "sliding_window": 4}],
+    "qwen2_vl": [{"tie_word_embeddings": True}],
+    "qwen2_5_vl": [{"tie_word_embeddings": True}],
 }

@@ -19,17 +19,20 @@ from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quoted
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from gprune.api.types import LanguageModel, Tokenizer
     from gprune.models.decoder import Decoder
 
 _COLUMNS = ("layer", "unit", "index", "kept")
 
 
 def scores(
-    model: Any,
+    model: PreTrainedModel,
     text: str | os.PathLike[str] | Sequence[str],
     metric: str = "flap",
     *,
-    tokenizer: Any = None,
+    tokenizer: Tokenizer | None = None,
     samples: int = 128,
     length: int = 128,
     batch: int = 16,
@@ -71,13 +74,14 @@ def scores(
     settings = CalibrationSettings(samples=samples, length=length, shards=2, batch=batch)
     with _as_decoder(model) as decoder:
         tokens = calibration(text, tokenizer or _tokenizer_of(model), settings.samples, settings.length, seed)
-        require_known(tokens.ids, tokens.text, model.get_input_embeddings().num_embeddings)
+        embeddings: Any = model.get_input_embeddings()
+        require_known(tokens.ids, tokens.text, embeddings.num_embeddings)
         statistics = collect(decoder, tokens, settings)
         found = score(metric, statistics, decoder.weight_norms(), decoder.shape, settings)
     return frames.of_units({"score": found.ffn}, {"score": found.heads})
 
 
-def prune(model: Any, masks: pd.DataFrame | PruningMasks) -> Any:
+def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> LanguageModel:
     """A physically smaller model, without the units that masks remove, to be evaluated, trained or saved.
 
     `model`, a causal language model of transformers, of a supported family, stays as it is. `masks` say what

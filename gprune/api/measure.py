@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gprune.study.settings import EvaluationSettings, require_whole
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from gprune.api.types import Tokenizer
     from gprune.records import Perplexity
 
 __all__ = ["perplexity"]
 
 
 def perplexity(
-    model: Any,
-    tokenizer: Any,
+    model: PreTrainedModel,
+    tokenizer: Tokenizer,
     text: str | os.PathLike[str] | Sequence[str],
     *,
     length: int = 128,

@@ -10,6 +10,7 @@ from gprune.api import frames
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study.settings import ReliabilitySettings
+from gprune.system import html_tables
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,6 +42,17 @@ class Preview:
     def adapted(self) -> int:
         """How many modules are adapted."""
         return int(self.modules["adapted"].sum())
+
+    def _repr_html_(self) -> str:
+        rule, most = self.settings, len(self.modules)
+        rows = {
+            "Selection": f"{rule.selection}, {rule.score_scale} scores",
+            "Quantile of drift": f"{rule.drift_quantile:g} (at least {self.drift_threshold:.4g})",
+            "Quantile of score": f"{rule.score_quantile:g} (at most {self.score_threshold:.4g})",
+            "Modules adapted": f"{self.adapted:,} of {most:,}",
+            "Retention": f"{self.retention:.4f}",
+        }
+        return html_tables.table("RASA under other thresholds", rows)
 
 
 def preview(run: Loaded, changes: dict[str, Any]) -> Preview:

@@ -16,12 +16,14 @@ from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study import Study
 from gprune.study.methods import knowing
 from gprune.study.settings import require_choice
-from gprune.system import safe_parsing
+from gprune.system import html_tables, safe_parsing
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
+
+    from gprune.api.types import LanguageModel, Tokenizer
 
 
 class Run:
@@ -50,6 +52,9 @@ class Run:
         study = self.study
         texts = f"{study.primary} | {study.auxiliary}"
         return f"<Run {self.name}: {self.state}, {study.model}, {study.metric}, {texts}>"
+
+    def _repr_html_(self) -> str:
+        return html_tables.table(f"Run {self.name}: {self.state}", self.study.summary())
 
     @property
     def name(self) -> str:
@@ -223,7 +228,7 @@ class Run:
             return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
 
     @property
-    def tokenizer(self) -> Any:
+    def tokenizer(self) -> Tokenizer:
         """The tokenizer of the run's model.
 
         Example:
@@ -242,7 +247,7 @@ class Run:
         *,
         repair: str | Mapping[str, Any] | None = None,
         recovered: bool = False,
-    ) -> Any:
+    ) -> LanguageModel:
         """The causal language model that a method leaves, as transformers has it, in evaluation mode.
 
         It is cut anew from the dense model, with the repair of the run, or with another one: `repair` is a

@@ -10,10 +10,15 @@ from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError, GpruneError, SettingsError
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+    from gprune.api.types import Tokenizer
     from gprune.models.origin import Origin
 
 
-def save(model: Any, folder: str | os.PathLike[str], *, tokenizer: Any = None) -> Path:
+def save(
+    model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: Tokenizer | None = None
+) -> Path:
     """Saves a pruned model with its plan and a model card, reads it back and compares the two.
 
     `model` is one that `Run.model` or `prune` gave, or that was loaded from a pruned folder, copied or

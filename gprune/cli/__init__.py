@@ -5,9 +5,10 @@ that `--help` answers at once: what it says of every command stands here.
 """
 
 import argparse
+import difflib
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -17,6 +18,10 @@ from gprune.system.errors import UnreadableError
 
 EXIT_UNFILLED = 3
 """the command did what it could, and something that was asked for could not be measured"""
+
+
+_LONGEST = 80
+"""letters of a word that are held against known ones"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +92,34 @@ def place(text: str) -> Path:
         raise argparse.ArgumentTypeError(str(error)) from error
 
 
+def _near(word: str, known: Iterable[str]) -> str:
+    """The nearest of some words, as what is added to a complaint; empty where none is near."""
+    close = difflib.get_close_matches(word[:_LONGEST], known, n=1)
+    return f" (did you mean {close[0]}?)" if close and word not in ("-", "--") else ""
+
+
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are one line of bounded length, whatever was typed."""
+    """A parser whose complaints are one line of bounded length, whatever was typed, and name what is near it.
+
+    The parser of a sub-command complains itself of options that it does not know, below its own usage.
+    """
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        """What was typed, and nothing that is left of it."""
+        found, left = super().parse_known_args(args, namespace)
+        if left:
+            known = self._option_string_actions
+            near = next((one for word in left if (one := _near(word.partition("=")[0], known))), "")
+            self.error(f"unrecognized arguments: {' '.join(left)}{near}")
+        return found, left
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        near = "" if action.choices is None else _near(str(value), [str(one) for one in action.choices])
+        if near and value not in action.choices:  # type: ignore[operator]
+            raise argparse.ArgumentError(action, f"invalid choice: {safe_parsing.quoted(value)}{near}")
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Says what is wrong, after the usage, and ends the process with 2."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered, say
+from gprune.cli.study import add_fields, changes
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_file, short
@@ -50,8 +51,16 @@ def add(commands: Any) -> None:
     run.add_argument(
         "--anyway", action="store_true", help="start even if the estimate says that it cannot fit in memory"
     )
+    fields = run.add_argument_group("settings", "fields of the study, in the place of what its file says")
+    add_fields(fields)
     add_job(run)
     add_cache(run)
+
+
+def _asked(options: argparse.Namespace) -> Study:
+    """The study of a run with the settings that its options change; for errors see `read`."""
+    study, changed = read(options.study), changes(options)
+    return study.with_settings(changed) if changed else study
 
 
 def read(name: str) -> Study:
@@ -72,7 +81,7 @@ def _run(options: argparse.Namespace) -> int:
         from gprune.cli import distributed
         from gprune.study.model_gpus import require_possible
 
-        study = read(options.study)
+        study = _asked(options)
         require_possible(options.model_gpus, study, options.seeds)
         if options.model_gpus > 1 and not options.dry_run:
             return distributed.run(options, study, partial(_run_reported, options, study))
@@ -92,9 +101,9 @@ def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks
     from gprune.jobs.reporting import JobReporter
 
     if options.job is None:
-        return _ended([_run_here(options, study or read(options.study), None, ranks)])
+        return _ended([_run_here(options, study or _asked(options), None, ranks)])
     with reporting.forgiving(), JobReporter(options.job) as reporter:
-        result = _run_here(options, study or read(options.study), reporter, ranks)
+        result = _run_here(options, study or _asked(options), reporter, ranks)
         code = _ended([result])
         kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks", "doubtful_tasks")
         reporter.finish({name: result[name] for name in kept if name in result}, result["run"])
@@ -108,7 +117,7 @@ def _show_course(options: argparse.Namespace) -> int:
     from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import foreseen
 
-    study, store = read(options.study), Store(options.cache)
+    study, store = _asked(options), Store(options.cache)
     if options.seeds:
         return _show_seeds(options, _of_seeds(study, options.seeds), store)
     results = pipeline.opened(study, store)
@@ -148,7 +157,7 @@ def _show_seeds(options: argparse.Namespace, studies: list[Study], store: Store)
 
 def _run_seeds(options: argparse.Namespace) -> int:
     """Runs a study under every seed; what does not depend on the seed is made once."""
-    studies, store = _of_seeds(read(options.study), options.seeds), Store(options.cache)
+    studies, store = _of_seeds(_asked(options), options.seeds), Store(options.cache)
     results = [_result(study, store, options) for study in studies]
     from gprune.analysis.seeds import spread
     from gprune.cli import progress

@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from collections.abc import Collection
 from dataclasses import replace
 from typing import Any, Literal, get_args, get_origin
 
 from gprune.cli import add_settings, registered
-from gprune.study import Study, from_dict, profiles
+from gprune.study import from_dict, profiles
 from gprune.study.fields import OPTIONS, assignment, documentation, hint
 from gprune.study.methods import CONTROLS, choices, metric_choices, with_controls
 
@@ -26,14 +27,13 @@ _METAVARS = {
     "evaluation.tasks": "TASK",
     "evaluation.task_folder": "FOLDER",
 }
+_KNOWN = {"metric": metric_choices, "methods": choices}
 
 
 def add(commands: Any) -> None:
     """Registers the command."""
     parser = registered(commands, "study", _study)
-    for option, field in OPTIONS.items():
-        add_field(parser, option, field, _MORE.get(option, ""), required=option == "model")
-    add_settings(parser, "any other field, as reliability.drift_quantile=0.85 (repeatable)")
+    add_fields(parser, required=("model",))
     parser.add_argument(
         "--with-controls",
         action="store_true",
@@ -46,6 +46,26 @@ def add(commands: Any) -> None:
     )
     add_profile(parser)
     parser.set_defaults(primary="wikitext2", auxiliary="ptb")
+
+
+def add_fields(parser: Any, required: Collection[str] = ()) -> None:
+    """Adds an option for each field that has one, and the one for every other field."""
+    for option, field in OPTIONS.items():
+        add_field(parser, option, field, _MORE.get(option, ""), required=option in required)
+    add_settings(parser, "any other field, as reliability.drift_quantile=0.85 (repeatable)")
+
+
+def changes(options: argparse.Namespace) -> dict[str, Any]:
+    """The fields that were given by the options of `add_fields`, by dotted name; `--set` comes last.
+
+    Raises SettingsError where `--set` was given no FIELD=VALUE.
+    """
+    return _by_option(options) | dict(assignment(word) for word in options.set)
+
+
+def _by_option(options: argparse.Namespace) -> dict[str, Any]:
+    given = {field: getattr(options, option.replace("-", "_")) for option, field in OPTIONS.items()}
+    return {field: value for field, value in given.items() if value is not None}
 
 
 def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) -> None:
@@ -63,7 +83,11 @@ def add_field(parser: Any, option: str, field: str, more: str = "", **how: Any) 
     elif get_origin(kind) is Literal:
         shown["metavar"] = f"{{{','.join(get_args(kind))}}}"
     words = documentation()[field] + more
-    parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(shown | how))
+    action = parser.add_argument(f"--{option}", help=words.replace("%", "%%"), **(shown | how))
+    known = _KNOWN[field]() if field in _KNOWN else get_args(kind) if get_origin(kind) is Literal else ()
+    if known:
+        # for shells: what is not among them may be a word all the same
+        action.completer = lambda **_: known
 
 
 def add_profile(parser: Any) -> None:
@@ -78,15 +102,13 @@ def add_profile(parser: Any) -> None:
 
 
 def _study(options: argparse.Namespace) -> int:
-    values: dict[str, Any] = {}
-    for option, field in OPTIONS.items():
-        value = getattr(options, option.replace("-", "_"))
-        if value is None:
-            continue
+    given, values = _by_option(options), dict[str, Any]()
+    for field, value in given.items():
         section, _, name = field.rpartition(".")
         place = values.setdefault(section, {}) if section else values
         place[name] = value
-    study = _profiled(from_dict(values), values, options.profile)
+    profile = profiles.profile(options.profile).settings
+    study = from_dict(values).with_settings({name: one for name, one in profile if name not in given})
     if options.set:
         study = study.with_settings(dict(assignment(word) for word in options.set))
     if options.with_controls:
@@ -102,10 +124,3 @@ def _study(options: argparse.Namespace) -> int:
 
     shown_forecast(anew(study, measure=True))
     return 0
-
-
-def _profiled(study: Study, values: dict[str, Any], profile: str) -> Study:
-    """A study with a profile's settings where its options have not named them."""
-    settings = profiles.profile(profile).settings
-    named = {f"{section}.{name}" for section, own in values.items() if isinstance(own, dict) for name in own}
-    return study.with_settings({name: value for name, value in settings if name not in named})

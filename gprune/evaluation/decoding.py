@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache
 
 from gprune.models import devices
+from gprune.models.parts import language_config
 from gprune.system.errors import SettingsError
 
 # Attention kernels want rows of masks that start at multiples of this many elements.
@@ -269,7 +270,7 @@ def _greedy(logits: Tensor) -> Tensor:
 
 
 def _require_full_attention(model: nn.Module, length: int) -> None:
-    config: Any = model.config
+    config = language_config(model)
     window = getattr(config, "sliding_window", None)
     kinds = getattr(config, "layer_types", None) or ["sliding_attention"]
     if window is not None and window < length and "sliding_attention" in kinds:

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from gprune.evaluation.decoding import Decoding, EagerDecoding, StaticDecoding
 from gprune.models import devices
 from gprune.models.oom_backoff import out_of_memory
+from gprune.models.parts import language_config
 from gprune.system.errors import SettingsError
 
 MODES = ("eager", "graph", "compiled")
@@ -232,7 +233,7 @@ def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
             f"{name} is in {dtype} on {weight.device}, the measurement in {settings.dtype} on "
             f"{settings.device}: load the model so, or change dtype and device"
         )
-    config: Any = model.config
+    config = language_config(model)
     positions = getattr(config, "max_position_embeddings", None)
     length = settings.prompt + settings.new_tokens
     if positions is not None and length > positions:

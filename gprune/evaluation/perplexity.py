@@ -17,6 +17,7 @@ from gprune.data.texts.tokens import require_known
 from gprune.models import head
 from gprune.models.families import FAMILIES, PRUNED_PREFIX
 from gprune.models.oom_backoff import Sequences
+from gprune.models.parts import language_config
 from gprune.records import Array, Perplexity
 from gprune.study import PRESET_LENGTHS, EvaluationSettings
 from gprune.system.errors import CorpusError, NumericsError, SettingsError
@@ -58,7 +59,7 @@ def perplexity(
 def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSettings) -> Array:
     """(windows, length) the first windows of a token stream; see `perplexity`."""
     stream, length = np.asarray(tokens).reshape(-1), settings.length
-    positions = getattr(getattr(model, "config", None), "max_position_embeddings", None)
+    positions = getattr(language_config(model), "max_position_embeddings", None)
     if positions is not None and length > positions:
         raise SettingsError(
             f"evaluation.preset means windows of {length} tokens, but the model reads at most {positions}: "

@@ -75,6 +75,11 @@ class Decoder:
         )
 
     @property
+    def config(self) -> Any:
+        """Configuration of the language model, which other parts may stand beside."""
+        return parts.language_config(self.model)
+
+    @property
     def layers(self) -> list[nn.Module]:
         """The decoder layers, first to last."""
         return list(self.model.get_submodule(self.layout.layers).children())

@@ -8,7 +8,7 @@ the cut, the masks, the widths, the saved model and the exports read. A family i
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from gprune.records import ModelShape
@@ -84,6 +84,11 @@ class Layout:
     """whether llama.cpp's ``deci`` computes what a model of the family computes"""
     normalised: bool = False
     """whether what an output map gives is normalised before it is added to the stream"""
+    text: tuple[str, ...] = ()
+    """model types that the language model inside may be of, where the family is a wrapper about one; its
+    other parts, as those for images, stay as they are"""
+    usual: Mapping[str, Any] = field(default_factory=dict)
+    """values of the language model inside that a wrapper's configuration may leave out"""
 
     def place(self, part: str) -> tuple[str, int]:
         """The module in which a part of ``UNITS`` stands, by its path from a layer, and its place there."""
@@ -103,8 +108,20 @@ class Layout:
         return self.place("down_proj")[0]
 
     @property
+    def loaders(self) -> tuple[str, ...]:
+        """The Auto classes of transformers that a pruned model loads by; the last loads the dense one."""
+        return ("AutoModelForCausalLM", *(("AutoModelForImageTextToText",) if self.text else ()))
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """Names that the list of layers may have in files of weights; wrappers have had several."""
+        return (self.layers, *(("language_model.model.layers", "model.layers") if self.text else ()))
+
+    @property
     def pruned(self) -> str:
         """What is pruned of the family, in words."""
+        if self.text:
+            return "FFN neurons and key/value groups of the language model, calibrated on text alone"
         if self.heads:
             return "FFN neurons and key/value groups"
         return "FFN neurons (heads stay: queries and keys are normalised over all of them)"
@@ -116,6 +133,11 @@ class Layout:
     @property
     def note(self) -> str:
         """What a person has to know before a run of the family starts; empty where there is nothing."""
+        if self.text:
+            return (
+                f"of {self.label} the language model is pruned, by what it does on text: what becomes of its "
+                "answers to images is not measured, and all its other parts are saved as they are"
+            )
         if self.heads:
             return ""
         return (
@@ -144,6 +166,16 @@ _HEAD_NORMS = (
     Slice("self_attn.q_norm", 0, ("query_heads",), optional=True),
     Slice("self_attn.k_norm", 0, ("key_heads",), optional=True),
 )
+
+_INSIDE = "model.language_model.layers"
+_TIED = "tie_word_embeddings"
+_GEMMA3 = {
+    "vocab_size": 262208,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "head_dim": 256,
+    "max_position_embeddings": 131072,
+}
 
 FAMILIES: dict[str, Layout] = {
     "llama": Layout("LLaMA", gguf=True),
@@ -175,6 +207,12 @@ FAMILIES: dict[str, Layout] = {
     ),
     "olmo2": Layout("OLMo 2", heads=False, free_heads=False, normalised=True),
     "olmo3": Layout("OLMo 3", heads=False, free_heads=False, normalised=True),
+    "gemma3": Layout(
+        "Gemma 3", layers=_INSIDE, normalised=True, text=("gemma3_text",), usual=_GEMMA3 | {_TIED: True}
+    ),
+    "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={_TIED: True}),
+    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={_TIED: False}),
+    "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={_TIED: False}),
 }
 """Supported model types."""
 # of other makings than decoders with gated FFNs, by a word of their names
@@ -225,12 +263,20 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
     Raises ModelError where its family is not supported, or its configuration gives it other parts.
     """
     inner = values.get("text_config")
-    if isinstance(inner, Mapping) and inner.get("model_type") in FAMILIES:
+    kind = inner.get("model_type") if isinstance(inner, Mapping) else None
+    whole = FAMILIES.get(str(values.get("model_type")).removeprefix(PRUNED_PREFIX))
+    if kind in FAMILIES and (whole is None or kind not in whole.text):
         raise ModelError(
-            f"{name} holds a language model of type {inner['model_type']!r} beside other parts, which cannot "
-            "be pruned here: save that language model in a folder of its own, and choose it"
+            f"{name} holds a language model of type {kind!r} beside other parts, which cannot be pruned "
+            "here: save that language model in a folder of its own, and choose it"
         )
     layout = layout_of(values.get("model_type"), name)
+    if kind is not None and layout.text and kind not in layout.text:
+        raise ModelError(
+            f"the language model inside {name} is of type {quoted(kind)}: of {layout.label} only "
+            f"{' and '.join(layout.text)} can be pruned here"
+        )
+    values = language_values(values)
     experts = next((key for key in _expert_fields(values) if (values.get(key) or 0) > 1), None)
     if experts is not None:
         raise ModelError(
@@ -260,12 +306,29 @@ def _expert_fields(values: Mapping[str, Any]) -> Iterable[str]:
     return (key for key in named if isinstance(values.get(key), int))
 
 
+def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The values of the language model of a configuration; of a wrapper those of what it holds.
+
+    What these are silent about is as the wrapper's family has it. The model type stays that of the whole.
+    """
+    model_type = values.get("model_type")
+    layout = FAMILIES.get(str(model_type).removeprefix(PRUNED_PREFIX))
+    if layout is None or not layout.text:
+        return values
+    inner = values.get("text_config")
+    # of the first models of some wrappers they stand side by side with what is not the language model's
+    inner = inner if isinstance(inner, Mapping) else values
+    tied = values.get(_TIED, layout.usual[_TIED])
+    return {**layout.usual, **inner, _TIED: tied, "model_type": model_type}
+
+
 def shape_of(values: Mapping[str, Any]) -> ModelShape:
     """The sizes of a model by the values of its configuration.
 
     Where the heads of its family stay, those of a layer count as one group. Raises KeyError, TypeError or
     ValueError where a size is missing or is none.
     """
+    values = language_values(values)
     layers, neurons = (int(values[name]) for name in ("num_hidden_layers", "intermediate_size"))
     heads, hidden = int(values["num_attention_heads"]), int(values["hidden_size"])
     groups = int(values.get("num_key_value_heads") or heads)

@@ -12,12 +12,19 @@ from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
 
+class _States(BaseModelOutputWithPast):
+    """Final states, with what wrappers about a language model ask their backbone for besides."""
+
+    image_hidden_states = None
+    rope_deltas = None
+
+
 class _Given(nn.Module):
     """Stands in for the backbone of a causal language model: gives the states that it is given."""
 
     def forward(self, inputs_embeds: torch.Tensor, **_: Any) -> BaseModelOutputWithPast:
         """Takes (batch, tokens, hidden) final states in the place of embeddings."""
-        return BaseModelOutputWithPast(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
+        return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
 
 
 def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:

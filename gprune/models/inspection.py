@@ -11,7 +11,14 @@ from typing import Any
 
 from gprune.models import identity, weight_headers
 from gprune.models.export import plan_file
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, require_prunable, shape_of
+from gprune.models.families import (
+    FAMILIES,
+    PRUNED_PREFIX,
+    Layout,
+    language_values,
+    require_prunable,
+    shape_of,
+)
 from gprune.models.weight_headers import Tensor
 from gprune.records import ModelShape
 from gprune.system.errors import CheckpointError, GpruneError, ModelError
@@ -70,7 +77,7 @@ def inspect(name: str) -> Inspected:
     odd = _odd(values, shape, neurons, groups)
     plan, own = _plan(folder), model_type.startswith(PRUNED_PREFIX)
     of_neurons, of_groups = _dense(plan, own, shape)
-    counted = weight_headers.counted(found, bool(values.get("tie_word_embeddings")))
+    counted = weight_headers.counted(found, bool(language_values(values).get("tie_word_embeddings")))
     return Inspected(
         folder=folder,
         model_type=model_type,
@@ -118,7 +125,8 @@ def _groups(found: dict[str, Tensor], layout: Layout | None, shape: ModelShape |
 def _inputs(found: dict[str, Tensor], layout: Layout, path: str) -> tuple[int, ...]:
     """Columns of a map in every layer, as far as the layers go."""
     widths: list[int] = []
-    while (one := found.get(f"{layout.layers}.{len(widths)}.{path}.weight")) and len(one.shape) == 2:
+    names = [name for name in layout.stored if f"{name}.0.{path}.weight" in found]
+    while names and (one := found.get(f"{names[0]}.{len(widths)}.{path}.weight")) and len(one.shape) == 2:
         widths.append(one.shape[1])
     return tuple(widths)
 

@@ -16,7 +16,7 @@ from torch import nn
 
 from gprune.models import devices, library_errors, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
-from gprune.models.families import Layout, require_prunable
+from gprune.models.families import FAMILIES, Layout, require_prunable
 from gprune.models.identity import (
     configuration,
     locate,
@@ -75,7 +75,7 @@ def _read(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool
     if shapes.holds(folder):
         return _random(folder, place, dtype)
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
-    loader = _automatic("AutoModelForCausalLM")
+    loader = auto_class(folder)
     if offload:
         model = _read_offloaded(loader, folder, place, arguments)
     else:
@@ -96,6 +96,12 @@ def _checked(name: str) -> Path:
     _layout(folder)
     require_readable(weight_files(folder))
     return folder
+
+
+def auto_class(folder: Path) -> Any:
+    """The class of transformers by which the dense model in a folder loads."""
+    layout = FAMILIES.get(str(configuration(folder).get("model_type")))
+    return _automatic("AutoModelForCausalLM" if layout is None else layout.loaders[-1])
 
 
 def _layout(folder: Path) -> Layout:

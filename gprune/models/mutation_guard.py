@@ -10,14 +10,18 @@ from torch import nn
 from gprune.models.decoder import Decoder
 from gprune.system.errors import PluginError
 
+_RECORDING = "transformers.utils.output_capturing"
+_RECORDED = "_output_capturing_hooks_installed"
+
 
 @contextmanager
 def watched(decoder: Decoder, who: str) -> Iterator[Any]:
     """Gives the model of a decoder away, counts the tokens that go through it, and looks at it afterwards.
 
-    `who` is whose code it is. Raises PluginError where weights, hooks or the mode are not what they were.
+    `who` is whose code it is, which may ask the model for what happens inside it, as by
+    ``output_hidden_states``. Raises PluginError where weights, hooks or the mode are not what they were.
     """
-    model, before = decoder.model, _look(decoder)
+    model, before, known = decoder.model, _look(decoder), _recorders(decoder)
     backbone: Any = model.base_model
     counter = backbone.register_forward_hook(_counting(decoder), with_kwargs=True)
     try:
@@ -25,6 +29,7 @@ def watched(decoder: Decoder, who: str) -> Iterator[Any]:
             yield model
     finally:
         counter.remove()
+        _forget_recorders(decoder, known)
     for part in model.parameters():
         # gradients of frozen weights are left behind by nobody else
         part.grad = None
@@ -43,6 +48,29 @@ def _counting(decoder: Decoder) -> Any:
             decoder.count_forward(ids.numel())
 
     return count
+
+
+def _recorders(decoder: Decoder) -> dict[nn.Module, tuple[set[int], bool]]:
+    """Of each module the hooks by which transformers records its outputs, and whether it is marked for them.
+
+    Asked for ``output_hidden_states`` or ``output_attentions`` for the first time, it installs them for good.
+    """
+    found = {}
+    for part in decoder.model.modules():
+        hooks = part._forward_hooks.items()
+        keys = {key for key, hook in hooks if getattr(hook, "__module__", "") == _RECORDING}
+        found[part] = keys, _RECORDED in vars(part)
+    return found
+
+
+def _forget_recorders(decoder: Decoder, known: dict[nn.Module, tuple[set[int], bool]]) -> None:
+    """Removes the recording hooks and marks that were not there before."""
+    for part, (keys, marked) in _recorders(decoder).items():
+        before, was_marked = known.get(part, (set(), False))
+        for key in keys - before:
+            del part._forward_hooks[key]
+        if marked and not was_marked:
+            delattr(part, _RECORDED)
 
 
 def _look(decoder: Decoder) -> dict[str, Any]:

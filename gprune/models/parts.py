@@ -5,6 +5,7 @@ of its own is that map; of several in one, each is some of its rows.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -50,6 +51,13 @@ class Rows:
 
 Projection = nn.Linear | Rows
 """a linear map, or what stands for it in one with others"""
+
+
+def language_config(model: Any) -> Any:
+    """The configuration of a causal language model, or of the one inside of a wrapper; None without any."""
+    config = getattr(model, "config", None)
+    inside = getattr(config, "get_text_config", None)
+    return config if inside is None else inside()
 
 
 def module_of(part: Projection) -> nn.Linear:

@@ -13,7 +13,16 @@ from gprune.models import devices
 from gprune.models.decoder import Decoder
 from gprune.models.distributed.process_group import shard
 from gprune.models.identity import configuration, locate, weight_files
-from gprune.models.loading import DTYPES, device_of, load, load_tokenizer, quiet, read_model, require_finite
+from gprune.models.loading import (
+    DTYPES,
+    auto_class,
+    device_of,
+    load,
+    load_tokenizer,
+    quiet,
+    read_model,
+    require_finite,
+)
 from gprune.system.errors import ModelError
 from gprune.system.limits import WEIGHTS_OF_A_GPU
 
@@ -54,13 +63,11 @@ def spread(name: str, precision: str, trust_remote_code: bool, count: int) -> De
             f"the model {name!r} does not fit one GPU, and the package accelerate, which lays it over "
             "several, is not installed: install it"
         )
-    from transformers import AutoModelForCausalLM
-
     folder = locate(name)
     arguments = {"dtype": DTYPES[precision], "trust_remote_code": trust_remote_code}
     most = {index: devices.memory(device_of(f"{devices.GPU}:{index}"))[0] for index in range(count)}
     with quiet():
-        model = read_model(AutoModelForCausalLM, folder, device_map="balanced", max_memory=most, **arguments)
+        model = read_model(auto_class(folder), folder, device_map="balanced", max_memory=most, **arguments)
     require_on_gpus(getattr(model, "hf_device_map", {}), name)
     require_finite(model, folder)
     return Decoder.from_model(model, load_tokenizer(name, trust_remote_code))

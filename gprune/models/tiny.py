@@ -34,9 +34,8 @@ def tiny_decoder(
     as they are; `others` are further fields of the family's configuration. Norm weights and biases are random
     too, so that code which forgets one of them fails. Raises ModelError where the family is not supported.
     """
-    from transformers import AutoConfig, AutoModelForCausalLM
+    import transformers
 
-    layout_of(family, f"a tiny {family}")
     values = {
         "num_hidden_layers": layers,
         "hidden_size": hidden,
@@ -51,11 +50,42 @@ def tiny_decoder(
         "eos_token_id": 2,
         "pad_token_id": 0,
     }
-    config = AutoConfig.for_model(family, **(values | others))
+    layout = layout_of(family, f"a tiny {family}")
+    values |= others
+    if layout.text:
+        values = _wrapped(family, values | {"model_type": others.get("text", layout.text[0])})
+    config = transformers.AutoConfig.for_model(family, **values)
     with torch.random.fork_rng(devices=[]):
-        model: Any = AutoModelForCausalLM.from_config(config, dtype=dtype)
+        model: Any = getattr(transformers, layout.loaders[-1]).from_config(config, dtype=dtype)
     _randomize(model, torch.Generator().manual_seed(seed))
     return Decoder.from_model(model)
+
+
+def _wrapped(family: str, values: dict[str, Any]) -> dict[str, Any]:
+    """The configuration of a wrapper: a language model of these values, and the smallest of other parts."""
+    values = {name: value for name, value in values.items() if name != "text"}
+    hidden, tied = values["hidden_size"], values.pop("tie_word_embeddings")
+    if family.startswith("qwen2"):
+        sizes = {"depth": 1, "num_heads": 2, "in_channels": 3, "patch_size": 4, "spatial_merge_size": 1}
+        sizes |= {"embed_dim": 8, "hidden_size": hidden, "mlp_ratio": 2}
+        if family == "qwen2_5_vl":
+            sizes |= {"hidden_size": 8, "out_hidden_size": hidden, "intermediate_size": 16}
+        half = values["head_dim"] // 2
+        values["rope_parameters"] = {
+            "rope_type": "default",
+            "rope_theta": 10000.0,
+            "mrope_section": [half - 2 * (half // 3), half // 3, half // 3],
+        }
+        signs: dict[str, Any] = {
+            f"{name}_token_id": values["vocab_size"] - 1 - place
+            for place, name in enumerate(("image", "video", "vision_start", "vision_end"))
+        }
+    else:
+        sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 16}
+        sizes |= {"image_size": 16, "patch_size": 4}
+        signs = {"image_token_index": values["vocab_size"] - 1}
+        signs |= {"mm_tokens_per_image": 4} if family == "gemma3" else {}
+    return {"text_config": values, "vision_config": sizes, "tie_word_embeddings": tied, **signs}
 
 
 @torch.no_grad()

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from tokenizers import Tokenizer
 
 from gprune.models import identity
+from gprune.models.families import language_values
 from gprune.records import Array
 from gprune.system.errors import GpruneError, ModelError
 
@@ -34,7 +35,7 @@ def tokenizer(model: str) -> Tokenizer:
 def entries(model: str) -> int | None:
     """Entries of a model's vocabulary; None where its folder cannot be read any more."""
     try:
-        found = identity.configuration(identity.locate(model)).get("vocab_size")
+        found = language_values(identity.configuration(identity.locate(model))).get("vocab_size")
     except GpruneError:
         return None
     return found if isinstance(found, int) and found > 0 else None

@@ -58,7 +58,7 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     files = [file for file in weight_files(folder) if file.suffix == ".safetensors"]
     kind = DTYPES.get(precision, torch.float32)
     gate, up, down = (
-        _tensor(files, f"{layout.layers}.{layer}.{path}.weight", folder).to(kind).float()
+        _tensor(files, [f"{one}.{layer}.{path}.weight" for one in layout.stored], folder).to(kind).float()
         for path, _ in places
     )
     if places[0][0] == places[1][0]:
@@ -66,12 +66,12 @@ def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[
     return directions(gate, up, down).numpy()
 
 
-def _tensor(files: list[Path], name: str, folder: Path) -> torch.Tensor:
-    """A tensor by its name, from whichever file holds it; ModelError without a readable, finite one."""
+def _tensor(files: list[Path], names: list[str], folder: Path) -> torch.Tensor:
+    """A tensor by one of its names, from whichever file holds it; ModelError without a finite one."""
     try:
         for file in files:
             with safe_open(str(file), framework="pt") as opened:
-                if name in opened.keys():  # noqa: SIM118  (it is no dictionary)
+                for name in set(names) & set(opened.keys()):
                     found: torch.Tensor = opened.get_tensor(name)
                     if not bool(torch.isfinite(found).all()):
                         raise ModelError(
@@ -82,4 +82,4 @@ def _tensor(files: list[Path], name: str, folder: Path) -> torch.Tensor:
         raise ModelError(
             f"the weights in {str(folder)!r} cannot be read ({error}): copy them again"
         ) from error
-    raise ModelError(f"the weights in {str(folder)!r} hold no {name}: copy the model again")
+    raise ModelError(f"the weights in {str(folder)!r} hold no {names[0]}: copy the model again")

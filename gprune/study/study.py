@@ -32,7 +32,7 @@ from gprune.study.settings import (
     read,
     require,
 )
-from gprune.system import forms, limits, safe_parsing
+from gprune.system import forms, html_tables, limits, safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Checked, Rule
 
@@ -212,6 +212,24 @@ class Study(Checked):
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
         return asdict(self)
+
+    def summary(self) -> dict[str, str]:
+        """What tells studies apart at a glance, by the words that pages use for it."""
+        calibration, evaluation = self.calibration, self.evaluation
+        texts = filter(None, (self.primary, self.auxiliary, self.substitute))
+        return {
+            "Model": short(self.model),
+            "Calibration texts": " | ".join(short(text) for text in texts),
+            "Sequences": f"{calibration.samples:,} of {calibration.length:,} tokens",
+            "Metric": self.metric,
+            "Retention": f"{self.retention:g}",
+            "Methods": ", ".join(self.methods),
+            "Evaluated on": ", ".join(short(one) for one in (*evaluation.texts, *evaluation.tasks)),
+            "Seed": f"{self.seed}",
+        }
+
+    def _repr_html_(self) -> str:
+        return html_tables.table(f"Study {self.name}".strip(), self.summary())
 
     def to_json(self) -> str:
         """The study as readable JSON."""

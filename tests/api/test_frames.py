@@ -4,6 +4,7 @@ import doctest
 import importlib
 import inspect
 import json
+from html.parser import HTMLParser
 
 import numpy as np
 import pytest
@@ -131,6 +132,82 @@ def test_the_example_of_a_study_runs():
     for found in finder.find(gprune.Study, "Study", globs={}):
         assert runner.run(found).failed == 0
     assert runner.tries == 3
+
+
+def test_the_example_of_the_docs_runs_without_a_network(at_home, project):
+    text = (project / "docs" / "python.md").read_text(encoding="utf-8")
+    code = text.split("## On the bundled demo", 1)[1].split("```python\n", 1)[1].split("```", 1)[0]
+    made: dict = {}
+    exec(compile(code, "docs/python.md", "exec"), made)
+    assert {"dense", "gprune", "flap"} <= set(made["table"].index)
+    assert made["smaller"].num_parameters() < made["run"].model("dense").num_parameters()
+    assert made["found"].perplexity > 1 and len(made["written"]) > 12
+
+
+class Cells(HTMLParser):
+    """The words of a table by row, and every element that it is made of."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.rows = set(), []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.add(tag)
+        if tag == "tr":
+            self.rows.append([])
+
+    def handle_data(self, data):
+        if self.rows:
+            self.rows[-1].append(data)
+
+
+def test_notebooks_show_runs_studies_and_previews_as_small_tables(run):
+    preview = run.adapt(drift_quantile=0.5, score_quantile=0.5)
+    shown = [Cells(one._repr_html_()) for one in (run, run.study, preview)]
+    assert all(one.tags == {"table", "caption", "b", "tr", "th", "td"} for one in shown)
+    assert all(len(one.rows) < 10 and all(len(row) == 2 for row in one.rows) for one in shown)
+    said = dict(shown[0].rows)
+    assert said == dict(shown[1].rows)
+    assert said["Retention"] == f"{run.study.retention:g}" and "random.txt | inspect.txt | json.txt" in str(
+        said
+    )
+    assert said["Methods"] == ", ".join(run.study.methods)
+    assert f"Run {run.name}: done" in run._repr_html_()
+    assert dict(shown[2].rows)["Modules adapted"] == f"{preview.adapted} of {len(run.modules)}"
+
+
+def test_what_others_wrote_is_shown_and_not_obeyed():
+    hostile = "<img src=x onerror=alert(1)>\u202e\x1b[31m&amp;\"'"
+    text = gprune.Study(model=hostile, primary=f"{hostile}a", auxiliary="b", name="<b>")._repr_html_()
+    assert Cells(text).tags == {"table", "caption", "b", "tr", "th", "td"}
+    assert "<img" not in text and "&lt;img" in text and "\x1b" not in text and "\u202e" not in text
+    long = gprune.Study(model="m" * 4000, primary="a", auxiliary="b")._repr_html_()
+    assert len(long) < 3000
+
+
+def annotations():
+    """Every parameter and result of what the package offers, by name."""
+    offered = [getattr(gprune, name) for name in gprune.__all__ if name != "measure"]
+    functions = [one for one in offered if inspect.isfunction(one)] + [gprune.measure.perplexity]
+    for one in (gprune.Run, gprune.Preview):
+        members = [part for name, part in vars(one).items() if not name.startswith("_")]
+        functions += [
+            part.fget if isinstance(part, property) else part
+            for part in members
+            if callable(part) or isinstance(part, property)
+        ]
+    for function in functions:
+        for name, kind in function.__annotations__.items():
+            yield f"{function.__qualname__}.{name}", str(kind)
+
+
+def test_editors_are_told_the_types_of_what_the_package_gives_and_takes():
+    found = dict(annotations())
+    assert len(found) > 40
+    # what a figure can be told differs by its name
+    assert [name for name, kind in found.items() if kind == "Any"] == ["Run.figure.options"]
+    assert found["Run.model.return"] == found["prune.return"] == "LanguageModel"
 
 
 NOTEBOOK = "examples/quickstart.ipynb"

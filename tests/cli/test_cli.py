@@ -340,3 +340,54 @@ def test_a_cancelled_measurement_is_cancelled_and_prints_no_half(folders, tmp_pa
     (tmp_path / "cancel").touch()
     assert main(["speed", str(folders / "dense"), *QUICK, "--job", str(tmp_path)]) == 130
     assert read_state(tmp_path).state == "cancelled" and "tokens/s" not in capsys.readouterr().out
+
+
+def completed(line, tmp_path):
+    """The words that a shell is offered at the end of a line."""
+    out = tmp_path / "offered"
+    told = {"_ARGCOMPLETE": "1", "_ARGCOMPLETE_IFS": "\n", "_ARGCOMPLETE_STDOUT_FILENAME": str(out)}
+    command(cache=tmp_path, COMP_LINE=line, COMP_POINT=str(len(line)), **told)
+    return out.read_text().split()
+
+
+@pytest.mark.process
+def test_a_shell_is_told_what_fits(tmp_path):
+    assert completed("gprune re", tmp_path) == ["resume", "reproduce", "report"]
+    assert completed("gprune run demo --sam", tmp_path) == ["--samples"]
+    assert completed("gprune run demo --repair le", tmp_path) == ["least_squares", "least_squares_bias"]
+
+
+def test_completion_is_loaded_for_a_shell_that_asks_and_never_else(monkeypatch):
+    for name in [name for name in sys.modules if name.partition(".")[0] == "argcomplete"]:
+        monkeypatch.delitem(sys.modules, name)
+    assert main(["models"]) == 0
+    assert "argcomplete" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "told"),
+    [
+        (["run", "demo", "--sampels", "64"], "run", "arguments: --sampels 64 (did you mean --samples?)"),
+        (["study", "--model", "demo", "--retentoin=1"], "study", "--retentoin=1 (did you mean --retention?)"),
+        (["cache", "list", "--cahce", "a"], "cache list", "--cahce a (did you mean --cache?)"),
+        (["run", "demo", "more"], "run", "unrecognized arguments: more\n"),
+        (["run", "demo", "--until", "mask"], "run", "invalid choice: 'mask' (did you mean masks?)"),
+        (["rnu", "demo"], "[-h]", "invalid choice: 'rnu' (did you mean run?)"),
+    ],
+)  # fmt: skip
+def test_what_is_mistyped_shows_the_usage_of_its_own_command_and_what_is_near(words, usage, told, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2 and told in said and said.startswith(f"usage: gprune {usage} ")
+
+
+@pytest.mark.slow
+def test_run_takes_settings_as_study_does(workshop, tmp_path, capsys):
+    words = ["run", workshop["study"], "--cache", str(tmp_path), "--until", "drift", "--json"]
+    assert main([*words, "--samples", "8", "--set", "calibration.length=12", "--metric", "wanda_sp"]) == 0
+    settings = json.loads(capsys.readouterr().out)["settings"]
+    assert (settings["calibration"]["samples"], settings["calibration"]["length"]) == (8, 12)
+    assert settings["metric"] == "wanda_sp"
+    assert main([*words, "--set", "calibration.sample=8"]) == 2
+    assert "did you mean 'calibration.samples'" in capsys.readouterr().err

@@ -6,7 +6,7 @@ import torch
 from family_switches import SIZES, SWITCHES
 from masking import masked
 from pruned_folder import masks_of, with_biases
-from transformers import AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from gprune.evaluation.perplexity import token_losses
 from gprune.models import head, self_check
@@ -21,8 +21,14 @@ from gprune.study.settings import BaselineSettings
 from gprune.system.errors import CheckpointError, ModelError, SettingsError
 
 TAYLOR = BaselineSettings(taylor_samples=2, taylor_length=6)
-CASES = [(family, {}) for family in FAMILIES] + [
-    (family, one) for family in SWITCHES for one in SWITCHES[family]
+WRAPPERS = [family for family in FAMILIES if FAMILIES[family].text]
+CASES = [
+    # of what holds a language model one case is told at once, the others among what takes long
+    pytest.param(
+        family, one, marks=pytest.mark.long if family in WRAPPERS and (family, one) != ("gemma3", {}) else ()
+    )
+    for family in FAMILIES
+    for one in ({}, *SWITCHES[family])
 ]
 
 
@@ -31,7 +37,7 @@ def spread_out(family: str, others: dict) -> Decoder:
     decoder = tiny_decoder(family, **SIZES, **others)
     model = decoder.model
     scale = float(getattr(model.config, "logits_scaling", 1.0)) / float(getattr(model, "logit_scale", 1.0))
-    model.lm_head.weight.data *= 3 * scale
+    model.get_output_embeddings().weight.data *= 3 * scale
     return decoder
 
 
@@ -45,7 +51,7 @@ def apart(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def test_every_family_has_a_case_of_its_odd_switches():
-    assert SWITCHES.keys() == FAMILIES.keys() and len(FAMILIES) == 25
+    assert SWITCHES.keys() == FAMILIES.keys() and len(FAMILIES) == 29
 
 
 @pytest.mark.parametrize(
@@ -84,14 +90,15 @@ def test_the_adapter_says_what_the_model_says(family, others, tmp_path):
 )
 @torch.no_grad()
 def test_equal_widths_are_an_ordinary_model_of_the_family(family, others, tmp_path):
-    """But where the width of heads follows from their number, which an ordinary model then cannot have."""
+    """But where the width of heads follows from their number, which an ordinary model then cannot have,
+    and where other parts stand beside the language model."""
     decoder, ids, layout = spread_out(family, others), ids_of(2, 12), FAMILIES[family]
     masks = masks_of(decoder, [1, 1], [6, 6])
     live = cut(decoder, masks)
     with masked(decoder, masks):
         assert apart(live(ids).logits, decoder.model(ids).logits) <= 1e-5
     live.save_pretrained(tmp_path / "out")
-    ordinary = not layout.heads or layout.free_heads
+    ordinary = not layout.text and (not layout.heads or layout.free_heads)
     assert bool(list((tmp_path / "out").glob("*.py"))) is not ordinary
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert (
@@ -108,7 +115,7 @@ def test_equal_widths_are_an_ordinary_model_of_the_family(family, others, tmp_pa
 
 
 @pytest.mark.parametrize(
-    "family", [one for one in FAMILIES if one not in ("llama", "mistral", "qwen2", "qwen3")]
+    "family", [one for one in FAMILIES if one not in ("llama", "mistral", "qwen2", "qwen3", *WRAPPERS)]
 )
 @torch.no_grad()
 def test_a_padded_model_is_an_ordinary_one_of_the_family(family, tmp_path):
@@ -220,8 +227,12 @@ def test_a_model_that_computes_otherwise_than_its_family_is_refused():
     [
         ({"model_type": "lama"}, r"'lama', which cannot be pruned here \(did you mean llama\?\)"),
         (
-            {"model_type": "gemma3", "text_config": {"model_type": "gemma3_text"}},
-            "type 'gemma3_text' beside other parts",
+            {"model_type": "llava", "text_config": {"model_type": "llama"}},
+            "type 'llama' beside other parts, which cannot be pruned here: save that language model",
+        ),
+        (
+            {"model_type": "mistral3", "text_config": {"model_type": "mixtral"}},
+            "inside the model is of type 'mixtral': of Mistral 3 only mistral and ministral3 can be pruned",
         ),
         ({"model_type": "gpt2"}, r"\(FFNs without a gate are not\)"),
         ({"model_type": "qwen3_moe"}, r"\(mixtures of experts are not\)"),
@@ -233,6 +244,42 @@ def test_a_model_that_computes_otherwise_than_its_family_is_refused():
 def test_what_cannot_be_pruned_is_known_by_its_configuration(values, words):
     with pytest.raises(ModelError, match=words):
         require_prunable(values, "the model")
+
+
+@pytest.mark.parametrize("family", WRAPPERS)
+def test_what_a_wrapper_leaves_out_is_what_its_own_configuration_has(family):
+    layout, config = FAMILIES[family], AutoConfig.for_model(family)
+    own = config.get_text_config()
+    found = {name: getattr(config if name == "tie_word_embeddings" else own, name) for name in layout.usual}
+    assert found == layout.usual and own.model_type in layout.text
+    sizes = {"num_hidden_layers": 2, "intermediate_size": 13, "hidden_size": 32, "num_attention_heads": 4}
+    assert shape_of({"model_type": family, "text_config": sizes}).neurons == 13
+    # the first ones of some have the values of the language model beside those of the whole
+    assert shape_of({"model_type": family, **sizes}).hidden == 32
+    assert "by what it does on text" in layout.note and "text alone" in layout.pruned
+
+
+@torch.no_grad()
+def test_parts_beside_the_language_model_stay_and_the_images_they_see_are_seen(tmp_path):
+    decoder = spread_out("gemma3", {})
+    live = cut(decoder, masks_of(decoder, [1, 2], [5, 9]))
+    live.save_pretrained(tmp_path)
+    found = AutoModelForImageTextToText.from_pretrained(tmp_path)
+    assert type(found).__name__ == "GpruneGemma3ForConditionalGeneration"
+    for name, weight in decoder.model.named_parameters():
+        if "language_model.layers" not in name:
+            assert torch.equal(found.get_parameter(name), weight), name
+    ids = torch.tensor([[3, 63, 63, 63, 63, 4]])
+    images = [torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)]
+    answers = [
+        found(input_ids=ids, pixel_values=one, token_type_ids=(ids == 63).long()).logits for one in images
+    ]
+    assert apart(answers[0][:, -1], answers[1][:, -1]) > 1e-4
+    with masked(decoder, masks_of(decoder, [1, 2], [5, 9])):
+        expected = decoder.model(
+            input_ids=ids, pixel_values=images[0], token_type_ids=(ids == 63).long()
+        ).logits
+    assert apart(answers[0], expected) <= 1e-5
 
 
 def test_the_table_of_the_docs_is_that_of_the_families(project):

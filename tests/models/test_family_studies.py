@@ -55,6 +55,11 @@ for folder in sys.argv[1:]:
     report[folder] = {
         "difference": float((logits - expected).abs().max() / expected.abs().max()),
         "same": torch.equal(*made), "loss": float(losses), "own": own,
+        "beside": sum(
+            int(one.detach().view(torch.int32).sum(dtype=torch.int64))
+            for name, one in model.named_parameters()
+            if "vision" in name or "visual" in name or "projector" in name
+        ),
     }
     if "windows" in known:
         windows = known["windows"]
@@ -110,6 +115,7 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
         "accuracy": sorted(answers["accuracy"]),
         "masked": masked_perplexity(results, family, texts[2]),
         "estimate": [forecast.model.shape.kv_heads, forecast.model.note, len(forecast.stages)],
+        "beside": beside(model),
         "padded": padding(folder, place / family / "padded", ids),
     }
 
@@ -130,6 +136,16 @@ def equal_folder(study: Any, store: Store, text: str) -> tuple[str, float]:
         known = {"ids": ids, "logits": model(ids).logits.contiguous(), "windows": read.contiguous()}
     save_file(known, folder / "known.safetensors")
     return str(folder), measured.perplexity
+
+
+def beside(model: str) -> int:
+    """Numbers in the parts beside the language model of a dense folder: their bits, as one sum."""
+    parts = load(model, "cpu").model.named_parameters()
+    return sum(
+        int(one.detach().view(torch.int32).sum(dtype=torch.int64))
+        for name, one in parts
+        if "vision" in name or "visual" in name or "projector" in name
+    )
 
 
 def masked_perplexity(results: Any, family: str, text: str) -> list[float]:
@@ -203,14 +219,18 @@ def test_a_study_of_every_method_passes_and_its_model_loads_elsewhere(family, st
     silent, cut = found["masked"]
     assert cut == pytest.approx(silent, rel=1e-5)
     groups, note, count = found["estimate"]
-    assert count > 20 and bool(note) == (not layout.heads) and groups == (2 if layout.heads else 1)
+    told = not layout.heads or bool(layout.text)
+    assert count > 20 and bool(note) == told and groups == (2 if layout.heads else 1)
     assert found["elsewhere"]["difference"] <= 1e-5 and found["elsewhere"]["same"]
     alike = found["equal_elsewhere"]
     assert alike["difference"] <= 1e-5 and alike["same"]
     assert alike["perplexity"] == pytest.approx(found["equal_perplexity"], rel=1e-5)
-    # the width of their heads follows from the number of these
-    assert alike["own"] is (family in ("helium", "stablelm"))
-    if isinstance(found["padded"], str):
+    # the width of heads follows from their number, or other parts stand beside the language model
+    assert alike["own"] is (family in ("helium", "stablelm") or bool(layout.text))
+    if layout.text:
+        assert "parts stand beside its language model" in found["padded"]
+        assert found["beside"] == found["elsewhere"]["beside"] != 0
+    elif isinstance(found["padded"], str):
         assert f"an ordinary {family} model has no bias in" in found["padded"]
     else:
         assert found["padded"] <= 1e-5

@@ -31,7 +31,7 @@ def dense(place, family="llama", **sizes):
     return place, decoder
 
 
-@pytest.mark.parametrize("family", ["llama", "glm", "phi3", "stablelm", "olmo2", "gemma2"])
+@pytest.mark.parametrize("family", ["llama", "glm", "phi3", "stablelm", "olmo2", "gemma2", "mistral3"])
 def test_a_dense_and_a_pruned_folder_tell_what_their_models_have(family, tmp_path):
     folder, decoder = dense(tmp_path / "dense", family)
     found = inspection.inspect(str(folder))

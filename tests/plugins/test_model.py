@@ -4,6 +4,7 @@ import shutil
 
 import pytest
 import tiny_study
+import torch
 from app_driver import charts, numbers, on, opened
 from plugins.packages import BOTH, METRIC, adopted, install
 from synthetic_run import a_study, write_run
@@ -11,6 +12,8 @@ from synthetic_run import a_study, write_run
 from gprune import pipeline
 from gprune.__main__ import main
 from gprune.app.pages.jobs.launch import input_problem
+from gprune.models.mutation_guard import watched
+from gprune.models.tiny import tiny_decoder
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages import Inputs, RunContext
 from gprune.store import Store
@@ -31,7 +34,7 @@ def decide(problem):
     with torch.enable_grad():
         rows = [layer.mlp.gate_proj.weight.float() for layer in model.model.layers]
         ffn = np.stack([row.square().sum(1).numpy().astype(float) for row in rows])
-        model(input_ids=ids)
+        model(input_ids=ids, output_hidden_states={asking})
     torch.manual_seed(1)
     {spoiling}
     heads = np.ones((shape.layers, shape.kv_heads))
@@ -47,8 +50,8 @@ SPOILING = "model.model.layers[0].mlp.down_proj.weight.data.mul_(0)"
 def with_methods(site):
     files = {
         "bring/__init__.py": "",
-        "bring/good.py": DECIDING.format(name="good", spoiling="pass"),
-        "bring/bad.py": DECIDING.format(name="bad", spoiling=SPOILING),
+        "bring/good.py": DECIDING.format(name="good", spoiling="pass", asking=True),
+        "bring/bad.py": DECIDING.format(name="bad", spoiling=SPOILING, asking=False),
     }
     install(site, files=files, metrics={}, decisions={"good": "bring.good:good", "bad": "bring.bad:bad"})
     return site
@@ -93,6 +96,26 @@ def test_a_model_that_comes_back_changed_is_loaded_again(tmp_path):
             _ = 1 / 0
     assert work.decoder is not before and not work.decoder.model.training
     assert work.decoder.down_proj(0).weight.equal(weight)
+
+
+def test_a_method_may_ask_for_hidden_states_and_the_model_keeps_no_hook_of_it():
+    decoder, ids = tiny_decoder(), torch.arange(3, 9)[None]
+    for part in (decoder.model, decoder.layers[1]):
+        with watched(decoder, "somebody") as lent:
+            states = lent(input_ids=ids, output_hidden_states=True).hidden_states
+            assert [tuple(one.shape) for one in states] == [(1, 6, 8)] * 3
+        assert not any(module._forward_hooks for module in decoder.model.modules())
+        with pytest.raises(PluginError, match=r"somebody has changed the dense model \(its hooks\)"):
+            with watched(decoder, "somebody") as lent:
+                lent(input_ids=ids, output_hidden_states=True)
+                hook = part.register_forward_hook(lambda *_: None)
+        hook.remove()
+    # what was asked for before stays
+    decoder.model(input_ids=ids, output_hidden_states=True)
+    with watched(decoder, "somebody") as lent:
+        lent(input_ids=ids, output_hidden_states=True)
+    assert any(module._forward_hooks for module in decoder.model.modules())
+    assert len(decoder.model(input_ids=ids, output_hidden_states=True).hidden_states) == 3
 
 
 NAN = METRIC.replace("return np.sqrt(measured.column_square)", "return measured.column_square * np.nan")

@@ -47,14 +47,16 @@ from gprune.system.errors import CheckpointError, ModelError
 
 def register() -> None:
     """Lets ``AutoConfig`` and ``AutoModelForCausalLM`` load pruned checkpoints without remote code."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    import transformers
 
     for family in FAMILIES:
         # an older transformers has fewer of them
         with contextlib.suppress(KeyError):
             model_class = modeling_gprune.classes_of(family)
-            AutoConfig.register(PRUNED_PREFIX + family, model_class.config_class, exist_ok=True)
-            AutoModelForCausalLM.register(model_class.config_class, model_class, exist_ok=True)
+            config = model_class.config_class
+            transformers.AutoConfig.register(PRUNED_PREFIX + family, config, exist_ok=True)
+            for name in FAMILIES[family].loaders:
+                getattr(transformers, name).register(config, model_class, exist_ok=True)
 
 
 def formed(model: Any, layout: Layout) -> Any:
@@ -215,7 +217,7 @@ def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, fields: d
     values["architectures"] = [model_class.__name__]
     values["auto_map"] = {
         "AutoConfig": f"modeling_gprune.{model_class.config_class.__name__}",
-        "AutoModelForCausalLM": f"modeling_gprune.{model_class.__name__}",
+        **{name: f"modeling_gprune.{model_class.__name__}" for name in _layout(model).loaders},
     }
     (folder / CONFIG_FILE).write_text(json.dumps(values, indent=2) + "\n", encoding="utf-8")
 

@@ -7,7 +7,6 @@ width in every layer, `random:llama2-7b@0.5`, or with fewer layers, `random:llam
 from typing import Any
 
 from torch import nn
-from transformers import AutoModelForCausalLM
 
 from gprune.models import loading, random_weights
 from gprune.models.export import checkpoint
@@ -36,7 +35,7 @@ def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     loading.require_readable(weight_files(folder))
     # left open, the library would ask on the terminal whether to run the model's code
     arguments = {"dtype": loading.DTYPES[dtype], "trust_remote_code": False}
-    model = loading.read_model(AutoModelForCausalLM, folder, **arguments)
+    model = loading.read_model(loading.auto_class(folder), folder, **arguments)
     return loading.move(model.requires_grad_(False), place)
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 CARD_FILE = "README.md"
 _FENCE = "---"
 _LICENCE_FILES = ("LICENSE*", "LICENCE*", "NOTICE*", "COPYING*", "USE_POLICY*")
+_PROCESSOR_FILES = ("preprocessor_config.json", "processor_config.json", "video_preprocessor_config.json")
 _LICENCE_FIELDS = ("license", "license_name", "license_link")
 _PLACES = ("primary", "auxiliary", "substitute")
 _SETTINGS = ("metric", "retention", "seed")
@@ -56,13 +57,15 @@ def write(
 ) -> None:
     """Writes the card of a model's folder, and copies the licence files of its base beside it.
 
+    What prepares images for a model that takes them is copied likewise.
+
     The folder holds configuration and weights already; `padded` where it is an ordinary, padded model; `why`
     tells why one whose layers all have the same width is no ordinary one.
     """
     from huggingface_hub import ModelCard
 
     base = _base(plan.source)
-    for file in _licence_files(base):
+    for file in _files_of(base, (*_LICENCE_FILES, *_PROCESSOR_FILES)):
         shutil.copyfile(file, folder / file.name)
     licence = _licence(base)
     data = _data(plan, licence, figures)
@@ -110,8 +113,8 @@ def _base(source: str) -> Path | None:
         return None
 
 
-def _licence_files(base: Path | None) -> list[Path]:
-    found = [file for pattern in _LICENCE_FILES for file in (base.glob(pattern) if base else ())]
+def _files_of(base: Path | None, patterns: Sequence[str]) -> list[Path]:
+    found = [file for pattern in patterns for file in (base.glob(pattern) if base else ())]
     return sorted({file for file in found if file.is_file()})
 
 

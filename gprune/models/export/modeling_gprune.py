@@ -16,7 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 from transformers.models.auto import configuration_auto
-from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING
+from transformers.models.auto.modeling_auto import (
+    MODEL_FOR_CAUSAL_LM_MAPPING,
+    MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING,
+)
 
 PREFIX = "gprune_"
 FIELDS: dict[str, tuple[Any, Any]] = {
@@ -168,7 +171,8 @@ class UnequalLayers:
         Raises:
             ValueError: the widths are missing or not one for each layer.
         """
-        layers = config.num_hidden_layers
+        text = config.get_text_config()
+        layers = text.num_hidden_layers
         for name in ("ffn_widths", "key_value_groups"):
             widths = getattr(config, name)
             if widths is None or len(widths) != layers or min(widths) < 1:
@@ -176,28 +180,36 @@ class UnequalLayers:
                     f"{name} must hold {layers} positive numbers, one for each layer (got {widths})"
                 )
         with torch.device("meta"):
-            kind: Any = type(self.dense_class(_with_layers(config, 1)).model.layers[0])
-        config.num_hidden_layers = 0
+            kind: Any = type(_decoder(self.dense_class(_with_layers(config, 1))).layers[0])
+        text.num_hidden_layers = 0
         try:
             super().__init__(config)  # type: ignore[call-arg]
         finally:
-            config.num_hidden_layers = layers
-        self.model.layers = nn.ModuleList(_layer(kind, config, index) for index in range(layers))
+            text.num_hidden_layers = layers
+        _decoder(self).layers = nn.ModuleList(_layer(kind, config, index) for index in range(layers))
         self.post_init()
+
+
+def _decoder(model: Any) -> Any:
+    """The part of a causal language model that has the layers; others may stand beside it."""
+    return getattr(model.model, "language_model", model.model)
 
 
 def _with_layers(config: Any, count: int) -> Any:
     found = copy.copy(config)
-    found.num_hidden_layers = count
+    if config.get_text_config() is not config:
+        found.text_config = copy.copy(config.text_config)
+    found.get_text_config().num_hidden_layers = count
     return found
 
 
 def _layer(kind: Any, config: Any, index: int) -> Any:
     """A layer of the family, narrowed to the widths that the configuration names."""
-    layer = kind(config, index)
+    text = config.get_text_config()
+    layer = kind(text, index)
     width = layer.self_attn.head_dim
-    group_size = config.num_attention_heads // config.num_key_value_heads
-    dense = config.intermediate_size, config.num_key_value_heads, group_size, width
+    group_size = text.num_attention_heads // text.num_key_value_heads
+    dense = text.intermediate_size, text.num_key_value_heads, group_size, width
     widths = config.ffn_widths[index], config.key_value_groups[index]
     neurons, groups = (torch.arange(width, device="cpu") for width in widths)
     kept = Kept(neurons, groups, dense)
@@ -225,6 +237,9 @@ def as_saved(model: Any, family: str, values: dict[str, Any]) -> Any:
             setattr(model.config, name, value)
         model.config.architectures = [made.__name__]
         model.__class__ = made
+        if model.config.get_text_config() is not model.config:
+            # weights are saved by the names that they have here, not by those of the dense model's files
+            model._weight_conversions = []
     return model
 
 
@@ -236,7 +251,9 @@ def classes_of(family: str) -> Any:
     """
     if family not in _CLASSES:
         config: Any = configuration_auto.CONFIG_MAPPING[family]
-        model: Any = MODEL_FOR_CAUSAL_LM_MAPPING[config]
+        # what holds a language model beside other parts is often none by itself
+        places = (MODEL_FOR_CAUSAL_LM_MAPPING, MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING)
+        model: Any = next(found for place in places if (found := place.get(config, None)) is not None)
         fields = {name: default for name, (_, default) in FIELDS.items()}
         # saved by anybody, a folder gets this file and names it
         own = {"model_type": PREFIX + family, "__module__": __name__, "_auto_class": "AutoConfig", **fields}
@@ -259,8 +276,10 @@ def __getattr__(name: str) -> Any:
     """Makes the classes of a family when one of them is asked for by its name."""
     known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"] if name.startswith("Gprune") else {}
     for family, config in known.items():
-        own = config.removesuffix("Config").removesuffix("Text")
-        if name in (f"Gprune{config}", f"Gprune{own}ForCausalLM"):
+        own = config.removesuffix("Config")
+        names = (f"{own}ForConditionalGeneration", f"{own.removesuffix('Text')}ForCausalLM", config)
+        if name.removeprefix("Gprune") in names:
             classes_of(family)
-            return globals()[name]
+            if name in globals():
+                return globals()[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,7 @@ from torch import nn
 from gprune.models.export.modeling_gprune import FIELDS
 from gprune.models.export.writing import as_checkpoint_error
 from gprune.models.families import PRUNED_PREFIX, Layout
+from gprune.models.parts import language_config
 from gprune.system.errors import CheckpointError
 
 _DERIVED_FIELDS = ("model_type", "architectures", "auto_map", "transformers_version")
@@ -48,7 +49,7 @@ def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
     neurons = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
     if not layout.heads:
         return neurons, [1] * len(layers)
-    size = _group_size(model.config) * head_width(model, layout)
+    size = _group_size(language_config(model)) * head_width(model, layout)
     return neurons, [layer.get_submodule(layout.o_proj).in_features // size for layer in layers]
 
 
@@ -69,6 +70,8 @@ def fit(model: Any, layout: Layout) -> Fit:
     `model` is of an own class of the family, or of ours.
     """
     neurons, groups = widths(model, layout)
+    if layout.text:
+        return Fit(why="other parts stand beside its language model")
     if not equal(neurons, groups):
         return Fit(why="its layers differ in width")
     config, own = model.config, _family(model.config)

@@ -99,6 +99,11 @@ def _ordinary(pruned: Any, repaired_by: str) -> Any:
     """The configuration of the smallest ordinary model that can hold a pruned one."""
     config = pruned.config
     family = config.model_type.removeprefix(PRUNED_PREFIX)
+    if FAMILIES[family].text:
+        raise CheckpointError(
+            f"a padded {FAMILIES[family].label} is not made here, as parts stand beside its language model: "
+            "use the pruned folder itself"
+        )
     present = {name for name, _ in pruned.named_parameters() if name.endswith(".bias")}
     attention = any(".self_attn." in name for name in present)
     output = any(name.endswith("self_attn.o_proj.bias") for name in present)

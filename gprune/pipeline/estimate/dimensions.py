@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from gprune.models import identity
-from gprune.models.families import FAMILIES, shape_of
+from gprune.models import identity, weight_headers
+from gprune.models.families import FAMILIES, language_values, shape_of
 from gprune.records import ModelShape
 from gprune.study import Study
 from gprune.study.methods import METHODS, repairs_of
@@ -29,19 +29,25 @@ class Dimensions:
     """whether these two are one matrix"""
     positions: int
     """tokens of a sequence that it can read"""
+    beside: int = 0
+    """weights of parts beside the language model, as those for images"""
     note: str = ""
     """what a person has to know of its family before a run; empty where there is nothing"""
+    wrapped: bool = False
+    """whether other parts stand beside the language model"""
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Dimensions:
         """From the values of a configuration; ModelError where a size is missing or is no size."""
         try:
+            values, layout = language_values(values), FAMILIES.get(str(values.get("model_type")))
             return cls(
                 shape=shape_of(values),
                 vocabulary=int(values["vocab_size"]),
                 tied=bool(values.get("tie_word_embeddings", False)),
                 positions=int(values.get("max_position_embeddings") or 2**20),
-                note=FAMILIES[family].note if (family := values.get("model_type")) in FAMILIES else "",
+                note=layout.note if layout is not None else "",
+                wrapped=layout is not None and bool(layout.text),
             )
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             raise ModelError(
@@ -69,7 +75,7 @@ class Dimensions:
         """Weights of the whole model; biases, which are a ten-thousandth, are left out."""
         tables = (1 if self.tied else 2) * self.vocabulary * self.shape.hidden
         norms = (2 * self.shape.layers + 1) * self.shape.hidden
-        return self.shape.decoder_weights + tables + norms
+        return self.shape.decoder_weights + tables + norms + self.beside
 
 
 def of_model(name: str) -> Dimensions:
@@ -77,7 +83,12 @@ def of_model(name: str) -> Dimensions:
 
     Raises ModelError where it is not here, or its configuration does not say its sizes.
     """
-    return Dimensions.of(identity.configuration(identity.locate(name)))
+    folder = identity.locate(name)
+    found = Dimensions.of(identity.configuration(folder))
+    if not found.wrapped:
+        return found
+    counted = weight_headers.counted(weight_headers.tensors(identity.weight_files(folder)), found.tied)
+    return replace(found, beside=max(sum(one.numbers for one in counted) - found.parameters, 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,7 +165,7 @@ def speed(graph: Graph) -> Stage[Throughput]:
         decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)
         if work.company is not None:
             decoder.require_whole("speed")
-        fitting = measurement.fitting(decoder.model.config, chosen)
+        fitting = measurement.fitting(decoder.config, chosen)
         known = {"device": str(decoder.device), "dtype": work.inputs.precision}
         chosen = measurement.with_changes(chosen, **known, **fitting)
         # a method without masks could not run, unless it is the dense model

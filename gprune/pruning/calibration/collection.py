@@ -140,7 +140,7 @@ def collect_strongest(
 
 
 def _require_positions(decoder: Decoder, length: int) -> None:
-    positions = getattr(decoder.model.config, "max_position_embeddings", None)
+    positions = getattr(decoder.config, "max_position_embeddings", None)
     if positions is not None and length > positions:
         raise SettingsError(
             f"sequences of {length} tokens do not fit the model, which has {positions} positions: "

@@ -64,7 +64,7 @@ def loss_gradient(
     states, targets = hidden.detach()[:, :-1].flatten(0, 1), ids[:, 1:].flatten().to(hidden.device)
     half = hidden.dtype == torch.float16
     gradient = torch.zeros_like(states, dtype=torch.float32)
-    rows = max(1, _BLOCK_LOGITS // int(decoder.model.config.vocab_size))  # type: ignore[union-attr,arg-type]
+    rows = max(1, _BLOCK_LOGITS // int(decoder.config.vocab_size))
     for start in range(0, len(states), rows):
         part = slice(start, start + rows)
         leaf = states[part].requires_grad_()

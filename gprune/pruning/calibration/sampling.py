@@ -69,7 +69,7 @@ def _told(on_progress: Progress, recipe: Recipe, documents: int, writing: int, t
 
 
 def _require_room(decoder: Decoder, recipe: Recipe, text: str) -> None:
-    positions = getattr(decoder.model.config, "max_position_embeddings", None)
+    positions = getattr(decoder.config, "max_position_embeddings", None)
     if positions is not None and recipe.length > positions:
         raise SettingsError(
             f"documents of {recipe.length:,} tokens do not fit the model, which has {positions:,} positions: "
@@ -85,7 +85,7 @@ def _start(decoder: Decoder, text: str) -> tuple[int, int]:
             f"the text {text!r} cannot be written: the model's folder has no tokenizer. Save the tokenizer's "
             "files beside the model"
         )
-    config: Any = decoder.model.config
+    config: Any = decoder.config
     ends = config.eos_token_id
     signs = (
         tokenizer.bos_token_id,
@@ -107,7 +107,7 @@ def _barred(decoder: Decoder) -> Tensor:
     tokenizer: Any = decoder.tokenizer
     size = decoder.model.get_output_embeddings().weight.shape[0]  # type: ignore[operator]
     signs = set(tokenizer.all_special_ids)
-    for config in (decoder.model.config, getattr(decoder.model, "generation_config", None)):
+    for config in (decoder.config, getattr(decoder.model, "generation_config", None)):
         for name in ("bos_token_id", "eos_token_id", "pad_token_id"):
             found = getattr(config, name, None)
             signs |= set(found) if isinstance(found, list | tuple) else {found}

@@ -73,7 +73,7 @@ def most_read(masked: MaskedModel) -> int:
 
 def _places(masked: MaskedModel) -> int | None:
     """Positions of the model; None where it does not say."""
-    found = getattr(masked.decoder.model.config, "max_position_embeddings", None)
+    found = getattr(masked.decoder.config, "max_position_embeddings", None)
     return int(found) if found else None
 
 
