@@ -4,8 +4,9 @@ k-means on parameters, a split by rank drift, a refinement of both together, and
 whether the direction of the drift takes part.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import torch
@@ -22,6 +23,7 @@ from gprune.pruning.modules.direction import (
 from gprune.pruning.modules.initialization import cluster, split
 from gprune.pruning.modules.objective import TERMS
 from gprune.pruning.modules.refinement import refine
+from gprune.pruning.side_by_side import side_by_side, small
 from gprune.records import Array, Partition, RankDrift, UnitScores
 from gprune.study import ModularizationSettings
 from gprune.system.errors import NumericsError
@@ -221,15 +223,19 @@ def _refine_layers(
     layers = len(initial)
     found: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
     done, total = clustered, clustered + layers * len(profiles)
-    for layer in range(layers if profiles else 0):
-        rows = _rows(parameters, layer, drift.magnitude.shape[1])
-        for profile in profiles:
-            found[profile].append(
-                refine(rows, initial[layer], drift_profile(drift, layer, profile), settings)
-            )
-            done += 1
-            message = f"refined layer {layer + 1} of {layers} by drift {profile}"
-            on_progress(done, total, message)
+
+    def pieces() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
+        for layer in range(layers if profiles else 0):
+            rows = _rows(parameters, layer, drift.magnitude.shape[1])
+            for profile in profiles:
+                known = drift_profile(drift, layer, profile)
+                yield small(rows), partial(refine, rows, initial[layer], known, settings)
+
+    for number, pair in enumerate(side_by_side(pieces())):
+        layer, profile = number // len(profiles), profiles[number % len(profiles)]
+        found[profile].append(pair)
+        done += 1
+        on_progress(done, total, f"refined layer {layer + 1} of {layers} by drift {profile}")
     return [
         _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
         for profile, pairs in found.items()

@@ -1,0 +1,73 @@
+"""Small pieces of work go on at the same time, each on one thread, and come back in their order."""
+
+import threading
+import time
+
+import pytest
+import torch
+
+from gprune.pruning.side_by_side import side_by_side, small
+
+
+@pytest.fixture(autouse=True)
+def _two_threads():
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def test_small_pieces_run_together_on_a_thread_each_and_keep_their_order():
+    met = threading.Barrier(2, timeout=30)
+
+    def piece(number):
+        # neither gets further alone
+        met.wait()
+        time.sleep(0.05 * (number == 0))
+        return number, torch.get_num_threads()
+
+    found = list(side_by_side((True, lambda number=number: piece(number)) for number in range(4)))
+    assert found == [(number, 1) for number in range(4)]
+    assert torch.get_num_threads() == 2
+
+
+def test_a_large_piece_has_all_threads_and_ends_before_the_next_is_asked_for():
+    told = []
+
+    def pieces():
+        for number in range(3):
+            told.append(f"asked for {number}")
+            yield number != 1, lambda number=number: (number, torch.get_num_threads())
+
+    for number, threads in side_by_side(pieces()):
+        told.append(f"{number} on {threads}")
+    assert told == ["asked for 0", "asked for 1", "0 on 1", "1 on 2", "asked for 2", "2 on 1"]
+
+
+def test_an_error_comes_through_and_what_waits_is_dropped():
+    done = []
+
+    def fail():
+        raise ValueError("piece 0")
+
+    pieces = [(True, fail)] + [
+        (True, lambda number=number: (time.sleep(0.2), done.append(number))) for number in range(20)
+    ]
+    with pytest.raises(ValueError, match="piece 0"):
+        list(side_by_side(pieces))
+    assert len(done) < 5
+    assert torch.get_num_threads() == 2
+
+
+def test_a_thread_that_begins_later_has_all_threads_again():
+    list(side_by_side([(True, lambda: None)]))
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append((torch.ones(2) + 1, torch.get_num_threads())))
+    thread.start()
+    thread.join()
+    assert seen[0][1] == 2
+
+
+@pytest.mark.parametrize(("rows", "is_small"), [(1024, True), (2048, True), (2049, False)])
+def test_a_matrix_of_two_million_numbers_is_the_largest_small_one(rows, is_small):
+    assert small(torch.empty(rows, 1024)) is is_small
