@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from math import comb
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import add_cache, command_line, place, registered, say
@@ -85,7 +86,8 @@ def _weights(options: argparse.Namespace) -> int:
 
     plan = weights.from_file(options.plan, options.within)
     if options.dry_run:
-        say(f"{len(plan.retentions) * 3} cases and {len(plan.weights)} weights", file=sys.stderr)
+        pairs = sum(comb(len(one.evaluation.texts), 2) for one in plan.studies)
+        say(f"{len(plan.retentions) * pairs} cases and {len(plan.weights)} weights", file=sys.stderr)
         return 0
     store = Store(options.cache)
     folder = options.out or store.root / "searches" / "choice"

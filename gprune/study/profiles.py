@@ -52,21 +52,25 @@ def profile(name: str) -> Profile:
 def recipe() -> str:
     """What the recommended recipe does and what it has brought, in a few sentences for people who choose.
 
-    The figures are those that `python -m gprune search --weights` has written on the development model.
+    The figures are those that `python -m gprune search --weights` has written on the development models.
     """
     labels = [METHODS[name].label for name in ChoiceSettings().masks]
     words = (
-        f"Recommended recipe, a method of its own: it tries the masks of {', '.join(labels[:-1])} and "
-        f"{labels[-1]} with several repairs and takes what is best on held-out text."
+        f"Recommended recipe, a method of its own: it tries the masks of {_listed(labels)} with several "
+        "repairs and takes what is best on held-out text."
     )
     if not RECIPE.is_file():
         return f"{words} What that brings is not measured yet: no figure is claimed."
     known = safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe")
     return (
-        f"{words} On {known['model']}, which its weights were chosen on, it had {known['to GPrune']:.2f} of "
-        f"GPrune’s perplexity on unseen text and {known['to the best unrepaired']:.2f} of the best masks’ "
-        f"without repair ({known['cases']} cases)."
+        f"{words} On {_listed(known['models'])}, which its weights were chosen on, it had "
+        f"{known['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
+        f"{known['to the best unrepaired']:.2f} of the best masks’ without repair ({known['cases']} cases)."
     )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def applied(study: Study, name: str) -> Study:

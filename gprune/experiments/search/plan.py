@@ -131,9 +131,12 @@ def from_file(path: Path, within: Path | None = None) -> Plan:
 
 
 def placed(values: Any, within: Path | None) -> Any:
-    """The values of a search whose study has its model and texts in a folder, where they are there."""
+    """The values of a search whose studies have their models and texts in a folder, where they are there."""
     if isinstance(values, dict) and isinstance(values.get("study"), dict):
         values = values | {"study": _placed(values["study"], within)}
+    if isinstance(values, dict) and isinstance(values.get("studies"), list):
+        made = [_placed(one, within) if isinstance(one, dict) else one for one in values["studies"]]
+        values = values | {"studies": made}
     return values
 
 

@@ -1,6 +1,6 @@
-"""Answers: which weights choose repairs and recipes that are good on unseen text, on the development model?
+"""Answers: which weights choose repairs and recipes that are good on unseen text, on development models?
 
-A case is a pair of the study's evaluation texts to calibrate on, with the others unseen, and a retention.
+A case is a pair of a study's evaluation texts to calibrate on, with the others unseen, and a retention.
 There every candidate is measured on the unseen texts, beside what each of a few weights would have chosen
 without them. Regret is what the choice loses to the best candidate there, in nats per token.
 
@@ -10,7 +10,7 @@ without them. Regret is what the choice loses to the best candidate there, in na
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -44,8 +44,8 @@ class Plan(Form):
     WHAT: ClassVar = "a search of weights"
     title: Words
     """what it is called"""
-    study: Study
-    """what every case differs from; its evaluation texts are calibrated on by pairs"""
+    studies: Listed[Study]
+    """what the cases of each development model differ from; evaluation texts are calibrated on by pairs"""
     retentions: Listed[Real]
     """retentions of the cases"""
     weights: Listed[Listed[Real]]
@@ -53,16 +53,19 @@ class Plan(Form):
 
     def __post_init__(self) -> None:
         """Raises SettingsError where there are too few texts, or weights are none."""
-        texts = self.study.evaluation.texts
-        require(len(texts) > 2, "study.evaluation.texts", texts, "three texts or more")
+        require(bool(self.studies), "studies", self.studies, "a list with one or more")
+        for one in self.studies:
+            texts = one.evaluation.texts
+            require(len(texts) > 2, "studies.evaluation.texts", texts, "three texts or more")
         sound = all(len(one) == len(_ROLES) and min(one) >= 0 and sum(one) > 0 for one in self.weights)
         require(bool(self.weights) and sound, "weights", self.weights, "lists of three numbers of at least 0")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Case:
-    """What was measured of one pair of texts at one retention."""
+    """What was measured of one model and pair of texts at one retention."""
 
+    model: str
     texts: tuple[str, ...]
     """A, B and the unseen ones"""
     retention: float
@@ -99,10 +102,10 @@ def from_file(path: Path, within: Path | None = None) -> Plan:
 def measured(plan: Plan, store: Store, told: Callable[[str], None]) -> list[Case]:
     """Runs every case through the store; what is there already is not run again."""
     cases = []
-    for retention in plan.retentions:
-        for pair in combinations(plan.study.evaluation.texts, 2):
-            unseen = (text for text in plan.study.evaluation.texts if text not in pair)
-            cases.append(_case(plan.study, (*pair, *unseen), retention, store))
+    for study, retention in product(plan.studies, plan.retentions):
+        for pair in combinations(study.evaluation.texts, 2):
+            unseen = (text for text in study.evaluation.texts if text not in pair)
+            cases.append(_case(study, (*pair, *unseen), retention, store))
             told(f"{_named(cases[-1])}: {len(cases[-1].unseen)} candidates")
     return cases
 
@@ -124,7 +127,7 @@ def _case(base: Study, texts: tuple[str, ...], retention: float, store: Store) -
     results = pipeline.opened(chosen, store)
     _run(chosen, store)
     choices = {name: results.get(stages.choice, name) for name in (RECOMMENDED, *masks)}
-    return Case(texts, retention, choices, unseen)
+    return Case(short(base.model), texts, retention, choices, unseen)
 
 
 def _run(study: Study, store: Store) -> dict[str, Any]:
@@ -146,7 +149,7 @@ def regrets(plan: Plan, cases: Sequence[Case]) -> Array:
 def winner(plan: Plan, cases: Sequence[Case]) -> tuple[float, ...]:
     """The weights that give divergence most, of those whose mean regret is within TOLERANCE of the lowest.
 
-    One small model cannot tell that the text of every model says nothing.
+    A few small models cannot tell that the text of every model says nothing.
     """
     found = regrets(plan, cases).mean(axis=1)
     near = [one for one, regret in zip(plan.weights, found, strict=True) if regret <= found.min() + TOLERANCE]
@@ -156,19 +159,37 @@ def winner(plan: Plan, cases: Sequence[Case]) -> tuple[float, ...]:
 def evidence(plan: Plan, cases: Sequence[Case]) -> dict[str, Any]:
     """The weights that won, and what the recipe that they choose brought on unseen text."""
     weights = winner(plan, cases)
-    ours = np.array([case.unseen[case.chosen(RECOMMENDED, weights)] for case in cases])
-    plain = np.array([case.unseen["gprune", UNREPAIRED] for case in cases])
-    least = np.array([min(v for (_, word), v in case.unseen.items() if word == UNREPAIRED) for case in cases])
+    plain, least = _brought(cases, weights)
     return {
         "title": plan.title,
-        "model": short(plan.study.model),
-        "texts": [short(text) for text in plan.study.evaluation.texts],
+        "models": [short(study.model) for study in plan.studies],
+        "texts": [[short(text) for text in study.evaluation.texts] for study in plan.studies],
         "cases": len(cases),
         "weights": dict(zip(_ROLES, (one / sum(weights) for one in weights), strict=True)),
         "regret": float(np.mean([case.regret(RECOMMENDED, weights) for case in cases])),
-        "to GPrune": float(np.exp(np.log(ours / plain).mean())),
-        "to the best unrepaired": float(np.exp(np.log(ours / least).mean())),
+        "to GPrune": plain,
+        "to the best unrepaired": least,
     }
+
+
+def _brought(cases: Sequence[Case], weights: Sequence[float]) -> tuple[float, float]:
+    """The recipe's perplexity on unseen text to that of GPrune and of the best masks without repair."""
+    ours = np.array([case.unseen[case.chosen(RECOMMENDED, weights)] for case in cases])
+    plain = np.array([case.unseen["gprune", UNREPAIRED] for case in cases])
+    least = np.array([min(v for (_, word), v in case.unseen.items() if word == UNREPAIRED) for case in cases])
+    return float(np.exp(np.log(ours / plain).mean())), float(np.exp(np.log(ours / least).mean()))
+
+
+def _each(plan: Plan, cases: Sequence[Case]) -> str:
+    """What the recipe brought on each model, where there are several."""
+    weights, models = winner(plan, cases), dict.fromkeys(case.model for case in cases)
+    if len(models) < 2:
+        return ""
+    told = []
+    for model in models:
+        plain, least = _brought([case for case in cases if case.model == model], weights)
+        told.append(f"{model} {plain:.2f} and {least:.2f}")
+    return f" ({'; '.join(told)})"
 
 
 def write(folder: Path, plan: Plan, cases: Sequence[Case], made: Made) -> None:
@@ -189,17 +210,20 @@ def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in made.versions.items())
     lines = [
         f"# {plan.title}",
-        f"Model {known['model']}, {plan.study.calibration.samples} sequences of "
-        f"{plan.study.calibration.length} tokens of each text, {plan.study.choice.sequences} held-out ones, "
-        f"{plan.study.evaluation.windows} windows of each unseen one, seed {plan.study.seed}. What is "
-        "found is frozen: no result on another model enters it.",
+        *(
+            f"Model {short(one.model)}, {one.calibration.samples} sequences of {one.calibration.length} "
+            f"tokens of each text, {one.choice.sequences} held-out ones, {one.evaluation.windows} windows of "
+            f"each unseen one, seed {one.seed}."
+            for one in plan.studies
+        ),
+        "What is found is frozen: no result on another model enters it.",
         f"Command: `{made.command}`",
         f"Versions: {versions}",
         "## Weights",
         "Regret: nats per token on unseen text that a choice loses to the best of its candidates there, mean "
         f"over the {len(cases)} cases; of the recommended recipe, and of the repair of each mask method. Of "
         f"the weights within {TOLERANCE:g} of the lowest mean of both, those are taken that give divergence "
-        "most: one small model cannot tell that the text of every model says nothing.",
+        "most: a few small models cannot tell that the text of every model says nothing.",
         _table(
             ["A, B, divergence", "regret, recipe", "regret, repair"],
             [
@@ -213,21 +237,28 @@ def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
         f"The weights {', '.join(f'{name} {one:.2f}' for name, one in known['weights'].items())}. The recipe "
         f"that they choose has {known['to GPrune']:.2f} of GPrune's perplexity on unseen text and "
         f"{known['to the best unrepaired']:.2f} of the best masks' without repair, geometric means over the "
-        "cases. One small model, and few cases that share texts: enough to fix a rule, not to praise it.",
+        f"cases{_each(plan, cases)}. Few small models, and cases that share texts: enough to fix a rule, not "
+        "to praise it.",
     ]
     return "\n\n".join(lines) + "\n"
 
 
 def _cases(plan: Plan, cases: Sequence[Case]) -> str:
     """Perplexities of every candidate on the unseen texts, the chosen one marked."""
-    weights, words = winner(plan, cases), (UNREPAIRED, *plan.study.choice.repairs)
+    weights, words = (
+        winner(plan, cases),
+        list(dict.fromkeys(word for case in cases for _, word in case.unseen)),
+    )
     rows = []
     for case in cases:
         chosen = case.chosen(RECOMMENDED, weights)
         for name in dict.fromkeys(masks for masks, _ in case.unseen):
             own = case.chosen(name, weights)
             marks = {own: " *", chosen: " **"}
-            cells = [f"{case.unseen[name, word]:.1f}{marks.get((name, word), '')}" for word in words]
+            found = {word: value for (masks, word), value in case.unseen.items() if masks == name}
+            cells = [
+                f"{found[word]:.1f}{marks.get((name, word), '')}" if word in found else "" for word in words
+            ]
             rows.append([_named(case), name, *cells])
     told = (
         "Perplexity on the unseen texts, their geometric mean; * was chosen for these masks, ** is the "
@@ -238,7 +269,9 @@ def _cases(plan: Plan, cases: Sequence[Case]) -> str:
 
 def _named(case: Case) -> str:
     first, second, *unseen = map(short, case.texts)
-    return f"{case.retention:.0%} on {first} and {second}, unseen {', '.join(unseen)}".replace("%", " %")
+    return f"{case.model}, {case.retention:.0%} on {first} and {second}, unseen {', '.join(unseen)}".replace(
+        "%", " %"
+    )
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

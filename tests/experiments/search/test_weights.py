@@ -32,7 +32,7 @@ def searched(tmp_path_factory):
         "repairs": REPAIRS,
         "masks": ["gprune", "flap"],
     }
-    values = {"title": "Weights", "study": study, "retentions": [0.5], "weights": [[1, 1, 0], [0, 0, 1]]}
+    values = {"title": "Weights", "studies": [study], "retentions": [0.5], "weights": [[1, 1, 0], [0, 0, 1]]}
     file = folder / "choice.json"
     file.write_text(json.dumps(values), encoding="utf-8")
     store = Store(folder / "cache")
@@ -42,7 +42,7 @@ def searched(tmp_path_factory):
 
 def test_a_case_is_a_pair_of_texts_with_the_third_one_unseen(searched):
     _, plan, _, cases = searched
-    assert {case.texts[2] for case in cases} == set(plan.study.evaluation.texts) and len(cases) == 3
+    assert {case.texts[2] for case in cases} == set(plan.studies[0].evaluation.texts) and len(cases) == 3
     for case in cases:
         assert len(set(case.texts)) == 3
         assert case.unseen.keys() == {
@@ -92,10 +92,10 @@ def test_the_launch_form_claims_what_was_measured_and_nothing_before(tmp_path, m
     words = profiles.recipe()
     assert "the masks of GPrune, Gates, FLAP and Wanda-sp, one ratio with several repairs" in words
     assert words.endswith("What that brings is not measured yet: no figure is claimed.")
-    known = {"model": "small", "cases": 6, "to GPrune": 0.7512, "to the best unrepaired": 0.8249}
+    known = {"models": ["small", "tiny"], "cases": 6, "to GPrune": 0.7512, "to the best unrepaired": 0.8249}
     profiles.RECIPE.write_text(json.dumps(known), encoding="utf-8")
     profiles.recipe.cache_clear()
-    assert "On small" in profiles.recipe() and "0.75 of GPrune" in profiles.recipe()
+    assert "On small and tiny" in profiles.recipe() and "0.75 of GPrune" in profiles.recipe()
     assert "0.82 of the best masks’ without repair (6 cases)" in profiles.recipe()
     profiles.recipe.cache_clear()
 
@@ -109,4 +109,4 @@ def test_what_was_found_is_what_chooses():
 def test_what_is_no_plan_is_told(searched):
     _, plan, _, _ = searched
     with pytest.raises(SettingsError, match="weights must be lists of three numbers"):
-        weights.Plan(plan.title, plan.study, plan.retentions, ((1.0, 1.0),))
+        weights.Plan(plan.title, plan.studies, plan.retentions, ((1.0, 1.0),))
