@@ -31,6 +31,7 @@ from gprune.records import Array, budget
 from gprune.store import Store
 from gprune.study import Study
 from gprune.study.methods import METHODS
+from gprune.system.files import beside
 from gprune.system.progress import silent
 
 
@@ -168,7 +169,19 @@ def _put(record: RunRecord, stage: Stage[Any], made: Any, details: dict[str, Any
         if not record.results.holds(stage):
             store.put(stage.kind, stage.key, made, details)
     else:
-        shutil.copytree(_template(stage, made, details), place, copy_function=shutil.copyfile)
+        _copy(_template(stage, made, details), place)
+
+
+def _copy(template: Path, place: Path) -> None:
+    """Copies a folder in one step; where another process has been faster, its own stays."""
+    partial = beside(place)
+    shutil.copytree(template, partial, copy_function=shutil.copyfile)
+    try:
+        partial.rename(place)
+    except OSError:
+        shutil.rmtree(partial)
+        if not place.exists():
+            raise
 
 
 def _template(stage: Stage[Any], made: Any, details: dict[str, Any]) -> Path:

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.export.modeling_gprune import FIELDS
+from gprune.models.export import modeling_gprune
 from gprune.models.export.writing import as_checkpoint_error
 from gprune.models.families import PRUNED_PREFIX, Layout
 from gprune.models.parts import language_config
@@ -122,7 +122,11 @@ def is_own(model: Any) -> bool:
 def values_of(config: Any) -> dict[str, Any]:
     """What a configuration says beside our own fields and its family."""
     values: dict[str, Any] = config.to_dict()
-    return {name: value for name, value in values.items() if name not in (*FIELDS, *_DERIVED_FIELDS)}
+    return {
+        name: value
+        for name, value in values.items()
+        if name not in (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)
+    }
 
 
 def windowless(values: dict[str, Any]) -> dict[str, Any]:

@@ -23,7 +23,7 @@ from gprune.pruning.modules.direction import (
 from gprune.pruning.modules.initialization import cluster, split
 from gprune.pruning.modules.objective import TERMS
 from gprune.pruning.modules.refinement import refine
-from gprune.pruning.side_by_side import side_by_side, small
+from gprune.pruning.modules.side_by_side import side_by_side, small
 from gprune.records import Array, Partition, RankDrift, UnitScores
 from gprune.study import ModularizationSettings
 from gprune.system.errors import NumericsError
