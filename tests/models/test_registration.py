@@ -64,7 +64,7 @@ AFTER_MODELLING = f"{ALONE}import gprune.export.modeling_gprune; gprune.register
         pytest.param(BEFORE, id="before transformers"),
         pytest.param(AFTER, id="after transformers", marks=pytest.mark.long),
         pytest.param(EXPLICIT, id="by its own call", marks=pytest.mark.long),
-        pytest.param(AFTER_MODELLING, id="by its own call, after the modelling file"),
+        pytest.param(AFTER_MODELLING, id="by its own call, after the modelling file", marks=pytest.mark.long),
     ],
 )
 def test_importing_gprune_makes_our_model_types_known(project, first):

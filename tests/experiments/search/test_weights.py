@@ -40,6 +40,7 @@ def searched(tmp_path_factory):
     return file, plan, store, weights.measured(plan, store, lambda _: None)
 
 
+@pytest.mark.long
 def test_a_case_is_a_pair_of_texts_with_the_third_one_unseen(searched):
     _, plan, _, cases = searched
     assert {case.texts[2] for case in cases} == set(plan.studies[0].evaluation.texts) and len(cases) == 3
@@ -51,6 +52,7 @@ def test_a_case_is_a_pair_of_texts_with_the_third_one_unseen(searched):
         assert case.choices.keys() == {RECOMMENDED, "gprune", "flap"}
 
 
+@pytest.mark.long
 def test_regret_is_what_the_lowest_number_loses_on_the_unseen_text(searched):
     _, plan, _, cases = searched
     for case in cases:
@@ -69,6 +71,7 @@ def test_regret_is_what_the_lowest_number_loses_on_the_unseen_text(searched):
     assert weights.winner(plan, cases) == max(near, key=lambda one: one[2])
 
 
+@pytest.mark.long
 def test_the_command_writes_what_was_found_and_runs_nothing_twice(searched, tmp_path, monkeypatch, capsys):
     file, plan, store, cases = searched
     before = {kind: len(list((store.root / kind).iterdir())) for kind in ("repaired", "perplexity", "choice")}
@@ -106,6 +109,7 @@ def test_what_was_found_is_what_chooses():
     assert weights.from_file(Path(weights.__file__).with_name("choice.json")).weights
 
 
+@pytest.mark.long
 def test_what_is_no_plan_is_told(searched):
     _, plan, _, _ = searched
     with pytest.raises(SettingsError, match="weights must be lists of three numbers"):

@@ -124,6 +124,7 @@ def sbatch(cache, tmp_path, monkeypatch):
     return book
 
 
+@pytest.mark.long
 def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache, sbatch):
     sweep = a_sweep(0, 1)
     first = sweep.variations()[0].study

@@ -114,7 +114,8 @@ def ways(built_once):
 
 
 @pytest.mark.process
-@pytest.mark.parametrize("where", ["elsewhere", pytest.param("here", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("where", ["elsewhere", "here"])
 def test_copied_adapted_and_trained_models_load_with_equal_logits(where, ways, project):
     environment = {
         name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))

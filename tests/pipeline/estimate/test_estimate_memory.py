@@ -127,7 +127,7 @@ def test_formulas_tell_what_a_run_allocates(kind, monkeypatch):
     assert counted / 1.3 < formula < counted * 1.3
 
 
-@pytest.mark.parametrize(("samples", "batch"), [(24, 4), (96, 16)])
+@pytest.mark.parametrize(("samples", "batch"), [(24, 4), pytest.param(96, 16, marks=pytest.mark.long)])
 def test_the_formula_of_a_repair_tells_what_a_fit_allocates(samples, batch):
     shape = LARGE | {"hidden_size": 192, "intermediate_size": 720, "num_hidden_layers": 3, "vocab_size": 500}
     decoder = decoder_of(shape, torch.float32, "cpu")
@@ -153,7 +153,9 @@ def test_the_formula_of_a_repair_tells_what_a_fit_allocates(samples, batch):
 
 
 @pytest.mark.parametrize("name", ["osscar", "slimllm"])
-@pytest.mark.parametrize(("samples", "batch", "neurons"), [(24, 4, 720), (48, 32, 301)])
+@pytest.mark.parametrize(
+    ("samples", "batch", "neurons"), [pytest.param(24, 4, 720, marks=pytest.mark.long), (48, 32, 301)]
+)
 def test_the_formula_of_removal_tells_what_a_walk_allocates(name, samples, batch, neurons):
     sizes = {"hidden_size": 192, "intermediate_size": neurons, "num_hidden_layers": 3, "vocab_size": 500}
     decoder, shape = decoder_of(LARGE | sizes, torch.float32, "cpu"), LARGE | sizes
