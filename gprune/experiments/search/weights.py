@@ -245,33 +245,28 @@ def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
 
 def _cases(plan: Plan, cases: Sequence[Case]) -> str:
     """Perplexities of every candidate on the unseen texts, the chosen one marked."""
-    weights, words = (
-        winner(plan, cases),
-        list(dict.fromkeys(word for case in cases for _, word in case.unseen)),
-    )
+    weights, every = winner(plan, cases), (word for case in cases for _, word in case.unseen)
+    words = list(dict.fromkeys(every))
     rows = []
     for case in cases:
         chosen = case.chosen(RECOMMENDED, weights)
         for name in dict.fromkeys(masks for masks, _ in case.unseen):
             own = case.chosen(name, weights)
             marks = {own: " *", chosen: " **"}
-            found = {word: value for (masks, word), value in case.unseen.items() if masks == name}
-            cells = [
-                f"{found[word]:.1f}{marks.get((name, word), '')}" if word in found else "" for word in words
-            ]
+            told = {pair: f"{value:.1f}{marks.get(pair, '')}" for pair, value in case.unseen.items()}
+            cells = [told.get((name, word), "") for word in words]
             rows.append([_named(case), name, *cells])
-    told = (
+    title = (
         "Perplexity on the unseen texts, their geometric mean; * was chosen for these masks, ** is the "
         "recommended recipe."
     )
-    return f"{told}\n\n{_table(['case', 'masks', *words], rows)}"
+    return f"{title}\n\n{_table(['case', 'masks', *words], rows)}"
 
 
 def _named(case: Case) -> str:
     first, second, *unseen = map(short, case.texts)
-    return f"{case.model}, {case.retention:.0%} on {first} and {second}, unseen {', '.join(unseen)}".replace(
-        "%", " %"
-    )
+    retention = f"{case.retention:.0%}".replace("%", " %")
+    return f"{case.model}, {retention} on {first} and {second}, unseen {', '.join(unseen)}"
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -33,7 +33,7 @@ _PADDED = "An ordinary model: every layer is padded with zeros to the widest, an
 _ORDINARY = "An ordinary model: every layer has the same width, and none needs code of its own."
 _EXACTLY = "Every layer has the same width, but no ordinary model has exactly these weights"
 _OF_ITS_OWN = (
-    "Layers differ in width, which `modeling_gprune.py` in this folder builds; it needs torch and "
+    "{}, which `modeling_gprune.py` in this folder builds; it needs torch and "
     "transformers. After `import gprune` the model loads without `trust_remote_code`."
 )
 
@@ -215,9 +215,8 @@ def _measured(figures: Sequence[Figure]) -> str:
 def _loading(folder: Path, plan: CutPlan, padded: bool, why: str) -> str:
     own = str(identity.configuration(folder).get("model_type")).startswith(PRUNED_PREFIX)
     trusting = ", trust_remote_code=True" if own else ""
-    how = _OF_ITS_OWN if own else _PADDED if padded else _ORDINARY
-    if why:
-        how = how.replace("Layers differ in width", f"{_EXACTLY} ({why})")
+    differ = f"{_EXACTLY} ({why})" if why else "Layers differ in width"
+    how = _OF_ITS_OWN.format(differ) if own else _PADDED if padded else _ORDINARY
     code = (
         "```python\nfrom transformers import AutoModelForCausalLM, AutoTokenizer\n\n"
         f'model = AutoModelForCausalLM.from_pretrained("FOLDER"{trusting})\n'
