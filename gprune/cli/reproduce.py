@@ -45,7 +45,8 @@ def add(commands: Any) -> None:
         "--report",
         type=place,
         metavar="FILE",
-        help="write what the table `study` or `repair` says of all the models",
+        help="write what the table `study` or `repair` says of all the models; of `repair`, what "
+        "FILE says of other models stays",
     )
     add_devices(parser)
     add_engine(parser)
@@ -119,12 +120,15 @@ def _require_fitting(options: argparse.Namespace, chosen: list[PaperTable]) -> N
 
 
 def _reports() -> dict[str, Any]:
-    """What writes the report of a table, by its name."""
+    """What writes the report of a table, by its name; of some models, or in place of an earlier document."""
     from gprune.experiments.reproduction import control_report, repair_report
     from gprune.experiments.reproduction.control_rows import FAIR
     from gprune.experiments.reproduction.repair_rows import REPAIR
 
-    return {FAIR: control_report.markdown, REPAIR: repair_report.markdown}
+    def whole(store: Any, every: list[Series], command: str, _earlier: str) -> str:
+        return control_report.markdown(store, every, command)
+
+    return {FAIR: whole, REPAIR: repair_report.markdown}
 
 
 def _reported(chosen: list[PaperTable]) -> list[Any]:
@@ -199,9 +203,10 @@ def _report(options: argparse.Namespace, chosen: list[PaperTable], every: list[S
     from gprune.system.files import write_text
 
     (markdown,) = _reported(chosen)
-    text = markdown(Store(options.cache), every, command_line())
+    file = options.report
     try:
-        write_text(options.report, text)
+        earlier = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+        write_text(file, markdown(Store(options.cache), every, command_line(), earlier))
     except OSError as error:
         raise StoreError(f"the report {options.report} cannot be written ({error})") from error
     say(f"report: {options.report}", file=sys.stderr)

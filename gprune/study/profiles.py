@@ -59,14 +59,26 @@ def recipe() -> str:
         f"Recommended recipe, a method of its own: it tries the masks of {_listed(labels)} with several "
         "repairs and takes what is best on held-out text."
     )
-    if not RECIPE.is_file():
+    known = _evidence()
+    if not known:
         return f"{words} What that brings is not measured yet: no figure is claimed."
-    known = safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe")
     return (
         f"{words} On {_listed(known['models'])}, which its weights were chosen on, it had "
         f"{known['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
         f"{known['to the best unrepaired']:.2f} of the best masks’ without repair ({known['cases']} cases)."
     )
+
+
+def development_models() -> tuple[str, ...]:
+    """Models on which the weights of the recommended recipe were chosen, by the last part of their names."""
+    return tuple(_evidence().get("models", ()))
+
+
+def _evidence() -> dict[str, Any]:
+    """What the search of the weights has written; empty before one."""
+    if not RECIPE.is_file():
+        return {}
+    return dict(safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe"))
 
 
 def _listed(names: list[str]) -> str:

@@ -129,12 +129,12 @@ def _texts(blocks: Sequence[Block]) -> list[HoldoutStatus]:
 # ---- claims and cells --------------------------------------------------------------------------------------
 
 
-def verdicts(claims: Sequence[Claim], cases: Sequence[Case]) -> list[str]:
-    """Paragraphs that judge claims by cases."""
+def verdicts(claims: Sequence[Claim], cases: Sequence[Case], level: int = 2) -> list[str]:
+    """Paragraphs that judge claims by cases, under a heading of a level."""
     found = [judged(claim, cases) for claim in claims]
     heads = ("claim", "from", "outcome", "cases", "mean change of perplexity")
     return [
-        f"## {VERDICTS}",
+        f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",
         Table.of(heads, map(_claim, found)).markdown(),
     ]

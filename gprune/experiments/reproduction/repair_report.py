@@ -1,6 +1,7 @@
 """Writes docs/repair.md: whether repairs hold on unseen text, for whose masks, and what a choice gives.
 
-Everything is read from the results of the table `repair`; nothing is run.
+Each model has a chapter of its own, since hours of work stand behind it: one more model, measured later or
+elsewhere, joins the others. Everything is read from the results of the table `repair`; nothing is run.
 """
 
 import math
@@ -33,7 +34,9 @@ from gprune.experiments.reproduction.repair_rows import (
 from gprune.pipeline import opened, stages
 from gprune.records import Choice
 from gprune.store import Store
+from gprune.study import short
 from gprune.study.methods import METHODS, RECOMMENDED, of_masks
+from gprune.study.profiles import development_models
 
 _REPAIRED = Treatment("least_squares_bias")
 _WRITTEN = Treatment("least_squares_bias", "both_and_sampled")
@@ -42,6 +45,20 @@ _BASELINES = tuple(map(OWN.of, BASELINES))
 _ALIKE = tuple(AUTO.of(name) for name in CHOSEN if METHODS[name].baseline)
 """baselines with the same choice of a repair"""
 _OWN_MASKS = "own masks unrepaired"
+_HEAD = (
+    "# Repairs, and a recipe that chooses one",
+    "What becomes of the masks of each method when the weights that they keep are repaired, every method "
+    "with the same texts, and whether it holds on text of other corpora. All numbers were measured here. "
+    "No weight was trained: repairs are in closed form.",
+    "*At home* is the mean over texts of the corpora of A and B, *unseen* over the others; both are the "
+    "change of perplexity to the same masks without any repair. `self` is text that the dense model wrote.",
+)
+_CHAPTER = "\n## "
+"""what a model's chapter begins with, before its name"""
+_DEVELOPMENT = (
+    "A development model: the weights by which repairs and recipes are chosen were fixed on it, so that what "
+    "the choice brings here is no test of it."
+)
 _LEAST = (0.85, 0.95)
 """what was asked of the recommended recipe before it was measured: at most this share of the perplexity of
 the best baseline without repair, and of its own masks without repair"""
@@ -82,26 +99,30 @@ CLAIMS = (
 )
 
 
-def markdown(store: Store, every: Sequence[Series], command: str) -> str:
-    """The report of some series, one a model, with the command line that makes it."""
-    found = blocks(store, every, repair_rows, UNREPAIRED.of("gprune"))
+def markdown(store: Store, every: Sequence[Series], command: str, earlier: str = "") -> str:
+    """The report of some series, one a model, with the command line that makes it.
+
+    `earlier` is the document as it was: chapters of other models stay as they are.
+    """
+    made = {short(series.model): _chapter(store, series, command) for series in every}
+    return "\n\n".join([*_HEAD, *(_chapters(earlier) | made).values()]) + "\n"
+
+
+def _chapters(document: str) -> dict[str, str]:
+    """The chapters of a document that this module wrote, by model."""
+    title, *parts = f"\n{document}".split(_CHAPTER)
+    if title.strip().partition("\n")[0] != _HEAD[0]:
+        return {}
+    return {part.partition("\n")[0]: f"{_CHAPTER}{part}".strip() for part in parts}
+
+
+def _chapter(store: Store, series: Series, command: str) -> str:
+    found = blocks(store, [series], repair_rows, UNREPAIRED.of("gprune"))
     cases = [case for block in found for case in block.cases]
-    tables = [paragraph for block in found for paragraph in _table(block)]
-    parts = [*_head(every, found, command), *verdicts(CLAIMS, cases), *_recipe(found), *tables]
-    return "\n\n".join(parts) + "\n"
-
-
-def _head(every: Sequence[Series], found: Sequence[Block], command: str) -> list[str]:
-    return [
-        "# Repairs, and a recipe that chooses one",
-        "What becomes of the masks of each method when the weights that they keep are repaired, every method "
-        "with the same texts, and whether it holds on text of other corpora. All numbers were measured here. "
-        "No weight was trained: repairs are in closed form.",
-        *measured(every, found, command),
-        "*At home* is the mean over texts of the corpora of A and B, *unseen* over the others; both are the "
-        "change of perplexity to the same masks without any repair. `self` is text that the dense model "
-        "wrote.",
-    ]
+    name = short(series.model)
+    parts = [f"{_CHAPTER.strip()} {name}", *([_DEVELOPMENT] if name in development_models() else [])]
+    parts += [*measured([series], found, command), *verdicts(CLAIMS, cases, level=3), *_recipe(found)]
+    return "\n\n".join([*parts, *(paragraph for block in found for paragraph in _table(block))])
 
 
 # ---- what was chosen ---------------------------------------------------------------------------------------
@@ -112,14 +133,14 @@ def _recipe(found: Sequence[Block]) -> list[str]:
     asked = " and ".join(f"{share}" for share in _LEAST)
     chosen = ("model", "method", "chosen, by seed", "best on unseen text in hindsight", "ratio to that")
     return [
-        "## The recommended recipe on unseen text",
+        "### The recommended recipe on unseen text",
         "Ratios of perplexity, geometric means over the unseen texts, below 1 where the recipe is better; "
         f"at most {asked} were asked of the first two before anything was measured. Which baseline is the "
         "best is decided in hindsight, on the same texts.",
         Table.of(
             (*heads, "against the best baseline with the same choice"), map(_recipe_row, found)
         ).markdown(),
-        "## What was chosen, and what would have been best",
+        "### What was chosen, and what would have been best",
         "Chosen on held-out text, which is of the corpora of A and B and of the model itself: no unseen text "
         "takes part, so that the choice can miss what is best there. The last column says by how much, "
         "beside the best of the treatments of the same masks in this document.",
@@ -227,7 +248,7 @@ def _table(block: Block) -> list[str]:
         reasons = sorted({one.reason for one in answers if one.reason})
         lines += [["", reason, *[""] * (len(names) + 2)] for reason in reasons]
     heads = ("method", "repair", *names, "at home", "unseen")
-    return [f"## {block.name}", Table.of(heads, lines).markdown()]
+    return [f"### {block.name}", Table.of(heads, lines).markdown()]
 
 
 def _unseen(block: Block) -> list[Case]:

@@ -28,6 +28,7 @@ from gprune.experiments.reproduction.scale import choose
 from gprune.records import TextOverlap
 from gprune.store import Store
 from gprune.study.choice import ChoiceSettings
+from gprune.study.profiles import development_models
 
 GAINS = {
     "none": 1.0,
@@ -104,7 +105,7 @@ def test_claims_are_judged_and_tables_say_what_repair_changes(measured, series):
     assert "does not hold" in claims["| and than random modules"]
     beside = claims["| text that the model writes, beside A and B, makes it better on unseen text"]
     assert "holds" in beside and "−10.0 %" in beside
-    table = text.partition("## demo at 50 %")[2].partition("\n## ")[0]
+    table = text.partition("### demo at 50 %")[2].partition("\n### ")[0]
     (row,) = (
         line
         for line in table.splitlines()
@@ -116,12 +117,12 @@ def test_claims_are_judged_and_tables_say_what_repair_changes(measured, series):
 
 def test_the_recipe_is_set_beside_the_best_of_others(measured, series):
     text = markdown(measured, [series], "x")
-    part = text.partition("## The recommended recipe on unseen text")[2].partition("\n## ")[0]
+    part = text.partition("### The recommended recipe on unseen text")[2].partition("\n### ")[0]
     # 40 x 0.45 against 40 of the best baseline, and against 18 of those with the same choice
     assert "| demo at 50 % | 0.45 ± 0.00 (" in part and "| 1.00 ± 0.00 (" in part
     # no record says what was chosen
     assert "not measured" in part
-    chosen = text.partition("## What was chosen")[2].partition("\n## ")[0]
+    chosen = text.partition("### What was chosen")[2].partition("\n### ")[0]
     best = "GPrune (FLAP), least squares with a bias on A, B and self"
     assert f"| GPrune | not measured | {best} | 1.25 ± 0.00 |" in chosen
 
@@ -130,3 +131,21 @@ def test_a_case_without_a_method_judges_nothing(measured, series):
     (block,) = blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))
     case = replace(block.cases[0], losses={OWN.of("flap"): {0: np.zeros(2)}})
     assert case.difference(OWN.of("flap"), UNREPAIRED.of("gprune")) is None
+
+
+def test_chapters_of_other_models_stay_and_ones_own_is_replaced(measured, series):
+    made = markdown(measured, [series], "first")
+    other = made.replace("## demo\n", "## another\n").replace("`first`", "`elsewhere`")
+    both = markdown(measured, [series], "second", other)
+    assert [line for line in both.splitlines() if line.startswith("## ")] == ["## another", "## demo"]
+    assert "`elsewhere`" in both and markdown(measured, [series], "third", both) == both.replace(
+        "`second`", "`third`"
+    )
+    assert both.count("# Repairs, and") == 1
+    # what is no such document is replaced
+    assert markdown(measured, [series], "first", "# Notes\n\n## another\n\nwords\n") == made
+
+
+def test_a_model_that_the_choice_was_fixed_on_is_no_test_of_it(measured, series):
+    assert "A development model: " in markdown(measured, [series], "x")
+    assert set(development_models()) == {"babyllama-tok361", "babyllama-tok105", "demo"}
