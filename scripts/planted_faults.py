@@ -69,7 +69,7 @@ def tried(fault: dict[str, Any], checkout: Path, shows: bool, passed: set[tuple[
 
 def _run(tests: list[str], checkout: Path, shows: bool) -> int:
     shared = os.environ.get("GPRUNE_SHARED", str(PROJECT.parent / "shared"))
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "", "-p", "no:cacheprovider", *tests]
     environment = os.environ | {"GPRUNE_SHARED": shared, "PYTHONPATH": str(checkout)}
     done = subprocess.run(command, cwd=checkout, env=environment, capture_output=True, text=True)
     if shows:

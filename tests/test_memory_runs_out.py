@@ -118,13 +118,16 @@ def learned(decoder, heard, **changes):
     return learn(decoder, scores, heads, partition, tokens(), tokens(seed=1), settings, 0.5, 0, heard)
 
 
-STAGES = [statistics, clusters, forward_only, by_context, layer_by_layer, evaluated, learned]
+SOME = [statistics, learned]
+"""one without and one with gradients; the others take the same way"""
+STAGES = [*SOME, clusters, forward_only, by_context, layer_by_layer, evaluated]
+FEW_OR_ALL = [*SOME, *(pytest.param(stage, marks=pytest.mark.long) for stage in STAGES[len(SOME) :])]
 
 
 @pytest.mark.parametrize(
     "share", [0.7, pytest.param(0.4, marks=pytest.mark.long)], ids=["halved once", "halved more often"]
 )
-@pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.__name__)
+@pytest.mark.parametrize("stage", FEW_OR_ALL, ids=lambda stage: stage.__name__)
 def test_a_stage_goes_on_with_fewer_sequences_and_gives_the_same(stage, share):
     # what the clusters are made from is small beside a pass only where neurons are many
     decoder = decoder_of(neurons=800 if stage is clusters else 40)
@@ -203,7 +206,7 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
 
 @pytest.mark.parametrize(
     "stage",
-    [*STAGES[:2], *(pytest.param(stage, marks=pytest.mark.long) for stage in STAGES[2:])],
+    FEW_OR_ALL,
     ids=lambda stage: stage.__name__,
 )
 def test_below_one_sequence_one_sentence_has_the_sizes(stage):

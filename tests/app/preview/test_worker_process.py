@@ -132,7 +132,8 @@ def test_an_idle_worker_leaves(source):
     pool.close()
 
 
-@pytest.mark.parametrize("loading", [pytest.param(False, marks=pytest.mark.long), True])
+@pytest.mark.long
+@pytest.mark.parametrize("loading", [False, True])
 def test_the_end_of_its_input_ends_it_at_once(worker, source, loading):
     if loading:
         worker.stdin.write(messages.line({"model": source.model}))
