@@ -35,6 +35,11 @@ class Widths:
     groups: Array
     """(layers,) key/value groups kept"""
 
+    @property
+    def equal(self) -> bool:
+        """Whether all layers keep the same number of each."""
+        return all((one == one[0]).all() for one in (self.neurons, self.groups))
+
 
 @dataclass(frozen=True, slots=True)
 class Padding:

@@ -101,7 +101,7 @@ def test_speed_known_of_the_same_masks_is_offered(cache):
     assert app.session_state["frame_run"] == second and "GPrune decodes faster" in words(app)
 
 
-def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache, name):
+def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache, name, monkeypatch):
     neurons, groups = charts(page())
     kept = analysis.widths(the_run(cache).masks()["gprune"])
     assert neurons["data"][1]["name"] == "GPrune"
@@ -115,6 +115,10 @@ def test_widths_are_counted_from_the_masks_and_the_cost_of_padding_is_told(cache
     shown = words(page())
     for count in (made.dense, made.pruned, made.padded):
         assert f"{count:,} parameters" in shown
+    assert not kept.equal and analysis.Widths(np.full(3, 5), np.ones(3)).equal
+    with monkeypatch.context() as changed:
+        changed.setattr(analysis.Widths, "equal", True)
+        assert "nothing has to be padded" in words(page())
     gone = write_run(cache, study=a_study(model="/nowhere/model", name="Gone"))
     assert "its family and the cost of padding are not known" in words(page(run=gone))
 

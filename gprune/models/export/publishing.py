@@ -78,6 +78,12 @@ def _doubts(folder: Path, card: dict[str, object]) -> tuple[str, ...]:
     for field, what in (("base_model", "base model"), ("license", "licence")):
         if not card.get(field):
             found.append(f"{CARD_FILE} names no {what}: write {field} at its head")
+    if not card.get("model-index"):
+        # the folder that a run keeps is written before anything is measured on it
+        found.append(
+            f"{CARD_FILE} tells no perplexity: `python -m gprune export RUN METHOD OUT` writes the model "
+            "with what its run has measured"
+        )
     plan = folder / PLAN_FILE
     text = safe_parsing.contents(plan, PLAN_FILE).decode("utf-8", "replace") if plan.is_file() else ""
     places = list(dict.fromkeys(_PLACE.findall(text)))

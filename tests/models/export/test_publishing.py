@@ -26,6 +26,7 @@ def of_base(place, head=HEAD, **others):
     byte_tokenizer().save_pretrained(base)
     (base / "README.md").write_text(head)
     (base / "LICENSE.txt").write_text("You may.")
+    (base / "preprocessor_config.json").write_text('{"size": 3}')
     masks = masks_of(decoder, [1, 2, 3], [2, 13, 6])
     names = {"source": str(base), "fingerprint": "f00d", "study": {"primary": "/home/me/a.txt", "seed": 3}}
     return checkpoint.save(cut(decoder, masks), byte_tokenizer(), place / "out", masks, **names | others)
@@ -37,6 +38,8 @@ def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tm
     assert (card.data.license, card.data.license_name) == ("llama2", "a licence of its own")
     assert card.data.library_name == "transformers" and "structured-pruning" in card.data.tags
     assert (folder / "LICENSE.txt").read_text() == "You may."
+    # what prepares images for a model that takes them
+    assert (folder / "preprocessor_config.json").read_text() == '{"size": 3}'
     told = {one.dataset_name: one for one in card.data.eval_results}
     # folders of this machine are nobody's business
     assert set(told) == {"wikitext2", "own.txt"} and "/home/me" not in str(card)
@@ -91,6 +94,7 @@ def test_nothing_goes_up_unasked_and_what_would_is_listed(tmp_path, monkeypatch,
         assert "model.safetensors" in said and "nothing was sent: --yes sends it" in said
         assert "license: llama2" in said and ".cache" not in said
         assert "README.md names no base model" in said and "names no licence" not in said
+        assert "README.md tells no perplexity" in said
         assert "plan.json names places of this machine: " in said and "/home/me/a.txt" in said
         assert main(["push", str(folder), NAME, "--yes", "--private", "--message", "First"]) == 0
         assert f"sent: {hub.address}/{NAME}" in capsys.readouterr().out

@@ -49,6 +49,8 @@ def draw(drawn: Card, run: Run) -> None:
 
 def _padding(run: Run, method: str, masks: PruningMasks, shape: ModelShape) -> str:
     """One sentence on what an ordinary folder of this model would hold."""
+    if analysis.widths(masks).equal:
+        return "**Every layer has the same width**, so that nothing has to be padded."
     if run.size is None:
         return "What padding costs is known once the model has been read."
     try:
