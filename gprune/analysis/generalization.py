@@ -47,13 +47,14 @@ def places(lines: Iterable[Line], home: list[str], abroad: list[str]) -> list[Pl
     found = []
     for line in lines:
         if line.method != DENSE:
-            changes = [_change(line, texts, dense) for texts in (home, abroad)]
+            changes = [against_dense(line, texts, dense) for texts in (home, abroad)]
             if changes[0] is not None and changes[1] is not None:
                 found.append(Place(line, changes[0], changes[1]))
     return found
 
 
-def _change(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
+def against_dense(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
+    """A line beside its dense model on the same windows, the mean over texts; None where a text lacks one."""
     known = []
     for text in texts:
         same = (one for one in dense if _models(one, text) == _models(line, text))

@@ -105,10 +105,10 @@ def markdown(store: Store, every: Sequence[Series], command: str, earlier: str =
     `earlier` is the document as it was: chapters of other models stay as they are.
     """
     made = {short(series.model): _chapter(store, series, command) for series in every}
-    return "\n\n".join([*_HEAD, *(_chapters(earlier) | made).values()]) + "\n"
+    return "\n\n".join([*_HEAD, *(chapters(earlier) | made).values()]) + "\n"
 
 
-def _chapters(document: str) -> dict[str, str]:
+def chapters(document: str) -> dict[str, str]:
     """The chapters of a document that this module wrote, by model."""
     title, *parts = f"\n{document}".split(_CHAPTER)
     if title.strip().partition("\n")[0] != _HEAD[0]:

@@ -1,0 +1,91 @@
+"""Answers: which pruned models are worth taking, given what they lose and what they cost?
+
+A model is on the Pareto front where no other of the same dense model loses as little at as low a cost, and
+less or a lower one in one of both. What it loses is its perplexity over the dense model's on the same
+windows; what it costs is its parameters, or the time that a token takes.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from gprune.analysis.comparison import DENSE, Line
+from gprune.analysis.generalization import against_dense
+from gprune.analysis.paired_test import Difference
+
+PARAMETERS, TIME = "parameters", "time"
+COSTS = {PARAMETERS: "parameters", TIME: "time a token"}
+"""what a model can cost, in words"""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One pruned model that can be taken."""
+
+    line: Line
+    loss: Difference
+    """to the dense model; the mean over the texts"""
+    cost: float
+    """over the dense model's, above 0"""
+    front: bool
+    """whether it is on the Pareto front"""
+
+    @property
+    def ratio(self) -> float:
+        """Its perplexity over the dense model's."""
+        return 1 + self.loss.change
+
+
+def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
+    """Every pruned line that was measured on all texts, beside its dense model, and whose cost is known.
+
+    `costs` are over the dense model's, by the line's name. The cheapest stands first, of equals the better.
+    """
+    lines = list(lines)
+    dense = [line for line in lines if line.method == DENSE]
+    known = [(line, against_dense(line, texts, dense)) for line in lines if line.method != DENSE]
+    found = [(line, loss, costs[line.name]) for line, loss in known if loss and line.name in costs]
+    found = sorted(found, key=lambda one: (one[2], one[1].nats))
+    on_it = front(np.array([one[2] for one in found]), np.array([one[1].nats for one in found]))
+    return [Option(*one, bool(yes)) for one, yes in zip(found, on_it, strict=True)]
+
+
+def front(costs: np.ndarray, losses: np.ndarray) -> np.ndarray:
+    """Which of some points no other dominates: (n,) booleans for (n,) costs and (n,) losses, both to be low.
+
+    Points that are equal in both dominate neither each other.
+    """
+    order = np.lexsort((losses, costs))
+    on_it = np.zeros(len(order), bool)
+    least, at = np.inf, np.nan
+    for index in order:
+        equal = losses[index] == least and costs[index] == at
+        on_it[index] = losses[index] < least or equal
+        if losses[index] < least:
+            least, at = losses[index], costs[index]
+    return on_it
+
+
+def cheapest(found: Iterable[Option], most: float) -> Option | None:
+    """The cheapest model whose perplexity is at most so many times the dense one's; None where none is."""
+    fitting = [one for one in found if one.ratio <= most]
+    return min(fitting, key=lambda one: (one.cost, one.loss.nats), default=None)
+
+
+def table(found: Iterable[Option], names: Mapping[tuple[str, str], str], cost: str) -> pd.DataFrame:
+    """One row a model, the cheapest first; `cost` is one of COSTS."""
+    return pd.DataFrame(
+        [
+            {
+                "model": names[one.line.name],
+                "retention": one.line.retention,
+                f"{COSTS[cost]}, times dense": one.cost,
+                "perplexity, times dense": one.ratio,
+                "± perplexity": one.loss.error,
+                "on the front": one.front,
+            }
+            for one in found
+        ]
+    )
