@@ -7,6 +7,7 @@ windows; what it costs is its parameters, or the time that a token takes.
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -74,8 +75,13 @@ def cheapest(found: Iterable[Option], most: float) -> Option | None:
     return min(fitting, key=lambda one: (one.cost, one.loss.nats), default=None)
 
 
-def table(found: Iterable[Option], names: Mapping[tuple[str, str], str], cost: str) -> pd.DataFrame:
-    """One row a model, the cheapest first; `cost` is one of COSTS."""
+def table(
+    found: Iterable[Option],
+    names: Mapping[tuple[str, str], str],
+    cost: str,
+    about: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
+) -> pd.DataFrame:
+    """One row a model, the cheapest first; `cost` is one of COSTS, `about` has further columns by line."""
     return pd.DataFrame(
         [
             {
@@ -85,6 +91,7 @@ def table(found: Iterable[Option], names: Mapping[tuple[str, str], str], cost: s
                 "perplexity, times dense": one.ratio,
                 "± perplexity": one.loss.error,
                 "on the front": one.front,
+                **about.get(one.line.name, {}),
             }
             for one in found
         ]

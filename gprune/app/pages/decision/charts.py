@@ -1,0 +1,72 @@
+"""The figure of the page: what models lose against what they cost, with the Pareto front."""
+
+from collections.abc import Mapping, Sequence
+
+import plotly.graph_objects as go
+
+from gprune.analysis.decision import COSTS, Option
+from gprune.app.pages.comparison.charts import logarithmic
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
+from gprune.app.ui.text import in_figure
+
+_ON, _OFF = 13, 8
+"""sizes of marks on the front and off it"""
+_ROOM = 4
+"""names on the front that have room beside their marks"""
+
+
+def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: str, most: float) -> go.Figure:
+    """Perplexity of every model against its cost, both over the dense model's.
+
+    Models off the front are pale, those on it joined. `cost` is one of COSTS; the horizontal line is at
+    `most` times the dense perplexity.
+    """
+    figure = go.Figure()
+    best = [one for one in found if one.front]
+    figure.add_scatter(
+        x=[one.cost for one in best],
+        y=[one.ratio for one in best],
+        mode="lines",
+        line={"color": GREY, "width": 1.5, "shape": "hv"},
+        hoverinfo="skip",
+        showlegend=False,
+    )
+    for method in dict.fromkeys(one.line.method for one in found):
+        _marks(figure, method, [one for one in found if one.line.method == method], names, len(best))
+    figure.add_scatter(
+        x=[1.0],
+        y=[1.0],
+        mode="markers",
+        name="dense",
+        marker={"color": GREY, "symbol": "star", "size": _ON},
+        hovertemplate="the dense model<extra></extra>",
+    )
+    figure.add_hline(most, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, f"{COSTS[cost]}, times the dense model’s", "perplexity, times dense (log scale)", 440)
+    figure.update_yaxes(**logarithmic([1.0, most, *(one.ratio for one in found)]))
+    return figure
+
+
+def _marks(
+    figure: go.Figure, method: str, own: list[Option], names: Mapping[tuple[str, str], str], best: int
+) -> None:
+    color, told = METHOD_COLORS.get(method, GREY), [in_figure(names[one.line.name]) for one in own]
+    shown = [name if one.front and best <= _ROOM else "" for one, name in zip(own, told, strict=True)]
+    figure.add_scatter(
+        x=[one.cost for one in own],
+        y=[one.ratio for one in own],
+        error_y={"array": [one.loss.error * one.ratio for one in own], "thickness": 1},
+        mode="markers+text",
+        text=shown,
+        textposition="top center",
+        textfont={"size": 11},
+        customdata=told,
+        name=in_figure(label(method)),
+        marker={
+            "color": color,
+            "symbol": METHOD_SYMBOLS.get(method, "circle"),
+            "size": [_ON if one.front else _OFF for one in own],
+            "opacity": [1.0 if one.front else 0.45 for one in own],
+        },
+        hovertemplate="%{customdata}: %{y:.2f} times the dense perplexity at %{x:.3f}<extra></extra>",
+    )

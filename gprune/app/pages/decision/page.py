@@ -1,0 +1,120 @@
+"""Decide: which pruned model to take, for whoever has to choose one, and what to measure before."""
+
+from typing import Any
+
+import streamlit as st
+
+from gprune.analysis.decision import COSTS, PARAMETERS
+from gprune.app.pages.comparison.lines import Shown
+from gprune.app.pages.decision import panels
+from gprune.app.ui import frame, run_choice, sticky_button, tables, text_picker, url_state, work
+from gprune.app.ui.card import Card, card, card_of
+from gprune.app.ui.run_choice import labels
+from gprune.app.ui.text import plain, said
+from gprune.experiments.sweep.plan import Sweep
+from gprune.jobs.queue import MOST_OPEN
+from gprune.pipeline.runs.opened import Run
+from gprune.study import Study, profiles, short
+from gprune.study.methods import RECOMMENDED
+from gprune.system.errors import GpruneError, SettingsError
+
+_MOST = 20.0
+_RETENTIONS = ("0.8", "0.7", "0.5", "0.3")
+
+
+def show() -> None:
+    """Draws the page."""
+    frame.page_title("Decide", "Which pruned model to take: what does each lose, and what does it cost?")
+    run = frame.require_run()
+    if run is None:
+        return
+    with card_of(panels.trade_off, run) as drawn:
+        _trade_off(drawn, run)
+    with card("dc_recipe", "The recommended recipe", run):
+        _recipe(run)
+    with card("dc_texts", "Compare calibration texts", run):
+        _texts(run)
+
+
+def _trade_off(drawn: Card, run: Run) -> None:
+    shown = panels.of_runs(run, tuple(_runs(run)))
+    names = {text: f"{short(text)} ({shown.role(text)})" for text in shown.texts}
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        text = url_state.selectbox("Perplexity on", names, "dc_text", shown.texts[0], width=320)
+        cost = url_state.segmented("Cost", COSTS, "dc_cost", PARAMETERS)
+        most = url_state.number_field(
+            "At most, times dense", "dc_most", panels.LIMIT, 1.0, _MOST, 0.1, width=160
+        )
+    asked: dict[str, Any] = {"text": text, "cost": cost, "most": most}
+    made = panels.trade_off(run, runs=_named(run, shown), _shown=shown, **asked)
+    drawn.show(made)
+    if made.table is not None:
+        three = st.column_config.NumberColumn(format="%.3f")
+        table = made.table()
+        columns = {name: three for name in table if table[name].dtype.kind == "f"}
+        tables.show(table, column_config=columns, alt="every model with what it loses and costs")
+
+
+def _named(run: Run, shown: Shown) -> tuple[str, ...]:
+    """The runs as an option, where they are not those that stand there by themselves."""
+    names = tuple(one.name for one in shown.runs)
+    return () if names == tuple(one.name for one in panels.alike(run, frame.situation().runs)) else names
+
+
+def _runs(run: Run) -> list[str]:
+    """Asks for the runs; by itself all of the dense model."""
+    every = panels.alike(run, frame.situation().runs)
+    known = labels(every)
+    names = {one.name: run_choice.run_label(one, known) for one in every}
+    return url_state.multiselect("Runs of this dense model", names, "dc_runs", list(names)) or list(names)
+
+
+def _recipe(run: Run) -> None:
+    """What the recipe is, and the button that measures it on this model."""
+    st.markdown(plain(profiles.recipe()))
+    if RECOMMENDED in run.study.methods:
+        st.caption("This run has measured it: it stands among the marks above.")
+        return
+    study = run.study.with_settings({"methods": [*run.study.methods, RECOMMENDED]})
+    work.start_button("Measure it on this model", "dc_recipe_start", run.root, study)
+    st.caption("What this run has computed is not computed again.")
+
+
+def _texts(run: Run) -> None:
+    """Asks for texts and retentions, and starts a study of each."""
+    options = list(dict.fromkeys((run.study.primary, *text_picker.known(), *run.study.evaluation.texts)))
+    names = {text: short(text) for text in options if text != run.study.auxiliary}
+    st.caption(
+        f"Each text in turn is A; B stays {plain(short(run.study.auxiliary))}. Every study is a run of its "
+        "own and joins the figure above; what studies share is computed once."
+    )
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        texts = url_state.multiselect("Texts", names, "dc_texts", [run.study.primary])
+        kept = url_state.multiselect(
+            "Retentions", {one: f"{100 * float(one):.0f} %" for one in _RETENTIONS}, "dc_kept", ["0.5"]
+        )
+    try:
+        studies = compared(run.study, texts, [float(one) for one in kept])
+    except GpruneError as error:
+        st.error(said(error), icon=":material/error:")
+        return
+    words = f"Start {len(studies)} {'study' if len(studies) == 1 else 'studies'}"
+    if sticky_button.pressed(words, key="dc_texts_start", icon=":material/play_arrow:"):
+        if all(work.start(run.root, study) is not None for study in studies):
+            st.rerun()
+
+
+def compared(study: Study, texts: list[str], retentions: list[float]) -> list[Study]:
+    """The studies of some texts as A at some retentions; SettingsError where there are none or too many."""
+    if not texts or not retentions:
+        raise SettingsError("choose at least one text and one retention")
+    sweep = Sweep.of(
+        {
+            "title": f"Texts of {short(study.model)}",
+            "study": study.to_dict(),
+            "space": {"primary": texts, "retention": retentions},
+        }
+    )
+    if sweep.count > MOST_OPEN:
+        raise SettingsError(f"that makes {sweep.count} studies, and the queue takes at most {MOST_OPEN}")
+    return [one.study for one in sweep.variations()]
