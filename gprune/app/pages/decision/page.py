@@ -108,10 +108,11 @@ def compared(study: Study, texts: list[str], retentions: list[float]) -> list[St
     """The studies of some texts as A at some retentions; SettingsError where there are none or too many."""
     if not texts or not retentions:
         raise SettingsError("choose at least one text and one retention")
+    # a third text decides no mask, and could be one of these
     sweep = Sweep.of(
         {
             "title": f"Texts of {short(study.model)}",
-            "study": study.to_dict(),
+            "study": study.with_settings({"substitute": ""}).to_dict(),
             "space": {"primary": texts, "retention": retentions},
         }
     )

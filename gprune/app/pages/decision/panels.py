@@ -32,8 +32,10 @@ def alike(run: Run, runs: Iterable[Run]) -> list[Run]:
 
 
 def _is_measured(run: Run) -> bool:
-    text = run.study.evaluation.texts[0] if run.study.evaluation.texts else ""
-    return bool(text) and any(run.has(stages.perplexity, name, text) for name in run.study.methods)
+    """Whether it has a perplexity of its own: the dense model's is that of every run."""
+    pruned = [name for name in run.study.methods if name != DENSE]
+    first = run.study.evaluation.texts[:1]
+    return any(run.has(stages.perplexity, name, text) for text in first for name in pruned)
 
 
 def _asked(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
@@ -72,7 +74,7 @@ def trade_off(
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
         table=lambda: analysis.table(found, shown.names, cost, about(shown)),
         how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
-        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model is better, costs less, or "
+        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model is better, cheaper, or "
         "both. The front is of means: models whose whiskers overlap may change places with other windows or "
         "seeds.",
     )

@@ -1,0 +1,73 @@
+"""The page for who must choose: what is on the front, the cheapest within a limit, texts to compare."""
+
+import numpy as np
+import pytest
+from synthetic_run import a_study, the_run, write_run
+from test_speed_page import a_timed_study
+
+from gprune.app.pages.decision import page, panels
+from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import MissingResultError, all_runs
+from gprune.system.errors import SettingsError
+
+
+def marks(figure):
+    """Every model of a figure: its name, cost and perplexity over the dense one's."""
+    return {
+        name: (x, y)
+        for trace in figure.data
+        if trace.customdata is not None
+        for name, x, y in zip(trace.customdata, trace.x, trace.y, strict=True)
+    }
+
+
+def test_models_stand_by_what_they_lose_and_cost(cache):
+    write_run(cache, study=a_timed_study())
+    run = the_run(cache)
+    text = panels.of_runs(run, ()).texts[0]
+    made = panels.trade_off(run)
+    losses = {name: run.load(stages.perplexity, name, text).losses for name in run.study.methods}
+    table = made.table().set_index("model")
+    for method, called in (("gprune", "GPrune"), ("flap", "FLAP")):
+        ratio = np.exp((losses[method] - losses["dense"]).mean())
+        assert marks(made.figure)[called][1] == pytest.approx(ratio)
+        assert table.loc[called, "perplexity, times dense"] == pytest.approx(ratio)
+    assert (made.code.name, made.code.options) == ("trade_off", {})
+    timed = marks(panels.trade_off(run, cost="time").figure)
+    assert timed["GPrune"][0] == pytest.approx(1 / 1.5) and timed["FLAP"][0] == pytest.approx(1 / 1.2)
+    assert "None stays within 1 times the dense perplexity" in panels.trade_off(run, most=1.0).caption
+    cheapest = table[table["perplexity, times dense"] <= 1e3]["parameters, times dense"].idxmin()
+    assert f"Within 1e+03 times the dense perplexity the cheapest is **{cheapest}**" in (
+        panels.trade_off(run, most=1e3).caption
+    )
+
+
+def test_every_run_of_the_dense_model_that_has_a_perplexity_is_there(cache):
+    first = write_run(cache, study=a_study(retention=0.3))
+    other = write_run(cache, study=a_study(retention=0.7))
+    early = write_run(cache, stages="drift", study=a_study(seed=9))
+    runs = {run.name: run for run in all_runs(str(cache))[0]}
+    assert early in runs
+    assert {run.name for run in panels.alike(runs[first], runs.values())} == {first, other}
+    names = marks(panels.trade_off(runs[first]).figure)
+    assert {name.partition(" · ")[2] for name in names if name.startswith("GPrune")} == {
+        "keep 30 %",
+        "keep 70 %",
+    }
+
+
+def test_what_was_not_timed_has_no_time(cache):
+    write_run(cache)
+    with pytest.raises(MissingResultError, match="cost is known"):
+        panels.trade_off(the_run(cache), cost="time")
+
+
+def test_texts_make_a_study_each_and_too_many_are_refused():
+    found = page.compared(a_study(), ["python-reference", "python-code"], [0.5, 0.3])
+    assert {(one.primary, one.retention) for one in found} == {
+        (text, kept) for text in ("python-reference", "python-code") for kept in (0.5, 0.3)
+    }
+    with pytest.raises(SettingsError, match="at least one text"):
+        page.compared(a_study(), [], [0.5])
+    with pytest.raises(SettingsError, match="at most"):
+        page.compared(a_study(), [f"t{number}.txt" for number in range(300)], [0.5, 0.3])
