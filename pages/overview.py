@@ -1,5 +1,6 @@
 """A run in half a minute."""
 
 from gprune.app.pages.overview import page
+from gprune.app.ui import places
 
-page.show()
+places.show({"home": page.show})

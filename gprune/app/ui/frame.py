@@ -14,10 +14,13 @@ import streamlit as st
 from gprune.analysis.formatting import counted, percent
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
+    help_drawer,
     job_runs,
     leaving_grids,
     live,
     packed,
+    page_names,
+    places,
     present,
     run_choice,
     selection,
@@ -28,9 +31,8 @@ from gprune.app.ui import (
     work,
 )
 from gprune.app.ui.commands import command
-from gprune.app.ui.page_names import PURPOSE, TOOL
+from gprune.app.ui.page_names import PURPOSE, TOOL, where
 from gprune.app.ui.text import plain, said
-from gprune.app.ui.unit import KEYS
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
 from gprune.study.demo import demo_study
@@ -39,8 +41,6 @@ from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
 _TOLD = "frame_told"
-SHARED = (run_choice.RUN, *KEYS)
-"""keys of addresses that go with the reader from page to page"""
 _LOOK = (
     "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
     ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
@@ -61,23 +61,30 @@ _counted: list[int] = [0]
 """modules that were loaded when memory was last counted as lasting"""
 
 
-def run(sections: Mapping[str, Sequence[Any]]) -> None:
-    """Draws the frame around the page that was asked for, and the page."""
+def run(sections: Mapping[str, Sequence[Any]], help_page: Callable[[], None]) -> None:
+    """Draws the frame around the page that was asked for, and the page.
+
+    Args:
+        sections: Streamlit's pages under their headings, as `page_names.SECTIONS` lists them.
+        help_page: draws what the help says, where it is open.
+    """
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
-    url_state.begin(page.url_path)
-    sticky_button.begin(page.url_path)
-    tour.begin(page.url_path)
+    place = url_state.open_place(page.url_path, list(page_names.page(page.url_path).places))
+    url_state.begin(place)
+    sticky_button.begin(place)
+    tour.begin(place)
     present.show()
     st.html(_LOOK)
     situation = _looked_at()
     # lists name every run, and what is installed as it calls itself: as a run calls it only on pages of that
     every = reduce(or_, (run.told for run in situation.runs), Told()).absent
     with knowing(every):
-        _draw(situation, page, sections)
+        _draw(situation, place, sections)
         complaints, run = st.container(), current_run()
-        with knowing(run.told if run and page.url_path != "launch" else Told()):
-            tour.banner(page.url_path, run)
+        with knowing(run.told if run and place != "launch" else Told()):
+            help_drawer.show(help_page)
+            tour.banner(place, run)
             if told := st.session_state.pop(_TOLD, ""):
                 st.success(plain(told), icon=":material/check_circle:")
             page.run()
@@ -103,7 +110,7 @@ def _looked_at() -> work.Situation:
     return situation
 
 
-def _draw(situation: work.Situation, page: Any, sections: Mapping[str, Sequence[Any]]) -> None:
+def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence[Any]]) -> None:
     """Draws what is around the page."""
     with st.sidebar:
         # the links stand first, and know the run that is chosen below them
@@ -111,16 +118,19 @@ def _draw(situation: work.Situation, page: Any, sections: Mapping[str, Sequence[
         links = st.container(gap="xxsmall", key="frame_pages")
         _sidebar(situation)
     with links:
+        help_drawer.begin()
         for heading, pages in sections.items():
             st.caption(heading)
             for one in pages:
-                where = url_state.link(one.url_path, SHARED)
-                st.page_link(one, query_params=where or None, width="stretch")
+                last = url_state.last_place(page_names.page(one.url_path))
+                held = url_state.link(last, places.SHARED)
+                st.page_link(one, query_params=held or None, width="stretch")
+        help_drawer.button()
     # a run that another program computes is followed as well, and redrawn when its process is gone
     going_on = situation.active or any(run.state == "running" for run in situation.runs)
-    if going_on and page.url_path != "launch":
+    if going_on and place != "launch":
         shown = current_run()
-        live.follow(situation, page.url_path, shown.name if shown else "")
+        live.follow(situation, place, shown.name if shown else "")
     if situation.problem:
         st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
@@ -191,7 +201,7 @@ def _unreadable(situation: work.Situation) -> None:
         for broken in situation.unreadable:
             st.caption(f"**{plain(broken.name)}**: {said(broken.reason)}.")
         st.caption(
-            "Run the study again, or delete it on the page Launch & jobs, tab Runs. The other runs are not "
+            f"Run the study again, or delete it on the {where('launch')}, list Runs. The other runs are not "
             "affected."
         )
 
@@ -242,11 +252,11 @@ def _nothing_yet(situation: work.Situation) -> None:
     failed = next((job for job in situation.jobs if job.state == "failed"), None)
     if failed is not None:
         st.error(
-            f"{plain(failed.label)} failed: {said(failed.error)}. Its log is on the page Launch & jobs.",
+            f"{plain(failed.label)} failed: {said(failed.error)}. Its log is on the {where('launch')}.",
             icon=":material/error:",
         )
     else:
-        st.info("No run is here yet. Start one on the page Launch & jobs.", icon=":material/info:")
+        st.info(f"No run is here yet. Start one on the {where('launch')}.", icon=":material/info:")
     work.start_button("Start the bundled demo", "frame_demo", situation.root, demo_study(), type="primary")
 
 

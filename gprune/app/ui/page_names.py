@@ -1,4 +1,12 @@
-"""What the pages are called, by the package that draws them: in the navigation and in reports."""
+"""Which pages there are and what each shows: in the navigation, in links, in reports and in old addresses.
+
+A page shows one or several places, each behind a tab of its own; a place is called in an address as it was
+when it was a page. This is the one table that every link is made from.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode
 
 TOOL = "GPrune Studio"
 PURPOSE = (
@@ -6,23 +14,141 @@ PURPOSE = (
     "thresholds, prune, and compare the result with other methods"
 )
 """what the tool is for, after its name"""
+TAB, HELP = "tab", "help"
+"""keys in the address: the open tab of a page, and the part of the help that is open beside any page"""
+HELP_PARTS = {"read": "This page", "words": "Words", "ideas": "Ideas", "keys": "Keyboard"}
 
 NAMES = {
     "overview": "Overview",
+    "calibration_data": "Calibration data",
     "rank_drift": "Rank drift",
     "module_agreement": "Module agreement",
-    "rasa": "RASA thresholds",
-    "pruning_decisions": "Pruning decisions",
     "inspector": "Inspector",
     "neuron_map": "Neuron map",
-    "mask_atlas": "Mask atlas",
-    "by_hand": "Mask editor",
     "text_lens": "Text lens",
-    "calibration_data": "Calibration data",
-    "jobs": "Launch & jobs",
+    "pruning_decisions": "Pruning decisions",
+    "mask_atlas": "Mask atlas",
+    "rasa": "RASA thresholds",
+    "by_hand": "Mask editor",
     "comparison": "Compare",
     "flipped_questions": "Changed answers",
+    "speed_export": "Speed",
+    "jobs": "Launch & jobs",
     "report": "Report",
-    "speed_export": "Speed & export",
     "help": "Help",
 }
+"""what is shown, by the package that draws it"""
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page of the app."""
+
+    url: str
+    """the last part of its address; the first page stands at the root as well"""
+    file: str
+    """what Streamlit calls it"""
+    name: str
+    icon: str
+    question: str
+    """what it answers, in a few words"""
+    places: dict[str, str]
+    """what its tabs are called, by place, that of the first open by itself; the only place has no tab"""
+
+
+def _page(url: str, stem: str, name: str, icon: str, question: str, places: dict[str, str]) -> Page:
+    return Page(url, f"pages/{stem}.py", name, f":material/{icon}:", question, places)
+
+
+SECTIONS = {
+    "Explore": (
+        _page("home", "overview", "Overview", "dashboard", "A run in half a minute", {"home": "Overview"}),
+        _page(
+            "texts", "calibration_texts", "Texts", "dataset", "What is calibrated on?",
+            {"calibration": NAMES["calibration_data"]},
+        ),
+        _page(
+            "drift", "text_drift", "Drift", "swap_vert", "Which neurons move, and do modules survive?",
+            {"drift": NAMES["rank_drift"], "agreement": NAMES["module_agreement"]},
+        ),
+        _page(
+            "neurons", "neuron_inspection", "Neurons", "frame_inspect", "What is this neuron?",
+            {"inspector": NAMES["inspector"], "map": NAMES["neuron_map"], "lens": NAMES["text_lens"]},
+        ),
+        _page(
+            "masks", "mask_decisions", "Masks", "grid_on", "Who is kept?",
+            {"decisions": NAMES["pruning_decisions"], "atlas": NAMES["mask_atlas"]},
+        ),
+    ),
+    "Decide": (
+        _page(
+            "tune", "tuning", "Tune", "tune", "What if the line were elsewhere?",
+            {"rasa": NAMES["rasa"], "byhand": NAMES["by_hand"], "retention": "Retention curve"},
+        ),
+        _page(
+            "compare", "comparison", "Compare", "leaderboard", "Which method is better?",
+            {
+                "compare": "Methods and studies",
+                "questions": NAMES["flipped_questions"],
+                "speed": NAMES["speed_export"],
+            },
+        ),
+        _page(
+            "runs", "runs_and_export", "Runs & export", "rocket_launch", "Start, follow and take along",
+            {"launch": NAMES["jobs"], "export": "Export", "report": NAMES["report"]},
+        ),
+    ),
+}  # fmt: skip
+"""the pages under their headings, in the order of the navigation"""
+PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
+PAGE_OF = {place: page for page in PAGES for place in page.places}
+"""the page of each place"""
+OLD = {place: place for place, page in PAGE_OF.items() if place != page.url} | {"home": "home", HELP: "home"}
+"""the place that each address stands for which is no page any more, but for `speed`"""
+_EXPORTED = ("sx_way", "sx_set")
+_EXPORTED_CARDS = ("sx_export", "sx_methods", "sx_pack")
+"""keys and cards of the old page Speed & export that are of the export"""
+
+
+def page(url: str) -> Page:
+    """The page that stands at an address; the first one at the root."""
+    return next((one for one in PAGES if one.url == url), PAGES[0])
+
+
+def first(url: str) -> str:
+    """The place that a page shows by itself."""
+    return next(iter(page(url).places))
+
+
+def tab(place: str) -> dict[str, str]:
+    """What the address of a page holds for it to show a place; nothing for its first."""
+    return {} if first(PAGE_OF[place].url) == place else {TAB: place}
+
+
+def where(place: str) -> str:
+    """How a sentence names a place: `page Drift, tab Module agreement`."""
+    found = PAGE_OF[place]
+    return f"page {found.name}" + (f", tab {found.places[place]}" if len(found.places) > 1 else "")
+
+
+def path(place: str, held: Iterable[tuple[str, str]] = ()) -> str:
+    """The address of a place below that of the app, with what else it holds."""
+    url = PAGE_OF[place].url
+    query = urlencode([*tab(place).items(), *held])
+    return f"/{'' if url == PAGES[0].url else url}" + (f"?{query}" if query else "")
+
+
+def moved(old: str, query: str) -> str:
+    """Where what an old address showed stands now, with all that it held.
+
+    Raises:
+        KeyError: it never was an address.
+    """
+    held, place = parse_qsl(query, keep_blank_values=True), OLD[old]
+    if old == "speed" and any(
+        key in _EXPORTED or (key == "card" and value in _EXPORTED_CARDS) for key, value in held
+    ):
+        place = "export"
+    if old == HELP:
+        held.append((HELP, "words"))
+    return path(place, [(key, value) for key, value in held if key != TAB])

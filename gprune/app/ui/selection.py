@@ -6,8 +6,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.ui import tables, url_state
-from gprune.app.ui.run_choice import RUN
+from gprune.app.ui import places, tables, url_state
 from gprune.app.ui.unit import KEYS, Selection, there
 from gprune.pipeline.runs.opened import Run
 
@@ -89,14 +88,7 @@ def chip(run: Run) -> None:
         width="stretch",
     )
     if url_state.page() != "inspector":
-        where = url_state.link("inspector", (RUN, *KEYS))
-        st.page_link(
-            "pages/inspection.py",
-            label="Open in Inspector",
-            icon=":material/frame_inspect:",
-            query_params=where or None,
-            width="stretch",
-        )
+        places.link("inspector", "Open in Inspector", ":material/frame_inspect:", width="stretch")
     if lacking:
         st.caption(f":orange[:material/warning:] This run has no {lacking}.")
     elif found.module is None and found.neuron is not None:

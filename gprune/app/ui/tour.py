@@ -10,11 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.app.ui import job_runs, present, story, url_state
+from gprune.app.ui import job_runs, page_names, places, present, story, url_state
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said
 from gprune.app.ui.work import AUTOSTART_VARIABLE
@@ -26,7 +26,7 @@ _OVER, _SEEN = "tour_over", "first_visit_seen"
 TOUR = "tour"
 
 
-def _first_visit(url: str, root: str) -> bool:
+def _first_visit(place: str, root: str) -> bool:
     """Whether this is a first visit: of the first page, by an address that asks for nothing.
 
     Nothing begins by itself where GPRUNE_AUTOSTART is 0.
@@ -34,7 +34,8 @@ def _first_visit(url: str, root: str) -> bool:
     fresh = not st.session_state.get(_SEEN)
     st.session_state[_SEEN] = True
     wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
-    return fresh and wanted and not url and not len(st.query_params) and not _over_path(root).exists()
+    asked = place != "home" or len(st.query_params) > 0
+    return fresh and wanted and not asked and not _over_path(root).exists()
 
 
 def _over_path(root: str) -> Path:
@@ -45,10 +46,8 @@ def _over_path(root: str) -> Path:
 class Step:
     """One step of the tour."""
 
-    page: str
-    """its file"""
-    url: str
-    """its address; empty for the page that opens first"""
+    place: str
+    """where it stands, as addresses call it"""
     title: str
     """the question of the step"""
     why: str
@@ -59,8 +58,7 @@ class Step:
 
 STEPS = (
     Step(
-        "pages/overview.py",
-        "",
+        "home",
         "What does pruning cost?",
         "Pruning makes a language model smaller: it measures on some text which neurons matter and removes "
         "the others. Perplexity says how much a model is surprised by a text, so a small rise is good. What "
@@ -68,7 +66,6 @@ STEPS = (
         lambda run: f"{story.headline(run).sentence}.",
     ),
     Step(
-        "pages/rank_drift.py",
         "drift",
         "Does importance depend on the text?",
         "Where a neuron ranks high on one text and low on another, a model that is pruned on the first loses "
@@ -76,7 +73,6 @@ STEPS = (
         story.drift_finding,
     ),
     Step(
-        "pages/module_agreement.py",
         "agreement",
         "Are modules stable across texts?",
         "GPrune sorts neurons that are alike and drift alike into modules, and ranks each neuron only within "
@@ -84,7 +80,6 @@ STEPS = (
         story.agreement_finding,
     ),
     Step(
-        "pages/reliability.py",
         "rasa",
         "Which scores cannot be trusted?",
         "A module that drifts much and scores low on A is ranked by too weak a signal. It takes its scores "
@@ -92,7 +87,6 @@ STEPS = (
         story.adapted_finding,
     ),
     Step(
-        "pages/pruning_decisions.py",
         "decisions",
         "Where did the budget go?",
         "The same number of weights can be kept in many ways. GPrune learns on both texts how much each "
@@ -100,7 +94,6 @@ STEPS = (
         story.budget_finding,
     ),
     Step(
-        "pages/comparison.py",
         "compare",
         "Was it worth it?",
         "All methods keep the same share and read the same windows of text, so the difference is theirs. A "
@@ -112,9 +105,9 @@ _ON_THE_WAY = "tour_on_the_way"
 _NUMBERS = [*(str(number) for number in range(1, len(STEPS) + 1)), ""]
 
 
-def begin(url: str) -> None:
+def begin(place: str) -> None:
     """Begins the tour where the app is opened for the first time; called before a page is drawn."""
-    if _first_visit(url, root()):
+    if _first_visit(place, root()):
         url_state.put(TOUR, "1")
 
 
@@ -127,18 +120,18 @@ def begin_button() -> None:
     )
 
 
-def banner(url: str, run: Run | None) -> None:
+def banner(place: str, run: Run | None) -> None:
     """Draws the step that is under way above a page; nothing where nobody takes the tour."""
     number = url_state.choice(TOUR, _NUMBERS, "")
     if not number:
         return
     step = STEPS[int(number) - 1]
-    _arrive(step, url)
+    _arrive(step, place)
     if not present.on():
         # the bar at the top of the window would cover its frame
         st.space("xsmall")
     with st.container(border=True, key="tour"):
-        if step.url != url:
+        if step.place != place:
             _elsewhere(int(number), step)
             return
         with st.container(horizontal=True, vertical_alignment="center"):
@@ -204,11 +197,13 @@ def _stop() -> None:
 def _link(number: int, run: Run | None) -> None:
     """The address of a step, for a slide."""
     with st.popover("", icon=":material/link:", type="tertiary", help="Address of this step, for a slide"):
-        place = urlsplit(st.context.url or "")._replace(path=f"/{STEPS[number - 1].url}", fragment="")
+        where = urlsplit(st.context.url or "")._replace(fragment="")
         held = {TOUR: str(number)} | ({RUN: run.name} if run is not None else {})
         for words, more in (("This step", {}), ("The same for an audience", {present.PRESENT: "1"})):
             st.caption(words)
-            st.code(place._replace(query=urlencode(held | more)).geturl(), language=None, wrap_lines=True)
+            there = urlsplit(page_names.path(STEPS[number - 1].place, (held | more).items()))
+            whole = where._replace(path=there.path, query=there.query).geturl()
+            st.code(whole, language=None, wrap_lines=True)
 
 
 def _elsewhere(number: int, step: Step) -> None:
@@ -229,13 +224,13 @@ def _go(number: int) -> None:
     st.session_state[_ON_THE_WAY] = True
 
 
-def _arrive(step: Step, url: str) -> None:
-    """Turns to the page of a step that was asked for.
+def _arrive(step: Step, place: str) -> None:
+    """Turns to the place of a step that was asked for.
 
     What a page sends while it is still being built can overtake the change to another one, so the step stays
-    asked for until its page is there.
+    asked for until its place is there.
     """
-    if step.url == url:
+    if step.place == place:
         st.session_state.pop(_ON_THE_WAY, None)
     elif st.session_state.get(_ON_THE_WAY):
-        st.switch_page(step.page)
+        places.turn(step.place, (*places.SHARED, TOUR, present.PRESENT))

@@ -63,6 +63,11 @@ class State:
     collecting: bool = False
     """whether a page is under way, whose values are written at its end, all at once"""
     page: str = ""
+    """the place that is drawn, as the address calls it"""
+    address: str = ""
+    """the page that it is on"""
+    left: dict[str, str] = field(default_factory=dict)
+    """the place that each page has shown last"""
 
     def noted(self, key: str, value: T, default: Any) -> T:
         """Remembers what a page has read; inside a fragment, which no page ends, it is written at once."""

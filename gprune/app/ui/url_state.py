@@ -14,14 +14,36 @@ from typing import Any, TypeVar, cast
 import streamlit as st
 from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
 
-from gprune.app.ui import url_session
+from gprune.app.ui import page_names, url_session
+from gprune.app.ui.page_names import TAB
 
 T = TypeVar("T")
 Options = Mapping[str, str] | Sequence[str]
 
 
+def open_place(page: str, places: Sequence[str]) -> str:
+    """Which place of a page is shown: as the address says where that changed by itself, else as was chosen.
+
+    Args:
+        page: the last part of the page's address.
+        places: those of its tabs; the first is shown where none, or none of these, was asked for.
+    """
+    state, asked = url_session.current(), st.query_params.get_all(TAB)
+    if page != state.address:
+        # a link says which tab it leads to
+        state.address, state.seen = page, {key: found for key, found in state.seen.items() if key != TAB}
+        state.values.pop(TAB, None)
+    if asked != state.seen.get(TAB, []):
+        state.seen.pop(TAB, None)
+        state.values.pop(TAB, None)
+        wanted = asked[-1] if asked else ""
+    else:
+        wanted = state.arrived[TAB][-1] if TAB in state.arrived else state.values.get(TAB)
+    return wanted if wanted in places else places[0]
+
+
 def begin(page: str) -> None:
-    """Takes over what the address holds, without faults of another page; called before a page is drawn."""
+    """Takes over what the address holds, without faults of another place; called before one is drawn."""
     state = url_session.current()
     if page != state.page:
         state.page, state.faults = page, {}
@@ -38,6 +60,8 @@ def begin(page: str) -> None:
             state.seen[key] = state.arrived[key] = brought
             state.values.pop(key, None)
     state.defaults[page], state.collecting = {}, True
+    if page in page_names.PAGE_OF:
+        state.left[page_names.PAGE_OF[page].url] = page
 
 
 def _by_history() -> bool:
@@ -90,7 +114,7 @@ def put_all(values: Mapping[str, Any]) -> None:
 
 
 def page() -> str:
-    """The page that is drawn, as the address calls it."""
+    """The place that is drawn, as the address calls it."""
     return url_session.current().page
 
 
@@ -99,13 +123,20 @@ def in_fragment() -> bool:
     return not url_session.current().collecting
 
 
-def link(page: str, shared: Iterable[str]) -> dict[str, list[str]]:
-    """What the address of another page holds, as it was left, with the shared keys: for links to it."""
+def link(place: str, shared: Iterable[str]) -> dict[str, list[str]]:
+    """What the address of another place holds, as it was left, with the shared keys: for links to it."""
     state = url_session.current()
     known = {
         key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)
     }
-    return state.wanted(state.defaults.get(page, {}) | known)
+    held = state.wanted(state.defaults.get(place, {}) | known)
+    held.pop(TAB, None)
+    return held | {key: [value] for key, value in page_names.tab(place).items()}
+
+
+def last_place(page: page_names.Page) -> str:
+    """The place of a page that was shown last; its first one where none was."""
+    return url_session.current().left.get(page.url, page_names.first(page.url))
 
 
 def number(key: str, default: float, low: float, high: float) -> float:

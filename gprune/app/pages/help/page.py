@@ -1,7 +1,8 @@
-"""Help: what do the words mean? Explained on the run at hand, and without one as well."""
+"""The help: how pages are read, what words mean, and the ideas, told on the run at hand or without one."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 import streamlit as st
@@ -11,72 +12,15 @@ from gprune.analysis.formatting import counted, percent
 from gprune.analysis.headline import OURS
 from gprune.analysis.neurons import Example, standing
 from gprune.app.pages.help import panels
-from gprune.app.pages.help.glossary import TERMS
-from gprune.app.ui import frame, selection, story, url_state
+from gprune.app.pages.help.reading import KEYS, READ
+from gprune.app.ui import frame, glossary, help_drawer, places, selection, story, tables, url_state
 from gprune.app.ui.card import Card, card
+from gprune.app.ui.glossary import TERMS
+from gprune.app.ui.page_names import HELP, HELP_PARTS, PAGE_OF, PAGES
 from gprune.app.ui.text import plain, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study.methods import METHODS
-
-_PAGES = (
-    (
-        "pages/overview.py",
-        "Overview",
-        "The finding in one sentence, three figures behind it, and whether the run can be trusted.",
-    ),
-    (
-        "pages/rank_drift.py",
-        "Rank drift",
-        "Look at the shaded part between the coloured curve and the grey ones: it is what noise does not "
-        "explain.",
-    ),
-    (
-        "pages/module_agreement.py",
-        "Module agreement",
-        "Higher lines are more stable. Compare the coloured ones with the grey controls, not with 1.",
-    ),
-    (
-        "pages/reliability.py",
-        "RASA thresholds",
-        "Each mark is a module. Those in the shaded corner are adapted; move the two lines to see what "
-        "changes.",
-    ),
-    (
-        "pages/pruning_decisions.py",
-        "Pruning decisions",
-        "From left to right modules drift more. Read each pair of bars against what both methods keep in "
-        "all.",
-    ),
-    (
-        "pages/calibration_data.py",
-        "Calibration data",
-        "How alike the texts are, and whether the sample was large enough: the curves should have flattened.",
-    ),
-    (
-        "pages/jobs.py",
-        "Launch & jobs",
-        "Start a run of your own model and texts, follow it, stop it and go on with it.",
-    ),
-    (
-        "pages/comparison.py",
-        "Compare",
-        "Lower is better. The change in brackets is paired; within two of its errors nothing is decided.",
-    ),
-    (
-        "pages/speed_export.py",
-        "Speed & export",
-        "Ratios against the dense model, measured beside it on the same machine; and ways to take a model "
-        "away.",
-    ),
-)
-_KEYS = (
-    ("Escape", "gives the window back where a card fills it"),
-    ("Tab, Enter", "goes through buttons and fields, and presses them"),
-    ("Arrow keys", "move a slider by one step, once it has been reached with Tab"),
-)
-_LONGEST = 60
-"""characters of what is searched for"""
 
 
 def _neuron(run: Run | None, drawn: Card) -> None:
@@ -89,18 +33,21 @@ def _neuron(run: Run | None, drawn: Card) -> None:
     if run is None:
         return
     found = story.example_of(run, selection.current(run))
-    left, right = st.columns([3, 2])
-    with left:
-        for sentence in biography(run, found):
-            st.markdown(f"- {sentence}")
-        if selection.current(run).neuron is None:
-            st.caption(
-                "It is among the neurons that move furthest beyond their noise. Select another on any page."
-            )
+    for sentence in biography(run, found):
+        st.markdown(f"- {sentence}")
+    if selection.current(run).neuron is None:
+        st.caption(
+            "It is among the neurons that move furthest beyond their noise. Select another on any page."
+        )
     shown = panels.neuron(run, selected=selection.current(run))
     drawn.title(shown.title)
-    with right:
-        drawn.show(shown, on_point=selection.of_point)
+    drawn.show(shown, on_point=_select, narrow=True)
+
+
+def _select(point: dict[str, Any]) -> None:
+    """Selects a mark's neuron, on the page beside the help as well."""
+    selection.of_point(point)
+    help_drawer.draw_page()
 
 
 def biography(run: Run, found: Example) -> list[str]:
@@ -255,51 +202,57 @@ IDEAS = (
 
 
 def show() -> None:
-    """Draws the page."""
-    frame.page_title("Help", "What do the words mean, and how are the pages to be read?")
-    run = frame.current_run()
+    """Draws the open part of the help."""
+    run, parts = frame.current_run(), {"read": _reading, "words": _words, "ideas": _ideas, "keys": _keys}
+    part = url_state.segmented("Part of the help", HELP_PARTS, HELP, "", label_visibility="collapsed")
+    parts.get(part, _reading)(run)
+
+
+def _reading(_: Run | None) -> None:
+    """How the page at hand is read, then every other."""
+    place = url_state.page()
+    _read(place)
+    st.divider()
+    st.markdown("**Every page**")
+    for page in PAGES:
+        st.caption(f"{page.name}: {page.question}")
+        for other in page.places:
+            if other != place:
+                _read(other)
+
+
+def _read(place: str) -> None:
+    """The way to a place, what to look at there, and what it does not say."""
+    look, silent = READ[place]
+    page = PAGE_OF[place]
+    places.link(place, page.places[place], page.icon)
+    st.markdown(f"{look} :grey[It does not say {silent}]")
+
+
+def _keys(_: Run | None) -> None:
+    for keys, what in KEYS:
+        st.markdown(f"**{keys}** {what}.")
+
+
+def _ideas(run: Run | None) -> None:
+    """Every idea of the method, on the neurons and numbers of the run."""
     if run is None:
         st.caption("With a run, every idea below is told on its own neurons and numbers.")
     with card("help_neuron", "One neuron, two texts", run) as drawn:
         _neuron(run, drawn)
-    with st.grid(2, min_column_width=380):
-        for idea in IDEAS:
-            with card(f"help_{idea.key}", idea.title, run) as drawn:
-                _tell(run, drawn, idea)
-    with card("help_pages", "How to read each page", run):
-        _pages()
-    with card("help_glossary", "Glossary", run) as drawn:
-        _glossary(run, drawn)
-    with card("help_keys", "Keyboard", run):
-        for keys, what in _KEYS:
-            st.markdown(f"**{keys}** {what}.")
+    for idea in IDEAS:
+        with card(f"help_{idea.key}", idea.title, run) as drawn:
+            _tell(run, drawn, idea)
 
 
-def _pages() -> None:
-    for path, name, how in _PAGES:
-        left, right = st.columns([1, 4], vertical_alignment="center")
-        left.page_link(path, label=name)
-        right.markdown(how)
-
-
-def _glossary(run: Run | None, drawn: Card) -> None:
-    table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
-    wanted = url_state.text_field("Search", "help_search", _LONGEST, placeholder="a word, as in ARI")
-    wanted = wanted.strip().lower()
-    hits = [
-        (word, meaning)
-        for word, meaning in TERMS.items()
-        if wanted in word.lower() or wanted in meaning.lower()
-    ]
-    # what is called by the word comes before what only speaks of it
-    hits.sort(key=lambda hit: wanted not in hit[0].lower())
-    with st.grid(2, min_column_width=340):
-        for word, meaning in hits:
-            st.markdown(f"**{word}**  \n{meaning}")
+def _words(_: Run | None) -> None:
+    wanted = url_state.text_field(
+        "Search", help_drawer.SEARCH, help_drawer.LONGEST, placeholder="a word, as in ARI; or several: seed, ARI"
+    )
+    hits = glossary.search(wanted)
+    for word in hits:
+        st.markdown(f"**{word}**  \n{TERMS[word]}")
     if not hits:
         st.caption("No word of the glossary matches.")
-    drawn.tools(
-        lambda: table,
-        switch=False,
-        how="A search finds words and meanings; what is called by the word comes first.",
-    )
+    table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
+    tables.download("CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary")

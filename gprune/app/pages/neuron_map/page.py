@@ -213,6 +213,5 @@ def _onward(run: Run) -> None:
     chosen = selection.current(run)
     if chosen.neuron is None:
         return
-    where = url_state.link("inspector", frame.SHARED)
     words = f"Open {chosen.words} in the Inspector"
-    st.page_link("pages/inspection.py", label=words, icon=":material/search:", query_params=where or None)
+    places.link("inspector", words, ":material/search:")

@@ -11,11 +11,11 @@ from gprune import records
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.analysis.formatting import percent
 from gprune.app.pages.overview import panels
-from gprune.app.ui import derived_cache, frame, job_runs, recorded, selection, story, tables, tour
+from gprune.app.ui import derived_cache, frame, help_drawer, job_runs, places, recorded, selection, story, tables, tour
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.chart_style import METHOD_LABELS, label, waiting
 from gprune.app.ui.commands import command
-from gprune.app.ui.page_names import PURPOSE, TOOL
+from gprune.app.ui.page_names import PAGE_OF, PURPOSE, TOOL
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said, short
 from gprune.evaluation.protocol import lines
@@ -31,12 +31,12 @@ _VERDICTS = {
     "unknown": ":grey[:material/help:]",
 }
 _LINKS = (
-    ("pages/rank_drift.py", "Which neurons move when the text changes?"),
-    ("pages/module_agreement.py", "Do the modules survive another text?"),
-    ("pages/reliability.py", "Which modules are adapted?"),
-    ("pages/pruning_decisions.py", "Where did the budget go?"),
-    ("pages/comparison.py", "Which method is better?"),
-    ("pages/guide.py", "What do the words mean?"),
+    ("drift", "Which neurons move when the text changes?"),
+    ("agreement", "Do the modules survive another text?"),
+    ("rasa", "Which modules are adapted?"),
+    ("decisions", "Where did the budget go?"),
+    ("retention", "How much can be removed? The retention curve"),
+    ("compare", "Which method is better?"),
 )
 NARROWEST = 245
 """pixels of a figure before the three stand below each other"""
@@ -54,13 +54,14 @@ def show(run: Run) -> None:
     with left, card("ov_checks", "Can it be trusted?", run):
         _checks(run)
     with right, card("ov_links", "Next", run):
-        for path, question in _LINKS:
-            st.page_link(path, label=question)
+        for place, question in _LINKS:
+            places.link(place, question)
         st.page_link(
-            "pages/comparison.py",
+            PAGE_OF["compare"].file,
             label="Does it hold on other models? A fair comparison",
             query_params={RUN: run.name, "cp_view": "fair"},
         )
+        help_drawer.open_words("What do the words mean?", "ov_words")
     with card("ov_provenance", "Provenance, and how to repeat it", run) as drawn:
         _provenance(run, drawn)
 

@@ -1,5 +1,6 @@
 """What a choice of the lab costs on unseen text: measured in a worker, and refined while one looks."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import streamlit as st
@@ -79,13 +80,16 @@ def wants_to_follow(run: Run) -> bool:
     return st.session_state.get(_SHOWN) != retention_card.choice(run, controls.settings(run))
 
 
-def show(run: Run) -> None:
-    """Draws the card; not within another fragment, because it looks at its answers by itself."""
+def show(run: Run, curves: Sequence[str] = ()) -> None:
+    """Draws the card; not within another fragment, because it looks at its answers by itself.
+
+    `curves` are the methods whose curve is drawn where no others are chosen.
+    """
     with card("rasa_preview", "What does the choice cost on unseen text?", run) as drawn:
         choice = retention_card.choice(run, controls.settings(run))
         st.session_state[_SHOWN] = choice
         st.caption(f"Measured: {plain(lab.described(run, choice))}.")
-        texts, methods = _questions(run)
+        texts, methods = _questions(run, curves)
         _full_run(run, choice)
         live = url_state.toggle("Live evaluation", LIVE, False)
         if not live:
@@ -108,7 +112,7 @@ def show(run: Run) -> None:
             curve_card.show(run, drawn, choice, methods, texts[0], known, {})
 
 
-def _questions(run: Run) -> tuple[list[str], list[str]]:
+def _questions(run: Run, curves: Sequence[str]) -> tuple[list[str], list[str]]:
     """The texts and the methods of the curve that a reader wants."""
     known = list(run.study.evaluation.texts)
     standings = story.standings(run)
@@ -118,7 +122,7 @@ def _questions(run: Run) -> tuple[list[str], list[str]]:
         names = {text: f"{text} ({standings[text].brief})" for text in known}
         texts = url_state.multiselect("Texts", names, TEXTS, apart or known)
     with right:
-        chosen = url_state.multiselect("Curve of perplexity against retention", lab.methods(run), CURVES, [])
+        chosen = url_state.multiselect("Curve of perplexity against retention", lab.methods(run), CURVES, curves)
     url_state.segmented("Against", _AGAINST, AGAINST, "gprune")
     return texts, chosen
 

@@ -5,7 +5,7 @@ import streamlit as st
 from gprune.analysis import thresholds
 from gprune.app.pages.rasa import controls, panels, sets_table
 from gprune.app.pages.rasa.sets import SETS, ThresholdSet
-from gprune.app.ui import frame, named_files, sticky_button, tables, url_state
+from gprune.app.ui import frame, named_files, places, sticky_button, tables, url_state
 from gprune.app.ui.card import Card, card_of
 from gprune.pipeline.runs.opened import Run
 from gprune.store.named import LONGEST_NAME
@@ -92,4 +92,4 @@ def _send(run: Run, name: str, rule: ReliabilitySettings) -> None:
     # the fields of another profile are others
     st.session_state["launch_profile"] = profiles.PROPOSED
     frame.tell(f"The thresholds “{name}” and the texts of this run are in the form: check them, then Start.")
-    st.switch_page("pages/jobs.py")
+    places.turn("launch")

@@ -1,4 +1,4 @@
-"""Speed & export: how much faster the pruned model is, how wide its layers are, and how it leaves the app."""
+"""Speed: how much faster the pruned model is and how wide its layers are; export: how it leaves the app."""
 
 import io
 import shlex
@@ -40,10 +40,7 @@ MOST_DOWNLOADED = 64 * 2**20
 """bytes of results: what is larger would be held in the app's memory, and is left to the command"""
 
 
-@frame.page(
-    "Speed & export",
-    "How much faster is the pruned model, how does it load elsewhere, and what can it still answer?",
-)
+@frame.page("Speed", "How much faster is the pruned model, and what can it still answer?")
 def show(run: Run) -> None:
     """Draws the page."""
     with card_of(panels.speed, run) as drawn:
@@ -52,12 +49,17 @@ def show(run: Run) -> None:
         models_card.draw(run)
     with card_of(panels.widths, run) as drawn:
         widths_card.draw(drawn, run)
+    with card("sx_accuracy", "Zero-shot accuracy", run) as drawn:
+        accuracy_card.draw(drawn, run)
+
+
+@frame.page("Export", "How does the pruned model load elsewhere, and how is a run taken along?")
+def show_export(run: Run) -> None:
+    """Draws what takes models and results along."""
     with card("sx_export", "The pruned model outside of this app", run) as drawn:
         export_card.draw(drawn, run)
     with card("sx_methods", "The model of every method as a folder", run) as drawn:
         methods_card.draw(drawn, run)
-    with card("sx_accuracy", "Zero-shot accuracy", run) as drawn:
-        accuracy_card.draw(drawn, run)
     with card("sx_pack", "This run as one file, to open elsewhere", run):
         _pack(run)
 

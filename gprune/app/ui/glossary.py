@@ -11,6 +11,8 @@ TERMS: dict[str, str] = {
     "than by chance.",
     "Baseline": "The method that every other one of a table is compared with; any row can be it. Also a "
     "method that others have published, which GPrune is compared with.",
+    "AUC": "Area under the ROC curve: how well a quantity tells kept neurons from removed ones; 1 is without "
+    "a fault, 0.5 is chance.",
     "BCM": "Behavior-consistent modularization: neurons with similar weights and similar drift become a "
     "module.",
     **{repair.label.capitalize(): repair.about for repair in (*REPAIRS.values(), AUTO)},
@@ -30,6 +32,8 @@ TERMS: dict[str, str] = {
     "Dense": "The model before pruning.",
     "Drift d": "How far the rank of a neuron within its layer moves when the text changes: 0 not at all, 1 "
     "from the first place to the last.",
+    "Epoch": "One pass of sparsity learning over its windows of both texts; more of them move the thresholds "
+    "further.",
     "FANG": "A method that groups neurons by the contexts they serve, measured on one text.",
     "FLAP": "A metric, and the method that prunes by it: how much a neuron’s activation fluctuates, times "
     "the size of its outgoing weights.",
@@ -37,16 +41,19 @@ TERMS: dict[str, str] = {
     "the budget is spent. GPrune’s learning without modules.",
     "Head, key/value group": "Parts of the attention that are removed as a whole. They are not sorted into "
     "modules.",
+    "Held-out": "Text that took no part in calibrating or learning.",
     "Jaccard": "Of the neurons that either of two methods keeps, the share that both keep. It is to be read "
     "against the value that two independent choices of the same size would have.",
     "Live evaluation": "Perplexity that a worker measures while you change thresholds or masks; it is "
     "refined window by window, and nothing of it is learned anew.",
+    "Layer": "One block of the decoder: attention and a feed-forward part. Layers are counted from 0.",
     "LLM-Pruner": "A method that scores by gradients, here without the fine-tuning that may follow it.",
     "Matched overlap": "Share of neurons that stay together when the modules of two groupings are paired as "
     "well as possible.",
     "Mask": "Which neurons and heads a method keeps.",
     "Mask set": "Units that are to be kept or removed whatever a method says, saved under a name in the mask "
     "editor: the budget stays that of the method.",
+    "Metric": "The formula that gives each unit its score, as FLAP or Wanda-sp.",
     "Module": "A group of neurons of one layer that are ranked only against each other.",
     "MSL": "Modular sparsity learning: learns how much each module keeps, under one budget for the whole "
     "model.",
@@ -58,8 +65,12 @@ TERMS: dict[str, str] = {
     "and refits the others by least squares; measured on one text.",
     "Overlap": "Share of an evaluated text’s runs of a dozen or more tokens that stand word for word in the "
     "calibration set of A, or of B.",
+    "Pack": "A run as one file, which another cache takes in; models and texts stay behind unless they are "
+    "asked for.",
     "Paired": "A difference that is taken window by window between two models, which removes what the "
     "windows have in common. Its error is smaller than that of either model.",
+    "PCA": "Principal component analysis: the plane in which points spread most. Its axes are directions, and "
+    "distances in it mean something.",
     "Perplexity": "How much a model is surprised by a text: at 40 it is as unsure of the next token as if it "
     "had to choose among 40 equally likely ones. Lower is better.",
     "Rank": "Place of a neuron when the neurons of its layer are ordered by importance; here from 0 (least) "
@@ -77,13 +88,22 @@ TERMS: dict[str, str] = {
     "Re-scored": "A module that RASA adapts and for which B is the more repeatable text takes its scores "
     "from B. All others are unchanged.",
     "Retention": "Share that is kept: of the weights, or of the neurons of a module.",
+    "Score": "How important a unit is by a metric, measured on a text. Ranks are made of scores.",
+    "Seed": "The number that all chance of a run follows from: which windows are drawn, how modules begin. The "
+    "same seed gives the same run; several say how far chance moves a figure.",
+    "Sequence": "A stretch of a calibration text that the model reads at once.",
     "SlimLLM": "A method that keeps the neurons that act on the principal directions of a layer’s output, "
     "prunes most the layers that change their input least, and rescales what is left; measured on one text.",
     "Standard error": "How far a figure would typically be off if other windows of the same text had been "
     "read. Differences within two of them are too close to call.",
+    "Threshold": "The score at which a module is cut: MSL learns one for each. Those of RASA are γ_drift and "
+    "γ_score.",
+    "Token": "A word or a part of one, as the model reads it.",
     "Top-activating examples": "The places of a calibration text where the input of down_proj of a neuron is "
     "largest, with the words around them.",
     "twFLAP": "Token-weighted FLAP, FANG’s metric, reconstructed from its description.",
+    "UMAP": "A plane in which neurons that are alike in many measurements lie together. Its axes, and wide "
+    "distances in it, mean nothing.",
     "Unseen": "An evaluation text of another corpus than A and B, with next to no overlap with their "
     "calibration sets. Another split of their corpora is not unseen, nor is a copy under another name.",
     "Wanda-sp": "A metric, and the method that prunes by it: the size of the weights times that of the "
@@ -93,3 +113,30 @@ TERMS: dict[str, str] = {
     "γ_drift, γ_score": "The two thresholds of RASA, as quantiles over all modules: at or above the one a "
     "module drifts much, at or below the other it scores low.",
 }
+_ALIASES = {
+    "A, B, C": ("calibration text",),
+    "Drift d": ("drift",),
+    "Nats/token": ("nats/token", "nats"),
+    "Repeatability u": ("repeatability",),
+    "AUC": ("AUC", "ROC"),
+}
+
+
+def aliases(term: str) -> tuple[str, ...]:
+    """What a word of the glossary is called in a sentence, the shortest way to find it first."""
+    return _ALIASES.get(term) or tuple(term.split(", "))
+
+
+def search(wanted: str) -> list[str]:
+    """The words of the glossary that a search finds.
+
+    One word, or a part of it, finds what it stands in, what is called by it first; several, with commas
+    between them, find what is called so, in their order.
+    """
+    asked = [one.strip().lower() for one in wanted.split(",") if one.strip()]
+    if len(asked) > 1:
+        named = {alias.lower(): term for term in TERMS for alias in (term, *aliases(term))}
+        return list(dict.fromkeys(named[one] for one in asked if one in named))
+    part = asked[0] if asked else ""
+    hits = [term for term, meaning in TERMS.items() if part in f"{term} {meaning}".lower()]
+    return sorted(hits, key=lambda term: part not in term.lower())

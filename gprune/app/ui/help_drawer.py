@@ -1,0 +1,127 @@
+"""The help: a drawer that opens beside any page, from the side bar and from the words of every card.
+
+What is open stands in the address under `help`; it is drawn by a fragment, so that a search in it does not
+draw the page anew.
+"""
+
+import re
+from collections.abc import Callable
+
+import streamlit as st
+
+from gprune.app.ui import url_state
+from gprune.app.ui.glossary import TERMS, aliases
+from gprune.app.ui.page_names import HELP, HELP_PARTS
+
+SEARCH = "help_search"
+"""key of what is searched for"""
+LONGEST = 200
+"""characters of it"""
+_WHOLE = "help_whole"
+_MOST = 8
+"""words that a card's button asks for"""
+_LOOK = (
+    "<style>.st-key-frame_help {position: fixed; top: 3.75rem; right: 0; bottom: 0; width: min(31rem, 100vw); "
+    "z-index: 999980; overflow-y: auto; padding: 0.8rem 1.1rem 2rem 1.1rem; "
+    "background: light-dark(%s, %s); border-left: 1px solid light-dark(#d3d8e2, #3a4250); "
+    "box-shadow: -6px 0 18px rgb(0 0 0 / 12%%);} "
+    "@media (min-width: 1500px) {.stMainBlockContainer {padding-right: 33rem;}}</style>"
+)
+"""over the page, and beside it where both have room"""
+
+
+def begin() -> None:
+    """Reads what of the help is open, for the links that are drawn before it."""
+    url_state.choice(HELP, ["", *HELP_PARTS], "")
+
+
+def shown() -> bool:
+    """Whether the help is open."""
+    return bool(url_state.choice(HELP, ["", *HELP_PARTS], ""))
+
+
+def button() -> None:
+    """The button of the side bar."""
+    st.button(
+        "Help",
+        key="frame_help_open",
+        icon=":material/help:",
+        type="tertiary",
+        on_click=_turn,
+        help="How to read this page, what the words mean, and every key. Alt+H opens and closes it.",
+        shortcut="Alt+H",
+    )
+
+
+def open_words(label: str, key: str, words: str = "") -> None:
+    """A button that opens the glossary at some words; at all where none are given."""
+    st.button(
+        label,
+        key=key,
+        icon=":material/menu_book:",
+        type="tertiary",
+        on_click=url_state.put_all,
+        args=({HELP: "words", SEARCH: words},),
+    )
+
+
+def words_of(*texts: str) -> str:
+    """The words of the glossary that some texts use, as a search for them; those that come first first."""
+    text = " ".join(texts)
+    places = {}
+    for term in TERMS:
+        found = [hit.start() for one in aliases(term) if (hit := _pattern(one).search(text))]
+        if found:
+            places[aliases(term)[0]] = min(found)
+    return ", ".join(sorted(places, key=lambda term: places[term])[:_MOST])
+
+
+def show(draw: Callable[[], None]) -> None:
+    """Draws the help where it is open; `draw` draws what it says."""
+    if not shown():
+        return
+    ground = [st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")]
+    st.html(_LOOK % tuple(ground))
+    with st.container(key="frame_help", gap="small"):
+        st.fragment(_drawer)(draw)
+
+
+def draw_page() -> None:
+    """Has the page drawn that the help stands beside; for callbacks of what the help shows."""
+    st.session_state[_WHOLE] = True
+
+
+def _drawer(draw: Callable[[], None]) -> None:
+    if st.session_state.pop(_WHOLE, False) and url_state.in_fragment():
+        st.rerun()
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.markdown("#### Help", width="stretch")
+        # a card that fills the window goes first
+        escape = None if url_state.text("card") else "Escape"
+        closed = st.button(
+            "Close", key="frame_help_close", icon=":material/close:", type="tertiary", on_click=_close,
+            shortcut=escape,
+        )  # fmt: skip
+    if closed and url_state.in_fragment():
+        st.rerun()
+    draw()
+
+
+def _turn() -> None:
+    url_state.put(HELP, "" if url_state.given(HELP) else "read")
+
+
+def _close() -> None:
+    url_state.put(HELP, "")
+
+
+_patterns: dict[str, re.Pattern[str]] = {}
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    """Finds a word of the glossary, in one or many, at the beginning of a sentence as well."""
+    if word not in _patterns:
+        # abbreviations as they are written: MSL, and not what merely has the letters
+        flags = 0 if word.isupper() else re.IGNORECASE
+        _patterns[word] = re.compile(rf"(?<!\w){re.escape(word)}(?:s|es)?(?!\w)", flags)
+    return _patterns[word]

@@ -1,5 +1,0 @@
-"""One neuron, module or layer."""
-
-from gprune.app.pages.inspector import page
-
-page.show()

@@ -1,5 +1,0 @@
-"""Figure 1b."""
-
-from gprune.app.pages.module_agreement import page
-
-page.show()

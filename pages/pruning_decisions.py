@@ -1,5 +1,0 @@
-"""Figure 3."""
-
-from gprune.app.pages.pruning_decisions import page
-
-page.show()

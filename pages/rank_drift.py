@@ -1,5 +1,0 @@
-"""Figure 1a."""
-
-from gprune.app.pages.rank_drift import page
-
-page.show()

@@ -1,5 +1,0 @@
-"""RASA thresholds."""
-
-from gprune.app.pages.rasa import page
-
-page.show()

@@ -1,5 +1,0 @@
-"""Chosen figures of a run in one file."""
-
-from gprune.app.report import page
-
-page.show()
