@@ -12,7 +12,33 @@ from streamlit.testing.v1 import AppTest
 from synthetic_run import write_run
 from waiting import limit
 
+from gprune.app.ui.page_names import HELP, PAGE_OF, TAB, tab
+
 PROJECT = Path(__file__).resolve().parents[2]
+PLACES = {
+    "overview": "home",
+    "rank_drift": "drift",
+    "module_agreement": "agreement",
+    "reliability": "rasa",
+    "pruning_decisions": "decisions",
+    "inspection": "inspector",
+    "calibration_data": "calibration",
+    "text_lens": "lens",
+    "by_hand": "byhand",
+    "jobs": "launch",
+    "comparison": "compare",
+    "report_file": "report",
+    "flipped_questions": "questions",
+    "speed_export": "speed",
+    "export": "export",
+    "retention": "retention",
+    "neuron_map": "map",
+    "mask_atlas": "atlas",
+    "guide": "home",
+    "glossary": "home",
+}
+"""where what the tests call by its subject stands; the help is beside the first page"""
+OPEN_HELP = {"guide": "ideas", "glossary": "words"}
 CHARTS = {
     "overview": 4,
     "rank_drift": 4,
@@ -28,10 +54,14 @@ CHARTS = {
     "report_file": 0,
     "flipped_questions": 0,
     "speed_export": 2,
-    "guide": 2,
+    "export": 0,
+    "retention": 1,
     "neuron_map": 1,
     "mask_atlas": 3,
+    "guide": 6,
+    "glossary": 4,
 }
+"""charts of each, with those of the first page beside the help"""
 PAGES = tuple(CHARTS)
 # Each AppTest reads the metadata of every installed package for components, which takes longer than a page.
 manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_component_manifests)
@@ -45,7 +75,14 @@ def opened(**query: str) -> AppTest:
 
 
 def on(app: AppTest, page: str) -> AppTest:
-    app.switch_page(f"pages/{page}.py").run()
+    place, asked = PLACES[page], app.query_params
+    wanted = tab(place) | ({HELP: OPEN_HELP[page]} if page in OPEN_HELP else {})
+    for key in (TAB, HELP):
+        if key in wanted:
+            asked[key] = wanted[key]
+        elif key in asked:
+            del asked[key]
+    app.switch_page(PAGE_OF[place].file).run()
     assert not app.exception, (page, [item.value for item in app.exception])
     return app
 

@@ -56,8 +56,8 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
     ("page", "query", "seen"),
     [
         ("rank_drift", {"rd_layers_table": "1"}, lambda app: app.toggle(key="rd_layers_table_toggle").value),
-        ("guide", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
-        ("guide", {"help_search": "x" * 500}, lambda app: "No word of the glossary" in words(app)),
+        ("glossary", {"help_search": "jaccard"}, lambda app: "**Jaccard" in words(app)),
+        ("glossary", {"help_search": "x" * 500}, lambda app: "No word of the glossary" in words(app)),
         ("speed_export", {"sx_alignment": "16"}, lambda app: app.button(key="sx_align") is not None),
         ("reliability", {"rasa_figure": "1"}, lambda app: app.toggle(key="rasa_figure_toggle").value),
     ],

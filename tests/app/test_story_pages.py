@@ -1,11 +1,10 @@
 """The overview's sentence, the tour and the help, on finished, unfinished and missing runs."""
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import charts, on, open_page, opened, show, words
+from app_driver import PLACES, charts, on, open_page, opened, show, words
 from synthetic_run import a_study, names, read, the_run, write_run
 
 from gprune.app.pages.overview import charts as figures
@@ -17,7 +16,7 @@ from gprune.store import Store
 from gprune.study import EvaluationSettings
 
 UNSEEN = EvaluationSettings(texts=("python-reference", "c4"), windows=96)
-STEMS = [Path(step.page).stem for step in tour.STEPS]
+STEMS = [next(stem for stem, place in PLACES.items() if place == step.place) for step in tour.STEPS]
 
 
 def headline(app):
@@ -135,7 +134,7 @@ def test_without_a_run_the_tour_the_help_and_the_glossary_explain_themselves(cac
     text = words(app)
     assert "**drift** of a neuron is how far its rank moves" in text and "ARI" in text
     assert not app.error and charts(app) == []
-    app = open_page("guide")
+    app = open_page("glossary")
     app.text_input(key="help_search_text").set_value("jaccard").run()
     found = [item.value for item in app.markdown if item.value.startswith("**Jaccard**")]
     assert len(found) == 1 and not any(item.value.startswith("**MSL**") for item in app.markdown)

@@ -30,8 +30,7 @@ _log = logging.getLogger(__name__)
 PROTOCOL = "gprune.app.server.header_limits:BoundedProtocol"
 """the class that reads what comes over a connection, as uvicorn looks it up"""
 SCRIPT = installation.APP_FOLDER / "app.py"
-HOME = "/home"
-"""another name of the first page"""
+_ADDRESSES = "gprune.app.ui.page_names"
 _REFUSED = "ASGI callable returned without completing handshake."
 """what uvicorn says of each WebSocket that was answered with a plain response, as the guard does"""
 
@@ -111,14 +110,15 @@ def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
     _only_own_addresses()
     guard = Middleware(Guard, names=place.names, keys=place.keys)
     hint = Middleware(Hint, scripts=Path(st.__file__).parent / SCRIPTS)
-    return st.App(SCRIPT, routes=[Route(HOME, _home)], middleware=[guard, hint], lifespan=lifespan)
+    old = [Route(f"/{one}", _moved) for one in importlib.import_module(_ADDRESSES).OLD]
+    return st.App(SCRIPT, routes=old, middleware=[guard, hint], lifespan=lifespan)
 
 
 def _only_own_addresses() -> None:
     """Lets the very first visitor come by any address, as every later one.
 
     Streamlit takes the file names of `pages/` for addresses until a script has called `st.navigation` once:
-    it would serve `pages/reliability.py` alone at /reliability, and report /rasa as missing.
+    it would serve `pages/tuning.py` alone at /tuning, and report /tune as missing.
     """
     import streamlit as st
 
@@ -134,12 +134,15 @@ def _only_own_addresses() -> None:
         logger.disabled = False
 
 
-async def _home(request: Any) -> Any:
-    """Leads to the first page, which Streamlit serves under no other name than the root."""
+async def _moved(request: Any) -> Any:
+    """Leads from an old address to the place that it stands for, before the browser has drawn anything.
+
+    An address of its own for each would stay in the browser's history, and Back would lead to it again.
+    """
     from starlette.responses import RedirectResponse
 
-    query = request.url.query
-    return RedirectResponse(f"/?{query}" if query else "/")
+    addresses = importlib.import_module(_ADDRESSES)
+    return RedirectResponse(addresses.moved(request.url.path.strip("/"), request.url.query))
 
 
 def _settings(place: Endpoint) -> dict[str, Any]:

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.published import Published, same_setting
-from gprune.app.ui import export_dialog, job_runs, packed, present, python_code, selection, tables, url_state
+from gprune.app.ui import export_dialog, help_drawer, job_runs, packed, present, python_code, selection, tables, url_state
 from gprune.app.ui.commands import command
 from gprune.app.ui.panel import Call, Panel, PanelFunction
 from gprune.app.ui.run_choice import RUN
@@ -219,6 +219,8 @@ class Card:
                     key = f"{self.key}_how"
                     with st.popover("How to read", type="tertiary", icon=":material/help:", key=key):
                         st.markdown(how)
+                        if words := help_drawer.words_of(self._title, caption, how):
+                            help_drawer.open_words("What these words mean", f"{self.key}_words", words)
                 if table is not None:
                     shown = switch and url_state.toggle("Table", f"{self.key}_table")
                     file, key = f"{self._file_name()}.csv", f"{self.key}_csv"

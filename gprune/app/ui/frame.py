@@ -18,6 +18,7 @@ from gprune.app.ui import (
     job_runs,
     leaving_grids,
     live,
+    one_step_back,
     packed,
     page_names,
     places,
@@ -170,6 +171,7 @@ def _sidebar(situation: work.Situation) -> None:
         _settings(run)
     present.button()
     leaving_grids.install()
+    one_step_back.install()
     if situation.unreadable:
         _unreadable(situation)
 

@@ -55,7 +55,7 @@ def button() -> None:
 
 def open_words(label: str, key: str, words: str = "") -> None:
     """A button that opens the glossary at some words; at all where none are given."""
-    st.button(
+    clicked = st.button(
         label,
         key=key,
         icon=":material/menu_book:",
@@ -63,6 +63,9 @@ def open_words(label: str, key: str, words: str = "") -> None:
         on_click=url_state.put_all,
         args=({HELP: "words", SEARCH: words},),
     )
+    if clicked and url_state.in_fragment():
+        # the drawer stands outside of it
+        st.rerun()
 
 
 def words_of(*texts: str) -> str:

@@ -141,8 +141,7 @@ def path(place: str, held: Iterable[tuple[str, str]] = ()) -> str:
 def moved(old: str, query: str) -> str:
     """Where what an old address showed stands now, with all that it held.
 
-    Raises:
-        KeyError: it never was an address.
+    The texts of a query that is no query are left as they are found. KeyError where `old` is no old address.
     """
     held, place = parse_qsl(query, keep_blank_values=True), OLD[old]
     if old == "speed" and any(

@@ -66,6 +66,8 @@ class State:
     """the place that is drawn, as the address calls it"""
     address: str = ""
     """the page that it is on"""
+    resent: bool = False
+    """whether the browser is told the address again: it does not follow a link to the page that it is on"""
     left: dict[str, str] = field(default_factory=dict)
     """the place that each page has shown last"""
 
@@ -89,7 +91,9 @@ class State:
         """Brings the address in line with what the page has read, if it is not."""
         wanted = self.wanted(self.defaults.get(self.page, {}))
         self.seen = wanted
-        if wanted != {key: st.query_params.get_all(key) for key in st.query_params}:
+        held = {key: st.query_params.get_all(key) for key in st.query_params}
+        if wanted != held or self.resent:
+            self.resent = False
             st.query_params.from_dict(wanted)
 
 

@@ -33,6 +33,8 @@ def open_place(page: str, places: Sequence[str]) -> str:
         # a link says which tab it leads to
         state.address, state.seen = page, {key: found for key, found in state.seen.items() if key != TAB}
         state.values.pop(TAB, None)
+    elif asked != state.seen.get(TAB, []):
+        state.resent = True
     if asked != state.seen.get(TAB, []):
         state.seen.pop(TAB, None)
         state.values.pop(TAB, None)

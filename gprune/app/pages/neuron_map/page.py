@@ -8,7 +8,7 @@ import streamlit as st
 
 from gprune.analysis.formatting import counted
 from gprune.app.pages.neuron_map import charts, colouring, panels
-from gprune.app.ui import derived_cache, frame, offered_job, selection, tables, url_state
+from gprune.app.ui import derived_cache, frame, offered_job, places, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.text import said
 from gprune.models import identity

@@ -90,8 +90,10 @@ def show(run: Run, curves: Sequence[str] = ()) -> None:
         st.session_state[_SHOWN] = choice
         st.caption(f"Measured: {plain(lab.described(run, choice))}.")
         texts, methods = _questions(run, curves)
+        with st.container(horizontal=True, vertical_alignment="bottom", gap="medium"):
+            url_state.segmented("Against", _AGAINST, AGAINST, "gprune")
+            live = url_state.toggle("Live evaluation", LIVE, False)
         _full_run(run, choice)
-        live = url_state.toggle("Live evaluation", LIVE, False)
         if not live:
             st.caption(
                 "A worker then loads the model and measures the windows; the answer is refined slowly."
@@ -123,7 +125,6 @@ def _questions(run: Run, curves: Sequence[str]) -> tuple[list[str], list[str]]:
         texts = url_state.multiselect("Texts", names, TEXTS, apart or known)
     with right:
         chosen = url_state.multiselect("Curve of perplexity against retention", lab.methods(run), CURVES, curves)
-    url_state.segmented("Against", _AGAINST, AGAINST, "gprune")
     return texts, chosen
 
 
