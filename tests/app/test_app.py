@@ -2,16 +2,20 @@
 
 import ast
 import json
+from pathlib import Path
 
 import pytest
-from app_driver import CHARTS, PAGES, PROJECT, charts, on, open_page, opened, show, words
+from app_driver import CHARTS, PAGES, PLACES, PROJECT, charts, linked, on, open_page, opened, show, words
 from synthetic_run import a_study, folder_of, names, read, write_run
 
+from gprune.app.ui import page_names
 from gprune.pipeline import runs, stages
 from gprune.records import ModelShape
 from gprune.store import Store
 
 pytestmark = pytest.mark.slow
+TITLES = {"compare": "Compare"}
+"""of places whose tab is called otherwise"""
 
 
 def test_a_finished_run_fills_every_page(name):
@@ -159,11 +163,28 @@ def test_the_chart_of_a_live_run_appears_with_its_stage(cache):
 
 def test_page_files_are_short_and_their_addresses_differ_from_their_names():
     entry = (PROJECT / "app.py").read_text(encoding="utf-8")
-    calls = [node for node in ast.walk(ast.parse(entry)) if isinstance(node, ast.Call)]
-    named = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_page"]
-    # a line a page, and little beside them
-    assert len(entry.splitlines()) <= 25 + len(named)
-    listed = [(ast.literal_eval(call.args[0]), ast.literal_eval(call.args[3])) for call in named]
-    assert {stem for stem, _ in listed} == set(PAGES) and all(stem != address for stem, address in listed)
-    files = {path.stem: path.read_text(encoding="utf-8") for path in (PROJECT / "pages").glob("*.py")}
-    assert set(files) == set(PAGES) and all(len(text.splitlines()) <= 15 for text in files.values())
+    assert len(entry.splitlines()) <= 35
+    files = {f"pages/{path.name}": path for path in (PROJECT / "pages").glob("*.py")}
+    assert set(files) == {page.file for page in page_names.PAGES} and len(files) == 8
+    for page in page_names.PAGES:
+        tree = ast.parse(files[page.file].read_text(encoding="utf-8"))
+        (named,) = [node for node in ast.walk(tree) if isinstance(node, ast.Dict)]
+        # the file draws what the table of all pages says
+        assert [ast.literal_eval(key) for key in named.keys] == list(page.places)
+        assert Path(page.file).stem not in (page.url, *page_names.PAGE_OF)
+
+
+def test_only_the_open_tab_of_a_page_is_computed(name, monkeypatch):
+    app = opened()
+    for page in page_names.PAGES:
+        for place in page.places:
+            shown = on(app, next(stem for stem, one in PLACES.items() if one == place))
+            assert [item.value for item in shown.title] == [TITLES.get(place, page.places[place])]
+            assert len(shown.tabs) == 0 or sum(bool(tab.children) for tab in shown.tabs[: len(page.places)]) == 1
+            assert ("tab" in shown.query_params) == (place != next(iter(page.places)))
+
+
+def test_a_tab_that_is_not_there_is_told_and_the_first_one_shown(name):
+    app = linked("rank_drift", tab="atlas")
+    told = "The address has tab = atlas, which is not used here: drift or agreement is meant."
+    assert told in words(app) and app.title[0].value == "Rank drift"

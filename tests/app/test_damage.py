@@ -27,7 +27,7 @@ SHOWN = {
     "drift": "inspection overview rank_drift reliability pruning_decisions calibration_data guide mask_atlas",
     "partition": "rank_drift module_agreement reliability pruning_decisions guide neuron_map mask_atlas",
     "modules": "overview reliability guide",
-    "masks": "inspection overview reliability pruning_decisions comparison speed_export guide mask_atlas",
+    "masks": "inspection overview reliability pruning_decisions comparison speed_export guide mask_atlas retention",
     "perplexity": "overview comparison guide",
     "accuracy": "speed_export",
     "answers": "flipped_questions",

@@ -161,7 +161,7 @@ def test_a_flipped_question_opens(chromium, cache):
     write_run(cache, study=a_study_with_tasks(("/data/mine.jsonl",)), makers=makers)
     with visiting(chromium, cache) as visit:
         page = visit.page("compare")
-        page.get_by_role("link", name="Changed answers").click()
+        page.get_by_role("tab", name="Changed answers").click()
         page.locator(f".st-key-fq_item_chart {PLOT}").first.wait_for()
         expect(page.get_by_role("combobox", name="Task")).to_have_value("mine.jsonl")
         opened_first = page.locator(".st-key-card_fq_item h4").inner_text()

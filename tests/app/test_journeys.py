@@ -1,11 +1,10 @@
 """Journeys through the app in a real browser, and what axe finds on its pages: people see and reach all."""
 
-import ast
-
 import pytest
-from app_driver import PROJECT
 from browser import PATIENCE, PLOT, click_mark, complaints, expect, looking, served
 from synthetic_run import write_run
+
+from gprune.app.ui.page_names import HELP, HELP_PARTS, PAGE_OF, path
 
 pytestmark = pytest.mark.browser
 
@@ -20,7 +19,7 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
     chip = page.locator(".st-key-frame_selection")
     expect(chip).to_contain_text("layer 3")
     assert "layer=3" in page.url
-    page.get_by_role("link", name="Module agreement").click()
+    page.get_by_role("tab", name="Module agreement").click()
     page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
     expect(page.locator(".st-key-ma_layer input")).to_have_value("3")
     page.wait_for_url("**layer=3**")
@@ -95,10 +94,10 @@ def test_two_tabs_of_one_person_on_two_runs_keep_to_their_own(visit):
     other = page.context.new_page()
     other.set_default_timeout(PATIENCE)
     other.goto(f"{visit.address}/compare?run={second}")
-    for name in ("Module agreement", "RASA thresholds"):
+    for name, title in (("Masks", "Pruning decisions"), ("Tune", "RASA thresholds")):
         for tab in (page, other):
             tab.get_by_role("link", name=name, exact=True).click()
-            tab.get_by_role("heading", name=name, exact=True).wait_for()
+            tab.get_by_role("heading", name=title, exact=True).wait_for()
     for tab, run, called in ((page, first, "Synthetic"), (other, second, "Second · seed 1")):
         tab.locator(PLOT).first.wait_for()
         assert f"run={run}" in tab.url and ("layer=1" in tab.url) == (run == first)
@@ -169,7 +168,7 @@ def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path, name
         page.goto(f"{server.address}/{name}")
         title = "Module agreement" if name == "agreement" else "Overview"
         page.get_by_role("heading", name=title, exact=True).wait_for()
-        page.get_by_role("link", name="RASA thresholds").first.wait_for()
+        page.get_by_role("link", name="Tune").first.wait_for()
         # neither Streamlit's own list of the files, nor a page without its frame
         assert page.get_by_test_id("stSidebarNav").count() == 0
         assert page.get_by_test_id("stException").count() == 0
@@ -188,13 +187,9 @@ EXCEPTIONS = {
 
 
 def addresses():
-    """The addresses of all pages but one, as app.py lists them."""
-    tree = ast.parse((PROJECT / "app.py").read_text(encoding="utf-8"))
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-    pages = [call for call in calls if isinstance(call.func, ast.Name) and call.func.id == "_page"]
-    found = [ast.literal_eval(call.args[3]) for call in pages]
-    assert len(found) == len(list((PROJECT / "pages").glob("*.py"))) and "report" in found
-    return [where for where in found if where != "drift"]
+    """The addresses of all places but one, and of the help beside one."""
+    helped = [path("drift", [(HELP, part)]) for part in HELP_PARTS]
+    return [one.removeprefix("/") for one in [*map(path, PAGE_OF), *helped] if one != "/drift"]
 
 
 def faults(page):

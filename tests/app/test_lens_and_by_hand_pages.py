@@ -291,7 +291,7 @@ def test_a_set_is_saved_measured_taken_up_exported_and_deleted(cache, started, m
     app.button(key="hand_sets_use").click().run()
     assert app.dataframe[0].value["number"].tolist() == [3]
     run = the_run(cache)
-    shown = on(app, "speed_export")
+    shown = on(app, "export")
     shown.button(key="sx_cut").click().run()
     ((_, arguments),) = started
     identity = mask_sets.named(run.results, "../../<b>evil</b>").identity

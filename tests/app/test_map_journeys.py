@@ -105,7 +105,7 @@ def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
     # the way on from what is selected
     page.get_by_role("link", name="Open in Inspector").click()
     page.get_by_role("heading", name="Inspector", exact=True).wait_for()
-    page.wait_for_url(f"**inspector?*neuron={neuron}**")
+    page.wait_for_url(f"**neurons?*neuron={neuron}**")
 
 
 def test_a_click_in_the_atlas_selects_its_module_on_every_page(visit):
@@ -122,7 +122,8 @@ def test_a_click_in_the_atlas_selects_its_module_on_every_page(visit):
         page.wait_for_function(
             "card => document.querySelector(`.st-key-${card}_chart .js-plotly-plot`).layout.shapes", arg=card
         )
-    page.get_by_role("link", name="Neuron map").click()
+    page.get_by_role("link", name="Neurons", exact=True).click()
+    page.get_by_role("tab", name="Neuron map").click()
     page.get_by_role("heading", name="Neuron map", exact=True).wait_for()
     expect(page.locator(".st-key-card_nm_region")).to_contain_text(
         re.compile(rf"\d+ neurons? of layer {layer} in the selected module {module}")

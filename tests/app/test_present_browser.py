@@ -2,11 +2,13 @@
 
 import os
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 from browser import PLOT, expect, looking
 from synthetic_run import write_run
 
+from gprune.app.ui.page_names import path
 from gprune.app.ui.tour import STEPS
 from scripts import served_app
 
@@ -70,7 +72,7 @@ def test_the_link_of_a_step_leads_there_through_the_door(visit):
     offered = page.get_by_test_id("stPopoverBody").locator("code")
     expect(offered).to_have_count(2)
     links = [code.inner_text().strip() for code in offered.all()]
-    assert links[0].startswith(f"{visit.address}/rasa?tour=4&run=") and links[1] == f"{links[0]}&present=1"
+    assert links[0].startswith(f"{visit.address}/tune?tour=4&run=") and links[1] == f"{links[0]}&present=1"
     for link, audience in zip(links, (False, True), strict=True):
         stranger = visit.person(inside=False).new_page()
         stranger.goto(link)
@@ -96,7 +98,8 @@ def test_the_tour_is_walked_left_and_taken_up_again(visit):
         expect(page.get_by_text(f"Step {number} of 6", exact=True)).to_be_visible()
         expect(page.get_by_text(step.title, exact=True)).to_be_visible()
         page.wait_for_url(lambda url, n=number: f"tour={n}" in url)
-        assert page.url.split("?")[0].rstrip("/") == f"{visit.address}/{step.url}".rstrip("/")
+        place = urlsplit(path(step.place))
+        assert page.url.split("?")[0] == f"{visit.address}{place.path}" and place.query in page.url
         page.locator(PLOT).first.wait_for()
         if number == 3:
             page.get_by_role("button", name="Back", exact=True).click()
@@ -108,7 +111,7 @@ def test_the_tour_is_walked_left_and_taken_up_again(visit):
             page.reload()
             expect(page.get_by_text("Step 4 of 6", exact=True)).to_be_visible()
             # and who looks elsewhere meanwhile comes back to it
-            page.get_by_role("link", name="Help", exact=True).click()
+            page.get_by_role("link", name="Texts", exact=True).click()
             page.get_by_role("button", name="Back to step 4").click()
             expect(page.get_by_text("Step 4 of 6", exact=True)).to_be_visible()
         if number < len(STEPS):

@@ -212,7 +212,7 @@ def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
     told = words(on(app, "calibration_data")).replace("\\", "")
     assert "Needs “drawing calibration text A”, which the pack of this run did not bring" in told
     assert "--with-contexts" in told
-    told = words(on(app, "speed_export"))
+    told = words(on(app, "export"))
     assert "a pack brings no model" in told and "Finish" not in told
 
 
@@ -231,7 +231,7 @@ def test_what_needs_the_model_says_so(name, brought, started):
 
 def test_a_run_is_packed_from_its_page(cache, monkeypatch):
     name = write_run(cache)
-    app = open_page("speed_export")
+    app = open_page("export")
     (button,) = [item for item in app.get("download_button") if "Pack this run" in item.proto.label]
     assert "KiB" in button.proto.label or "MiB" in button.proto.label
     assert f"python -m gprune pack {name}" in [code.value for code in app.code]
@@ -239,6 +239,6 @@ def test_a_run_is_packed_from_its_page(cache, monkeypatch):
     made.write_bytes(pack_card.archive(str(cache), name))
     assert archive.unpack(made, there).run == name
     monkeypatch.setattr(pack_card, "MOST_DOWNLOADED", 1000)
-    app = open_page("speed_export")
+    app = open_page("export")
     assert not [item for item in app.get("download_button") if "Pack" in item.proto.label]
     assert "Too large to be downloaded" in words(app)

@@ -146,5 +146,6 @@ def test_a_module_is_removed_the_change_is_shown_and_the_list_is_kept(chromium, 
             (False, "module", 1, 0)
         ]
         mask_sets.repeated(run.results, chosen)
-        page.get_by_role("link", name="Speed & export").click()
+        page.get_by_role("link", name="Runs & export").click()
+        page.get_by_role("tab", name="Export").click()
         expect(page.get_by_text("The model of a mask set")).to_be_visible()

@@ -35,6 +35,10 @@ def page(**query):
     return open_page("speed_export", **query)
 
 
+def exports(**query):
+    return open_page("export", **query)
+
+
 def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     app = show("speed_export", cache, study=a_timed_study())
     figure = charts(app)[0]
@@ -180,24 +184,24 @@ def test_half_a_run_says_what_it_lacks(cache):
     write_run(cache, stages="drift", state="cancelled")
     shown = words(page())
     assert "Needs “the masks of any method”" in shown and "has not been measured" in shown
-    assert "has not written its model" in shown
+    assert "has not written its model" in words(exports())
 
 
 def test_a_folder_of_equal_widths_is_told_to_need_no_code_and_no_padding(cache):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     (folder / "config.json").write_text('{"model_type": "llama"}')
-    app = page()
+    app = exports()
     codes = [code.value for code in app.code]
     assert "trust_remote_code=True" not in "".join(codes)
     assert "no code of its own (every layer has the same width)" in words(app)
     assert "sx_pad" not in [button.key for button in app.button]
     (folder / "config.json").write_text('{"auto_map": {}}')
-    assert export_card.has_code(folder) and not page().exception
+    assert export_card.has_code(folder) and not exports().exception
 
 
 def test_a_checkpoint_comes_with_its_plan_and_padding_is_a_job(cache, started, name):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
-    app = page()
+    app = exports()
     codes = [code.value for code in app.code]
     assert str(folder) in codes and "loads anywhere" in words(app)
     anywhere = next(code for code in codes if code.startswith("from transformers"))
@@ -215,7 +219,7 @@ def test_a_checkpoint_comes_with_its_plan_and_padding_is_a_job(cache, started, n
     assert out.parent == cache / "exports" / name and out.name == f"padded-{folder.parent.name[:8]}"
     out.mkdir(parents=True)
     (out / "model.safetensors").write_bytes(b"x" * 3072)
-    app = page()
+    app = exports()
     assert "Made: 3.0 KiB on disk" in words(app)
     assert "sx_pad" not in [button.key for button in app.button]
 
@@ -223,7 +227,7 @@ def test_a_checkpoint_comes_with_its_plan_and_padding_is_a_job(cache, started, n
 @pytest.mark.parametrize("present", [False, True])
 def test_gguf_is_offered_where_its_package_is(cache, started, monkeypatch, present):
     monkeypatch.setattr(export_card, "find_spec", lambda name: object() if present else None)
-    app = show("speed_export", cache)
+    app = show("export", cache)
     assert ("make gguf" in words(app)) is not present
     assert ("sx_gguf" in [button.key for button in app.button]) is present
     if present:
@@ -243,22 +247,22 @@ def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state,
     if state == "failed":
         values = {"state": "failed", "error": "the disk is full", "started": 1.0, "ended": 2.0}
         files.write_json(job.folder / files.STATE, values)
-    shown = words(page())
+    shown = words(exports())
     assert words_ in shown and ("At work" in shown) == (state == "running")
 
 
 def test_a_run_without_a_model_folder_can_be_finished(cache, started):
     shutil.rmtree(folder_of(cache, write_run(cache), stages.checkpoint))
-    app = page()
+    app = exports()
     assert "has lost the folder of its model" in words(app)
     app.button(key="sx_finish").click().run()
     assert started == [(a_study(), ())]
     write_run(cache, stages="masks")
-    assert "has not written its model" in words(page())
+    assert "has not written its model" in words(exports())
 
 
 def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started):
-    app = show("speed_export", cache, study=a_study(methods=("dense", "flap")))
+    app = show("export", cache, study=a_study(methods=("dense", "flap")))
     assert "does without GPrune" in words(app) and not app.error
     assert "Every method leaves a model that loads anywhere" in words(app)
     buttons = [button.key for button in app.button if str(button.key).startswith("sx_write_")]
@@ -270,14 +274,14 @@ def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started
     assert out.parent == cache / "exports" / name and out.name.startswith("flap-")
     out.mkdir(parents=True)
     (out / "plan.json").write_text("{}")
-    app = page()
+    app = exports()
     assert str(out) in [code.value for code in app.code]
     assert "sx_write_flap" not in [button.key for button in app.button]
 
 
 def test_what_the_run_has_written_needs_no_button(cache):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
-    app = page()
+    app = exports()
     shown = [str(button.key) for button in app.button]
     assert "sx_write_gprune" not in shown and "sx_write_flap" in shown
     assert [code.value for code in app.code].count(str(folder)) == 2
