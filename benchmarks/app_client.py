@@ -13,12 +13,14 @@ import random
 import time
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from streamlit.proto.BackMsg_pb2 import BackMsg
 from streamlit.proto.ForwardMsg_pb2 import ForwardMsg
 from streamlit.proto.WidgetStates_pb2 import WidgetState
 from websockets.asyncio.client import connect
+
+from gprune.app.ui.page_names import PAGE_OF, tab
 
 PATIENCE = 60.0
 """seconds after which an answer is given up"""
@@ -65,6 +67,8 @@ class _Page:
     links: dict[str, str] = field(default_factory=dict)
     """pages of the app: identity by the last part of the address"""
     shown: str = ""
+    place: str = ""
+    """what of the page is shown, as its address calls it"""
     query: str = ""
     seen: set[str] = field(default_factory=set)
     """messages that need not be sent again"""
@@ -116,17 +120,18 @@ class Client:
         return await self._ask("load", "")
 
     async def visit(self, name: str) -> Answer:
-        """Goes to a page."""
-        self._page.shown = self._page.links[name]
+        """Goes to a place: a page, or a tab of one."""
+        self._page.place, self._page.shown = name, self._page.links[PAGE_OF[name].url]
+        self._page.query = urlencode(tab(name))
         return await self._ask(name, "")
 
     def pages(self) -> list[str]:
-        """Every page of the app."""
-        return list(self._page.links)
+        """Every place of the app."""
+        return list(PAGE_OF)
 
     async def act(self) -> Answer:
         """Does what a person might: goes to another page, or changes something on this one."""
-        others = [name for name, place in self._page.links.items() if place != self._page.shown]
+        others = [name for name in PAGE_OF if name != self._page.place]
         widgets = [one for one in self._page.widgets if not any(key in one for key in LEFT_ALONE)]
         if not widgets or self._random.random() < 0.5:
             return await self.visit(self._random.choice(others))

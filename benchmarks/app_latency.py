@@ -32,6 +32,8 @@ from large_runs import SIZES, leave_large_run  # noqa: E402
 from screenshots import finished  # noqa: E402
 from served_app import NotHereError, Server, browser, served  # noqa: E402
 
+from gprune.app.ui.page_names import PAGE_OF  # noqa: E402
+
 FIRST_CHART, AT_REST, COUNTS, CHARTS_AFTER = 5.0, 1.0, 0.3, 1.0
 """budgets in seconds: the first chart of a new visitor, a page at rest, numbers and charts after a release"""
 DRAGGED = 0.016
@@ -77,7 +79,7 @@ def measure(chromium: Any, server: Server, pages: list[str], rounds: int, weight
     Args:
         chromium: the browser.
         server: the app, which nobody has visited yet.
-        pages: addresses of the pages; all where there is none.
+        pages: places, as their addresses call them; all where there is none.
         rounds: warm visits of every page.
         weights: whether the run's model has any; without, nothing of it can be measured anew.
 
@@ -88,35 +90,35 @@ def measure(chromium: Any, server: Server, pages: list[str], rounds: int, weight
     first, rested, cpu = visitor.load()
     detail = f"at rest after {rested:.2f} s; CPU: server {1000 * cpu:.0f} ms"
     yield Row("first chart of a new server", "home", first, FIRST_CHART, "s", detail)
-    home, links = visitor.traffic.take(), visitor.links()
-    if unknown := set(pages) - set(links):
-        raise NotHereError(f"there is no page {min(unknown)!r}: there are {', '.join(links)}")
-    wanted = [name for name in links if not pages or name in pages]
-    times, sent = _visit(visitor, {name: links[name] for name in wanted}, rounds, home, links)
+    home = visitor.traffic.take()
+    if unknown := set(pages) - set(PAGE_OF):
+        raise NotHereError(f"there is no page {min(unknown)!r}: there are {', '.join(PAGE_OF)}")
+    wanted = [name for name in PAGE_OF if not pages or name in pages]
+    times, sent = _visit(visitor, wanted, rounds, home)
     yield from _switches(times)
     yield from _bytes(sent)
     if THRESHOLDS in wanted:
-        visitor.click(links[THRESHOLDS])
+        visitor.go(THRESHOLDS)
         if weights:
             yield from _previews(visitor)
         yield from _thresholds(visitor)
 
 
 def _visit(
-    visitor: Visitor, wanted: dict[str, Any], rounds: int, home: list[Message], links: dict[str, Any]
+    visitor: Visitor, wanted: list[str], rounds: int, home: list[Message]
 ) -> tuple[dict[str, list[tuple[float, ...]]], dict[str, list[Message]]]:
-    """Goes through the pages again and again: what each visit took, and what the first of each was sent."""
+    """Goes through the places again and again: what each visit took, and what the first of each was sent."""
     times: dict[str, list[tuple[float, ...]]] = {name: [] for name in wanted}
     sent = {"home": home} if "home" in wanted else {}
     for turn in range(1 + rounds):
-        for name, link in wanted.items():
+        for name in wanted:
             if turn == 0 and name == "home":
                 # it has just been loaded, and a click on the page that is shown changes nothing
                 continue
             if len(wanted) == 1:
-                visitor.click(next(other for where, other in links.items() if where != name))
+                visitor.go(next(other for other in PAGE_OF if other != name))
                 visitor.traffic.take()
-            times[name].append(visitor.click(link))
+            times[name].append(visitor.go(name))
             # what was sent once can be kept by the browser
             sent.setdefault(name, visitor.traffic.take())
     return times, sent
@@ -233,9 +235,7 @@ def main() -> None:
     )
     parser.add_argument("--size", choices=(*SIZES, DEMO), default="7b")
     parser.add_argument("--cache", type=Path, help="keep the run in this folder, or take it from there")
-    parser.add_argument(
-        "--pages", nargs="*", default=[], help="by address, as home drift rasa; all by default"
-    )
+    parser.add_argument("--pages", nargs="*", default=[], help="by place, as home drift rasa; all by default")
     parser.add_argument("--rounds", type=int, default=5, help="warm visits of every page")
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
     options = parser.parse_args()

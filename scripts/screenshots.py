@@ -27,12 +27,12 @@ from gprune.study.demo import demo_study  # noqa: E402
 PAGES = {
     "home": "overview",
     "drift": "rank_drift",
-    "rasa": "rasa_thresholds",
-    "decisions": "pruning_decisions",
+    "tune": "rasa_thresholds",
+    "masks": "pruning_decisions",
     "compare": "compare",
-    "launch": "launch",
-    "inspector?layer=1&neuron=277": "inspector",
-    "atlas": "mask_atlas",
+    "runs": "launch",
+    "neurons?layer=1&neuron=277": "inspector",
+    "masks?tab=atlas": "mask_atlas",
 }
 """names of the pictures, by the address of the page and what it holds"""
 SIZE = {"width": 1280, "height": 900}

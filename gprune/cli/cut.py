@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gprune.system.progress import Progress
 
 _ABOUT = (
-    "Carries out a mask set that was saved on the page Mask editor and writes the pruned model, with the "
+    "Carries out a mask set that was saved on the tab Mask editor and writes the pruned model, with the "
     "repair of its method. The masks are made again from the edits and compared with those saved."
 )
 _STEPS = 3

@@ -1,4 +1,4 @@
-"""`submit`, `jobs`, `logs`, `cancel` and `resume`: the queue of the page Launch & jobs, from a terminal.
+"""`submit`, `jobs`, `logs`, `cancel` and `resume`: the queue of the page Runs & export, from a terminal.
 
 They read and write the folders that the app does, so a job that one of them starts is followed by the other.
 """

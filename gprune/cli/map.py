@@ -10,7 +10,7 @@ from gprune.study.settings import require
 _ABOUT = (
     "Lays the neurons of a layer out so that those which are alike are near each other: by what they do on "
     "the texts, from what the run has kept, or by their weights, which takes the model. The result is kept "
-    "in the cache, where the page Neuron map finds it."
+    "in the cache, where the tab Neuron map finds it."
 )
 
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gprune.records import Perplexity
 
 _ABOUT = (
-    "Measures a mask set that was saved on the page Mask editor as the methods of its run are measured: on "
+    "Measures a mask set that was saved on the tab Mask editor as the methods of its run are measured: on "
     "every evaluation text, on the same windows. What is measured is kept, and the page Compare shows it."
 )
 

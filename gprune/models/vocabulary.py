@@ -21,7 +21,7 @@ def tokenizer(model: str) -> Tokenizer:
     if not path.is_file():
         raise ModelError(
             f"the model {model!r} has no tokenizer.json, so its tokens cannot be counted here: save the text "
-            "as a file and start a run with it on the page Launch & jobs"
+            "as a file and start a run with it on the page Runs & export"
         )
     try:
         found: Tokenizer = Tokenizer.from_file(str(path))

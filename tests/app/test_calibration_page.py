@@ -252,7 +252,7 @@ def test_tokens_are_counted_as_a_job_counts_them_and_stand_as_they_do_in_the_tex
 
 
 def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path):
-    with pytest.raises(ModelError, match=r"no tokenizer.json.*Launch & jobs"):
+    with pytest.raises(ModelError, match=r"no tokenizer.json.*Runs & export"):
         own_text.tokenizer(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(ModelError, match="copy the model again"):

@@ -81,7 +81,14 @@ def test_the_glossary_has_the_words_that_were_asked_for_and_finds_them_in_senten
     for word in ("Nats/token", "Seed", "Threshold", "AUC", "UMAP", "Mask set", "Epoch"):
         assert word in glossary.TERMS
     text = "Ranks by MSL: an AUC of 0.6 on two seeds, in nats per token"
-    assert glossary.search(help_drawer.words_of(text)) == ["Rank", "MSL", "AUC", "Seed", "Nats/token", "Token"]
+    assert glossary.search(help_drawer.words_of(text)) == [
+        "Rank",
+        "MSL",
+        "AUC",
+        "Seed",
+        "Nats/token",
+        "Token",
+    ]
     assert help_drawer.words_of("ranking msl tokenizer") == ""
     assert glossary.search("jacc") == ["Jaccard"] and glossary.search("zzz") == []
 

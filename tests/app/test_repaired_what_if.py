@@ -1,4 +1,4 @@
-"""The lab and the page Mask editor with their weights repaired: what is asked and shown, in which words."""
+"""The lab and the tab Mask editor with their weights repaired: what is asked and shown, in which words."""
 
 import numpy as np
 import pytest

@@ -151,7 +151,7 @@ def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does, slurm):
     job = a_job(tmp_path, state, slurm=slurm)
     assert refused(tmp_path, run) == (
         f"the run {run!r} cannot be deleted, the job {job.id} (mine) {does}: cancel that job first (`gprune "
-        f"cancel {job.id}`, or on the page Launch & jobs)"
+        f"cancel {job.id}`, or on the page Runs & export)"
     )
     assert (tmp_path / "runs" / run).exists()
 

@@ -14,7 +14,17 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.published import Published, same_setting
-from gprune.app.ui import export_dialog, help_drawer, job_runs, packed, present, python_code, selection, tables, url_state
+from gprune.app.ui import (
+    export_dialog,
+    help_drawer,
+    job_runs,
+    packed,
+    present,
+    python_code,
+    selection,
+    tables,
+    url_state,
+)
 from gprune.app.ui.commands import command
 from gprune.app.ui.panel import Call, Panel, PanelFunction
 from gprune.app.ui.run_choice import RUN

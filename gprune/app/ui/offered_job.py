@@ -69,7 +69,7 @@ def tasks(run: Run, key: str) -> None:
     built_in = [name for name in known() if name not in STANDARD_TASKS]
     st.caption(
         f"The built-in questions ({plain(', '.join(built_in))}) need no data. The seven tasks of the paper "
-        "and your own questions are chosen on the page Launch & jobs, under Measure an existing run."
+        "and your own questions are chosen on the page Runs & export, under Measure an existing run."
     )
     study = run.study.with_settings({"evaluation.tasks": built_in})
     work.start_button("Measure on the built-in questions", key, run.root, study)

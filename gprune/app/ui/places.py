@@ -34,7 +34,9 @@ def show(places: Mapping[str, Callable[[], None]]) -> None:
         places[place]()
 
 
-def link(place: str, label: str, icon: str | None = None, shared: Iterable[str] = SHARED, **look: Any) -> None:
+def link(
+    place: str, label: str, icon: str | None = None, shared: Iterable[str] = SHARED, **look: Any
+) -> None:
     """Draws a link to a place, as it was left, with what is shared."""
     held = url_state.link(place, shared)
     st.page_link(PAGE_OF[place].file, label=label, icon=icon, query_params=held or None, **look)

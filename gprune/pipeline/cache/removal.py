@@ -23,7 +23,7 @@ def hindrance(store: Store, run: str) -> str:
         does = _STANDS.get(job.state, "is at work on it")
         return (
             f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) {does}: cancel that job "
-            f"first (`gprune cancel {job.id}`, or on the page Launch & jobs)"
+            f"first (`gprune cancel {job.id}`, or on the page Runs & export)"
         )
     # of a process on another machine the lock may not tell
     return BUSY.format(run=run) if standing == "running" else ""

@@ -162,7 +162,7 @@ def _use(run: Run, kept: list[MaskSet]) -> None:
         named_files.delete_button(_KEY, mask_sets.SETS, run.root, chosen)
     st.caption(
         "On every text: the page Compare has a set measured as the methods are, and so does the command "
-        "measure. As a model: the page Speed & export makes one of a set, and so does the command cut."
+        "measure. As a model: the page Runs & export makes one of a set, and so does the command cut."
     )
 
 

@@ -1,1 +1,1 @@
-"""The page Calibration data."""
+"""The page Texts."""

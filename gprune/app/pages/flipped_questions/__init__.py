@@ -1,1 +1,1 @@
-"""The page Changed answers."""
+"""The tab Changed answers."""

@@ -247,7 +247,10 @@ def _ideas(run: Run | None) -> None:
 
 def _words(_: Run | None) -> None:
     wanted = url_state.text_field(
-        "Search", help_drawer.SEARCH, help_drawer.LONGEST, placeholder="a word, as in ARI; or several: seed, ARI"
+        "Search",
+        help_drawer.SEARCH,
+        help_drawer.LONGEST,
+        placeholder="a word, as in ARI; or several: seed, ARI",
     )
     hits = glossary.search(wanted)
     for word in hits:
@@ -255,4 +258,6 @@ def _words(_: Run | None) -> None:
     if not hits:
         st.caption("No word of the glossary matches.")
     table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
-    tables.download("CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary")
+    tables.download(
+        "CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary"
+    )

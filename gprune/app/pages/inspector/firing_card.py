@@ -131,7 +131,7 @@ def _how_to_get(run: Run, lacking: list[str], key: str) -> None:
     if not run.study.calibration.positions:
         st.info(
             "This study keeps no positions (calibration.positions is 0): start one that does on the page "
-            "Launch & jobs.",
+            "Runs & export.",
             icon=":material/info:",
         )
         return

@@ -119,7 +119,7 @@ def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
                 disabled=not there,
                 on_click=_by_hand,
                 args=(run, there, keep),
-                help="Puts every neuron shown onto the list of the page Mask editor",
+                help="Puts every neuron shown onto the list of the tab Mask editor",
             )
         named_files.delete_button(_KEY, LISTS, run.root, chosen)
 
@@ -128,4 +128,4 @@ def _by_hand(run: Run, there: list[tuple[int, int]], keep: bool) -> None:
     """Has the neurons of a list kept or removed by hand."""
     lines = [Edit(keep, "neuron", layer, neuron) for layer, neuron in there]
     if named_files.attempt(_KEY, listed.add, run, lines):
-        st.toast(f"On the list of the page Mask editor: {counted(len(there), 'neuron')}")
+        st.toast(f"On the list of the tab Mask editor: {counted(len(there), 'neuron')}")

@@ -1,1 +1,1 @@
-"""The page Launch & jobs."""
+"""The page Runs & export."""

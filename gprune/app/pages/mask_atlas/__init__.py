@@ -1,1 +1,1 @@
-"""The page Mask atlas."""
+"""The tab Mask atlas."""

@@ -122,7 +122,7 @@ def atlas_texts(
         table=lambda: analysis.table(found, *FROM, _mean_drift(run)),
         how=f"A is {plain(run.study.primary)}, B is {plain(run.study.auxiliary)}. "
         f"{_LEARNED if learned else _DECIDED} Another sample of one text decides some units otherwise as "
-        "well: how many, the card of a text on the page Calibration data says.",
+        "well: how many, the card of a text on the page Texts says.",
     )
 
 

@@ -1,1 +1,1 @@
-"""The page Module agreement (Fig. 1b)."""
+"""The tab Module agreement (Fig. 1b)."""

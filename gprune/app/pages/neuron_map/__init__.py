@@ -1,1 +1,1 @@
-"""The page Neuron map."""
+"""The tab Neuron map."""

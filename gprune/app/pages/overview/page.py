@@ -11,7 +11,18 @@ from gprune import records
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.analysis.formatting import percent
 from gprune.app.pages.overview import panels
-from gprune.app.ui import derived_cache, frame, help_drawer, job_runs, places, recorded, selection, story, tables, tour
+from gprune.app.ui import (
+    derived_cache,
+    frame,
+    help_drawer,
+    job_runs,
+    places,
+    recorded,
+    selection,
+    story,
+    tables,
+    tour,
+)
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.chart_style import METHOD_LABELS, label, waiting
 from gprune.app.ui.commands import command

@@ -76,7 +76,7 @@ def noise(run: Run) -> Panel:
         alt=f"median drift {cross.median:.3f} across texts, {floor:.3f} re-sampled",
         table=lambda: distribution_table(curves),
         how="How many neurons of all layers move by d or more of their layer’s ranking. Grey: the same "
-        "between two halves of one text, which is what noise alone does. The page Rank drift has more.",
+        "between two halves of one text, which is what noise alone does. The tab Rank drift has more.",
     )
 
 

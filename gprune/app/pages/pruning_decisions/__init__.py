@@ -1,1 +1,1 @@
-"""The page Pruning decisions (Fig. 3)."""
+"""The tab Pruning decisions (Fig. 3)."""

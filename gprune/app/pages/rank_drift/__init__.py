@@ -1,1 +1,1 @@
-"""The page Rank drift (Fig. 1a)."""
+"""The tab Rank drift (Fig. 1a)."""

@@ -1,1 +1,1 @@
-"""The page RASA thresholds."""
+"""The tab RASA thresholds."""

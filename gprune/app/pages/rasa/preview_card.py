@@ -124,7 +124,9 @@ def _questions(run: Run, curves: Sequence[str]) -> tuple[list[str], list[str]]:
         names = {text: f"{text} ({standings[text].brief})" for text in known}
         texts = url_state.multiselect("Texts", names, TEXTS, apart or known)
     with right:
-        chosen = url_state.multiselect("Curve of perplexity against retention", lab.methods(run), CURVES, curves)
+        chosen = url_state.multiselect(
+            "Curve of perplexity against retention", lab.methods(run), CURVES, curves
+        )
     return texts, chosen
 
 

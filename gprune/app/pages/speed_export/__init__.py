@@ -1,1 +1,1 @@
-"""The page Speed & export."""
+"""The tabs Speed and Export."""

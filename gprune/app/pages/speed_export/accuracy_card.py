@@ -51,7 +51,7 @@ def draw(drawn: Card, run: Run) -> None:
     drawn.tools(
         lambda: details(found, rule),
         how="A row a task, a column a method. Compare a method with the dense model and with chance; which "
-        "questions moved is on the page Changed answers.",
+        "questions moved is on the tab Changed answers.",
     )
     offered_job.tasks_left_out(run)
     for task, reason in run.doubtful_tasks.items():

@@ -47,7 +47,7 @@ PADDED = Form(
 CUT = Form(
     "cut",
     "The model of a mask set",
-    "The units that a list of the page Mask editor keeps, at the method’s budget and with its repair: a "
+    "The units that a list of the tab Mask editor keeps, at the method’s budget and with its repair: a "
     "folder as above, whose plan names the list.",
     lambda digits: f"by-hand-{digits}",
 )
