@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import psutil
 from app_traffic import Traffic
-from gprune.app.ui.page_names import PAGE_OF
 from served_app import Server, at_rest, opened
+
+from gprune.app.ui.page_names import PAGE_OF
 
 MOVES, REACH = 40, 120
 """moves of a drag, and how many pixels it goes"""

@@ -1,4 +1,4 @@
-"""Every address that a page once had opens what it showed, with all that it held; Back leaves by one press."""
+"""Old addresses open what they showed, with all that they held; the help opens; Back leaves by one press."""
 
 from urllib.parse import parse_qs, urlsplit
 

@@ -69,8 +69,8 @@ TERMS: dict[str, str] = {
     "asked for.",
     "Paired": "A difference that is taken window by window between two models, which removes what the "
     "windows have in common. Its error is smaller than that of either model.",
-    "PCA": "Principal component analysis: the plane in which points spread most. Its axes are directions, and "
-    "distances in it mean something.",
+    "PCA": "Principal component analysis: the plane in which points spread most. Its axes are directions, "
+    "and distances in it mean something.",
     "Perplexity": "How much a model is surprised by a text: at 40 it is as unsure of the next token as if it "
     "had to choose among 40 equally likely ones. Lower is better.",
     "Rank": "Place of a neuron when the neurons of its layer are ordered by importance; here from 0 (least) "
@@ -89,8 +89,8 @@ TERMS: dict[str, str] = {
     "from B. All others are unchanged.",
     "Retention": "Share that is kept: of the weights, or of the neurons of a module.",
     "Score": "How important a unit is by a metric, measured on a text. Ranks are made of scores.",
-    "Seed": "The number that all chance of a run follows from: which windows are drawn, how modules begin. The "
-    "same seed gives the same run; several say how far chance moves a figure.",
+    "Seed": "The number that all chance of a run follows from: which windows are drawn, how modules begin. "
+    "The same seed gives the same run; several say how far chance moves a figure.",
     "Sequence": "A stretch of a calibration text that the model reads at once.",
     "SlimLLM": "A method that keeps the neurons that act on the principal directions of a layer’s output, "
     "prunes most the layers that change their input least, and rescales what is left; measured on one text.",

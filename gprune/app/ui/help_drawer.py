@@ -21,8 +21,8 @@ _WHOLE = "help_whole"
 _MOST = 8
 """words that a card's button asks for"""
 _LOOK = (
-    "<style>.st-key-frame_help {position: fixed; top: 3.75rem; right: 0; bottom: 0; width: min(31rem, 100vw); "
-    "z-index: 999980; overflow-y: auto; padding: 0.8rem 1.1rem 2rem 1.1rem; "
+    "<style>.st-key-frame_help {position: fixed; top: 3.75rem; right: 0; bottom: 0; "
+    "width: min(31rem, 100vw); z-index: 999980; overflow-y: auto; padding: 0.8rem 1.1rem 2rem 1.1rem; "
     "background: light-dark(%s, %s); border-left: 1px solid light-dark(#d3d8e2, #3a4250); "
     "box-shadow: -6px 0 18px rgb(0 0 0 / 12%%);} "
     "@media (min-width: 1500px) {.stMainBlockContainer {padding-right: 33rem;}}</style>"

@@ -38,10 +38,10 @@ def open_place(page: str, places: Sequence[str]) -> str:
     if asked != state.seen.get(TAB, []):
         state.seen.pop(TAB, None)
         state.values.pop(TAB, None)
-        wanted = asked[-1] if asked else ""
+        wanted = asked[-1:]
     else:
-        wanted = state.arrived[TAB][-1] if TAB in state.arrived else state.values.get(TAB)
-    return wanted if wanted in places else places[0]
+        wanted = state.arrived.get(TAB) or [str(state.values.get(TAB))]
+    return next((place for place in wanted[-1:] if place in places), places[0])
 
 
 def begin(page: str) -> None:

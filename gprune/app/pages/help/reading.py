@@ -67,8 +67,8 @@ READ: dict[str, tuple[str, str]] = {
         "the speed on other hardware.",
     ),
     "launch": (
-        "Start a run of your own model and texts, follow it, stop it and go on with it; find every run of the "
-        "cache. Memory and time stand in a line before the start.",
+        "Start a run of your own model and texts, follow it, stop it and go on with it; find every run of "
+        "the cache. Memory and time stand in a line before the start.",
         "what a run will find.",
     ),
     "export": (
