@@ -1,6 +1,6 @@
-"""The calibration sets, and one's own text."""
+"""The card of each calibration text; all of them beside each other, and one's own."""
 
 from gprune.app.pages.calibration_data import page
 from gprune.app.ui import places
 
-places.show({"calibration": page.show})
+places.show({"card": page.show_card, "calibration": page.show})

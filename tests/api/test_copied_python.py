@@ -43,7 +43,7 @@ VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
     ("pruning_decisions", {"pd_base": "wanda_sp", "pd_bins": "3", "layer": "1"}),
     ("calibration_data", {}),
     ("calibration_data", {"cd_measure": "drift"}),
-    ("calibration_data", {"cd_view": "B", "cd_share": "0.5"}),
+    ("calibration_card", {"cd_view": "B", "cd_share": "0.5"}),
     ("comparison", {}),
     ("comparison", {"cp_methods": "gprune", "layer": "1"}),
     ("speed_export", {"sx_widths_method": "flap", "sx_phase": "prefill", "layer": "3"}),

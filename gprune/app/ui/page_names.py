@@ -65,7 +65,7 @@ SECTIONS = {
         _page("home", "overview", "Overview", "dashboard", "A run in half a minute", {"home": "Overview"}),
         _page(
             "texts", "calibration_texts", "Texts", "dataset", "What is calibrated on?",
-            {"calibration": NAMES["calibration_data"]},
+            {"card": "Calibration card", "calibration": "All texts"},
         ),
         _page(
             "drift", "text_drift", "Drift", "swap_vert", "Which neurons move, and do modules survive?",
@@ -104,7 +104,7 @@ PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
 PAGE_OF = {place: page for page in PAGES for place in page.places}
 """the page of each place"""
 OLD = {place: place for place, page in PAGE_OF.items() if place != page.url} | {"home": "home", HELP: "home"}
-"""the place that each address stands for which is no page any more, but for `speed`"""
+"""the place that each address stands for which is no page any more, but for parts of `speed` and `calibration`"""
 _EXPORTED = ("sx_way", "sx_set")
 _EXPORTED_CARDS = ("sx_export", "sx_methods", "sx_pack")
 """keys and cards of the old page Speed & export that are of the export"""
@@ -148,6 +148,8 @@ def moved(old: str, query: str) -> str:
         key in _EXPORTED or (key == "card" and value in _EXPORTED_CARDS) for key, value in held
     ):
         place = "export"
+    if old == "calibration" and ("cd_view", "all") not in held and any(key == "cd_view" for key, _ in held):
+        place = "card"
     if old == HELP:
         held.append((HELP, "words"))
     return path(place, [(key, value) for key, value in held if key != TAB])

@@ -20,7 +20,6 @@ from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
 
-ALL = "all"
 _MARKS = {
     True: ":green[:material/check_circle:]",
     False: ":orange[:material/warning:]",
@@ -36,16 +35,7 @@ _WRITERS = {".html": writing.page, ".json": writing.as_json, ".csv": writing.as_
 
 @frame.page("Calibration data", "What am I calibrating on, and how stable is it?")
 def show(run: Run) -> None:
-    """Draws the page."""
-    view = _view(run)
-    if view == ALL:
-        _all(run)
-    else:
-        _one_text(run, view)
-
-
-def _all(run: Run) -> None:
-    """All texts of the run beside each other."""
+    """Draws all texts of the run beside each other."""
     with card("cd_texts", "The calibration texts", run) as drawn:
         _texts(run, drawn)
     left, right = st.columns([2, 3])
@@ -149,15 +139,16 @@ def _pairs(run: Run, drawn: Card) -> None:
     drawn.show(panels.texts(run, measure=measure))
 
 
-def _view(run: Run) -> str:
-    """Which text a person looks at alone, by its letter; ALL for all of them."""
-    letters = {analysis.ROLES[role]: text for role, text in texts_of(run.study).items()}
-    views = {ALL: "All texts"} | {letter: f"Card of {letter}" for letter in letters}
-    return url_state.segmented("View", views, "cd_view", ALL, label_visibility="collapsed")
+def _letters(run: Run) -> dict[str, str]:
+    """The texts of a run by their letters."""
+    return {analysis.ROLES[role]: text for role, text in texts_of(run.study).items()}
 
 
-def _one_text(run: Run, letter: str) -> None:
-    """Draws the view of one text."""
+@frame.page("Calibration card", "Is this text large enough, and would another one give another model?")
+def show_card(run: Run) -> None:
+    """Draws the card of one text."""
+    views = {letter: f"{letter}: {short(text)}" for letter, text in _letters(run).items()}
+    letter = url_state.segmented("Text", views, "cd_view", "A", label_visibility="collapsed")
     found: TextCard | None = None
     with card("cd_card", f"Calibration card of {letter}", run) as drawn:
         with st.spinner("Comparing samples of the texts …"):

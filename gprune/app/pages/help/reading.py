@@ -5,9 +5,14 @@ READ: dict[str, tuple[str, str]] = {
         "The finding in one sentence, three figures behind it, and whether the run can be trusted.",
         "that the finding holds on other models: see *Fair study* on the page Compare.",
     ),
+    "card": (
+        "What is said of the text at hand: whether it is large enough, whether another one would give another "
+        "model, and whether it is distinct from the others.",
+        "anything of the part of a text that was not drawn.",
+    ),
     "calibration": (
         "How alike the texts are, and whether the sample was large enough: the curves should have flattened. "
-        "Each text has a card of its own, and your own text can be held beside it.",
+        "Your own text can be held beside them.",
         "anything of texts that the run did not draw.",
     ),
     "drift": (
