@@ -92,9 +92,9 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     assert table["worse by (nats)"][0] == pytest.approx(1.4) and len(table) == 14
     assert table["token"][1] == "🙂 2/2" and table["p dense"][0] == pytest.approx(np.exp(-2))
     assert table["before"][0].startswith("The river↵<img") and "‹U+202E›" in table["before"][0]
-    # the look of the page and its keys, and nothing that a text has brought
+    # the look of the page, its keys and its history, and nothing that a text has brought
     assert not app.exception and all(EVIL not in item.proto.body for item in app.get("html"))
-    assert len(app.get("html")) == 2
+    assert len(app.get("html")) == 3
     drawn = [json.loads(item.proto.json) for item in app.get("bidi_component")]
     assert [one["label"] for one in drawn] == ["GPrune", "FLAP"]
     assert drawn[0]["tokens"][:4] == ["The", "·river", "↵\n", EVIL.replace(" ", "·")]

@@ -4,7 +4,6 @@ What is open stands in the address under `help`; it is drawn by a fragment, so t
 draw the page anew.
 """
 
-import re
 from collections.abc import Callable
 
 import streamlit as st
@@ -71,9 +70,9 @@ def open_words(label: str, key: str, words: str = "") -> None:
 def words_of(*texts: str) -> str:
     """The words of the glossary that some texts use, as a search for them; those that come first first."""
     text = " ".join(texts)
-    places = {}
+    places = dict[str, int]()
     for term in TERMS:
-        found = [hit.start() for one in aliases(term) if (hit := _pattern(one).search(text))]
+        found = [place for one in aliases(term) if (place := _found(one, text)) >= 0]
         if found:
             places[aliases(term)[0]] = min(found)
     return ", ".join(sorted(places, key=lambda term: places[term])[:_MOST])
@@ -118,13 +117,18 @@ def _close() -> None:
     url_state.put(HELP, "")
 
 
-_patterns: dict[str, re.Pattern[str]] = {}
+def _found(word: str, text: str) -> int:
+    """Where a word of the glossary stands in a text, in one or many; -1 where it does not.
 
-
-def _pattern(word: str) -> re.Pattern[str]:
-    """Finds a word of the glossary, in one or many, at the beginning of a sentence as well."""
-    if word not in _patterns:
-        # abbreviations as they are written: MSL, and not what merely has the letters
-        flags = 0 if word.isupper() else re.IGNORECASE
-        _patterns[word] = re.compile(rf"(?<!\w){re.escape(word)}(?:s|es)?(?!\w)", flags)
-    return _patterns[word]
+    At the beginning of a sentence as well; abbreviations only as they are written: MSL, not what merely has
+    the letters.
+    """
+    if not word.isupper():
+        word, text = word.lower(), text.lower()
+    place = text.find(word)
+    while place >= 0:
+        rest = text[place + len(word) : place + len(word) + 3].removeprefix("es").removeprefix("s")
+        if not text[place - 1 : place].isalnum() and not rest[:1].isalnum():
+            return place
+        place = text.find(word, place + 1)
+    return -1

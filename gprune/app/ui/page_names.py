@@ -104,7 +104,7 @@ PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
 PAGE_OF = {place: page for page in PAGES for place in page.places}
 """the page of each place"""
 OLD = {place: place for place, page in PAGE_OF.items() if place != page.url} | {"home": "home", HELP: "home"}
-"""the place that each address stands for which is no page any more, but for parts of `speed` and `calibration`"""
+"""the place that each address stands for which is no page any more; see `moved` for parts of them"""
 _EXPORTED = ("sx_way", "sx_set")
 _EXPORTED_CARDS = ("sx_export", "sx_methods", "sx_pack")
 """keys and cards of the old page Speed & export that are of the export"""
@@ -148,7 +148,7 @@ def moved(old: str, query: str) -> str:
         key in _EXPORTED or (key == "card" and value in _EXPORTED_CARDS) for key, value in held
     ):
         place = "export"
-    if old == "calibration" and ("cd_view", "all") not in held and any(key == "cd_view" for key, _ in held):
+    if old == "calibration" and any(key == "cd_view" and value != "all" for key, value in held):
         place = "card"
     if old == HELP:
         held.append((HELP, "words"))

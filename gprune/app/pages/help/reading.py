@@ -6,8 +6,8 @@ READ: dict[str, tuple[str, str]] = {
         "that the finding holds on other models: see *Fair study* on the page Compare.",
     ),
     "card": (
-        "What is said of the text at hand: whether it is large enough, whether another one would give another "
-        "model, and whether it is distinct from the others.",
+        "What is said of the text at hand: whether it is large enough, whether another one would give "
+        "another model, and whether it is distinct from the others.",
         "anything of the part of a text that was not drawn.",
     ),
     "calibration": (
