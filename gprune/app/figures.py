@@ -22,8 +22,7 @@ from gprune.app.ui.panel import KNOWN
 __all__ = ["KNOWN", "PAGES"]
 
 PAGES = (
-    *(overview, rank_drift, module_agreement, reliability, pruning_decisions),
-    *(calibration_data, inspector, jobs, comparison, flipped_questions, speed_export, guide),
-    *(neuron_map, mask_atlas),
+    *(overview, calibration_data, rank_drift, module_agreement, inspector, neuron_map),
+    *(pruning_decisions, mask_atlas, reliability, comparison, flipped_questions, speed_export, jobs, guide),
 )
 """the modules that declare figures, as the app lists their pages"""

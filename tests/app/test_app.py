@@ -18,10 +18,15 @@ TITLES = {"compare": "Compare", "calibration": "Calibration data"}
 """of places whose tab is called otherwise"""
 
 
-def test_a_finished_run_fills_every_page(name):
+def test_a_finished_run_fills_every_page_and_nothing_of_a_closed_tab_is_computed(name):
     app = opened()
     for page in PAGES:
         on(app, page)
+        place = PLACES[page]
+        tabs = page_names.PAGE_OF[place].places
+        filled = {tab.label for tab in app.tabs if tab.children} & set(tabs.values())
+        assert filled == ({tabs[place]} if len(tabs) > 1 else set()), page
+        assert app.title[0].value == TITLES.get(place, tabs[place])
         assert len(charts(app)) == CHARTS[page], page
         assert not app.error and "demo" in words(app), page
         assert app.run().selectbox(key="frame_run").value == name, page
@@ -172,17 +177,6 @@ def test_page_files_are_short_and_their_addresses_differ_from_their_names():
         # the file draws what the table of all pages says
         assert [ast.literal_eval(key) for key in named.keys] == list(page.places)
         assert Path(page.file).stem not in (page.url, *page_names.PAGE_OF)
-
-
-def test_only_the_open_tab_of_a_page_is_computed(name):
-    app = opened()
-    for page in page_names.PAGES:
-        for place in page.places:
-            shown = on(app, next(stem for stem, one in PLACES.items() if one == place))
-            assert [item.value for item in shown.title] == [TITLES.get(place, page.places[place])]
-            filled = {tab.label for tab in shown.tabs if tab.children} & set(page.places.values())
-            assert filled == ({page.places[place]} if len(page.places) > 1 else set())
-            assert ("tab" in shown.query_params) == (place != next(iter(page.places)))
 
 
 def test_a_tab_that_is_not_there_is_told_and_the_first_one_shown(name):

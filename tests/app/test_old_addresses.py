@@ -53,7 +53,7 @@ def test_the_table_names_every_place_once_and_what_left_the_page_of_speed():
     assert page_names.moved("speed", "card=sx_widths") == "/compare?tab=speed&card=sx_widths"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_place_keeps_what_the_address_of_its_page_held(name):
     app = opened()
     for place in ("agreement", "map", "atlas", "byhand", "retention", "questions", "export"):

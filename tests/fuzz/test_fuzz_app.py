@@ -234,7 +234,10 @@ def keys():
         source = file.read_text(encoding="utf-8")
         found |= set(re.findall(r"\"((?:rd|ma|rasa|pd|cd|cp|sp|se|ov|ins)_[a-z_]+)\"", source))
     assert len(found) > 30
-    return sorted(found | {"run", "card", "layer", "module", "neuron", "tour", "retention", "runs", "level"})
+    return sorted(
+        found
+        | {"run", "card", "layer", "module", "neuron", "tour", "tab", "help", "retention", "runs", "level"}
+    )
 
 
 # in `make test` one value a key on every third page
