@@ -9,12 +9,15 @@ import pandas as pd
 from streamlit.components.v2 import manifest_scanner
 from streamlit.dataframe_util import convert_arrow_bytes_to_pandas_df
 from streamlit.testing.v1 import AppTest
+from streamlit.util import calc_hash
 from synthetic_run import write_run
 from waiting import limit
 
 from gprune.app.ui.page_names import HELP, PAGE_OF, TAB, tab
+from gprune.app.ui.page_names import PAGES as EVERY
 
 PROJECT = Path(__file__).resolve().parents[2]
+FIRST = EVERY[0]
 PLACES = {
     "overview": "home",
     "rank_drift": "drift",
@@ -28,6 +31,7 @@ PLACES = {
     "by_hand": "byhand",
     "jobs": "launch",
     "comparison": "compare",
+    "decision": "decide",
     "report_file": "report",
     "flipped_questions": "questions",
     "speed_export": "speed",
@@ -53,6 +57,7 @@ CHARTS = {
     "by_hand": 0,
     "jobs": 0,
     "comparison": 4,
+    "decision": 1,
     "report_file": 0,
     "flipped_questions": 0,
     "speed_export": 2,
@@ -70,28 +75,44 @@ manifest_scanner.scan_component_manifests = cache(manifest_scanner.scan_componen
 
 
 def opened(**query: str) -> AppTest:
+    """The first page, with a query."""
+    return _asked(query).run()
+
+
+def _asked(query: dict[str, str]) -> AppTest:
     app = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=limit(60))
     for name, value in query.items():
         app.query_params[name] = value
-    return app.run()
+    return app
 
 
 def on(app: AppTest, page: str) -> AppTest:
-    place, asked = PLACES[page], app.query_params
-    wanted = tab(place) | ({HELP: OPEN_HELP[page]} if page in OPEN_HELP else {})
+    """The same app on another page."""
+    _open_tab(app, page)
+    return _sound(app.switch_page(PAGE_OF[PLACES[page]].file).run(), page)
+
+
+def _open_tab(app: AppTest, page: str) -> None:
+    wanted = tab(PLACES[page]) | ({HELP: OPEN_HELP[page]} if page in OPEN_HELP else {})
     for key in (TAB, HELP):
         if key in wanted:
-            asked[key] = wanted[key]
-        elif key in asked:
-            del asked[key]
-    app.switch_page(PAGE_OF[place].file).run()
+            app.query_params[key] = wanted[key]
+        elif key in app.query_params:
+            del app.query_params[key]
+
+
+def _sound(app: AppTest, page: str) -> AppTest:
     assert not app.exception, (page, [item.value for item in app.exception])
     return app
 
 
 def open_page(page: str, **query: str) -> AppTest:
-    """A page of an app that was opened with a query."""
-    return on(opened(**query), page)
+    """A page by its address, as a browser opens it: the first one, slow to draw, is not drawn before."""
+    app, url = _asked(query), PAGE_OF[PLACES[page]].url
+    _open_tab(app, page)
+    # switch_page knows the pages of an app only once it has run
+    app._page_hash = "" if url == FIRST.url else calc_hash(url)
+    return _sound(app.run(), page)
 
 
 def show(page: str, cache: Path, query: dict[str, str] | None = None, **made: Any) -> AppTest:
@@ -102,12 +123,7 @@ def show(page: str, cache: Path, query: dict[str, str] | None = None, **made: An
 
 def linked(page: str, **query: str) -> AppTest:
     """A page as the link to one of its views opens it."""
-    app = on(opened(), page)
-    for name, value in query.items():
-        app.query_params[name] = value
-    app.run()
-    assert not app.exception, (page, [item.value for item in app.exception])
-    return app
+    return open_page(page, **query)
 
 
 def words(app: AppTest) -> str:

@@ -31,6 +31,7 @@ NAMES = {
     "rasa": "RASA thresholds",
     "by_hand": "Mask editor",
     "comparison": "Compare",
+    "decision": "Decide",
     "flipped_questions": "Changed answers",
     "speed_export": "Speed",
     "jobs": "Launch & jobs",
@@ -89,6 +90,7 @@ SECTIONS = {
             "compare", "comparison", "Compare", "leaderboard", "Which method is better?",
             {
                 "compare": "Methods and studies",
+                "decide": NAMES["decision"],
                 "questions": NAMES["flipped_questions"],
                 "speed": NAMES["speed_export"],
             },
