@@ -88,17 +88,18 @@ def _asked(query: dict[str, str]) -> AppTest:
 
 def on(app: AppTest, page: str) -> AppTest:
     """The same app on another page."""
-    _open_tab(app, page)
-    return _sound(app.switch_page(PAGE_OF[PLACES[page]].file).run(), page)
-
-
-def _open_tab(app: AppTest, page: str) -> None:
-    wanted = tab(PLACES[page]) | ({HELP: OPEN_HELP[page]} if page in OPEN_HELP else {})
+    wanted = _place(page)
     for key in (TAB, HELP):
         if key in wanted:
             app.query_params[key] = wanted[key]
         elif key in app.query_params:
             del app.query_params[key]
+    return _sound(app.switch_page(PAGE_OF[PLACES[page]].file).run(), page)
+
+
+def _place(page: str) -> dict[str, str]:
+    """What an address has for the tab, and the part of the help, to be open."""
+    return tab(PLACES[page]) | ({HELP: OPEN_HELP[page]} if page in OPEN_HELP else {})
 
 
 def _sound(app: AppTest, page: str) -> AppTest:
@@ -108,8 +109,7 @@ def _sound(app: AppTest, page: str) -> AppTest:
 
 def open_page(page: str, **query: str) -> AppTest:
     """A page by its address, as a browser opens it: the first one, slow to draw, is not drawn before."""
-    app, url = _asked(query), PAGE_OF[PLACES[page]].url
-    _open_tab(app, page)
+    app, url = _asked(_place(page) | query), PAGE_OF[PLACES[page]].url
     # switch_page knows the pages of an app only once it has run
     app._page_hash = "" if url == FIRST.url else calc_hash(url)
     return _sound(app.run(), page)

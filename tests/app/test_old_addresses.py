@@ -45,7 +45,7 @@ def test_an_old_address_leads_to_its_place_with_all_that_it_held(old):
 
 def test_the_table_names_every_place_once_and_what_left_the_page_of_speed():
     assert set(FORMERLY) <= set(OLD) and set(STAYED) <= {page.url for page in PAGES}
-    assert len(PAGE_OF) == sum(len(page.places) for page in PAGES) == 19 and len(PAGES) == 8
+    assert len(PAGE_OF) == sum(len(page.places) for page in PAGES) == 20 and len(PAGES) == 8
     assert not set(OLD) & {page.url for page in PAGES} - {"home"}
     assert page_names.moved("speed", "sx_way=gguf") == "/runs?tab=export&sx_way=gguf"
     assert page_names.moved("speed", "card=sx_pack") == "/runs?tab=export&card=sx_pack"

@@ -63,6 +63,11 @@ READ: dict[str, tuple[str, str]] = {
         "Lower is better. The change in brackets is paired; within two of its errors nothing is decided.",
         "more than the texts and windows that were measured.",
     ),
+    "decide": (
+        "What each pruned model loses against its parameters, or its measured time a token, over all runs of "
+        "the dense model; large marks are those that no other model beats on both.",
+        "that neighbouring marks differ: whiskers that overlap may change places.",
+    ),
     "questions": (
         "Right → wrong beside wrong → right, and p. Open a question and see which option it went to.",
         "whether an answer is a good one: only which option is likelier.",
