@@ -88,7 +88,7 @@ def _again(run: Run, why: str) -> None:
         f"{why} Asking again takes as long as measuring the accuracies did, and changes none of them.",
         icon=":material/history:",
     )
-    work.start_button("Ask the models again", "fq_again", run.root, run.study, ("--until", "answers"))
+    work.start_button("Ask the models again", "fq_again", run.root, run.graph.study, ("--until", "answers"))
 
 
 def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:

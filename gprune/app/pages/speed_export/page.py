@@ -64,7 +64,7 @@ def show(run: Run) -> None:
 
 def measured(run: Run) -> Throughput | None:
     """A run's speed measurement; None where there is none."""
-    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    timed = run.measured.speed != "none" and run.has(stages.speed)
     return run.load(stages.speed) if timed else None
 
 

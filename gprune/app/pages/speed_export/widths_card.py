@@ -148,7 +148,7 @@ def _line(run: Run, name: str, shown: bool) -> dict[str, Any]:
         value = run.load(stages.perplexity, "gprune", text).perplexity if there else float("nan")
         number = f"{value:,.4g}" if math.isfinite(value) else "–"
         line[f"{name} ↓" if f"{name} ↓" not in line else f"{text} ↓"] = number
-    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    timed = run.measured.speed != "none" and run.has(stages.speed)
     rows = list(run.load(stages.speed).rows) if timed else []
     ratio, spread = analysis.ratio_of(rows, "gprune")
     return line | {"decode ratio": "not measured" if ratio != ratio else f"{ratio:.2f} ± {spread:.2f}"}
