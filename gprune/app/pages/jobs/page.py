@@ -8,9 +8,20 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.pages.jobs import launch, panels, sweep_form
+from gprune.app.pages.jobs import filled, launch, panels, sweep_form
 from gprune.app.pages.jobs import managed as manage
-from gprune.app.ui import frame, job_runs, live, run_choice, tables, titles, url_state, work
+from gprune.app.ui import (
+    frame,
+    job_runs,
+    live,
+    run_choice,
+    sticky_button,
+    tables,
+    titles,
+    to_launch,
+    url_state,
+    work,
+)
 from gprune.app.ui.card import card, card_of
 from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, queue
@@ -33,6 +44,8 @@ def show() -> None:
         "Launch & jobs", "Start, watch, stop and resume runs. No GPU is needed for small models."
     )
     situation = frame.situation()
+    if filled.take():
+        url_state.put(TAB, "start")
     if WANTED in st.session_state or (situation.active and not url_state.given(TAB)):
         url_state.put(TAB, "jobs")
     tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, "start")
@@ -95,6 +108,13 @@ def _controls(root: str, job: Job) -> None:
                 on_click=_resume,
                 args=(root, job.id),
             )
+        study = job_runs.study_of(root, job.id)
+        if job.state == "failed" and study is not None and not job.exports:
+            again = sticky_button.pressed(
+                to_launch.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"
+            )
+            if again:
+                to_launch.send(study, f"The settings of “{job.label}” are")
         name = job_runs.made_by(root, job.id)
         current = frame.current_run()
         if frame.situation().run_named(name) is not None and (current is None or current.name != name):
