@@ -25,20 +25,24 @@ MOST_TOLD = 3
 def told_apart(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
     """The settings by which each of some studies is told from the others, as few as do, at most MOST_TOLD.
 
-    Those that split them most come first; values are texts, by dotted name.
+    Values are texts, by dotted name.
     """
     known = {name: flattened(study) for name, study in studies.items()}
-    fields = [field for field in next(iter(known.values()), {}) if field not in _NAMES]
-    values = {field: len({settings[field] for settings in known.values()}) for field in fields}
-    differing = sorted(
-        (field for field in fields if values[field] > 1), key=lambda field: (field in _ASIDE, -values[field])
-    )
     chosen, apart = list[str](), 1
-    for field in differing:
+    for field in differing(studies):
         split = len({tuple(settings[one] for one in (*chosen, field)) for settings in known.values()})
         if split > apart and len(chosen) < MOST_TOLD:
             chosen, apart = [*chosen, field], split
     return {name: {field: settings[field] for field in chosen} for name, settings in known.items()}
+
+
+def differing(studies: Mapping[str, Study]) -> list[str]:
+    """The settings in which studies differ, by dotted name; those that split them most first."""
+    known = [flattened(study) for study in studies.values()]
+    fields = [field for field in next(iter(known), {}) if field not in _NAMES]
+    values = {field: len({settings[field] for settings in known}) for field in fields}
+    found = (field for field in fields if values[field] > 1)
+    return sorted(found, key=lambda field: (field in _ASIDE, -values[field]))
 
 
 @lru_cache(maxsize=2048)

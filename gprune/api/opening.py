@@ -162,5 +162,7 @@ def _loaded_from(folder: Path, trusted: bool) -> Run:
     found = next((run for run in readable if run.name == folder.name), None)
     if found is None:
         reasons = (one.reason for one in damaged if one.name == folder.name)
-        raise SettingsError(next(reasons, f"the run {folder.name!r} was deleted meanwhile: choose another one"))
+        raise SettingsError(
+            next(reasons, f"the run {folder.name!r} was deleted meanwhile: choose another one")
+        )
     return Run(found, trusted)

@@ -1,4 +1,4 @@
-"""What is measured later of a run's models stands on the run's own pages, attached by the keys of its masks."""
+"""What is measured later of a run's models stands on its own pages, attached by the keys of its masks."""
 
 import pytest
 from app_driver import on, open_page, opened, words

@@ -1,4 +1,4 @@
-"""Sends the settings of a study to the launch form: of a run, of a job that failed, of a set of thresholds."""
+"""Sends settings of a study to the launch form: of a run, of a job that failed, of a set of thresholds."""
 
 import streamlit as st
 

@@ -1,4 +1,4 @@
-"""What is measured later belongs to the run: tasks and speed that other runs have measured of the same models.
+"""What is measured later belongs to the run: tasks and speed that other runs measured of the same models.
 
 Tasks, speed and the answers behind accuracies are results under keys that follow from the masks and what they
 are repaired with. A run whose every model is one of another run, by those keys, has that one's measurements
@@ -84,7 +84,9 @@ def _models(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 def _attached(own: Source, group: Iterable[Source]) -> Attached:
     models = _models(own.graph)
-    same = [one for one in group if one is not own and models and models.items() <= _models(one.graph).items()]
+    same = [
+        one for one in group if one is not own and models and models.items() <= _models(one.graph).items()
+    ]
     measuring, graph = [one for one in same if _measures(one)], own.graph
     sources = []
     for one in measuring:
@@ -131,7 +133,11 @@ def _was_asked(source: Source, task: str) -> bool:
 def _with_speed(graph: Graph, other: Source) -> Graph:
     """A graph with the speed that another run has measured of the same models in the same order."""
     mine, theirs, inputs = graph.study.evaluation, other.graph.study.evaluation, other.graph.inputs
-    if mine.speed != "none" or theirs.speed == "none" or speed(other.graph).name not in other.record["stages"]:
+    if (
+        mine.speed != "none"
+        or theirs.speed == "none"
+        or speed(other.graph).name not in other.record["stages"]
+    ):
         return graph
     tasks = tuple(graph.inputs.tasks.items())
     evaluation = replace(mine, speed=theirs.speed)
@@ -178,8 +184,7 @@ def _shows(shown: Graph, other: Graph) -> bool:
         shown.study.evaluation.speed != "none" and speed(shown).key == speed(other).key
     )
     return timed and all(
-        task in shown.inputs.tasks
-        and accuracy(shown, name, task).key == accuracy(other, name, task).key
+        task in shown.inputs.tasks and accuracy(shown, name, task).key == accuracy(other, name, task).key
         for task in other.inputs.tasks
         for name in shown.study.methods
     )

@@ -13,7 +13,7 @@ from gprune.study.methods import choices, metric_choices
 
 
 def take() -> bool:
-    """Fills the form, before it is drawn, with a study that was sent to it, and says so; whether there was one."""
+    """Fills the form, before it is drawn, with a study that was sent to it; whether there was one."""
     found = to_launch.sent()
     if found is None:
         return False

@@ -271,7 +271,7 @@ def input_problem(study: Study) -> str:
 
 
 def _refused(study: Study, complaint: Any = None) -> bool:
-    """Whether a study cannot be started, after its reason was told here and in `complaint`, and its field marked."""
+    """Whether a study cannot be started; says why, here and in `complaint`, and marks the field."""
     problem = input_problem(study)
     if not problem:
         return False

@@ -110,9 +110,7 @@ def _controls(root: str, job: Job) -> None:
             )
         study = job_runs.study_of(root, job.id)
         if job.state == "failed" and study is not None and not job.exports:
-            again = sticky_button.pressed(
-                to_launch.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"
-            )
+            again = sticky_button.pressed(to_launch.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:")
             if again:
                 to_launch.send(study, f"The settings of “{job.label}” are")
         name = job_runs.made_by(root, job.id)
