@@ -75,8 +75,8 @@ def _table(situation: work.Situation, known: dict[str, str], room: dict[str, Run
     every = len(situation.runs) + len(situation.unreadable)
     st.caption(
         f"{len(names)} of {counted(every, 'run')}. A run takes what it needs; its own is what no other run "
-        "needs, and what deleting it frees. “With its run” was measured later: it stands on that run’s pages, and "
-        "lists pass it over."
+        "needs, and what deleting it frees. “With its run” was measured later: it stands on the pages "
+        "of that run, and lists pass it over."
     )
 
 

@@ -151,4 +151,4 @@ def _line(run: Run, name: str, shown: bool) -> dict[str, Any]:
     timed = run.measured.speed != "none" and run.has(stages.speed)
     rows = list(run.load(stages.speed).rows) if timed else []
     ratio, spread = analysis.ratio_of(rows, "gprune")
-    return line | {"decode ratio": "not measured" if ratio != ratio else f"{ratio:.2f} ± {spread:.2f}"}
+    return line | {"decode ratio": "not measured" if ratio != ratio else analysis.ratio_words(ratio, spread)}
