@@ -33,6 +33,8 @@ from gprune.system.units import duration
 WANTED = "jobs_wanted"
 """job that the next drawing shows, in the session"""
 JOB, TAB = "jobs_job", "jobs_tab"
+_FIRST, _SHOWN = "jobs_first_tab", "jobs_shown_job"
+"""the tab that opens by itself, and the job that was shown last, in the session"""
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
@@ -46,9 +48,10 @@ def show() -> None:
     situation = frame.situation()
     if filled.take():
         url_state.put(TAB, "start")
-    if WANTED in st.session_state or (situation.active and not url_state.given(TAB)):
+    if WANTED in st.session_state:
         url_state.put(TAB, "jobs")
-    tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, "start")
+    first = _first_tab(bool(situation.active))
+    tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
         study = launch.new_study(situation.root)
         if study is not None:
@@ -60,6 +63,17 @@ def show() -> None:
         # what runs take is counted over the whole cache
         with tabs["runs"]:
             manage.show(situation)
+
+
+def _first_tab(active: bool) -> str:
+    """The tab that opens by itself, and stays until the page is left.
+
+    It is not put into the address: one that a page has changed by itself takes a Back of its own.
+    """
+    # the widgets of a page that was left are forgotten
+    if f"{TAB}_tabs" not in st.session_state:
+        st.session_state[_FIRST] = "jobs" if active else "start"
+    return str(st.session_state[_FIRST])
 
 
 def _follow(situation: work.Situation) -> None:
@@ -84,11 +98,12 @@ def _choose(found: list[Job]) -> Job:
     wanted = st.session_state.pop(WANTED, None)
     if wanted in by_id:
         url_state.put(JOB, wanted)
-    elif not url_state.given(JOB):
-        # what is shown stays when another job is started
-        url_state.put(JOB, found[0].id)
     names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
-    return by_id[url_state.selectbox("Job", names, JOB, found[0].id)]
+    # what is shown stays when another job is started, and is in the address once it was chosen
+    shown = st.session_state.get(_SHOWN)
+    chosen = url_state.selectbox("Job", names, JOB, shown if shown in by_id else found[0].id)
+    st.session_state[_SHOWN] = chosen
+    return by_id[chosen]
 
 
 def _controls(root: str, job: Job) -> None:
