@@ -317,7 +317,9 @@ def evaluate_run(root: str) -> None:
         try:
             study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
         except GpruneError as error:
-            st.error(said(error), icon=":material/error:")
+            for words in error.faults or (str(error),):
+                told = comparison_form.in_words(complaints.field(words), words)
+                st.error(said(told), icon=":material/error:")
             return
         if study == measured:
             st.caption("The run is measured on just this already.")

@@ -122,7 +122,9 @@ def _unaligned(run: Run) -> set[str]:
 def _beside(run: Run) -> None:
     """Perplexity beside speed, over the runs that differ from this one in alignment alone."""
     wanted = _unaligned(run)
-    runs = [other for other in frame.situation().runs if wanted and _unaligned(other) == wanted]
+    # what was measured later of a run is no other alignment
+    others = [other for other in frame.situation().runs if not other.shown_by or other.name == run.name]
+    runs = [other for other in others if wanted and _unaligned(other) == wanted]
     alignments = {other.study.sparsity.alignment for other in runs}
     if len(alignments) < 2:
         st.caption("No run in this cache differs from this one in alignment alone.")
