@@ -22,13 +22,13 @@ FILE = "about.json"
 MOST_NAME, MOST_NOTE, MOST_TAG = 80, 2000, 30
 """characters"""
 MOST_TAGS = 12
-_TAG = re.compile(rf"\w[\w .+-]{{0,{MOST_TAG - 1}}}")
+_TAG = re.compile(r"\w[\w .+-]*")
 _Tag = Annotated[
     str,
     SOUND,
     Rule(
         f"at most {MOST_TAG} letters, digits, blanks and . + - _, a letter or digit first",
-        lambda tag: bool(_TAG.fullmatch(tag)) and tag == tag.strip(),
+        lambda tag: len(tag) <= MOST_TAG and bool(_TAG.fullmatch(tag)) and tag == tag.strip(),
     ),
 ]
 

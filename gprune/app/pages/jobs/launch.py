@@ -311,7 +311,10 @@ def evaluate_run(root: str) -> None:
         return
     with card("launch_measure", "Measure an existing run: other texts, tasks, speed", run):
         called = labels(frame.situation().runs)[run.name]
-        st.caption(f"Uses the masks of {plain(called)}: nothing is calibrated or learned again.")
+        st.caption(
+            f"Uses the masks of {plain(called)}: nothing is calibrated or learned again, and tasks and speed "
+            "stand on the pages of that run."
+        )
         measured = run.graph.study
         wanted = _evaluation(root, measured, "measure", run.name)
         try:

@@ -27,7 +27,7 @@ FILTER, TAGS, STATE, COLUMNS = "runs_filter", "runs_tags", "runs_state", "runs_c
 _ANY = "any"
 _FEW = 3
 """settings that are columns to begin with"""
-_WIDTHS = {"run": 240, "tags": 110, "state": 90, "started": 130, "takes": 76, "its own": 76, "note": 180}
+_WIDTHS = {"run": 290, "tags": 110, "state": 90, "started": 130, "takes": 76, "its own": 76, "note": 180}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +80,12 @@ def matches(run: Run, name: str, typed: str) -> bool:
 def columns(runs: list[Run]) -> list[Column]:
     """Asks for the columns; settings in which runs differ, and perplexities that are measured."""
     found = choices(runs)
-    settings = [name for name, column in found.items() if column.setting]
+    settings = run_settings.differing({run.name: run.study for run in runs if not run.shown_by})
     best = [name for name, column in found.items() if not column.setting and not column.method]
-    first = [*settings[:_FEW], *[name for name, column in found.items() if column.method == "gprune"][:1]]
+    ours = [name for name, column in found.items() if column.method == "gprune"]
     words = {name: column.words for name, column in found.items()}
-    names = url_state.multiselect("Columns", words, COLUMNS, [*first, *best[:1]], placeholder="none")
+    first = [*settings[:_FEW], *ours[:1], *best[:1]]
+    names = url_state.multiselect("Columns", words, COLUMNS, first, placeholder="none")
     return [found[name] for name in names]
 
 
@@ -92,7 +93,10 @@ def choices(runs: list[Run]) -> dict[str, Column]:
     """The columns that there can be, by the name that an address has for them."""
     apart = run_settings.differing({run.name: run.study for run in runs})
     found = {field: Column(_called(field), setting=field) for field in apart}
-    texts = dict.fromkeys(text for run in runs for text in run.study.evaluation.texts)
+    calibrated = {text for run in runs for text in (run.study.primary, run.study.auxiliary)}
+    texts = list(dict.fromkeys(text for run in runs for text in run.study.evaluation.texts))
+    # what no run was calibrated on says most
+    texts.sort(key=lambda text: text in calibrated)
     methods = dict.fromkeys(method for run in runs for method in run.study.methods)
     for text in texts:
         found[f"best:{text}"] = Column(f"best PPL, {short(text)}", text=text)

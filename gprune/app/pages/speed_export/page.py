@@ -36,6 +36,8 @@ from gprune.system.units import amount
 
 SMALL = 100_000_000
 """parameters below which fixed costs of every step hide what pruning saves"""
+_PADDING, _LETTER = 20, 7
+"""pixels of a cell beside its text, and of a letter"""
 MOST_DOWNLOADED = 64 * 2**20
 """bytes of results: what is larger would be held in the app's memory, and is left to the command"""
 
@@ -84,7 +86,12 @@ def _speed(drawn: Card, run: Run) -> None:
     left, right = st.columns([3, 2])
     with left:
         drawn.show(panels.speed(run, phase=phase))
-        tables.show(_shown(table), alt="tokens a second, ratio and memory of every model")
+        names = st.column_config.Column(width=_widest(table["model"].map(label)))
+        tables.show(
+            _shown(table),
+            column_config={"model": names},
+            alt="tokens a second, ratio and memory of every model",
+        )
         memory = plain(", ".join(dict.fromkeys(table["memory"])))
         st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {memory}.")
         if max(table["parameters"]) < SMALL:
@@ -96,11 +103,18 @@ def _speed(drawn: Card, run: Run) -> None:
         _published()
 
 
+def _widest(names: pd.Series) -> int:
+    """Pixels that a column of names takes."""
+    return int(_PADDING + _LETTER * names.str.len().max())
+
+
 def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    # one mode for all needs no column
+    several = table["mode"].nunique() > 1
     return pd.DataFrame(
         {
             "model": [label(model) for model in table["model"]],
-            "mode": table["mode"],
+            **({"mode": table["mode"]} if several else {}),
             "parameters": [f"{count:,}" for count in table["parameters"]],
             "tokens/s": [f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for value in table["tokens/s"]],
             "ratio": list(map(analysis.ratio_words, table["ratio"], table["ratio spread"])),
@@ -146,8 +160,8 @@ def _not_measured(run: Run) -> None:
     preset = url_state.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
     study = run.study.with_settings({"evaluation.speed": preset})
     st.caption(
-        "A run of its own with the same settings and this one more: finished stages are taken from the "
-        "cache. The dense model and one other are in memory meanwhile; close what else is at work."
+        "It stands here once it is measured: the masks stay, and finished stages are taken from the cache. "
+        "The dense model and one other are in memory meanwhile; close what else is at work."
     )
     st.code(command(study), language="bash", wrap_lines=True)
     work.start_button(f"Measure speed ({preset} preset)", "sx_measure", run.root, study)
