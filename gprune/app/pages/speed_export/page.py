@@ -17,11 +17,10 @@ from gprune.app.pages.speed_export import (
     panels,
     widths_card,
 )
-from gprune.app.ui import frame, job_runs, run_choice, tables, url_state, work
+from gprune.app.ui import frame, job_runs, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
-from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain
 from gprune.app.ui.titles import SPEEDS
 from gprune.pipeline import archive as packs
@@ -155,7 +154,6 @@ def _not_measured(run: Run) -> None:
         )
         return
     st.info("The speed of this run has not been measured.", icon=":material/speed:")
-    _others(run)
     presets = {name: words for name, words in SPEEDS.items() if name != "none"}
     preset = url_state.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
     study = run.study.with_settings({"evaluation.speed": preset})
@@ -165,29 +163,6 @@ def _not_measured(run: Run) -> None:
     )
     st.code(command(study), language="bash", wrap_lines=True)
     work.start_button(f"Measure speed ({preset} preset)", "sx_measure", run.root, study)
-
-
-def _others(run: Run) -> None:
-    """Runs of the same masks whose speed is known."""
-    runs = [other for other in frame.situation().runs if other.name != run.name and measured(other)]
-    same = [other for other in runs if _masks(other) == _masks(run) and not other.about.hidden]
-    if not same:
-        return
-    known = labels(same)
-    st.caption("It is known of another run with the same masks:")
-    for other in same[:3]:
-        st.button(
-            f"Show {known[other.name]}",
-            key=f"sx_show_{other.name}",
-            icon=":material/visibility:",
-            on_click=run_choice.choose_run,
-            args=(other.name,),
-        )
-
-
-def _masks(run: Run) -> set[str]:
-    """Keys of the masks of a run: equal for runs that differ in names and in what is measured alone."""
-    return {stages.masks(run.graph, name).key for name in run.cutting.values()}
 
 
 def _pack(run: Run) -> None:
