@@ -27,7 +27,7 @@ FILTER, TAGS, STATE, COLUMNS = "runs_filter", "runs_tags", "runs_state", "runs_c
 _ANY = "any"
 _FEW = 3
 """settings that are columns to begin with"""
-_WIDTHS = {"run": 290, "tags": 110, "state": 90, "started": 130, "takes": 76, "its own": 76, "note": 180}
+_WIDTHS = {"run": 270, "tags": 110, "state": 90, "started": 130, "takes": 76, "its own": 76, "note": 180}
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,18 +121,11 @@ def table(
         {"run": one.name, "state": "cannot be read", "started": "–"} | _sizes(room.get(one.name))
         for one in broken
     ]
-    heads = [
-        "run",
-        "tags",
-        "state",
-        "started",
-        *(one.words for one in chosen),
-        "takes",
-        "its own",
-        "list",
-        "note",
-    ]
-    return pd.DataFrame(rows, columns=list(dict.fromkeys(heads))).fillna("")
+    chosen_heads = dict.fromkeys(one.words for one in chosen)
+    heads = ["run", "tags", "state", "started", *chosen_heads, "takes", "its own", "list", "note"]
+    found = pd.DataFrame(rows, columns=heads).fillna("")
+    # what nobody has said of any run takes no room
+    return found.drop(columns=[name for name in ("tags", "list", "note") if not found[name].any()])
 
 
 def _row(run: Run, known: Mapping[str, str], usage: RunUsage | None, chosen: list[Column]) -> dict[str, str]:
