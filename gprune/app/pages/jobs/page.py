@@ -123,14 +123,11 @@ def _controls(root: str, job: Job) -> None:
                 on_click=_resume,
                 args=(root, job.id),
             )
-        study = job_runs.study_of(root, job.id)
-        if job.state == "failed" and study is not None and not job.exports:
-            again = sticky_button.pressed(to_launch.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:")
-            if again:
-                to_launch.send(study, f"The settings of “{job.label}” are")
-        name = job_runs.made_by(root, job.id)
-        current = frame.current_run()
-        if frame.situation().run_named(name) is not None and (current is None or current.name != name):
+        _edit(root, job)
+        made, current = frame.situation().run_named(job_runs.made_by(root, job.id)), frame.current_run()
+        # what was measured later stands on the pages of the run that it measures
+        name = (made.shown_by or made.name) if made is not None else ""
+        if name and (current is None or current.name != name):
             st.button(
                 "Show its run on every page",
                 key=f"jobs_open_{job.id}",
@@ -138,6 +135,15 @@ def _controls(root: str, job: Job) -> None:
                 on_click=run_choice.choose_run,
                 args=(name,),
             )
+
+
+def _edit(root: str, job: Job) -> None:
+    """The way back into the form for what has failed: the same settings may only fail again."""
+    study = job_runs.study_of(root, job.id)
+    if job.state != "failed" or study is None or job.exports:
+        return
+    if sticky_button.pressed(to_launch.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+        to_launch.send(study, f"The settings of “{job.label}” are")
 
 
 def _cancel(root: str, job_id: str) -> None:
