@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 import pandas as pd
@@ -15,6 +16,36 @@ _NO_RESULT = (*_NAMES, "device", "methods", "seed")
 """fields in which the runs of a group may differ: a method's result does not depend on the other methods"""
 
 
+_ASIDE = ("device", "offload", "evaluation.task_folder", "evaluation.batch", "calibration.batch")
+"""fields that tell two runs apart only where nothing else does"""
+MOST_TOLD = 3
+"""settings that a label of a run names"""
+
+
+def told_apart(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
+    """The settings by which each of some studies is told from the others, as few as do, at most MOST_TOLD.
+
+    Values are texts, by dotted name.
+    """
+    known = {name: flattened(study) for name, study in studies.items()}
+    chosen, apart = list[str](), 1
+    for field in differing(studies):
+        split = len({tuple(settings[one] for one in (*chosen, field)) for settings in known.values()})
+        if split > apart and len(chosen) < MOST_TOLD:
+            chosen, apart = [*chosen, field], split
+    return {name: {field: settings[field] for field in chosen} for name, settings in known.items()}
+
+
+def differing(studies: Mapping[str, Study]) -> list[str]:
+    """The settings in which studies differ, by dotted name; those that split them most first."""
+    known = [flattened(study) for study in studies.values()]
+    fields = [field for field in next(iter(known), {}) if field not in _NAMES]
+    values = {field: len({settings[field] for settings in known}) for field in fields}
+    found = (field for field in fields if values[field] > 1)
+    return sorted(found, key=lambda field: (field in _ASIDE, -values[field]))
+
+
+@lru_cache(maxsize=2048)
 def flattened(study: Study) -> dict[str, str]:
     """Every setting of a study as text, by dotted name."""
     found: dict[str, str] = {}

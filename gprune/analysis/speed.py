@@ -103,6 +103,18 @@ def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
     return pd.DataFrame(lines, columns=list(names))
 
 
+def within_noise(ratio: float, spread: float) -> bool:
+    """Whether a ratio of speeds, with its interquartile range, is not apart from 1."""
+    return abs(ratio - 1) <= spread
+
+
+def ratio_words(ratio: float, spread: float) -> str:
+    """A ratio with its interquartile range, and that it is within noise where it is."""
+    # the model that ratios are to has one of exactly 1
+    told = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
+    return f"{ratio:.2f} ± {spread:.2f}{told}"
+
+
 def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
     """Quartiles of a row's tokens a second; from the width alone where the repetitions are not kept."""
     middle, seconds = float(row["tokens_per_second"]), np.asarray(row.get("seconds", ()), dtype=float)

@@ -148,7 +148,7 @@ def measured_accuracies(run: Run) -> pd.DataFrame:
 
     Raises MissingResultError where none is, and the study has tasks that have data.
     """
-    tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
+    tasks = [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
     pairs = [(method, task) for method in run.study.methods for task in tasks]
     there = [pair for pair in pairs if run.has(stages.accuracy, *pair)]
     if pairs and not there:

@@ -25,6 +25,9 @@ def add(commands: Any) -> None:
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
     registered(commands, "plugins", _plugins)
     runs = registered(commands, "runs", _runs)
+    runs.add_argument(
+        "--filter", default="", metavar="WORDS", help="those that have all these words in name, model or tags"
+    )
     add_cache(runs)
 
 
@@ -86,16 +89,25 @@ def _plugins(_: argparse.Namespace) -> int:
     return EXIT_UNFILLED if faults() else 0
 
 
+def _line(name: str, record: dict[str, Any], tags: tuple[str, ...]) -> str:
+    """One line for a run, whatever stands in a name."""
+    words = run_records.standing(record), *map(record["study"].get, ("model", "metric", "retention"))
+    told = [safe_parsing.sentence(word) for word in words] + [f"#{tag}" for tag in tags]
+    return f"{name:<52} {'  '.join(told)}"
+
+
 def _runs(options: argparse.Namespace) -> int:
     from gprune.pipeline.cache import usage
+    from gprune.pipeline.runs import cached
 
     store = Store(options.cache)
     found = list(run_records.every(store))
     for name, record in found:
-        study = record["study"]
-        words = run_records.standing(record), *map(study.get, ("model", "metric", "retention"))
-        # one line each, whatever stands in a name
-        say(f"{name:<52} " + "  ".join(safe_parsing.sentence(word) for word in words))
+        about, _ = cached.said_of(store.root / "runs" / name)
+        line = _line(name, record, about.tags)
+        told = f"{line} {about.name} {record['study'].get('name')}".casefold()
+        if all(word in told for word in options.filter.casefold().split()):
+            say(line)
     unread = usage.unreadable(store)
     for fault in unread.values():
         say(fault, file=sys.stderr)

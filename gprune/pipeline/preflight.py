@@ -1,6 +1,6 @@
 """What a run will take, asked before it starts: by the run itself, by `--dry-run` and by the launch form."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import tee
 from typing import Any
@@ -10,7 +10,7 @@ from gprune.pipeline.estimate import Forecast, forecast, judged, libraries
 from gprune.pipeline.eta import last_time
 from gprune.pipeline.record import Listener
 from gprune.pipeline.stages import Graph, Results, Stage, course
-from gprune.pipeline.stages.inputs import precision_of
+from gprune.pipeline.stages.inputs import Inputs, precision_of
 from gprune.study import Study
 from gprune.system.errors import GpruneError
 from gprune.system.progress import Notice
@@ -61,6 +61,24 @@ def anew(
         # what is wrong with it is said when the run is started
         return None
     return _with_libraries(found, again, measure)
+
+
+def further_seconds(
+    studies: Sequence[Study], records: Iterable[Mapping[str, Any]] = (), processes: int = 1
+) -> float:
+    """Seconds that whole runs of studies take beside the first of them: what they do not share with it.
+
+    For studies that differ in their seed, whose model is on this machine; otherwise as `anew`.
+    """
+    records, made, seconds = list(records), set[str](), 0.0
+    for number, study in enumerate(studies):
+        # the digests are blank, and alike: what tells the keys apart is what the studies differ in
+        stages = course(Graph(study, Inputs.unknown(study)), "all", lambda _: False)
+        own = [stage for stage in stages if stage.key not in made]
+        made |= {stage.key for stage in own}
+        found = forecast(study, precision_of(study), own, records, None, processes) if number else None
+        seconds += found.seconds if found else 0.0
+    return seconds
 
 
 def require_room(

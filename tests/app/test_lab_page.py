@@ -216,7 +216,7 @@ def test_sets_are_kept_compared_used_and_sent_to_launch(cache):
     assert app.slider(key="rasa_qs_slider").value == 0.85
     app.button(key="rasa_sets_launch").click().run()
     assert app.number_input(key="launch_demo_reliability.score_quantile").value == 0.85
-    assert "evil” and the texts of this run are in the form" in app.success[0].value
+    assert "evil” and the other settings of this run are in the form" in app.success[0].value
     assert not app.run().success, "it is said once"
     on(app, "reliability").button(key="rasa_sets_delete").click().run()
     assert list((cache / "thresholds").iterdir()) == []

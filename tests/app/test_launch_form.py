@@ -5,7 +5,7 @@ import shlex
 from dataclasses import replace
 
 import pytest
-from app_driver import open_page, words
+from app_driver import on, open_page, words
 from evaluation import task_files
 from synthetic_run import a_study, write_run
 
@@ -14,7 +14,16 @@ from gprune.app.pages.jobs import launch, task_form
 from gprune.app.ui.commands import command
 from gprune.app.ui.commands import words as shell_words
 from gprune.evaluation.tasks import known
-from gprune.study import EvaluationSettings, Study, from_dict, profiles
+from gprune.pipeline.preflight import anew, further_seconds
+from gprune.study import (
+    ChoiceSettings,
+    EvaluationSettings,
+    ReliabilitySettings,
+    RepairSettings,
+    Study,
+    from_dict,
+    profiles,
+)
 from gprune.study.demo import demo_study
 from gprune.study.methods import CONTROLS, with_controls
 from gprune.study.profiles import Profile
@@ -312,3 +321,29 @@ def test_equal_widths_come_with_a_proposed_alignment_where_the_width_allows_it(
     assert (said in words(app)) is proposed
     app.number_input(key="launch_sparsity.alignment").set_value(64).run()
     assert said not in words(app)
+
+
+def test_the_settings_of_a_run_that_failed_are_edited_in_the_form(cache, started):
+    rule = ReliabilitySettings(drift_quantile=0.7, selection="drift")
+    evaluation = EvaluationSettings(texts=("c4",), preset="64", windows=7, tasks=("demo_order",), speed="cpu")
+    study = a_study(
+        evaluation=evaluation, reliability=rule, substitute="", seed=3, methods=(*CONTROLS, "flap"),
+        choice=ChoiceSettings(sequences=9), repair=RepairSettings("bias", "primary"),
+    )  # fmt: skip
+    app = open_page("overview", run=write_run(cache, study=study, state="failed"))
+    assert app.button(key="frame_continue")
+    app.button(key="frame_edit").click().run()
+    assert "The settings of “Synthetic” are in the form below" in app.success[0].value
+    assert not app.exception and not app.error and not app.warning
+    app = on(app, "jobs")
+    app.number_input(key="launch_retention").set_value(0.6).run()
+    app.button(key="launch_start").click().run()
+    assert started == [(replace(study, retention=0.6), ())]
+
+
+def test_an_estimate_counts_the_seeds_and_what_they_share_once():
+    """The figures of the form, from the forecast: of three seeds, and of none further."""
+    seeds = [replace(demo_study(), seed=seed) for seed in range(3)]
+    one, further = anew(seeds[0]).seconds, further_seconds(seeds)
+    assert 1.6 * one < further < 2 * one and further_seconds(seeds[:1]) == 0
+    assert further_seconds([seeds[0], seeds[0]]) == 0

@@ -161,9 +161,10 @@ def test_labels_say_what_a_run_is_and_how_it_ended(tmp_path):
 def test_labels_are_as_long_as_it_takes_to_tell_runs_apart(tmp_path):
     half, more = write_run(tmp_path), write_run(tmp_path, study=a_study(retention=0.7))
     labels = run_choice.labels(all_runs(str(tmp_path))[0])
-    assert labels == {half: "Synthetic · FLAP · keep 50 %", more: "Synthetic · FLAP · keep 70 %"}
+    assert labels == {half: "Synthetic · keep 50 %", more: "Synthetic · keep 70 %"}
     texts = write_run(tmp_path, study=a_study(auxiliary="c4", substitute=""))
     labels = run_choice.labels(all_runs(str(tmp_path))[0])
-    assert labels[half] == f"Synthetic · FLAP · keep 50 % · {half.rsplit('-', 1)[-1][:6]}"
-    assert labels[texts] == f"Synthetic · FLAP · keep 50 % · {texts.rsplit('-', 1)[-1][:6]}"
-    assert labels[more] == "Synthetic · FLAP · keep 70 %"
+    # as few settings as tell them apart: of C nobody need know
+    assert labels[half] == "Synthetic · B science-docs · keep 50 %"
+    assert labels[texts] == "Synthetic · B c4 · keep 50 %"
+    assert labels[more] == "Synthetic · B science-docs · keep 70 %"

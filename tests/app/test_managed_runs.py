@@ -7,14 +7,17 @@ import pytest
 from app_driver import on, open_page, opened, words
 from synthetic_run import a_study, read, the_run, write_run
 
-from gprune.app.pages.jobs import managed
+from gprune.__main__ import main
+from gprune.app.pages.jobs import managed, run_table
 from gprune.app.ui import run_choice
+from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
 from gprune.jobs import folder as job_files
 from gprune.jobs import job as job_records
 from gprune.jobs.local import worker_command
 from gprune.jobs.slurm.record import Record
 from gprune.pipeline import runs as run_records
+from gprune.pipeline import stages
 from gprune.pipeline.cache import removal, usage
 from gprune.pipeline.runs import RunNotes, notes
 from gprune.pipeline.runs.opened import all_runs
@@ -206,3 +209,57 @@ def test_a_study_of_a_sweep_is_not_named_twice_over(cache):
     write_run(cache, study=replace(a_study(name=told, group="Thresholds"), seed=1))
     run = the_run(cache)
     assert run_choice.run_label(run, labels([run])) == told
+
+
+def test_tags_are_kept_beside_the_run_and_the_table_is_filtered_by_them(cache, capsys):
+    first, second = two(cache)
+    app = on_runs(first)
+    app.multiselect(key=f"runs_tags_{first}").set_value(["best", "wikitext  2"])
+    next(button for button in app.button if button.label == "Save").click().run()
+    assert of(cache, first).about.tags == ("best", "wikitext 2")
+    table = next(item.value for item in app.dataframe if "its own" in item.value)
+    assert table["run"].tolist() == ["Second", "First"] and table["tags"].tolist() == ["", "best, wikitext 2"]
+    app.multiselect(key="runs_tags_multiselect").set_value(["best"]).run()
+    table = next(item.value for item in app.dataframe if "its own" in item.value)
+    assert table["run"].tolist() == ["First"] and "1 of 2 runs" in words(app)
+    assert main(["runs", "--cache", str(cache), "--filter", "BEST wiki"]) == 0
+    line, *rest = capsys.readouterr().out.splitlines()
+    assert line.startswith(first) and line.endswith("#best  #wikitext 2") and not rest
+
+
+def test_the_columns_of_the_table_are_settings_and_results_that_are_chosen(cache):
+    runs = [of(cache, name) for name in two(cache)]
+    there = run_table.choices(runs)
+    # what they differ in, and what was measured of each method and of the best
+    assert [name for name, column in there.items() if column.setting] == ["retention"]
+    chosen = [there[name] for name in ("retention", "flap:science-docs", "best:science-docs")]
+    table = run_table.table(runs, [], {run.name: run.title for run in runs}, {}, chosen)
+    values = {
+        name: runs[0].load(stages.perplexity, name, "science-docs").perplexity for name in runs[0].cutting
+    }
+    best = min(values, key=values.get)
+    assert table["Retention"].tolist() == ["0.5", "0.7"]
+    assert table["FLAP PPL, science-docs"][0] == f"{values['flap']:.4g}"
+    assert table["best PPL, science-docs"][0] == f"{values[best]:.4g} {label(best)}"
+    assert [run_table.matches(runs[1], "Second", typed) for typed in ("SECOND python-ref", "first")] == [1, 0]
+
+
+@pytest.mark.parametrize(
+    ("tags", "told"),
+    [
+        (("a,b",), "letters, digits"),
+        (("../x",), "letters"),
+        (("x", "x"), "differ"),
+        (("x" * 31,), "at most 30"),
+    ],
+)
+def test_a_tag_is_a_plain_word(tags, told):
+    with pytest.raises(SettingsError, match=told):
+        RunNotes(tags=tags)
+
+
+def test_a_run_is_cloned_into_the_form(cache):
+    first, second = two(cache)
+    app = on_runs(first, second).button(key=f"runs_clone_{second}").click().run()
+    assert not app.exception and "The settings of “Second” are in the form below" in app.success[0].value
+    assert app.number_input(key="launch_retention").value == 0.7 and app.query_params["run"] == first

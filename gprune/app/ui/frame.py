@@ -27,6 +27,7 @@ from gprune.app.ui import (
     selection,
     sticky_button,
     titles,
+    to_launch,
     tour,
     url_state,
     work,
@@ -316,13 +317,20 @@ def _incomplete(run: Run) -> None:
     found = titles.outlook(run)
     where = f" after {found.done} of {found.steps} steps" if found.steps else " before its first step"
     told = f"This run stopped{where}.{reason} Finished stages are kept."
-    _offered(run, told, ":material/pause_circle:", "Continue this run", "frame_continue")
+    row = _offered(run, told, ":material/pause_circle:", "Continue this run", "frame_continue")
+    with row:
+        # going on with the same settings may only fail again
+        failed = run.state == "failed"
+        if failed and sticky_button.pressed(to_launch.EDIT, key="frame_edit", icon=":material/edit:"):
+            to_launch.send(run.study, f"The settings of “{run.title or run.name}” are")
 
 
-def _offered(run: Run, told: str, icon: str, words: str, key: str, mild: bool = False) -> None:
+def _offered(run: Run, told: str, icon: str, words: str, key: str, mild: bool = False) -> Any:
+    """Says something of a run beside a button that starts it; gives the row, for more buttons."""
     row = st.container(horizontal=True, vertical_alignment="center")
     (row.info if mild else row.warning)(told, icon=icon, width="stretch")
     work.start_button(words, key, run.root, run.study, place=row)
+    return row
 
 
 def settle_memory() -> bool:

@@ -1,11 +1,14 @@
 """Which run the pages show: the choice in the sidebar, kept in the address."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable
+from textwrap import shorten
 
 import streamlit as st
 
 from gprune.analysis import thresholds
+from gprune.analysis.formatting import counted
+from gprune.analysis.run_settings import told_apart
 from gprune.app.ui import url_state, work
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, short
@@ -19,6 +22,8 @@ RUN, SHOWN = "run", "frame_shown_run"
 _PICKED, _STUDIES = "frame_run", "frame_studies"
 _ROOM = 25
 """letters of a label that the field shows"""
+_LONGEST = 40
+"""letters of a setting in a label"""
 _LABEL, _DELETED = "frame_run_label", "frame_run_deleted"
 """what the run that is shown is called; name and label of one that was deleted while it was shown"""
 
@@ -27,21 +32,60 @@ def labels(runs: list[Run]) -> dict[str, str]:
     """Readable names of runs, by the name of their folder.
 
     Name or model, the state of those that are not done and what is not the default; of runs that share these,
-    metric and retention as well, and of runs that share those too, a short hash: a narrow list shows it all.
+    the settings in which they differ, and of runs without such a short hash: a narrow list shows it all.
     """
-    found = {run.name: _words(run) for run in runs}
-
-    def sizes(run: Run) -> str:
-        with knowing(run.told):
-            return f"{label(run.study.metric)} · keep {100 * run.study.retention:.3g} %"
-
+    # what only measures an earlier run is called like that one, which needs no telling apart from it
+    own = [run for run in runs if not run.shown_by]
+    found = {run.name: _words(run) for run in own}
+    _tell_apart(own, found)
+    for run in runs:
+        if run.shown_by:
+            found[run.name] = f"{found.get(run.shown_by) or _words(run)} · {_measures(run)}"
     # no two are called alike: a browser speaks of a run by its label
-    for words in (sizes, lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
+    for words in (lambda run: run.name.rsplit("-", 1)[-1][:6], lambda run: run.name):
         times = Counter(found.values())
         for run in runs:
             if times[found[run.name]] > 1:
                 found[run.name] += f" · {words(run)}"
     return found
+
+
+def _tell_apart(runs: list[Run], found: dict[str, str]) -> None:
+    """Adds to the names of runs that share one in which settings they differ."""
+    alike = defaultdict(list)
+    for run in runs:
+        alike[found[run.name]].append(run)
+    for group in alike.values():
+        for name, settings in told_apart({run.name: run.study for run in group}).items():
+            run = next(run for run in group if run.name == name)
+            found[name] = " · ".join([found[name], *(_told(run, *pair) for pair in settings.items())])
+
+
+def _told(run: Run, field: str, value: str) -> str:
+    """A setting as a label names it."""
+    study = run.study
+    if field == "metric":
+        with knowing(run.told):
+            return label(study.metric)
+    short_ones = {
+        "retention": f"keep {100 * study.retention:.3g} %",
+        "model": short(study.model),
+        "primary": f"A {short(study.primary)}",
+        "auxiliary": f"B {short(study.auxiliary)}",
+        "substitute": f"C {short(study.substitute) or 'none'}",
+        "methods": counted(len(study.methods), "method"),
+        "evaluation.texts": f"on {', '.join(map(short, study.evaluation.texts)) or 'no text'}",
+        "evaluation.tasks": counted(len(study.evaluation.tasks), "task"),
+    }
+    words = short_ones.get(field) or f"{field.rpartition('.')[2].replace('_', ' ')} {value}"
+    return shorten(words, _LONGEST, placeholder=" …")
+
+
+def _measures(run: Run) -> str:
+    """What a run has measured that only measures."""
+    evaluation = run.study.evaluation
+    tasks = [counted(len(evaluation.tasks), "task")] if evaluation.tasks else []
+    return ", ".join([*tasks, *(["speed"] if evaluation.speed != "none" else [])]) or "measured again"
 
 
 def _words(run: Run) -> str:
@@ -75,7 +119,7 @@ def forget(name: str, left: list[Run]) -> None:
 
 def _default(runs: list[Run]) -> str:
     """The run to show where none was chosen; empty where there is none."""
-    listed = [run for run in runs if not run.about.hidden] or runs
+    listed = [run for run in runs if not _passed_over(run)] or runs
     own, _ = _apart(listed)
     found = work.preferred(own or listed)
     return found.name if found else ""
@@ -120,7 +164,7 @@ def _gone(asked: str, chosen: str, called: str) -> None:
 
 def _selector(runs: list[Run], chosen: str) -> None:
     """The widget itself, and below it the switch for the runs of studies."""
-    own, of_studies = _apart([run for run in runs if not run.about.hidden])
+    own, of_studies = _apart([run for run in runs if not _passed_over(run)])
     offered = {run.name: run for run in listed(runs, (chosen,))}
     shown = labels(runs)
     st.session_state[_PICKED] = chosen
@@ -152,13 +196,19 @@ def warn(asked: str) -> None:
 def listed(runs: list[Run], always: Iterable[str] = ()) -> list[Run]:
     """The runs to choose from: those of a series of studies last, and only where they are asked for.
 
-    `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well.
+    `runs` stand the newest first; names of `always` are listed in any case, those of hidden runs as well, and
+    of runs that have only measured what an earlier one shows.
     """
     wanted = set(always)
-    own, of_studies = _apart([run for run in runs if not run.about.hidden or run.name in wanted])
+    own, of_studies = _apart([run for run in runs if not _passed_over(run) or run.name in wanted])
     if not own or st.session_state.get(_STUDIES):
         return own + of_studies
     return own + [run for run in of_studies if run.name in wanted]
+
+
+def _passed_over(run: Run) -> bool:
+    """Whether lists have no entry of a run."""
+    return run.about.hidden or bool(run.shown_by)
 
 
 def run_label(run: Run, shown: dict[str, str]) -> str:

@@ -1,10 +1,11 @@
-"""What a person says of a run: its name, a note, and whether lists pass it over.
+"""What a person says of a run: its name, a note, tags, and whether lists pass it over.
 
     <cache>/runs/<run>/about.json
 
 Kept beside the record, in a file of its own, so that whoever computes the run never writes over it.
 """
 
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, ClassVar
@@ -15,11 +16,21 @@ from gprune.study.field_types import SOUND
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import write_json
-from gprune.system.forms import Checked, Rule, shorter
+from gprune.system.forms import Checked, Listed, Rule, shorter
 
 FILE = "about.json"
-MOST_NAME, MOST_NOTE = 80, 2000
+MOST_NAME, MOST_NOTE, MOST_TAG = 80, 2000, 30
 """characters"""
+MOST_TAGS = 12
+_TAG = re.compile(r"\w[\w .+-]*")
+_Tag = Annotated[
+    str,
+    SOUND,
+    Rule(
+        f"at most {MOST_TAG} letters, digits, blanks and . + - _, a letter or digit first",
+        lambda tag: len(tag) <= MOST_TAG and bool(_TAG.fullmatch(tag)) and tag == tag.strip(),
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +43,12 @@ class RunNotes(Checked):
     """what to call it; empty for the name of its study"""
     note: Annotated[str, shorter(MOST_NOTE), SOUND] = ""
     """plain text"""
+    tags: Annotated[
+        Listed[_Tag],
+        shorter(MOST_TAGS, "a list", "tags"),
+        Rule("tags that differ from each other", lambda tags: len(set(tags)) == len(tags)),
+    ] = ()
+    """words that it is found by"""
     hidden: bool = False
     """whether lists of runs pass it over"""
 

@@ -4,8 +4,8 @@ Records are shared between sessions, read-only. Every cache here is keyed by str
 names its content, and a stamp its files as they are, so nothing that is cached can go stale.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -13,11 +13,12 @@ from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 from gprune import records
 from gprune.pipeline import runs, stages
 from gprune.pipeline.runs import cached
+from gprune.pipeline.runs.attached import Attached, Source, attached
 from gprune.pipeline.stages import Graph, Results, Stage
 from gprune.pipeline.stages.results import Declaration
 from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
-from gprune.study import Study
+from gprune.study import EvaluationSettings, Study
 from gprune.study.methods import METHODS, Told, knowing, of_masks
 from gprune.system.errors import StoreError
 from gprune.system.units import seconds_since_1970
@@ -58,11 +59,13 @@ class Run:
     study: Study
     """the study behind it"""
     graph: Graph
-    """its stages, under the digests of what the run has read"""
+    """its stages, under the digests of what the run has read, with what was measured later of its models"""
     about: runs.RunNotes = runs.RunNotes()
     """what a person says of it"""
     complaint: str = ""
     """why that cannot be read; empty if it can"""
+    later: Attached | None = None
+    """what other runs have measured of its models; None where nobody looked"""
 
     @property
     def told(self) -> Told:
@@ -107,14 +110,27 @@ class Run:
         return cast("dict[str, dict[str, Any]]", self.record.get("unavailable") or {})
 
     @property
-    def missing_tasks(self) -> dict[str, str]:
-        """Why zero-shot tasks could not be measured, by task."""
-        return self.record.get("missing_tasks") or {}
+    def measured(self) -> EvaluationSettings:
+        """What its models are measured on, by itself and later; `study` says what was asked of itself."""
+        return self.graph.study.evaluation
 
     @property
-    def doubtful_tasks(self) -> dict[str, str]:
+    def shown_by(self) -> str:
+        """Name of an earlier run that shows all of this one, which has only measured it; empty if none."""
+        return self.later.shown_by if self.later else ""
+
+    @property
+    def missing_tasks(self) -> Mapping[str, str]:
+        """Why zero-shot tasks could not be measured, by task."""
+        return self._told("missing_tasks", self.later.missing_tasks if self.later else None)
+
+    @property
+    def doubtful_tasks(self) -> Mapping[str, str]:
         """Why the data of zero-shot tasks is probably another split than the one meant, by task."""
-        return self.record.get("doubtful_tasks") or {}
+        return self._told("doubtful_tasks", self.later.doubtful_tasks if self.later else None)
+
+    def _told(self, what: str, later: Mapping[str, str] | None) -> Mapping[str, str]:
+        return (self.record.get(what) or {}) if later is None else later
 
     @property
     def outlook(self) -> dict[str, float]:
@@ -280,4 +296,6 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
         else:
             good.append(Run(root, path.parent.name, values, graph.study, graph, *cached.said_of(path.parent)))
     good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
-    return good, bad
+    known = [Source(run.name, run.record, run.graph, bool(run.about.name)) for run in good]
+    found = zip(good, attached(known), strict=True)
+    return [replace(run, graph=one.graph, later=one) for run, one in found], bad

@@ -26,7 +26,9 @@ LIMIT = 1.5
 def alike(run: Run, runs: Iterable[Run]) -> list[Run]:
     """The runs of the same dense model in the same precision that have come to a perplexity, newest first."""
     inputs = run.graph.inputs
-    same = (one for one in runs if one.graph.inputs.model == inputs.model and not one.about.hidden)
+    # what only measures another run stands with that one
+    listed = (one for one in runs if one.name == run.name or not (one.about.hidden or one.shown_by))
+    same = (one for one in listed if one.graph.inputs.model == inputs.model)
     known = [one for one in same if one.graph.inputs.precision == inputs.precision and _is_measured(one)]
     return known[:MOST_RUNS] or [run]
 
@@ -113,7 +115,7 @@ def _times(shown: Shown) -> dict[tuple[str, str], float]:
     rows = {
         run.name: list(run.load(stages.speed).rows)
         for run in shown.runs
-        if run.study.evaluation.speed != "none" and run.has(stages.speed)
+        if run.measured.speed != "none" and run.has(stages.speed)
     }
     ratios = {
         line.name: speeds.ratio_of(rows[line.rows[0].run], line.method)[0]

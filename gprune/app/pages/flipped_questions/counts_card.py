@@ -32,7 +32,8 @@ def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str
     drawn.title(f"{plain(finding)} ({plain(chosen.name)}{of})")
     table = table_of(found, rule)
     p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the answers that change")
-    tables.show(table, column_config={"p": p}, alt="changed answers of every task and method")
+    wide = st.column_config.Column(width=190)
+    tables.show(table, column_config={"p": p, "method": wide}, alt="changed answers of every task and method")
     for sentence in bounds(found):
         st.caption(plain(sentence))
     if passes := other_passes(found):

@@ -88,7 +88,7 @@ def _again(run: Run, why: str) -> None:
         f"{why} Asking again takes as long as measuring the accuracies did, and changes none of them.",
         icon=":material/history:",
     )
-    work.start_button("Ask the models again", "fq_again", run.root, run.study, ("--until", "answers"))
+    work.start_button("Ask the models again", "fq_again", run.root, run.graph.study, ("--until", "answers"))
 
 
 def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -> None:
@@ -121,8 +121,12 @@ def _question(found: TaskAnswers, number: int) -> None:
         reason = packed.reason(found.run, title) or f"Needs “{title}”, which this run does not have."
         st.info(said(reason), icon=":material/inventory_2:")
         return
+    words = asked.asked(number)[0]
+    if not words.strip():
+        st.caption("This question has no words before its options: the likelier one is the answer.")
+        return
     # as text in a frame of its own: no mark-up of a question is read as such
-    st.code(asked.asked(number)[0] or " ", language=None, wrap_lines=True)
+    st.code(words, language=None, wrap_lines=True)
 
 
 _HOW = (

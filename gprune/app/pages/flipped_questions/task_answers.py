@@ -113,7 +113,7 @@ def of(run: Run) -> list[TaskAnswers]:
 
 def measurable(run: Run) -> list[str]:
     """The tasks of a run that had data when it was made."""
-    return [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
+    return [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
 
 
 def lacking(run: Run) -> Stage[Answers] | None:

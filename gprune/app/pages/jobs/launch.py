@@ -60,18 +60,19 @@ def new_study(root: str) -> Study | None:
         slurm = starting.choose(root)
         gpus = () if slurm is not None else starting.several_gpus(studies)
         told = starting.show_estimate(
-            studies[0], records, "launch", elsewhere=slurm is not None, processes=model_gpus(gpus or ())
+            studies, records, "launch", elsewhere=slurm is not None, processes=model_gpus(gpus or ())
         )
         arguments = None if gpus is None or told is None else (*gpus, *told)
         starting.show_command(studies, arguments or (), slurm is not None)
+        refused = _refused(studies[0], complaint)
         if sticky_button.pressed(
             "Start the run",
             key="launch_start",
             type="primary",
             icon=":material/play_arrow:",
-            disabled=arguments is None,
+            disabled=refused or arguments is None,
         ):
-            _start(root, studies, complaint, arguments or (), slurm)
+            _start(root, studies, arguments or (), slurm)
         return studies[0]
 
 
@@ -269,26 +270,31 @@ def input_problem(study: Study) -> str:
         return str(error)
 
 
+def _refused(study: Study, complaint: Any = None) -> bool:
+    """Whether a study cannot be started; says why, here and in `complaint`, and marks the field."""
+    problem = input_problem(study)
+    if not problem:
+        return False
+    wrong = complaints.field(problem)
+    words = said(comparison_form.in_words(wrong, problem) if wrong in comparison_form.KEYS else problem)
+    if complaint is not None:
+        complaint.error(words, icon=":material/error:")
+        inputs = ("model", "primary", "auxiliary", "substitute")
+        named = {name: str(getattr(study, name)) for name in inputs}
+        fields = [field for field, value in named.items() if value and repr(value) in problem]
+        for field in fields or {wrong} & set(comparison_form.KEYS):
+            complaints.mark(complaint, comparison_form.KEYS[field], problem)
+    st.caption(f":red[:material/error: **Cannot be started**]: {words}.")
+    return True
+
+
 def _start(
     root: str,
     studies: list[Study],
-    complaint: Any = None,
     arguments: tuple[str, ...] = (),
     slurm: SlurmSettings | None = None,
 ) -> None:
-    """Submits a study of each seed; what is wrong is said beside the button and in `complaint`."""
-    study = studies[0]
-    problem = input_problem(study)
-    if problem:
-        st.error(said(problem), icon=":material/error:")
-        if complaint is not None:
-            complaint.error(said(problem), icon=":material/error:")
-            inputs = ("model", "primary", "auxiliary", "substitute")
-            named = {name: str(getattr(study, name)) for name in inputs}
-            wrong = [field for field, value in named.items() if value and repr(value) in problem]
-            for field in wrong or {complaints.field(problem)} & set(comparison_form.KEYS):
-                complaints.mark(complaint, comparison_form.KEYS[field], problem)
-        return
+    """Submits a study of each seed."""
     if slurm is not None:
         started = work.start_in_slurm(root, studies, slurm)
     else:
@@ -305,16 +311,25 @@ def evaluate_run(root: str) -> None:
         return
     with card("launch_measure", "Measure an existing run: other texts, tasks, speed", run):
         called = labels(frame.situation().runs)[run.name]
-        st.caption(f"Uses the masks of {plain(called)}: nothing is calibrated or learned again.")
-        wanted = _evaluation(root, run.study, "measure", run.name)
+        st.caption(
+            f"Uses the masks of {plain(called)}: nothing is calibrated or learned again, and tasks and speed "
+            "stand on the pages of that run."
+        )
+        measured = run.graph.study
+        wanted = _evaluation(root, measured, "measure", run.name)
         try:
             study = run.study.with_settings({f"evaluation.{name}": value for name, value in wanted.items()})
         except GpruneError as error:
-            st.error(said(error), icon=":material/error:")
+            for words in error.faults or (str(error),):
+                told = comparison_form.in_words(complaints.field(words), words)
+                st.error(said(told), icon=":material/error:")
             return
-        if study == run.study:
+        if study == measured:
             st.caption("The run is measured on just this already.")
             return
         st.code(command(study), language="bash", wrap_lines=True)
-        if sticky_button.pressed("Start the evaluation", key="measure_start", icon=":material/play_arrow:"):
+        refused = _refused(study)
+        if sticky_button.pressed(
+            "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
+        ):
             _start(root, [study])

@@ -1,15 +1,15 @@
-"""The runs of the cache: what each is called, what it takes, and what to do with it."""
+"""The runs of the cache: what each is called, what it takes, what tags it has, and what to do with it."""
 
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import streamlit as st
 
-from gprune.app.ui import frame, run_choice, sticky_button, tables, url_state, work
+from gprune.analysis.formatting import counted
+from gprune.app.pages.jobs import run_table
+from gprune.app.ui import frame, run_choice, sticky_button, tables, to_launch, url_state, work
 from gprune.app.ui.card import card
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
@@ -20,7 +20,7 @@ from gprune.pipeline.runs import notes
 from gprune.pipeline.runs.opened import Run
 from gprune.store import Store
 from gprune.system.errors import GpruneError, StoreError
-from gprune.system.units import amount, seconds_since_1970
+from gprune.system.units import amount
 
 CHOSEN, TOLD = "runs_chosen", "runs_told"
 
@@ -60,50 +60,24 @@ def _known(situation: work.Situation) -> dict[str, str]:
 
 
 def _table(situation: work.Situation, known: dict[str, str], room: dict[str, RunUsage]) -> None:
-    rows = [_row(run, known[run.name], room.get(run.name)) for run in situation.runs]
-    rows += [_broken(one.name, room.get(one.name)) for one in situation.unreadable]
-    widths = {"run": 260, "state": 105, "started": 135, "takes": 80, "its own": 80, "list": 65, "note": 200}
-    columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
-    names = [*(run.name for run in situation.runs), *(one.name for one in situation.unreadable)]
+    runs, broken = run_table.asked(situation, known)
+    chosen = run_table.columns(situation.runs)
+    found = run_table.table(runs, broken, known, room, chosen)
+    names = [*(run.name for run in runs), *(one.name for one in broken)]
     tables.show(
-        pd.DataFrame(rows),
-        column_config=columns,
+        found,
+        column_config=run_table.config(),
         key="runs_rows",
         on_select=partial(_take_row, names),
         selection_mode="single-row",
-        alt="the runs of this cache, their state and the room that they take",
+        alt="the runs of this cache with tags, state, chosen settings and results, and the room they take",
     )
-    st.caption("A run takes what it needs; its own is what no other run needs, and what deleting it frees.")
-
-
-def _row(run: Run, called: str, usage: RunUsage | None) -> dict[str, str]:
-    began = seconds_since_1970(run.record.get("started"))
-    return {
-        "run": called,
-        "state": run.state or "unknown",
-        "started": _moment(began),
-        **_sizes(usage),
-        "list": "hidden" if run.about.hidden else "",
-        "note": " ".join(run.about.note.split()),
-    }
-
-
-def _broken(name: str, usage: RunUsage | None) -> dict[str, str]:
-    return {"run": name, "state": "cannot be read", "started": "–", **_sizes(usage), "list": "", "note": ""}
-
-
-def _sizes(usage: RunUsage | None) -> dict[str, str]:
-    return {
-        "takes": amount(usage.total) if usage else "–",
-        "its own": amount(usage.own) if usage else "–",
-    }
-
-
-def _moment(seconds: float) -> str:
-    try:
-        return datetime.fromtimestamp(seconds).strftime("%Y-%m-%d %H:%M")
-    except (ValueError, OverflowError, OSError):
-        return "–"
+    every = len(situation.runs) + len(situation.unreadable)
+    st.caption(
+        f"{len(names)} of {counted(every, 'run')}. A run takes what it needs; its own is what no other run "
+        "needs, and what deleting it frees. “With its run” was measured later: it stands on the pages "
+        "of that run, and lists pass it over."
+    )
 
 
 def _take_row(names: list[str]) -> None:
@@ -122,7 +96,7 @@ def _choose(known: dict[str, str]) -> str:
 
 
 def _words(run: Run) -> None:
-    """Name and note, saved together."""
+    """Name, note and tags, saved together."""
     if run.complaint:
         st.warning(f"{said(run.complaint)}.", icon=":material/warning:")
     with st.form(f"runs_form_{run.name}", border=False):
@@ -133,8 +107,14 @@ def _words(run: Run) -> None:
         note = st.text_area(
             "Note", run.about.note, max_chars=notes.MOST_NOTE, key=f"runs_note_{run.name}", height=110
         )
+        tags = st.multiselect(
+            "Tags", run_table.tags(frame.situation().runs), list(run.about.tags), accept_new_options=True,
+            key=f"runs_tags_{run.name}", max_selections=notes.MOST_TAGS, placeholder="choose, or type new",
+            help="Words to find it by; the table above is filtered by them.",
+        )  # fmt: skip
         if st.form_submit_button("Save", icon=":material/save:"):
-            _save(run, name=" ".join(name.split()), note=note.strip())
+            kept = tuple(dict.fromkeys(" ".join(tag.split()) for tag in tags if tag.strip()))
+            _save(run, name=" ".join(name.split()), note=note.strip(), tags=kept)
 
 
 def _save(run: Run, **changes: Any) -> None:
@@ -159,6 +139,11 @@ def _actions(
                 on_click=run_choice.choose_run,
                 args=(name,),
             )
+        if run is not None and sticky_button.pressed(
+            "Clone into the form", key=f"runs_clone_{name}", icon=":material/file_copy:",
+            help="Fills the form of the tab Start with this run’s settings, to change some and start.",
+        ):  # fmt: skip
+            to_launch.send(run.study, f"The settings of “{called}” are")
         if run is not None:
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
             if sticky_button.pressed(

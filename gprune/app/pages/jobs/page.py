@@ -8,9 +8,20 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.pages.jobs import launch, panels, sweep_form
+from gprune.app.pages.jobs import filled, launch, panels, sweep_form
 from gprune.app.pages.jobs import managed as manage
-from gprune.app.ui import frame, job_runs, live, run_choice, tables, titles, url_state, work
+from gprune.app.ui import (
+    frame,
+    job_runs,
+    live,
+    run_choice,
+    sticky_button,
+    tables,
+    titles,
+    to_launch,
+    url_state,
+    work,
+)
 from gprune.app.ui.card import card, card_of
 from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, queue
@@ -22,6 +33,8 @@ from gprune.system.units import duration
 WANTED = "jobs_wanted"
 """job that the next drawing shows, in the session"""
 JOB, TAB = "jobs_job", "jobs_tab"
+_FIRST, _SHOWN = "jobs_first_tab", "jobs_shown_job"
+"""the tab that opens by itself, and the job that was shown last, in the session"""
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
@@ -33,9 +46,12 @@ def show() -> None:
         "Launch & jobs", "Start, watch, stop and resume runs. No GPU is needed for small models."
     )
     situation = frame.situation()
-    if WANTED in st.session_state or (situation.active and not url_state.given(TAB)):
+    if filled.take():
+        url_state.put(TAB, "start")
+    if WANTED in st.session_state:
         url_state.put(TAB, "jobs")
-    tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, "start")
+    first = _first_tab(bool(situation.active))
+    tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
         study = launch.new_study(situation.root)
         if study is not None:
@@ -47,6 +63,17 @@ def show() -> None:
         # what runs take is counted over the whole cache
         with tabs["runs"]:
             manage.show(situation)
+
+
+def _first_tab(active: bool) -> str:
+    """The tab that opens by itself, and stays until the page is left.
+
+    It is not put into the address: one that a page has changed by itself takes a Back of its own.
+    """
+    # the widgets of a page that was left are forgotten
+    if f"{TAB}_tabs" not in st.session_state:
+        st.session_state[_FIRST] = "jobs" if active else "start"
+    return str(st.session_state[_FIRST])
 
 
 def _follow(situation: work.Situation) -> None:
@@ -71,11 +98,12 @@ def _choose(found: list[Job]) -> Job:
     wanted = st.session_state.pop(WANTED, None)
     if wanted in by_id:
         url_state.put(JOB, wanted)
-    elif not url_state.given(JOB):
-        # what is shown stays when another job is started
-        url_state.put(JOB, found[0].id)
     names = {key: f"{job.label} · {key}" for key, job in by_id.items()}
-    return by_id[url_state.selectbox("Job", names, JOB, found[0].id)]
+    # what is shown stays when another job is started, and is in the address once it was chosen
+    shown = st.session_state.get(_SHOWN)
+    chosen = url_state.selectbox("Job", names, JOB, shown if shown in by_id else found[0].id)
+    st.session_state[_SHOWN] = chosen
+    return by_id[chosen]
 
 
 def _controls(root: str, job: Job) -> None:
@@ -95,9 +123,11 @@ def _controls(root: str, job: Job) -> None:
                 on_click=_resume,
                 args=(root, job.id),
             )
-        name = job_runs.made_by(root, job.id)
-        current = frame.current_run()
-        if frame.situation().run_named(name) is not None and (current is None or current.name != name):
+        _edit(root, job)
+        made, current = frame.situation().run_named(job_runs.made_by(root, job.id)), frame.current_run()
+        # what was measured later stands on the pages of the run that it measures
+        name = (made.shown_by or made.name) if made is not None else ""
+        if name and (current is None or current.name != name):
             st.button(
                 "Show its run on every page",
                 key=f"jobs_open_{job.id}",
@@ -105,6 +135,15 @@ def _controls(root: str, job: Job) -> None:
                 on_click=run_choice.choose_run,
                 args=(name,),
             )
+
+
+def _edit(root: str, job: Job) -> None:
+    """The way back into the form for what has failed: the same settings may only fail again."""
+    study = job_runs.study_of(root, job.id)
+    if job.state != "failed" or study is None or job.exports:
+        return
+    if sticky_button.pressed(to_launch.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+        to_launch.send(study, f"The settings of “{job.label}” are")
 
 
 def _cancel(root: str, job_id: str) -> None:

@@ -53,6 +53,15 @@ def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None
     return changed
 
 
+def held(dotted: str, value: Any) -> Any:
+    """What the widget of a field holds where the field has a value."""
+    section_, _, name = dotted.partition(".")
+    hint, _ = fields(section_)[name]
+    if typing.get_origin(hint) is tuple:
+        return ", ".join(map(str, value))
+    return float(value) if hint is float else value
+
+
 def widget(label: str, hint: Any, default: Any, words: str, key: str) -> Any:
     """The widget that fits a field's type."""
     shared: dict[str, Any] = {"help": words or None, "key": key}

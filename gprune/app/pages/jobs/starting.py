@@ -1,6 +1,5 @@
 """Where a run of the launch form runs, what it takes, and what starts the same elsewhere."""
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +13,7 @@ from gprune.jobs import device_slots
 from gprune.jobs.slurm import client, settings
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline.estimate import ANYWAY, Forecast, judged
-from gprune.pipeline.preflight import anew
+from gprune.pipeline.preflight import anew, further_seconds
 from gprune.study import Study
 from gprune.study.model_gpus import require_possible
 from gprune.system import machine
@@ -111,24 +110,26 @@ def show_command(studies: list[Study], arguments: tuple[str, ...], slurm: bool) 
 
 
 def show_estimate(
-    study: Study,
-    records: Iterable[dict[str, Any]],
+    studies: list[Study],
+    records: list[dict[str, Any]],
     key: str,
     elsewhere: bool = False,
     processes: int = 1,
 ) -> tuple[str, ...] | None:
-    """Shows what a whole run of a study takes, if nothing of it is there yet.
+    """Shows what whole runs of a study and its further seeds take, if nothing of it is there yet.
 
     Gives what the job is told beside the study; None where it cannot fit and nobody wants it nevertheless.
     The `records` of the cache, the latest first, tell how fast this machine is; where it runs `elsewhere`,
     that machine says itself what fits there; `processes` compute the one model together.
     """
-    found = anew(study, records, processes)
+    found = anew(studies[0], records, processes)
     if found is None:
         st.caption("Memory and time are not known before the model is on this machine.")
         return ()
     verdict = judged(found)
     st.caption(f"Estimate, if nothing of it is there yet: {said(verdict.summary)}.")
+    if len(studies) > 1:
+        st.caption(_of_seeds(found, len(studies), further_seconds(studies, records, processes)))
     for words in verdict.warnings:
         st.warning(said(words), icon=":material/warning:")
     with st.expander("Memory and time of each stage", icon=":material/memory:"):
@@ -145,6 +146,14 @@ def show_estimate(
     st.error(said(verdict.refusal), icon=":material/error:")
     nevertheless = st.checkbox("Start it nevertheless", key=f"{key}_anyway")
     return (ANYWAY,) if nevertheless else None
+
+
+def _of_seeds(found: Forecast, seeds: int, further: float) -> str:
+    """How long several seeds take, which share what no seed changes."""
+    return (
+        f"That is one seed. All {seeds} together: about {duration(found.seconds + further, 1)}, each further "
+        f"one {duration(further / (seeds - 1), 1)}; what no seed changes is made once."
+    )
 
 
 def _table(found: Forecast) -> pd.DataFrame:

@@ -1,5 +1,7 @@
 """Figures of the overview: by how much more than noise ranks move, what pruning costs, and the layers."""
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -27,8 +29,10 @@ TICK_GAP = 0.28
 """share of the axis that a tick's name takes"""
 _MOST_WRITTEN = 16
 """layers whose values are written into the cells"""
-_ABOVE, _NEAREST = 0.5, 16.0
-"""rows of room above the first mark, and pixels from a mark up to the middle of its name"""
+_ABOVE, _ABOVE_MARK, _BESIDE = 0.5, 13.0, 8.0
+"""rows of room above the first mark; pixels from a mark up to a name above it, and to one beside it"""
+_LETTER, _LEAST_WIDTH = 5.8, 270.0
+"""pixels of a letter of a name, and of the axis in a window of 1280"""
 _NARROW = {"l": 52, "r": 8, "t": 28, "b": 44}
 
 
@@ -70,15 +74,12 @@ def costs(found: list[Cost]) -> go.Figure:
     """Perplexity of every method, the cheapest first, over the dense one's, ± two paired standard errors."""
     figure = go.Figure()
     drawn = _shown(found)
-    # a name stands in the middle between its own mark and the one above it, a little nearer to its own
-    pitch = (FIRST_SCREEN - _NARROW["t"] - _NARROW["b"]) / (len(drawn) + _ABOVE)
-    shift = min(_NEAREST, 0.46 * pitch)
-    for row, cost in enumerate(drawn):
-        _row(figure, cost, len(drawn) - 1 - row, shift)
-    figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
-    style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]
     low, high = 0.96 * min(1.0, *known), 1.08 * max(1.1, *known)
+    for row, cost in enumerate(drawn):
+        _row(figure, cost, len(drawn) - 1 - row, (low, high))
+    figure.add_vline(1.0, line={"color": GREY, "dash": "dot", "width": 1.5})
+    style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     axis = chart_style.log_ticks(low, high)
     values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
     axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
@@ -108,23 +109,37 @@ def _shown(found: list[Cost]) -> list[Cost]:
     return [*found[: MOST_ROWS - len(ours)], *ours]
 
 
-def _row(figure: go.Figure, cost: Cost, height: int, shift: float) -> None:
-    """Name and change of a method, with its mark below them."""
+def _row(figure: go.Figure, cost: Cost, height: int, ends: tuple[float, float]) -> None:
+    """Name and change of a method, beside its mark; `ends` are those of the axis."""
     name, known = called(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
     figure.add_annotation(
         text=f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}",
-        # on the line of the dense model: positions on a log axis are powers of ten
-        x=0,
-        xanchor="left",
-        xshift=3,
         y=height,
-        yshift=shift,
         showarrow=False,
         font={"size": 11},
+        **_place(cost, f"{name}: {value}", ends),
     )
     if known:
         _mark(figure, cost, height)
+
+
+def _place(cost: Cost, words: str, ends: tuple[float, float]) -> dict[str, Any]:
+    """Where words stand: right of a mark's interval, left of it where the axis ends, or else above the mark.
+
+    Positions on a log axis are powers of ten.
+    """
+    if not np.isfinite(cost.ratio):
+        return {"x": 0, "xanchor": "left", "xshift": 3}
+    left, right = np.log10(ends)
+    room, takes = right - left, len(words) * _LETTER / _LEAST_WIDTH
+    if np.log10(cost.high) + takes * room <= right:
+        return {"x": float(np.log10(cost.high)), "xanchor": "left", "xshift": _BESIDE}
+    if np.log10(cost.low) - takes * room >= left:
+        return {"x": float(np.log10(cost.low)), "xanchor": "right", "xshift": -_BESIDE}
+    middle = float(np.log10(cost.ratio))
+    anchor = "left" if middle - left < room / 2 else "right"
+    return {"x": middle, "xanchor": anchor, "yshift": _ABOVE_MARK}
 
 
 def _mark(figure: go.Figure, cost: Cost, height: int) -> None:

@@ -1,15 +1,17 @@
 """Named threshold sets: kept, compared side by side, taken along as a file and sent to the launch form."""
 
+from dataclasses import replace
+
 import streamlit as st
 
 from gprune.analysis import thresholds
 from gprune.app.pages.rasa import controls, panels, sets_table
 from gprune.app.pages.rasa.sets import SETS, ThresholdSet
-from gprune.app.ui import frame, named_files, places, sticky_button, tables, url_state
+from gprune.app.ui import named_files, sticky_button, tables, to_launch, url_state
 from gprune.app.ui.card import Card, card_of
 from gprune.pipeline.runs.opened import Run
 from gprune.store.named import LONGEST_NAME
-from gprune.study import ReliabilitySettings, profiles
+from gprune.study import ReliabilitySettings
 
 _KEY = "rasa_sets"
 _HOW = (
@@ -83,13 +85,8 @@ def _lines(rule: ReliabilitySettings) -> None:
 
 
 def _send(run: Run, name: str, rule: ReliabilitySettings) -> None:
-    """Opens the launch form with the rule filled in, and says so there."""
-    form = "launch_demo" if run.is_demo else "launch"
-    for field in ("drift_quantile", "score_quantile", "score_scale", "selection"):
-        st.session_state[f"{form}_reliability.{field}"] = getattr(rule, field)
-    for field in ("model", "primary", "auxiliary", "substitute", "metric", "retention"):
-        st.session_state[f"launch_{field}"] = getattr(run.study, field) or None
-    # the fields of another profile are others
-    st.session_state["launch_profile"] = profiles.PROPOSED
-    frame.tell(f"The thresholds “{name}” and the texts of this run are in the form: check them, then Start.")
-    places.turn("launch")
+    """Opens the launch form with the run's settings and the rule filled in, and says so there."""
+    fields = ("drift_quantile", "score_quantile", "score_scale", "selection")
+    changed = replace(run.study.reliability, **{field: getattr(rule, field) for field in fields})
+    study = replace(run.study, reliability=changed)
+    to_launch.send(study, f"The thresholds “{name}” and the other settings of this run are")

@@ -35,9 +35,9 @@ def draw(drawn: Card, run: Run) -> None:
     )
     drawn.title(_finding(found, rule))
     with st.container(horizontal=True, gap="xsmall"):
-        if run.study.evaluation.limit:
+        if run.measured.limit:
             st.badge(
-                f"limited to {run.study.evaluation.limit} documents a task",
+                f"limited to {run.measured.limit} documents a task",
                 color="orange",
                 help="Not comparable with accuracies of whole tasks, nor with the paper's.",
             )
@@ -60,7 +60,7 @@ def draw(drawn: Card, run: Run) -> None:
 
 def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:
     """The accuracies of a run that are there, by method and task."""
-    tasks = [task for task in run.study.evaluation.tasks if task in run.graph.inputs.tasks]
+    tasks = [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
     return {
         method: {
             task: run.load(stages.accuracy, method, task)

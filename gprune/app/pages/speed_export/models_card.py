@@ -126,10 +126,7 @@ def table(job: Job, phase: str) -> tuple[pd.DataFrame, str] | None:
         "mode": found["mode"],
         "parameters": found["parameters"].map("{:,}".format),
         "tokens/s": found["tokens/s"].map("{:,.4g}".format),
-        "ratio": [
-            f"{one:.2f} ± {spread:.2f}"
-            for one, spread in zip(found["ratio"], found["ratio spread"], strict=True)
-        ],
+        "ratio": list(map(analysis.ratio_words, found["ratio"], found["ratio spread"])),
         "memory": [amount(value * 2**20) for value in found["MiB"]],
     }
     return pd.DataFrame(shown), machine

@@ -17,11 +17,10 @@ from gprune.app.pages.speed_export import (
     panels,
     widths_card,
 )
-from gprune.app.ui import frame, job_runs, run_choice, tables, url_state, work
+from gprune.app.ui import frame, job_runs, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
-from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain
 from gprune.app.ui.titles import SPEEDS
 from gprune.pipeline import archive as packs
@@ -36,6 +35,8 @@ from gprune.system.units import amount
 
 SMALL = 100_000_000
 """parameters below which fixed costs of every step hide what pruning saves"""
+_PADDING, _LETTER = 20, 7
+"""pixels of a cell beside its text, and of a letter"""
 MOST_DOWNLOADED = 64 * 2**20
 """bytes of results: what is larger would be held in the app's memory, and is left to the command"""
 
@@ -66,7 +67,7 @@ def show_export(run: Run) -> None:
 
 def measured(run: Run) -> Throughput | None:
     """A run's speed measurement; None where there is none."""
-    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    timed = run.measured.speed != "none" and run.has(stages.speed)
     return run.load(stages.speed) if timed else None
 
 
@@ -86,7 +87,12 @@ def _speed(drawn: Card, run: Run) -> None:
     left, right = st.columns([3, 2])
     with left:
         drawn.show(panels.speed(run, phase=phase))
-        tables.show(_shown(table), alt="tokens a second, ratio and memory of every model")
+        names = st.column_config.Column(width=_widest(table["model"].map(label)))
+        tables.show(
+            _shown(table),
+            column_config={"model": names},
+            alt="tokens a second, ratio and memory of every model",
+        )
         memory = plain(", ".join(dict.fromkeys(table["memory"])))
         st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {memory}.")
         if max(table["parameters"]) < SMALL:
@@ -98,17 +104,21 @@ def _speed(drawn: Card, run: Run) -> None:
         _published()
 
 
+def _widest(names: pd.Series) -> int:
+    """Pixels that a column of names takes."""
+    return int(_PADDING + _LETTER * names.str.len().max())
+
+
 def _shown(table: pd.DataFrame) -> pd.DataFrame:
+    # one mode for all needs no column
+    several = table["mode"].nunique() > 1
     return pd.DataFrame(
         {
             "model": [label(model) for model in table["model"]],
-            "mode": table["mode"],
+            **({"mode": table["mode"]} if several else {}),
             "parameters": [f"{count:,}" for count in table["parameters"]],
             "tokens/s": [f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for value in table["tokens/s"]],
-            "ratio": [
-                f"{ratio:.2f} ± {spread:.2f}"
-                for ratio, spread in zip(table["ratio"], table["ratio spread"], strict=True)
-            ],
+            "ratio": list(map(analysis.ratio_words, table["ratio"], table["ratio spread"])),
             "memory": [amount(value * 2**20) for value in table["MiB"]],
         }
     )
@@ -146,39 +156,15 @@ def _not_measured(run: Run) -> None:
         )
         return
     st.info("The speed of this run has not been measured.", icon=":material/speed:")
-    _others(run)
     presets = {name: words for name, words in SPEEDS.items() if name != "none"}
     preset = url_state.selectbox("Setting", presets, "sx_preset", "cpu", width=480)
     study = run.study.with_settings({"evaluation.speed": preset})
     st.caption(
-        "A run of its own with the same settings and this one more: finished stages are taken from the "
-        "cache. The dense model and one other are in memory meanwhile; close what else is at work."
+        "It stands here once it is measured: the masks stay, and finished stages are taken from the cache. "
+        "The dense model and one other are in memory meanwhile; close what else is at work."
     )
     st.code(command(study), language="bash", wrap_lines=True)
     work.start_button(f"Measure speed ({preset} preset)", "sx_measure", run.root, study)
-
-
-def _others(run: Run) -> None:
-    """Runs of the same masks whose speed is known."""
-    runs = [other for other in frame.situation().runs if other.name != run.name and measured(other)]
-    same = [other for other in runs if _masks(other) == _masks(run) and not other.about.hidden]
-    if not same:
-        return
-    known = labels(same)
-    st.caption("It is known of another run with the same masks:")
-    for other in same[:3]:
-        st.button(
-            f"Show {known[other.name]}",
-            key=f"sx_show_{other.name}",
-            icon=":material/visibility:",
-            on_click=run_choice.choose_run,
-            args=(other.name,),
-        )
-
-
-def _masks(run: Run) -> set[str]:
-    """Keys of the masks of a run: equal for runs that differ in names and in what is measured alone."""
-    return {stages.masks(run.graph, name).key for name in run.cutting.values()}
 
 
 def _pack(run: Run) -> None:

@@ -54,7 +54,7 @@ def headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
         return f"Tokens a second beside {reference}"
     verb = {"decode": "decodes", "prefill": "reads the prompt"}.get(phase, "answers")
     number = f"{ratio:.2f} ± {spread:.2f} times its speed"
-    if abs(ratio - 1) <= spread:
+    if analysis.within_noise(ratio, spread):
         return f"GPrune {verb} as fast as {reference} within noise: {number}"
     return f"GPrune {verb} {'faster' if ratio > 1 else 'slower'} than {reference}: {number}"
 

@@ -122,7 +122,9 @@ def _unaligned(run: Run) -> set[str]:
 def _beside(run: Run) -> None:
     """Perplexity beside speed, over the runs that differ from this one in alignment alone."""
     wanted = _unaligned(run)
-    runs = [other for other in frame.situation().runs if wanted and _unaligned(other) == wanted]
+    # what was measured later of a run is no other alignment
+    others = [other for other in frame.situation().runs if not other.shown_by or other.name == run.name]
+    runs = [other for other in others if wanted and _unaligned(other) == wanted]
     alignments = {other.study.sparsity.alignment for other in runs}
     if len(alignments) < 2:
         st.caption("No run in this cache differs from this one in alignment alone.")
@@ -148,7 +150,7 @@ def _line(run: Run, name: str, shown: bool) -> dict[str, Any]:
         value = run.load(stages.perplexity, "gprune", text).perplexity if there else float("nan")
         number = f"{value:,.4g}" if math.isfinite(value) else "–"
         line[f"{name} ↓" if f"{name} ↓" not in line else f"{text} ↓"] = number
-    timed = run.study.evaluation.speed != "none" and run.has(stages.speed)
+    timed = run.measured.speed != "none" and run.has(stages.speed)
     rows = list(run.load(stages.speed).rows) if timed else []
     ratio, spread = analysis.ratio_of(rows, "gprune")
-    return line | {"decode ratio": "not measured" if ratio != ratio else f"{ratio:.2f} ± {spread:.2f}"}
+    return line | {"decode ratio": "not measured" if ratio != ratio else analysis.ratio_words(ratio, spread)}

@@ -1,0 +1,51 @@
+"""Fills the launch form with the settings of a study, widget by widget."""
+
+from typing import Any
+
+import streamlit as st
+
+from gprune.app.pages.jobs import comparison_form, settings_form
+from gprune.app.server.server_options import trusts_code
+from gprune.app.ui import to_launch
+from gprune.app.ui.text import plain
+from gprune.study import Study, profiles
+from gprune.study.methods import choices, metric_choices
+
+
+def take() -> bool:
+    """Fills the form, before it is drawn, with a study that was sent to it; whether there was one."""
+    found = to_launch.sent()
+    if found is None:
+        return False
+    study, what = found
+    st.session_state.update(values(study))
+    told = f"{what} in the form below: change what you want, then Start."
+    st.success(plain(told), icon=":material/check_circle:")
+    return True
+
+
+def values(study: Study) -> dict[str, Any]:
+    """What every widget of the form holds where it makes a study, by the widget's key."""
+    plain, form = study.to_dict(), "launch_demo" if study.model == "demo" else "launch"
+    flat = {f"{name}.{field}": one for name in settings_form.SECTIONS for field, one in plain[name].items()}
+    asked = {key: (plain | flat).get(field) for field, key in comparison_form.KEYS.items()}
+    own = {
+        # the form's own texts to begin with are the demo's, whoever has filled it
+        "launch_owner": "",
+        "launch_profile": profiles.PROPOSED,
+        "launch_controls": False,
+        "launch_seeds": "",
+        "launch_substitute": study.substitute or None,
+        "launch_metric": study.metric if study.metric in metric_choices() else "flap",
+        "launch_methods": [name for name in study.methods if name in choices()],
+        "launch_speed": study.evaluation.speed,
+        "launch_device": study.device,
+        "launch_dtype": study.dtype,
+        "launch_trust": study.trust_remote_code and trusts_code(),
+    }
+    further = {f"{form}_{field}": settings_form.held(field, one) for field, one in flat.items()}
+    return further | {key: _listed(one) for key, one in (asked | own).items()}
+
+
+def _listed(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
