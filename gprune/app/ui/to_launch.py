@@ -2,6 +2,7 @@
 
 import streamlit as st
 
+from gprune.app.ui import places
 from gprune.study import Study
 
 _SENT = "to_launch_study"
@@ -12,7 +13,7 @@ EDIT = "Edit settings and restart"
 def send(study: Study, what: str) -> None:
     """Opens the launch form with a study's settings filled in; `what` it says there is in the form."""
     st.session_state[_SENT] = study, what
-    st.switch_page("pages/jobs.py")
+    places.turn("launch")
 
 
 def sent() -> tuple[Study, str] | None:
