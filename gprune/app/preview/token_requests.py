@@ -1,9 +1,10 @@
-"""Token requests: how several models read one passage token by token, or go on from one prompt.
+"""Token requests: how models read a passage token by token, go on from a prompt, or what a neuron does.
 
 Each model is one part of a reading. A part is known by its content, so that the dense model's is had once
 for whatever it is held beside. A continuation grows by a few tokens a turn, so that previews have their turns
 between: always as many, because a model rounds a token that it reads with others unlike one that it reads
-alone, and near ties would otherwise fall as the clock has it.
+alone, and near ties would otherwise fall as the clock has it. The activations of a text are counted some
+sequences a turn.
 """
 
 import hashlib
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gprune.app.preview.histogram import Histogram
 from gprune.app.preview.request import Question, Source, digest, place_of, silent, text_of
 from gprune.app.preview.request_queue import PREVIEW, Entry, RequestQueue, surplus
 from gprune.app.preview.response import Progress
@@ -44,11 +46,15 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """What models go on from, greedily."""
+    """What models go on from."""
 
     typed: str
     most: int = MOST_WRITTEN
     """tokens written at most"""
+    temperature: float = 0.0
+    """what logits are divided by before a token is drawn; 0 takes the likeliest"""
+    seed: int = 0
+    """of the draws; all models are given the same ones"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +67,28 @@ class Firing:
     neuron: int
     places: tuple[tuple[int, int, int], ...]
     """passages: sequence, first and last token, from 0"""
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """A neuron of the dense model, asked for all its activations on a text that the run has drawn."""
+
+    role: str
+    """the calibration text: primary, auxiliary or substitute"""
+    layer: int
+    neuron: int
+
+
+@dataclass(frozen=True, slots=True)
+class Direction:
+    """A neuron of the dense model, asked for the tokens that its column of down_proj speaks for and against."""
+
+    layer: int
+    neuron: int
+
+
+What = Passage | Prompt | Firing | Spread | Direction
+"""all that can be asked"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -98,6 +126,34 @@ class Fired:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Counted:
+    """A neuron's activations on a text, as far as it was read."""
+
+    histogram: Histogram
+    """of its activation before down_proj, one a token"""
+    sequences: int
+    """that were read, the first ones"""
+    wanted: int
+    """that are to be read"""
+    total: int
+    """that the run has drawn"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Promoted:
+    """Tokens by the logit that a neuron adds to them on the direct path, for an activation of 1."""
+
+    promoted: tuple[tuple[str, float], ...]
+    """tokens as text, the most promoted first, and logits"""
+    suppressed: tuple[tuple[str, float], ...]
+    """the most suppressed first"""
+
+
+Found = Read | Written | Fired | Counted | Promoted
+"""all that can be answered"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Written:
     """A continuation, as far as it has come."""
 
@@ -119,7 +175,7 @@ class Reading:
 
     progress: Progress
     """see Answer"""
-    found: tuple[Read | Written | Fired | None, ...]
+    found: tuple[Found | None, ...]
     """None where a model has not had its turn"""
     problem: str = ""
     """one sentence that says what went wrong and what to do; empty where nothing did"""
@@ -133,7 +189,7 @@ class ModelRequest:
     model: dict[str, Any]
     """see Source.model"""
     content: dict[str, Any]
-    """`read`, `write` or `fires`, as gprune.app.preview.worker.messages has it"""
+    """`read`, `write`, `fires`, `spread` or `direction`, as gprune.app.preview.worker.messages has it"""
     pruned: dict[str, Any] | None
     """see gprune.app.preview.request.silent"""
 
@@ -164,6 +220,8 @@ class Turn:
     """tokens that are written already"""
     tokens: int = 0
     """how many are to be written now"""
+    sequences: int = 0
+    """that are counted already"""
 
     @property
     def identity(self) -> str:
@@ -175,12 +233,12 @@ class Turn:
         """The question as it is sent; see gprune.app.preview.worker.messages."""
         part = self.part
         sent = {"id": part.identity, **part.content, "pruned": part.pruned}
+        if "spread" in part.content:
+            return sent | {"sequences": self.sequences}
         return sent | {"ids": list(self.ids), "tokens": self.tokens} if part.writes else sent
 
 
-def parts(
-    source: Source, what: Passage | Prompt | Firing, models: Sequence[Question]
-) -> tuple[ModelRequest, ...]:
+def parts(source: Source, what: What, models: Sequence[Question]) -> tuple[ModelRequest, ...]:
     """What is asked of a worker, one part a model.
 
     Raises SettingsError where there is no such text or method, StoreError where the run lacks masks or
@@ -197,17 +255,25 @@ def parts(
     return tuple(found)
 
 
-def _content(source: Source, what: Passage | Prompt | Firing) -> dict[str, Any]:
-    if isinstance(what, Firing):
-        asked = {"layer": what.layer, "neuron": what.neuron, "places": [list(one) for one in what.places]}
-        return {
-            "fires": {"tokens": place_of(source.results, stages.tokens(source.graph, what.role)), **asked}
-        }
+def _content(source: Source, what: What) -> dict[str, Any]:
+    if isinstance(what, Firing | Spread | Direction):
+        return _of_neuron(source, what)
     if isinstance(what, Prompt):
-        return {"write": {"prompt": what.typed[:MOST_CHARACTERS], "most": what.most}}
+        drawn = {"temperature": float(what.temperature), "seed": int(what.seed)}
+        return {"write": {"prompt": what.typed[:MOST_CHARACTERS], "most": what.most, **drawn}}
     if what.text:
         return {"read": {"text": text_of(source, what.text), "number": what.window}}
     return {"read": {"typed": what.typed[:MOST_CHARACTERS]}}
+
+
+def _of_neuron(source: Source, what: Firing | Spread | Direction) -> dict[str, Any]:
+    asked: dict[str, Any] = {"layer": what.layer, "neuron": what.neuron}
+    if isinstance(what, Direction):
+        return {"direction": asked}
+    asked["tokens"] = place_of(source.results, stages.tokens(source.graph, what.role))
+    if isinstance(what, Spread):
+        return {"spread": asked}
+    return {"fires": asked | {"places": [list(one) for one in what.places]}}
 
 
 def _short(content: dict[str, Any]) -> dict[str, Any]:
@@ -228,7 +294,7 @@ class TokenRequests(RequestQueue[Asked, Turn]):
     def __init__(self, turns: Iterator[int] | None = None) -> None:
         """Knows nothing yet; see RequestQueue."""
         super().__init__(turns)
-        self._found: OrderedDict[str, Read | Written | Fired] = OrderedDict()
+        self._found: OrderedDict[str, Found] = OrderedDict()
 
     def put(self, wanted: tuple[ModelRequest, ...], owner: str, now: float) -> str:
         """Takes a reading up; the owner's other ones are dropped.
@@ -255,6 +321,8 @@ class TokenRequests(RequestQueue[Asked, Turn]):
         """The first part that lacks something: a passage whole, of a continuation the next tokens."""
         for part in entry.parts:
             known = self._found.get(part.identity)
+            if isinstance(known, Counted) and known.sequences < known.wanted:
+                return Turn(part, sequences=known.sequences)
             if known is None or (isinstance(known, Written) and not known.ended):
                 if not part.writes:
                     return Turn(part)
@@ -265,15 +333,23 @@ class TokenRequests(RequestQueue[Asked, Turn]):
 
     def heard(self, item: Turn, reply: dict[str, Any], seconds: float) -> None:
         """Notes what a model has read or written."""
-        if item.part.writes:
-            self._found[item.identity] = _written(item, reply)
-        elif "passages" in reply:
-            self._found[item.identity] = Fired(tuple(_fired(one) for one in reply["passages"]))
-        else:
-            self._found[item.identity] = _read(reply)
+        self._found[item.identity] = self._answer(item, reply)
         for entry in self.open():
             if self.item(entry) is None:
                 entry.progress = "complete"
+
+    def _answer(self, item: Turn, reply: dict[str, Any]) -> Found:
+        """What a reply says, with what was known before."""
+        if item.part.writes:
+            return _written(item, reply)
+        if "passages" in reply:
+            return Fired(tuple(_fired(one) for one in reply["passages"]))
+        if "promoted" in reply:
+            return Promoted(_named(reply["promoted"]), _named(reply["suppressed"]))
+        if "counts" in reply:
+            known = self._found.get(item.identity)
+            return _counted(reply, known if isinstance(known, Counted) else None)
+        return _read(reply)
 
     def fail(self, item: Turn, problem: str, retry: float) -> None:
         """Notes why a model cannot read it."""
@@ -295,6 +371,17 @@ def _read(reply: dict[str, Any]) -> Read:
 
 def _fired(passage: dict[str, Any]) -> tuple[tuple[Piece, ...], Array]:
     return _pieces(passage), np.array(passage["values"], dtype=np.float64)
+
+
+def _named(logits: list[Any]) -> tuple[tuple[str, float], ...]:
+    return tuple((str(text), float(value)) for text, value in logits)
+
+
+def _counted(reply: dict[str, Any], known: Counted | None) -> Counted:
+    counts = np.array(reply["counts"], dtype=np.int64)
+    found = Histogram(int(reply["power"]), int(reply["first"]), counts)
+    found = found if known is None else known.histogram.joined(found)
+    return Counted(found, int(reply["sequences"]), int(reply["wanted"]), int(reply["total"]))
 
 
 def _pieces(reply: dict[str, Any]) -> tuple[Piece, ...]:
