@@ -149,10 +149,6 @@ class Promoted:
     """the most suppressed first"""
 
 
-Found = Read | Written | Fired | Counted | Promoted
-"""all that can be answered"""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Written:
     """A continuation, as far as it has come."""
@@ -167,6 +163,10 @@ class Written:
     """tokens of the prompt that were read, the last ones"""
     total: int
     """tokens that the prompt has"""
+
+
+Found = Read | Written | Fired | Counted | Promoted
+"""all that can be answered"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
