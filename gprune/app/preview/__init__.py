@@ -12,7 +12,7 @@ from gprune.app.preview.client import Client, pool
 from gprune.app.preview.own_text import Held, OwnText
 from gprune.app.preview.request import DENSE, Question, Source, left_out, repair_of
 from gprune.app.preview.response import NO_DIFFERENCE, Answer, State, verdict
-from gprune.app.preview.token_requests import (
+from gprune.app.preview.token_answers import (
     Counted,
     Direction,
     Fired,

@@ -1,7 +1,7 @@
 """Answers: how often has a neuron had which activation, on texts that are read a few sequences at a time?
 
-The width of a bin is a power of two and its edges are whole multiples of it, so that counts from several turns
-and texts add up exactly in the bins of whichever has the widest.
+The width of a bin is a power of two and its edges are whole multiples of it, so that counts from several
+turns and texts add up exactly in the bins of whichever has the widest.
 """
 
 import math

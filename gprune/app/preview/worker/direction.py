@@ -1,4 +1,4 @@
-"""Answers: which tokens does a neuron speak for, and which against, straight through the unembedding?
+"""Answers: which tokens does a neuron promote, and which suppress, straight through the unembedding?
 
 The logit lens of its column of down_proj: the column times the scale of the final norm, and that through the
 head. What later layers make of it is left out, and so is what norms divide by, which depends on the token.

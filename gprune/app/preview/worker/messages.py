@@ -26,7 +26,7 @@ The windows of a calibration text are the sequences that a run has drawn, of whi
 "tokens": [kind, key].
 
 A passage is read token by token, a window of a text or what was typed; a prompt is gone on from, a few tokens
-a question, each drawn at a temperature with a seed and the likeliest at temperature 0. Both say what is silent
+a question, each drawn at a temperature with a seed, the likeliest at temperature 0. Both say what is silent
 as above, and how many tokens there were in all; `places` are the model's positions, 0 where it does not say:
 
     {"read": {"text": {...}, "number": 3} | {"typed": "..."}, ...}
