@@ -34,6 +34,10 @@ class Histogram:
         found: Array = np.ldexp(np.arange(self.first, self.first + len(self.counts) + 1.0), self.power)
         return found
 
+    def above(self, value: float) -> float:
+        """Share of the values in bins that begin at a value or above it."""
+        return float(self.counts[self.edges[:-1] >= value].sum() / self.counts.sum())
+
     def widened(self, power: int) -> "Histogram":
         """The same counts in bins of another width, no narrower than those that there are."""
         bins = np.arange(self.first, self.first + len(self.counts)) >> (power - self.power)

@@ -24,6 +24,7 @@ from gprune.app.ui import (
     sticky_button,
     titles,
     tour,
+    unit_search,
     url_state,
     work,
 )
@@ -156,6 +157,7 @@ def _sidebar(situation: work.Situation) -> None:
             st.caption(plain(shorten(run.about.note, 200, placeholder=" …")))
     _at_work(situation, run)
     if run is not None:
+        unit_search.draw(run)
         selection.chip(run)
         _settings(run)
     present.button()
