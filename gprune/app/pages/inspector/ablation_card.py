@@ -1,4 +1,4 @@
-"""What the dense model loses on every text without one neuron: asked for with a button, refined as one looks."""
+"""What the dense model loses on every text without one neuron: asked for with a button, then refined."""
 
 from collections.abc import Mapping
 
@@ -68,9 +68,9 @@ def _show(run: Run, drawn: Card, asked: dict[str, str], names: dict[str, str], r
     drawn.tools(
         lambda: table,
         switch=False,
-        caption="Change of the dense model's loss while this neuron's input of down_proj is 0, paired over the "
-        "sequences that the run has drawn for calibration, ± one standard error over them. Nothing else is "
-        "changed or refitted.",
+        caption="Change of the dense model's loss while this neuron's input of down_proj is 0, paired over "
+        "windows: the sequences that the run has drawn for calibration. ± is one standard error over them. "
+        "Nothing else is changed or refitted.",
     )
     if refining:
         asking.standing(run, "The worker is asked.")
@@ -111,5 +111,6 @@ def _title(table: pd.DataFrame) -> str:
     if not len(told):
         return "Without it the loss changes measurably on no text"
     most = told.loc[told["change of loss (nats/token)"].abs().idxmax()]
-    change, error = most["change of loss (nats/token)"], most["standard error"]
-    return f"Without it the loss changes most on {plain(most['text'])}: {signed(change, '.5f')} ± {error:.5f} nats/token"
+    change, error = signed(most["change of loss (nats/token)"], ".5f"), most["standard error"]
+    text = plain(most["text"])
+    return f"Without it the loss changes most on {text}: {change} ± {error:.5f} nats/token"

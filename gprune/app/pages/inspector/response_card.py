@@ -1,4 +1,4 @@
-"""One neuron's activations on every text, and the tokens that it promotes: what the worker computes of both."""
+"""One neuron's activations on every text, and the tokens that it promotes: the worker computes both."""
 
 import functools
 
@@ -7,6 +7,7 @@ import streamlit as st
 
 from gprune.analysis import calibration as analysis
 from gprune.analysis import token_loss
+from gprune.analysis.formatting import signed
 from gprune.app.pages.inspector import charts, panels, worker_answers
 from gprune.app.preview import Counted, Direction, Promoted, Spread
 from gprune.app.preview.token_answers import Found
@@ -21,9 +22,9 @@ from gprune.pipeline.stages.inputs import roles as roles_of
 
 _OFF = "switch on “Ask the model” above."
 _DIRECT = (
-    "Logits that an activation of 1 adds on the direct path: the unembedding times the scale of the final norm "
-    "times the neuron's column of down_proj. An approximation: later layers are left out, and so is what the "
-    "final norm divides by, which depends on the token. Where the activation is negative, the sides change."
+    "Logits that an activation of 1 adds on the direct path: the unembedding head times the scale of the "
+    "final norm times the neuron's column of down_proj. An approximation: later layers are left out, and so "
+    "is what the final norm divides by, which depends on the data. A negative activation swaps the sides."
 )
 
 
@@ -63,7 +64,7 @@ def _panel(run: Run, found: dict[str, Counted], told: str) -> Panel:
     return Panel(
         charts.activations(table, panels.drawn_names(run)),
         f"{told}; every token counts once. The share is on a logarithmic axis.",
-        title=f"Its activation is positive at {means} of the tokens",
+        title=f"Its activation is 0 or more at {means} of the tokens",
         alt="histogram of the activations on each text",
         table=lambda: table,
         how="The activation is the neuron's input of down_proj in the dense model, as everywhere on this "
@@ -97,7 +98,7 @@ def _tokens(side: tuple[tuple[str, float], ...], word: str) -> pd.DataFrame:
     return pd.DataFrame(
         {
             word: [token_loss.visible(text) for text, _ in side],
-            "logit": [f"{value:+.3f}" for _, value in side],
+            "logit": [signed(value, ".3f") for _, value in side],
         }
     )
 
