@@ -291,7 +291,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     assert "Its activation is 0 or more at 67 % on A, 50 % on B, 100 % on C" in words(app)
     assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
     assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")
-    assert [item.value.iloc[0].tolist() for item in app.dataframe[1:3]] == [
+    assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [
         ["[x](y)", "+0.500"],
         ["ing", "−0.750"],
     ]

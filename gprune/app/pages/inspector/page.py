@@ -104,12 +104,14 @@ def _explained(run: Run, unit: Selection, suffix: str, live: bool) -> None:
     key = f"{firing_card.FIELD}{suffix}"
     with card(key, f"Top-activating examples of {unit.words}", run) as drawn:
         firing_card.draw(run, drawn, unit, key, live)
+    with card(f"ins_near{suffix}", f"Neurons nearest to {unit.words}", run):
+        unit_card.draw_near(run, unit, "ins_pinned" if suffix else "ins_unit")
 
 
 def _steering(run: Run, shown: Selection) -> bool:
     """The field that finds a unit, the way to its neighbours, the pin, and whether the model is asked."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
-        unit_search.field(run, "ins_search", placeholder=inspection.EXAMPLES, width=320)
+        unit_search.field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for word, step, icon, key in (
             ("Previous", -1, ":material/chevron_left:", "P"),
             ("Next", 1, ":material/chevron_right:", "N"),

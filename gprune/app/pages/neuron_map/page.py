@@ -44,8 +44,9 @@ def _map(run: Run, drawn: Card) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         layer = selection.layer_field(run, "nm_layer", layers)
         basis = url_state.segmented("Alike by", panels.BASES, "nm_basis", BEHAVIOUR)
-        layout = url_state.segmented("Laid out by", panels.LAYOUTS, "nm_layout", panels.PCA)
-        colour = url_state.selectbox("Colour", colouring.COLOURS, "nm_colour", colouring.MODULE, width=240)
+        layout = url_state.segmented("Laid out by", panels.LAYOUTS, "nm_layout", panels.UMAP)
+        opening = colouring.opening(run)
+        colour = url_state.selectbox("Colour", colouring.COLOURS, "nm_colour", opening, width=240)
         method = _method(run, colour)
     asked: dict[str, Any] = {
         "layer": layer,
@@ -57,8 +58,16 @@ def _map(run: Run, drawn: Card) -> None:
     wanted = panels.wanted(run, layer, basis, layout)
     if wanted is not None and not run.there(wanted):
         _offer(run, layer, basis, layout)
-        return
+        if layout != panels.UMAP or not _has(run, panels.wanted(run, layer, basis, panels.PCA)):
+            return
+        st.caption("Until then the neurons are laid out by PCA.")
+        asked["layout"] = panels.PCA
     _chart(run, drawn, asked)
+
+
+def _has(run: Run, stage: stages.Stage[Any] | None) -> bool:
+    """Whether a plane has what it needs; None needs nothing."""
+    return stage is None or run.there(stage)
 
 
 def _method(run: Run, colour: str) -> str:

@@ -63,14 +63,18 @@ def neuron_map(
     *,
     layer: int | None = None,
     basis: str = BEHAVIOUR,
-    layout: str = PCA,
-    colour: str = colouring.MODULE,
+    layout: str = "",
+    colour: str = "",
     method: str = "",
     selected: Selection = NOTHING,
 ) -> Panel:
-    """The neurons of one layer, those that are alike beside each other."""
+    """The neurons of one layer, those that are alike beside each other.
+
+    By itself UMAP where a job has made it and else PCA, by who keeps a neuron where methods have decided.
+    """
     number = in_range("layer", layer, run.load(stages.shape).layers)
     require_choice("basis", basis, tuple(BASES))
+    layout, colour = layout or opening(run, number, basis), colour or colouring.opening(run)
     require_choice("layout", layout, tuple(LAYOUTS))
     require_choice("colour", colour, tuple(colouring.COLOURS))
     found = plane(run, number, basis, layout)
@@ -162,6 +166,12 @@ def wanted(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None
         texts = texts_of(run) if basis == BEHAVIOUR else ()
         return stages.neuron_map(run.graph, layer, basis, texts)
     return stages.components(run.graph, layer) if basis == PARAMETERS else None
+
+
+def opening(run: Run, layer: int, basis: str) -> str:
+    """The layout that is drawn where nobody has chosen: UMAP where it is there, and else PCA."""
+    found = wanted(run, layer, basis, UMAP)
+    return UMAP if found is not None and run.there(found) else PCA
 
 
 def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
