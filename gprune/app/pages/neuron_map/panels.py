@@ -83,12 +83,13 @@ def neuron_map(
     neurons = len(found.places)
     shown = analysis.shown(neurons, charts.MOST_POINTS, here.neuron)
     labels = run.load(stages.partition).labels[number] if run.has(stages.partition) else None
-    title = f"Layer {number} by {basis}: {plain(found.told)}"
+    title, caption = f"Layer {number} by {basis}: {plain(found.told)}", _CAPTIONS[layout]
     if colour in colouring.OF_MASKS:
         title = _decided(number, colour, method, colours)
+        caption = f"{caption} {found.told[:1].upper()}{found.told[1:]}."
     return Panel(
         charts.scatter(found.places, found.axes, colours, shown, labels, here),
-        _CAPTIONS[layout],
+        caption,
         title=title,
         alt=found.told,
         table=lambda: neuron_table(run, number, np.arange(neurons), found.places),
