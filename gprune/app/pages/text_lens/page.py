@@ -286,8 +286,8 @@ def _written(chosen: Chosen, what: Prompt, reading: Reading) -> None:
     drawn = "Always the likeliest token: the same question gives the same answer."
     if what.temperature:
         drawn = (
-            f"Sampled at temperature {what.temperature:g} with seed {what.seed}, all models with the same random "
-            "numbers: they part where their predictions do. Another seed gives other words, and one "
+            f"Sampled at temperature {what.temperature:g} with seed {what.seed}, all models with the same "
+            "random numbers: they part where their predictions do. Another seed gives other words, and one "
             "continuation says little of a model."
         )
     st.caption(f"{drawn} At most {what.most} tokens.")
