@@ -11,7 +11,8 @@ from gprune.app.preview.own_text import Held, OwnText
 from gprune.app.preview.request import Question, Source, against, key_of, resolve
 from gprune.app.preview.request_queue import CURVE, PREVIEW
 from gprune.app.preview.response import Answer, State
-from gprune.app.preview.token_requests import Reading, What, parts
+from gprune.app.preview.token_answers import Reading, What
+from gprune.app.preview.token_requests import parts
 from gprune.app.preview.worker_manager import WorkerManager
 from gprune.app.server import require_trust
 
