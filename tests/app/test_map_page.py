@@ -129,7 +129,7 @@ def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long
     # it opens in UMAP, by who keeps a neuron; until that is there PCA stands in its place
     assert app.segmented_control(key="nm_layout_segmented").value == "umap" and not app.error
     assert app.selectbox(key="nm_colour_selectbox").value == "methods"
-    assert len(charts(app)) == 1 and "Until then the neurons are laid out by PCA" in words(app)
+    assert len(charts(app)) == 1 and "PCA stands in its place" in words(app)
     assert "In layer 2 GPrune and FLAP decide" in words(app)
     assert "a job lays out layer 2 by behaviour" in words(app)
     app.button(key="nm_start").click().run()

@@ -151,13 +151,13 @@ def _sidebar(situation: work.Situation) -> None:
         run_choice.warn(asked)
     run = current_run() if situation.runs else None
     if run is not None:
+        unit_search.draw(run)
         with st.container(horizontal=True, gap="xsmall"):
             _badges(run)
         if run.about.note:
             st.caption(plain(shorten(run.about.note, 200, placeholder=" …")))
     _at_work(situation, run)
     if run is not None:
-        unit_search.draw(run)
         selection.chip(run)
         _settings(run)
     present.button()

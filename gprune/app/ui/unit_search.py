@@ -28,13 +28,14 @@ def draw(run: Run) -> None:
 
 def field(run: Run, key: str, **options: object) -> None:
     """Draws the field under a key of its own, and below it why nothing was found."""
-    st.text_input("Find", key=key, max_chars=_LONGEST, on_change=_find, args=(run, key), **options)  # type: ignore[call-overload]
+    st.text_input("Find", key=key, on_change=_find, args=(run, key), **options)  # type: ignore[call-overload]
     if problem := st.session_state.pop(_ERROR, ""):
         st.error(said(problem), icon=":material/search_off:")
 
 
 def _find(run: Run, key: str) -> None:
-    typed = str(st.session_state.get(key) or "")
+    # the field says no limit, for which a side bar has no room
+    typed = str(st.session_state.get(key) or "")[:_LONGEST]
     if not typed.strip():
         return
     try:

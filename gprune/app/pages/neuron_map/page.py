@@ -56,13 +56,13 @@ def _map(run: Run, drawn: Card) -> None:
         "method": method,
     }
     wanted = panels.wanted(run, layer, basis, layout)
-    if wanted is not None and not run.there(wanted):
-        _offer(run, layer, basis, layout)
-        if layout != panels.UMAP or not _has(run, panels.wanted(run, layer, basis, panels.PCA)):
-            return
-        st.caption("Until then the neurons are laid out by PCA.")
-        asked["layout"] = panels.PCA
-    _chart(run, drawn, asked)
+    if wanted is None or run.there(wanted):
+        _chart(run, drawn, asked)
+        return
+    if layout == panels.UMAP and _has(run, panels.wanted(run, layer, basis, panels.PCA)):
+        st.caption(f"UMAP of layer {layer} is not there yet, and PCA stands in its place: see below the map.")
+        _chart(run, drawn, asked | {"layout": panels.PCA})
+    _offer(run, layer, basis, layout)
 
 
 def _has(run: Run, stage: stages.Stage[Any] | None) -> bool:
