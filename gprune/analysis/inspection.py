@@ -25,10 +25,13 @@ from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quoted
 
 _WORDS = re.compile(r"(layer|module|neuron)\s*(?:no\.?|number|#)?\s*([0-9]+)")
+_SHORT = re.compile(r"(?:[lmn]\s*[0-9]+[\s/,:.·]*)+")
+_LETTER = re.compile(r"([lmn])\s*([0-9]+)")
+_LETTERS = {"l": "layer", "m": "module", "n": "neuron"}
 _PAIR = re.compile(r"([0-9]+)\s*[/,:.\s]\s*([0-9]+)")
 Parts = Callable[[Sequence[int]], Array]
 """(neurons,) scores of a layer from the shards of given indices"""
-EXAMPLES = "layer 5 neuron 688, 5/688, or module 3 of layer 2"
+EXAMPLES = "layer 5 neuron 688, L5N688, 5/688, or module 3 of layer 2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +55,9 @@ def asked(text: str) -> dict[str, int]:
     """
     line = " ".join(text.lower().split())
     named = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
-    if not named and (pair := _PAIR.fullmatch(line)):
+    if _SHORT.fullmatch(line):
+        named = [(_LETTERS[letter], int(number)) for letter, number in _LETTER.findall(line)]
+    elif not named and (pair := _PAIR.fullmatch(line)):
         named = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
     found = dict(named)
     if "layer" not in found or len(found) < len(named):

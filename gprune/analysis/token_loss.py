@@ -61,6 +61,16 @@ def headline(changes: Mapping[str, Change]) -> str:
     return f"Beside the dense model (perplexity {dense:.1f}): {', '.join(parts)}"
 
 
+def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
+    """The window that a pruned model loses most on against the dense one, and how much, nats/token.
+
+    `dense` and `pruned` are (windows,) losses of the same windows; of equal differences the first.
+    """
+    change = pruned - dense
+    found = int(np.argmax(change))
+    return found, float(change[found])
+
+
 def scale(differences: Iterable[Array]) -> float:
     """Nats at which the colours end, on both sides: nearly all tokens of the passage differ by less."""
     values = np.abs(np.concatenate(list(differences)))
@@ -109,12 +119,6 @@ def worst(
             "position": [int(place) for _, place, *_ in rows],
         }
     )
-
-
-def shared(first: Sequence[int], second: Sequence[int]) -> int:
-    """Tokens that two continuations have in common from their start."""
-    same = [one == other for one, other in zip(first, second, strict=False)]
-    return same.index(False) if False in same else len(same)
 
 
 def _context(tokens: Sequence[Token]) -> str:

@@ -85,6 +85,19 @@ class Decoder:
         return list(self.model.get_submodule(self.layout.layers).children())
 
     @property
+    def final_norm(self) -> nn.Module:
+        """The norm between the last layer and the LM head."""
+        backbone = self.model.get_submodule(self.layout.layers.rpartition(".")[0])
+        return backbone.get_submodule("norm")
+
+    def norm_after(self, layer: int) -> nn.Module | None:
+        """The norm of what a layer's FFN gives, before it is added to the stream; None without one."""
+        if not self.layout.normalised:
+            return None
+        names = ("post_feedforward_layernorm", "post_mlp_layernorm")
+        return next(getattr(self.layers[layer], one) for one in names if hasattr(self.layers[layer], one))
+
+    @property
     def device(self) -> torch.device:
         """Where the model computes."""
         embeddings: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]

@@ -19,15 +19,24 @@ from gprune.system.errors import SettingsError
         ("module 3 of layer 2", {"layer": 2, "module": 3}),
         ("layer 2 · module 3 · neuron 7", {"layer": 2, "module": 3, "neuron": 7}),
         ("layer 0", {"layer": 0}),
+        *((typed, {"layer": 5, "neuron": 688}) for typed in ("L5N688", "L5 N688", "l5n688", " L5, N 688 ")),
+        ("N688 L5", {"layer": 5, "neuron": 688}),
+        ("L5M3", {"layer": 5, "module": 3}),
+        ("L5", {"layer": 5}),
+        ("L5M3N688", {"layer": 5, "module": 3, "neuron": 688}),
     ],
 )
 def test_what_a_person_looks_for_is_read(typed, found):
     assert inspection.asked(typed) == found
 
 
-@pytest.mark.parametrize("typed", ["neuron 5", "layer", "5", "layer 1 layer 2", "<b>", "layer -1", "٣/٤"])
+@pytest.mark.parametrize(
+    "typed",
+    ["neuron 5", "layer", "5", "layer 1 layer 2", "<b>", "layer -1", "٣/٤"]
+    + ["N688", "L5L6", "L5N", "L", "L-1", "L5X3", "xL5N688", "L٣"],
+)
 def test_what_names_no_place_is_refused_with_an_example(typed):
-    with pytest.raises(SettingsError, match="type as layer 5 neuron 688, 5/688"):
+    with pytest.raises(SettingsError, match="type as layer 5 neuron 688, L5N688, 5/688"):
         inspection.asked(typed)
 
 

@@ -50,7 +50,7 @@ CHARTS = {
     "module_agreement": 3,
     "reliability": 3,
     "pruning_decisions": 7,
-    "inspection": 0,
+    "inspection": 1,
     "calibration_data": 2,
     "calibration_card": 2,
     "text_lens": 0,

@@ -4,14 +4,17 @@ import json
 
 import numpy as np
 import pytest
-from app_driver import charts, open_page, show, words
+from app_driver import charts, on, open_page, show, words
 from synthetic_run import a_study, exchange, names, read, the_run, write_run
+from test_lab_page import FakePool
 
 from gprune import records
 from gprune.app import preview
+from gprune.app.pages.inspector import charts as figures
 from gprune.app.pages.inspector import every_token, lists, panels
 from gprune.app.pages.inspector.lists import NeuronList
-from gprune.app.preview import Fired, Piece, Reading, State
+from gprune.app.preview import Counted, Direction, Fired, Piece, Promoted, Reading, Spread
+from gprune.app.preview.histogram import histogram
 from gprune.models.vocabulary import around, tokenizer
 from gprune.pipeline import runs, stages
 from gprune.store import Store
@@ -36,11 +39,22 @@ def badges(app):
     return "\n".join(item.value.replace("\\", "") for item in app.markdown if "badge" in item.value)
 
 
+def test_with_nothing_selected_it_opens_on_the_most_drifting_neuron(cache, name):
+    app, moved = open_page("inspection"), the_run(cache).load(stages.drift).magnitude
+    layer, neuron = np.argwhere(moved == moved.max())[0]
+    assert f"Until then this is layer {layer} · module" in words(app) and "says most" in words(app)
+    assert f"Neuron {neuron} of layer {layer}: rank" in words(app) and len(passages(app)) == 3
+    assert "frame_selection" not in [button.key for button in app.button] and not app.error
+    app.button(key="ins_next").click().run()
+    assert app.query_params["neuron"] == str(neuron + 1) and "Nothing is selected" not in words(app)
+
+
 def test_nothing_selected_or_nothing_there_says_so(cache):
-    app = show("inspection", cache)
-    assert "Nothing is selected" in words(app) and "says most" in words(app)
+    app = show("inspection", cache, stages=[one for one in names() if not one.startswith("drift")])
+    assert "Nothing is selected" in words(app) and "Until then" not in words(app)
     assert app.button(key="ins_next").disabled and app.button(key="ins_pin_button").disabled
     assert not app.error and not passages(app)
+    write_run(cache)
     app = inspected(layer="2", neuron="60")
     assert app.warning[0].value == "This run has no neuron 60: a layer has 60." and not app.error
     assert "Layer 2: 60 neurons" in words(app)
@@ -223,11 +237,11 @@ def test_a_file_that_is_no_list_is_refused_in_a_sentence(raw, sentence):
         lists.LISTS.read(raw)
 
 
-class FiringPool:
-    """Answers at once: the n-th token of a passage has n / 10 of the asked neuron's number, signs in turn."""
+VALUES = {"primary": [0.5, 0.5, -0.25], "auxiliary": [1.0, -0.5], "substitute": [0.25] * 4}
 
-    def __init__(self):
-        self.asked = []
+
+class FiringPool(FakePool):
+    """Answers at once: the n-th token of a passage has n / 10 of the asked neuron's number, signs in turn."""
 
     def read(self, source, what, models, owner):
         assert [model.method for model in models] == ["dense"]
@@ -236,15 +250,16 @@ class FiringPool:
 
     def reading(self, identity):
         what = self.asked[int(identity)]
+        if isinstance(what, Spread):
+            return Reading("complete", (Counted(histogram(np.array(VALUES[what.role])), 2, 2, 9),))
+        if isinstance(what, Direction):
+            return Reading("complete", (Promoted((("[x](y)", 0.5), ("a", 0.25)), (("ing", -0.75),)),))
         fired = []
         for _, first, last in what.places:
             count = last - first + 1
             values = np.arange(count) * np.where(np.arange(count) % 2, -0.1, 0.1)
             fired.append((tuple(Piece(f" w{place}") for place in range(count)), values))
         return Reading("complete", (Fired(tuple(fired)),))
-
-    def state(self, source):
-        return State("warm")
 
 
 def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypatch):
@@ -271,6 +286,69 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     )
     assert tokens[2]["strength"] == pytest.approx(min(0.2 / most, 1.0))
     assert "reads the sequence from its beginning" in words(app) and not app.exception
+    # the histogram and the tokens of its column come with the same switch, all of the same neuron
+    assert {(what.layer, what.neuron) for what in pool.asked} == {(2, 7)}
+    assert "Its activation is 0 or more at 67 % on A, 50 % on B, 100 % on C" in words(app)
+    assert "Sequences read: A 2 of 9, B 2 of 9, C 2 of 9" in words(app) and len(charts(app)) == 2
+    assert "It promotes “[x](y)” and suppresses “ing”" in words(app).replace("\\", "")
+    assert [item.value.iloc[0].tolist() for item in app.dataframe[:2]] == [
+        ["[x](y)", "+0.500"],
+        ["ing", "−0.750"],
+    ]
+
+
+def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, monkeypatch):
+    pool = FiringPool(more=0.05)
+    monkeypatch.setattr(preview, "pool", lambda: pool)
+    app = show("inspection", cache, NEURON)
+    assert pool.asked == []
+    app.button(key="ins_ablation_now").click().run()
+    assert [(one.role, one.neuron, one.method) for one, _ in pool.asked] == [
+        (role, (2, 7), "dense") for role in ("primary", "auxiliary", "substitute")
+    ]
+    found = pool.latest("1").difference
+    shown = {item.label: (item.value, item.delta) for item in app.metric if "nats/token" in item.label}
+    assert [label[0] for label in shown] == ["A", "B", "C"]
+    assert set(shown.values()) == {(f"+{found.nats:.5f} ± {found.nats_error:.5f}", "40 of 40 windows")}
+    assert "Without it the loss changes most on A" in words(app) and app.query_params["ins_ablated"] == "2-7"
+    # what was asked of one neuron is not asked of the next
+    app.button(key="ins_next").click().run()
+    assert len(pool.asked) == 3 and app.button(key="ins_ablation_now").label == "Ablate now"
+    pool.more = 0.0
+    assert "Without it the loss changes measurably on no text" in words(
+        inspected(**NEURON, ins_ablated="2-7")
+    )
+
+
+def test_bins_that_all_texts_share_hold_every_token():
+    rng = np.random.default_rng(0)
+    values = {"A": rng.normal(0, 1, 400), "B": rng.normal(5, 0.01, 300), "C": np.zeros(3)}
+    table = figures.binned({letter: histogram(one) for letter, one in values.items()})
+    assert len(table) <= figures.MOST_ACTIVATION_BINS
+    edges = np.append(table["from"], table["to"].iloc[-1])
+    for letter, one in values.items():
+        assert np.array_equal(table[letter], np.histogram(one, edges)[0])
+    figure = figures.activations(table, dict.fromkeys("ABC", "text"))
+    assert [trace.line.color for trace in figure.data] == list(figures.COLORS.values())
+    assert np.nansum(figure.data[1].y) == pytest.approx(100) and figure.layout.yaxis.type == "log"
+    assert "(no unit)" in figure.layout.xaxis.title.text and "(%)" in figure.layout.yaxis.title.text
+
+
+def test_the_field_of_every_page_selects_and_opens_the_inspector(name):
+    for typed, heading in (
+        ("l1n5", "Neuron 5 of layer 1: rank"),
+        ("L1 M3", "Module 3 of layer 1"),
+        ("L3", "Layer 3"),
+    ):
+        app = open_page("rank_drift")
+        app.text_input(key="frame_find").set_value(typed).run()
+        assert heading in words(app) and "Inspector" in [item.value for item in app.title]
+    app = open_page("rank_drift")
+    app.text_input(key="frame_find").set_value("L9N1").run()
+    assert "this run has no layer 9" in app.error[0].value and app.title[0].value == "Rank drift"
+    # it is there still after another page, and the Inspector's own field stands in its place
+    app = on(app, "inspection")
+    assert [item.key for item in app.text_input if item.label == "Find"] == ["ins_search"]
 
 
 def test_tokens_of_one_character_share_its_colour():

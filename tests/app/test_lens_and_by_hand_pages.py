@@ -73,12 +73,24 @@ def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(
     app.toggle(key="lens_live_toggle").set_value(True).run()
     assert "Here will be" not in words(app)
     (passage, models), (prompt, same) = pool.asked
-    assert passage == Passage("python-reference", 0) and models == same
+    # it opens on the window on which the method on the left loses most, by what the run has stored
+    dense, pruned = (
+        the_run(cache).load(stages.perplexity, one, "python-reference").losses for one in ("dense", "gprune")
+    )
+    worst = int((pruned - dense).argmax())
+    assert worst > 0 and passage == Passage("python-reference", worst) and models == same
+    told = f"Window {worst} comes first: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
+    assert told in words(app).replace("\\", "")
     assert [model.method for model in models] == ["dense", "gprune", "flap"]
-    assert prompt.typed and prompt.most == 40
+    assert (prompt.most, prompt.temperature, prompt.seed) == (40, 0.8, 0) and prompt.typed
+    assert "Sampled at temperature 0.8 with seed 0" in words(app)
     assert app.number_input(key="lens_window_number").max == 95
     app.number_input(key="lens_window_number").set_value(7).run()
     assert pool.asked[-2][0] == Passage("python-reference", 7)
+    app.number_input(key="lens_seed_number").set_value(5).run()
+    assert pool.asked[-1][0].seed == 5 and app.query_params["lens_seed"] == "5"
+    app.number_input(key="lens_temperature_number").set_value(0.0).run()
+    assert pool.asked[-1][0].temperature == 0 and "Always the likeliest token" in words(app)
 
 
 def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
@@ -103,7 +115,8 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     markup = (Path(component.__file__).parent / "tokens.js").read_text(encoding="utf-8")
     assert "innerHTML" not in markup and "insertAdjacentHTML" not in markup and "textContent" in markup
     assert all(EVIL not in item.value for item in app.markdown)
-    assert "GPrune 2 of 2, FLAP 2 of 2" in words(app)
+    # how a small model goes on decides no title
+    assert "How do they continue?" in words(app) and "in common" not in words(app)
     assert [code.value for code in app.code if "went" in code.value] == [f" went {EVIL}"] * 3
 
 
@@ -164,7 +177,7 @@ def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
     table = token_loss.worst([Token(text) for text in "abcd"], dense, {"one": own})
     assert table["position"].tolist() == [1] and table["after"].tolist() == ["cd"]
     assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"
-    assert token_loss.shared([1, 2, 3], [1, 2, 4]) == 2 and token_loss.shared([], [1]) == 0
+    assert token_loss.worst_window(np.array([1.0, 2, 3]), np.array([2.0, 2.5, 4])) == (0, 1.0)
     losses = np.linspace(0, 9, 4096)
     sent = component.sent(["·word"] * 4096, losses, losses + 1, 2.0, "GPrune")
     assert len(json.dumps(sent, ensure_ascii=False).encode()) < 100_000

@@ -83,10 +83,10 @@ def test_a_lasso_lists_its_neurons_and_a_row_selects_one_of_them(visit):
 def test_a_click_selects_a_neuron_and_a_box_around_nothing_is_a_sentence(visit):
     run = visit.first
     # the neuron that is furthest to the right lies under no other
-    traces = panels.neuron_map(run, layer=1).figure.data
+    traces = panels.neuron_map(run, layer=1, colour="module").figure.data
     trace = max(range(len(traces)), key=lambda number: float(traces[number].x.max()))
     point = int(traces[trace].x.argmax())
-    page = visit.page("map?layer=1")
+    page = visit.page("map?layer=1&nm_colour=module")
     page.locator(f"{MAP} {PLOT}").first.wait_for()
     click_mark(page, "nm_map", trace, point)
     neuron = int(traces[trace].customdata[point])

@@ -38,7 +38,7 @@ def put_map(run, layer=2):
 
 
 def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
-    figure = panels.neuron_map(small_run, layer=2).figure
+    figure = panels.neuron_map(small_run, layer=2, colour="module").figure
     measured = [small_run.load(stages.statistics, text) for text in TEXTS]
     expected = analysis.behaviour(measured, 2).places
     labels = small_run.load(stages.partition).labels[2]
@@ -126,9 +126,12 @@ def test_of_more_neurons_than_a_chart_can_bear_some_are_drawn_and_it_says_so():
 
 def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long(cache, started, name):
     app = linked("neuron_map", layer="2")
-    assert len(charts(app)) == 1 and "of the variance" in words(app) and not app.error
-    app.segmented_control(key="nm_layout_segmented").set_value("umap").run()
-    assert not charts(app) and "a job lays out layer 2 by behaviour" in words(app)
+    # it opens in UMAP, by who keeps a neuron; until that is there PCA stands in its place
+    assert app.segmented_control(key="nm_layout_segmented").value == "umap" and not app.error
+    assert app.selectbox(key="nm_colour_selectbox").value == "methods"
+    assert len(charts(app)) == 1 and "PCA stands in its place" in words(app)
+    assert "In layer 2 GPrune and FLAP decide" in words(app)
+    assert "a job lays out layer 2 by behaviour" in words(app)
     app.button(key="nm_start").click().run()
     arguments = ("map", name, "--layer", "2", "--of", "behaviour", "--cache", str(cache))
     assert [told for _, told in started] == [arguments]
@@ -137,12 +140,12 @@ def test_the_page_draws_behaviour_at_once_and_offers_the_job_for_what_takes_long
 
 def test_a_layout_that_is_there_is_drawn_with_its_seed_and_what_it_keeps(cache, name):
     places = put_map(the_run(cache))
-    app = linked("neuron_map", layer="2", nm_layout="umap", nm_colour="drift")
+    app = linked("neuron_map", layer="2", nm_colour="drift")
     assert "40 % of a neuron's 15 nearest" in words(app) and "seed 0" in words(app)
     (chart,) = charts(app)
     assert chart["layout"]["xaxis"]["title"]["text"] == "UMAP 1 (no unit)"
     run = the_run(cache)
-    figure = panels.neuron_map(run, layer=2, layout="umap", colour="drift").figure
+    figure = panels.neuron_map(run, layer=2, colour="drift").figure
     assert np.array_equal(np.stack([figure.data[0].x, figure.data[0].y], axis=1), places)
 
 

@@ -12,12 +12,27 @@ from gprune.app.preview.client import Client, pool
 from gprune.app.preview.own_text import Held, OwnText
 from gprune.app.preview.request import DENSE, Question, Source, left_out, repair_of
 from gprune.app.preview.response import NO_DIFFERENCE, Answer, State, verdict
-from gprune.app.preview.token_requests import Fired, Firing, Passage, Piece, Prompt, Read, Reading, Written
+from gprune.app.preview.token_answers import (
+    Counted,
+    Direction,
+    Fired,
+    Firing,
+    Passage,
+    Piece,
+    Promoted,
+    Prompt,
+    Read,
+    Reading,
+    Spread,
+    Written,
+)
 
 __all__ = [
     "DENSE",
     "NO_DIFFERENCE",
     "Answer",
+    "Counted",
+    "Direction",
     "Fired",
     "Firing",
     "Held",
@@ -25,11 +40,13 @@ __all__ = [
     "Passage",
     "Piece",
     "Client",
+    "Promoted",
     "Prompt",
     "Question",
     "Read",
     "Reading",
     "Source",
+    "Spread",
     "State",
     "Written",
     "left_out",

@@ -11,7 +11,8 @@ from gprune.app.preview.own_text import Held, OwnText
 from gprune.app.preview.request import Question, Source, against, key_of, resolve
 from gprune.app.preview.request_queue import CURVE, PREVIEW
 from gprune.app.preview.response import Answer, State
-from gprune.app.preview.token_requests import Firing, Passage, Prompt, Reading, parts
+from gprune.app.preview.token_answers import Reading, What
+from gprune.app.preview.token_requests import parts
 from gprune.app.preview.worker_manager import WorkerManager
 from gprune.app.server import require_trust
 
@@ -39,10 +40,8 @@ class Client(WorkerManager):
         """
         return self._put(source, questions, owner, CURVE, base)
 
-    def read(
-        self, source: Source, what: Passage | Prompt | Firing, models: Sequence[Question], owner: str
-    ) -> str:
-        """Has models read a passage token by token, go on from a prompt, or say how a neuron answers.
+    def read(self, source: Source, what: What, models: Sequence[Question], owner: str) -> str:
+        """Has models read a passage token by token, go on from a prompt, or say what a neuron does.
 
         The owner's last one is dropped. A neuron is asked of the dense model.
 

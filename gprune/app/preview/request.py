@@ -18,7 +18,7 @@ from gprune.app.preview.worker.messages import packed
 from gprune.data import texts
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results
-from gprune.records import PruningMasks
+from gprune.records import ModelShape, PruningMasks
 from gprune.records.repairs import AUTO, WORDS
 from gprune.store import Store
 from gprune.study import RepairSettings, Study
@@ -31,10 +31,10 @@ DENSE = "dense"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a model loses on the evaluated windows of a text."""
+    """What a model loses on the windows of a text."""
 
     text: str
-    """evaluation text, one of those of the study"""
+    """evaluation text, one of those of the study; empty where `role` says which text it is"""
     method: str = "gprune"
     """whose repairs it has, one of gprune.study.methods.METHODS; `dense` has no masks"""
     masks: PruningMasks | None = None
@@ -45,6 +45,10 @@ class Question:
     repair: RepairSettings | None = None
     """fitted to these very masks, in place of what the run does to the weights that they keep; None leaves
     these as the run has them, see `fitted`"""
+    role: str = ""
+    """calibration text, primary, auxiliary or substitute, whose windows are the sequences that were drawn"""
+    neuron: tuple[int, int] | None = None
+    """layer and place of the one neuron that is silent where the method is `dense`"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,11 +126,11 @@ def resolve(source: Source, question: Question) -> Resolved:
     Raises SettingsError where the study does not measure the text or there is no such method, StoreError
     where the run lacks the masks or the results that are needed, or they are damaged.
     """
-    text = text_of(source, question.text)
+    text = drawn_of(source, question.role) if question.role else text_of(source, question.text)
     pruned, own = silent(source, question)
     identity = digest([source.model, {**text, "batch": 0}, pruned])
     losses = None
-    if own and (question.fitted or question.repair or not _fits(source, question)):
+    if own and not question.role and (question.fitted or question.repair or not _fits(source, question)):
         losses = _stored(_repaired_as(source, question), question)
     return Resolved(identity, question, source.model, text, pruned, losses)
 
@@ -138,7 +142,7 @@ def against(source: Source, question: Question, base: Question | None) -> Questi
     base does without them as well. Where the question names a repair, the base is what it says. Errors as
     `resolve`.
     """
-    base = base or Question(question.text, DENSE)
+    base = base or Question(question.text, DENSE, role=question.role)
     if question.repair is not None:
         return base
     if not _fits(source, question) or (question.fitted and _masks(source, question)[1]):
@@ -198,6 +202,22 @@ def text_of(source: Source, text: str) -> dict[str, Any]:
     return told | _written(source, text)
 
 
+def drawn_of(source: Source, role: str) -> dict[str, Any]:
+    """The sequences that a run has drawn of a calibration text, as a worker is told of a text's windows.
+
+    Raises StoreError where the run does not say what it has read, or the sequences are gone.
+    """
+    _require_known(source)
+    drawn = source.graph.study.calibration
+    return {
+        "name": str(getattr(source.graph.study, role)),
+        "tokens": place_of(source.results, stages.tokens(source.graph, role)),
+        "length": drawn.length,
+        "windows": None,
+        "batch": drawn.batch,
+    }
+
+
 def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, bool]:
     """What is left of the model, in the form of `worker.messages`, and whether its masks are the run's.
 
@@ -206,6 +226,9 @@ def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, b
     _require_known(source)
     if question.method not in METHODS:
         raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
+    if question.neuron is not None:
+        shape = source.results.get(stages.shape)
+        return {"masks": packed(_all_but(shape, *question.neuron)), "repairs": [], "inputs": {}}, False
     masks, own = _masks(source, question)
     if masks is None:
         return None, own
@@ -213,6 +236,16 @@ def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, b
         repairs, inputs = _repairs(source, question.method, own and bool(question.fitted or question.repair))
         return {"masks": packed(masks), "repairs": repairs, "inputs": inputs}, own
     return {"masks": packed(masks)} | _to_fit(_repaired_as(source, question), question, masks, own), own
+
+
+def _all_but(shape: ModelShape, layer: int, neuron: int) -> PruningMasks:
+    """Masks that keep every unit but one neuron; SettingsError where the model has no such neuron."""
+    if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
+        raise SettingsError(f"the model has no neuron {neuron} of layer {layer}: choose another one")
+    ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
+    ffn[layer, neuron] = False
+    heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
+    return PruningMasks(DENSE, ffn, heads, float("nan"), float("nan"))
 
 
 def _repaired_as(source: Source, question: Question) -> Source:

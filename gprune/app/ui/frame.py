@@ -29,6 +29,7 @@ from gprune.app.ui import (
     titles,
     to_launch,
     tour,
+    unit_search,
     url_state,
     work,
 )
@@ -162,6 +163,7 @@ def _sidebar(situation: work.Situation) -> None:
         run_choice.warn(asked)
     run = current_run() if situation.runs else None
     if run is not None:
+        unit_search.draw(run)
         with st.container(horizontal=True, gap="xsmall"):
             _badges(run)
         if run.about.note:

@@ -106,6 +106,22 @@ def test_a_continuation_is_that_of_generate_however_it_is_cut_into_turns(source,
         assert (reply["read"], reply["total"]) == (ids.shape[1], ids.shape[1])
 
 
+def test_a_drawn_continuation_is_one_whatever_its_turns_and_follows_its_temperature(handler, source):
+    def written(temperature, seed, counts, method=DENSE):
+        found = []
+        for count in counts:
+            what = Prompt("The river was", 12, temperature, seed)
+            found += asked(handler, source, what, Question("", method), ids=found, tokens=count)["ids"]
+        return found
+
+    whole = written(0.8, 3, (12,))
+    assert whole == written(0.8, 3, (1, 4, 7)) != written(0.8, 4, (12,))
+    assert written(1e-6, 3, (12,)) == written(0.0, 5, (12,))
+    logits = np.log([0.5, 0.3, 0.2])
+    drawn = [passages.drawn(logits / 2, {"temperature": 0.5, "seed": seed}, 2) for seed in range(4000)]
+    np.testing.assert_allclose(np.bincount(drawn) / 4000, [0.5, 0.3, 0.2], atol=0.03)
+
+
 def test_what_is_longer_than_the_models_positions_is_read_as_far_as_they_go(source, handler, monkeypatch):
     long = TYPED * 200
     reply = asked(handler, source, Passage(typed=long), Question("", DENSE))

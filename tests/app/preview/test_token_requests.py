@@ -11,7 +11,8 @@ from gprune.app.preview import NO_DIFFERENCE, Answer, verdict
 from gprune.app.preview import token_requests as module
 from gprune.app.preview.request import Question, Resolved
 from gprune.app.preview.request_queue import LOOK_SECONDS, order
-from gprune.app.preview.token_requests import ModelRequest, Read, TokenRequests, Written
+from gprune.app.preview.token_answers import Read, Written
+from gprune.app.preview.token_requests import ModelRequest, TokenRequests
 from gprune.app.preview.window_scheduler import CURVE, PREVIEW, WindowScheduler
 
 MODEL = {"root": "/cache", "model": "m", "device": "cpu"}

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis.inspection import LayerRanks
+from gprune.app.preview.histogram import Histogram
 from gprune.app.ui.chart_style import TEXT_A, TEXT_B, TEXT_C, style
 from gprune.records import Array
 
@@ -13,6 +15,7 @@ COLORS = {"A": TEXT_A, "B": TEXT_B, "C": TEXT_C}
 _SYMBOLS = {"A": "circle", "B": "square", "C": "diamond"}
 BINS = 40
 """at most"""
+MOST_ACTIVATION_BINS = 80
 _LEAST = 1e-300
 """below it a score has no logarithm worth drawing"""
 
@@ -80,4 +83,44 @@ def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -
         )
     style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
     figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def binned(found: Mapping[str, Histogram]) -> pd.DataFrame:
+    """Histograms by letter in bins that all share: from, to, and the number of tokens of each text."""
+    power = max(one.power for one in found.values())
+    while True:
+        shown = {letter: one.widened(power) for letter, one in found.items()}
+        first = min(one.first for one in shown.values())
+        last = max(one.first + len(one.counts) for one in shown.values())
+        if last - first <= MOST_ACTIVATION_BINS:
+            break
+        power += 1
+    edges = np.ldexp(np.arange(first, last + 1.0), power)
+    table = pd.DataFrame({"from": edges[:-1], "to": edges[1:]})
+    for letter, one in shown.items():
+        counts = np.zeros(last - first, dtype=np.int64)
+        counts[one.first - first : one.first - first + len(one.counts)] = one.counts
+        table[letter] = counts
+    return table
+
+
+def activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure:
+    """How a neuron's activations are distributed on each text; `table` as `binned` gives it."""
+    figure = go.Figure()
+    middles = (table["from"] + table["to"]) / 2
+    for letter in table.columns[2:]:
+        counts = table[letter].to_numpy()
+        figure.add_scatter(
+            x=middles,
+            # a logarithmic axis has no place for 0
+            y=np.where(counts > 0, 100.0 * counts / counts.sum(), np.nan),
+            name=f"{letter} ({names[letter]})",
+            mode="lines+markers",
+            line={"color": COLORS[letter], "width": 2, "shape": "hvh"},
+            marker={"color": COLORS[letter], "symbol": _SYMBOLS[letter], "size": 4},
+            hovertemplate="%{x:.3g}: %{y:.3g} %<extra>" + letter + "</extra>",
+        )
+    style(figure, "activation before down_proj (no unit)", "share of the tokens (%)", 300)
+    figure.update_yaxes(type="log")
     return figure

@@ -7,11 +7,10 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis.inspection import Activation
-from gprune.app import preview
+from gprune.app.pages.inspector import worker_answers
 from gprune.app.pages.inspector.firing import Passage, Token
-from gprune.app.preview import DENSE, Fired, Firing, Piece, Question, Reading, Source
-from gprune.app.ui import asking
-from gprune.app.ui.text import said
+from gprune.app.preview import Fired, Firing, Piece
+from gprune.app.preview.token_answers import Found
 from gprune.app.ui.unit import Selection
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
@@ -36,37 +35,16 @@ def show(
     `roles` and `found` are the texts' roles and strongest positions by letter. Raises StoreError where the
     tokens are gone.
     """
-    source = Source(run.root, run.graph)
     asked = {
-        preview.pool().read(
-            source,
-            Firing(roles[letter], unit.layer or 0, unit.neuron or 0, tuple(map(_place, places))),
-            [Question("", DENSE)],
-            asking.owner(f"{key} {letter}"),
-        ): letter
+        letter: Firing(roles[letter], unit.layer or 0, unit.neuron or 0, tuple(map(_place, places)))
         for letter, places in found.items()
     }
 
-    def now() -> dict[str, Reading | None]:
-        return {identity: preview.pool().reading(identity) for identity in asked}
-
-    def answers(refining: bool) -> None:
-        readings = now()
-        problems = dict.fromkeys(one.problem for one in readings.values() if one is not None and one.problem)
-        for problem in problems:
-            st.error(said(problem), icon=":material/error:")
-        draw(
-            {
-                asked[identity]: one.found[0]
-                for identity, one in readings.items()
-                if one is not None and isinstance(one.found[0], Fired)
-            }
-        )
+    def drawn(answers: dict[str, Found], _: bool) -> None:
+        draw({letter: one for letter, one in answers.items() if isinstance(one, Fired)})
         st.caption(_CAPTION)
-        if refining:
-            asking.standing(run, "The worker is asked.")
 
-    asking.look(run, lambda: any(one is None or one.progress == "open" for one in now().values()), answers)
+    worker_answers.show(run, asked, key, drawn)
 
 
 def coloured(

@@ -21,20 +21,22 @@ from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.system.errors import ModelError
 
 WINDOW = 16
-EVERY = "ins_every_token"
 FIELD = "ins_fires"
 """the card that holds the field for the window"""
 UNTIL_POSITIONS = ("--until", "positions")
 
 
-def draw(run: Run, drawn: Card, unit: Selection, key: str) -> None:
-    """Draws the card; ModelError without a tokenizer, StoreError where a result is damaged."""
+def draw(run: Run, drawn: Card, unit: Selection, key: str, live: bool) -> None:
+    """Draws the card; `live` has the worker colour every token.
+
+    Raises ModelError without a tokenizer, StoreError where a result is damaged.
+    """
     letters = {analysis.ROLES[role]: role for role in roles_of(run.study) if role in analysis.ROLES}
     there = {letter: role for letter, role in letters.items() if run.has(stages.positions, role)}
     lacking = [letter for letter in letters if letter not in there]
     shown = {letter: role for letter, role in there.items() if run.has(stages.tokens, role)}
     if shown:
-        _texts(run, drawn, unit, shown, key)
+        _texts(run, drawn, unit, shown, key, live)
     if without := [letter for letter in there if letter not in shown]:
         st.info(f"The tokens of {', '.join(without)} are not here: places without words say little.",
                 icon=":material/inventory_2:")  # fmt: skip
@@ -42,7 +44,7 @@ def draw(run: Run, drawn: Card, unit: Selection, key: str) -> None:
         _how_to_get(run, lacking, key)
 
 
-def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: str) -> None:
+def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: str, live: bool) -> None:
     layer, neuron = unit.layer or 0, unit.neuron or 0
     window = _window(key)
     found = {
@@ -69,24 +71,15 @@ def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: s
                 alt = f"strongest positions on {letter}"
                 firing.draw(drawn_now, charts.COLORS[letter], alt, f"{key}_{letter}")
 
-    if _every_token(run, key):
+    if live:
         every_token.show(run, unit, {letter: shown[letter] for letter in found}, found, key, passages)
     else:
         passages({})
         st.caption(
             "The strongest token of each of these sequences, its activation before down_proj on its left: "
             "the deeper the colour, the stronger; underlined is negative. Other tokens' strengths are not "
-            "kept: “Colour every token” has the worker compute them."
+            "kept: “Ask the model” has the worker compute them."
         )
-
-
-def _every_token(run: Run, key: str) -> bool:
-    """Whether all tokens are to be coloured; what is pinned follows the switch of what is selected."""
-    wanted = url_state.flag(EVERY) if key != FIELD else url_state.toggle("Colour every token", EVERY)
-    if wanted and (missing := packed.lacking(run)):
-        st.info(plain(missing), icon=":material/inventory_2:")
-        return False
-    return wanted
 
 
 def _window(key: str) -> int:

@@ -6,9 +6,16 @@ import streamlit as st
 
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection, prediction
-from gprune.app.pages.inspector import firing_card, lists_card, panels, unit_card
+from gprune.app.pages.inspector import (
+    ablation_card,
+    firing_card,
+    lists_card,
+    panels,
+    response_card,
+    unit_card,
+)
 from gprune.app.pages.inspector.panels import PIN
-from gprune.app.ui import frame, selection, tables, url_state
+from gprune.app.ui import asking, frame, selection, tables, unit_search, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -19,7 +26,8 @@ from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.records import Array
 from gprune.system.errors import GpruneError
 
-_SEARCH, _ERROR = "ins_search", "ins_search_error"
+LIVE = "ins_every_token"
+"""whether the model may be asked, in the address"""
 _SHOWN = 200
 _NUMBER = st.column_config.NumberColumn
 _COLUMNS = {
@@ -32,28 +40,37 @@ _COLUMNS = {
 def show(run: Run) -> None:
     """Draws the page."""
     try:
-        shown, pinned = selection.current(run), panels.pinned(run, url_state.text(PIN))
-        _steering(run, shown)
+        chosen, pinned = selection.current(run), panels.pinned(run, url_state.text(PIN))
+        shown = chosen if chosen or pinned else panels.most_drifting(run)
+        live = _steering(run, shown)
     except GpruneError as error:
         # without the sizes of the model, or with damaged modules, nothing can be found
         st.error(said(error), icon=":material/error:")
         return
     if lacking := there(run, selection.asked())[1]:
         st.warning(f"This run has no {lacking}.", icon=":material/search_off:")
-    if not shown and not pinned:
-        st.info(
-            "Nothing is selected: click a mark or a row on any page, choose one below, or type "
-            f"{inspection.EXAMPLES}.",
-            icon=":material/ads_click:",
-        )
-    _inspected(run, [one for one in (pinned, shown) if one], pinned)
+    if not chosen and not pinned:
+        _nothing_selected(shown)
+    _inspected(run, [one for one in (pinned, shown) if one], pinned, live)
     with card("ins_predicts", "Which quantity predicts that a neuron is kept?", run) as drawn:
         _predicts(run, drawn, shown)
     with card("ins_lists", "Lists of neurons", run) as drawn:
         lists_card.draw(run, drawn, shown)
 
 
-def _inspected(run: Run, units: list[Selection], pinned: Selection) -> None:
+def _nothing_selected(shown: Selection) -> None:
+    """How to select, and what the page shows until then."""
+    until = ""
+    if shown:
+        until = f" Until then this is {shown.words}, whose rank differs most between A and B."
+    st.info(
+        "Nothing is selected: click a mark or a row on any page, choose one below, or type "
+        f"{inspection.EXAMPLES}.{until}",
+        icon=":material/ads_click:",
+    )
+
+
+def _inspected(run: Run, units: list[Selection], pinned: Selection, live: bool) -> None:
     """What is selected, beside what is pinned."""
     units = list(dict.fromkeys(units))
     if not units:
@@ -69,23 +86,32 @@ def _inspected(run: Run, units: list[Selection], pinned: Selection) -> None:
                 unit_card.draw_group(run, drawn, unit)
     for place, unit in enumerate(units):
         if unit.neuron is not None:
-            key = f"{firing_card.FIELD}_pinned" if len(units) > 1 and place == 0 else firing_card.FIELD
-            with card(key, f"Top-activating examples of {unit.words}", run) as drawn:
-                firing_card.draw(run, drawn, unit, key)
+            _explained(run, unit, "_pinned" if len(units) > 1 and place == 0 else "", live)
 
 
-def _steering(run: Run, shown: Selection) -> None:
-    """The field that finds a unit, the way to its neighbours, and the pin."""
+def _explained(run: Run, unit: Selection, suffix: str, live: bool) -> None:
+    """What one neuron does; `suffix` tells the cards of what is pinned from those of what is selected."""
+    left, right = st.columns([3, 2])
+    key = f"ins_spread{suffix}"
+    with left, card(key, f"How strong is {unit.words} on each text?", run) as drawn:
+        response_card.draw_spread(run, drawn, unit, live)
+    key = f"ins_promoted{suffix}"
+    with right, card(key, f"Which tokens does {unit.words} promote?", run) as drawn:
+        response_card.draw_promoted(run, drawn, unit, live)
+    key = f"ins_ablation{suffix}"
+    with card(key, f"What does the model lose without {unit.words}?", run) as drawn:
+        ablation_card.draw(run, drawn, unit)
+    key = f"{firing_card.FIELD}{suffix}"
+    with card(key, f"Top-activating examples of {unit.words}", run) as drawn:
+        firing_card.draw(run, drawn, unit, key, live)
+    with card(f"ins_near{suffix}", f"Neurons nearest to {unit.words}", run):
+        unit_card.draw_near(run, unit, "ins_pinned" if suffix else "ins_unit")
+
+
+def _steering(run: Run, shown: Selection) -> bool:
+    """The field that finds a unit, the way to its neighbours, the pin, and whether the model is asked."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
-        st.text_input(
-            "Find",
-            key=_SEARCH,
-            placeholder=inspection.EXAMPLES,
-            max_chars=80,
-            on_change=_find,
-            args=(run,),
-            width=320,
-        )
+        unit_search.field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for word, step, icon, key in (
             ("Previous", -1, ":material/chevron_left:", "P"),
             ("Next", 1, ":material/chevron_right:", "N"),
@@ -111,26 +137,13 @@ def _steering(run: Run, shown: Selection) -> None:
             args=(PIN, "" if pinned else _written(shown)),
             help="Keeps it on the page, beside what is selected next",
         )
-    if problem := st.session_state.pop(_ERROR, ""):
-        st.error(said(problem), icon=":material/search_off:")
-
-
-def _find(run: Run) -> None:
-    typed = str(st.session_state.get(_SEARCH) or "")
-    if not typed.strip():
-        return
-    try:
-        found = inspection.asked(typed)
-    except GpruneError as error:
-        st.session_state[_ERROR] = str(error)
-        return
-    wanted = Selection(**found)
-    lacking = there(run, wanted)[1]
-    if lacking:
-        st.session_state[_ERROR] = f"this run has no {lacking}"
-        return
-    st.session_state[_SEARCH] = ""
-    selection.select(*_parts(wanted))
+        wanted = url_state.toggle(
+            "Ask the model",
+            LIVE,
+            help="A worker loads the model of the run: it colours every token, counts all activations and "
+            "names the tokens that the neuron promotes. Nothing leaves this machine.",
+        )
+    return asking.allowed(run, wanted)
 
 
 def _parts(one: Selection) -> tuple[int | None, int | None, int | None]:

@@ -1,5 +1,6 @@
 """The Inspector's measures and figures: everything is read from slices of one layer."""
 
+import contextlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -24,6 +25,7 @@ from gprune.pruning import scoring
 from gprune.pruning.scoring import layer_scorer
 from gprune.records import Array
 from gprune.study.settings import require
+from gprune.system.errors import StoreError
 
 PIN = "ins_pin"
 
@@ -38,10 +40,21 @@ def pinned(run: Run, written: str) -> Selection:
     return NOTHING if lacking else found
 
 
+def most_drifting(run: Run) -> Selection:
+    """The neuron whose rank moves most between A and B, of equal ones the first; nothing without drift."""
+    with contextlib.suppress(StoreError):
+        if run.has(stages.drift):
+            moved = run.load(stages.drift).magnitude
+            layer, neuron = np.unravel_index(int(np.argmax(moved)), moved.shape)
+            return there(run, Selection(int(layer), None, int(neuron)))[0]
+    return NOTHING
+
+
 def _units(run: Run, values: Mapping[str, Any]) -> list[Selection]:
-    """What the page shows: what is pinned and what is selected."""
+    """What the page shows: what is pinned and what is selected, or else the most drifting neuron."""
     chosen = there(run, Selection(*(values.get(key) for key in KEYS)))[0]
-    return [one for one in dict.fromkeys((pinned(run, values.get(PIN) or ""), chosen)) if one]
+    found = [one for one in dict.fromkeys((pinned(run, values.get(PIN) or ""), chosen)) if one]
+    return found or [one for one in (most_drifting(run),) if one]
 
 
 def _neurons(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]:

@@ -78,7 +78,6 @@ def draw(run: Run, drawn: Card, unit: Selection) -> None:
     _numbers(run, standings, layer, neuron, labels)
     _kept(run, layer, neuron)
     drawn.show(shown)
-    _near(run, unit, drawn.key, labels)
 
 
 def _labels(run: Run, layer: int) -> Array | None:
@@ -133,9 +132,9 @@ def _kept(run: Run, layer: int, neuron: int) -> None:
             )
 
 
-def _near(run: Run, unit: Selection, key: str, labels: Array | None) -> None:
-    """The neurons whose ranks on all texts are nearest to its own."""
-    layer, neuron = unit.layer or 0, unit.neuron or 0
+def draw_near(run: Run, unit: Selection, key: str) -> None:
+    """Draws the neurons whose ranks on all texts are nearest to its own; `key` is of the neuron's card."""
+    layer, neuron, labels = unit.layer or 0, unit.neuron or 0, _labels(run, unit.layer or 0)
     among = "layer"
     if labels is not None:
         among = url_state.segmented("Nearest neighbours in", _AMONG, f"{key}_near", "module")

@@ -82,6 +82,13 @@ def of(run: Run, layer: int, colour: str, method: str) -> Colouring:
     return Colouring(_divided(ours, other, one, another))
 
 
+def opening(run: Run) -> str:
+    """What the colour says where nobody has chosen: who keeps a neuron, as far as the run has come."""
+    if run.masked and "gprune" in run.masked and len(run.masked) > 1:
+        return METHODS_KEPT
+    return MODULE if run.has(stages.partition) else DRIFT
+
+
 def _named(masks: str) -> str:
     """The method whose hue some masks have."""
     return masks if masks in METHODS else of_masks(masks).name

@@ -44,8 +44,9 @@ def _map(run: Run, drawn: Card) -> None:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         layer = selection.layer_field(run, "nm_layer", layers)
         basis = url_state.segmented("Alike by", panels.BASES, "nm_basis", BEHAVIOUR)
-        layout = url_state.segmented("Laid out by", panels.LAYOUTS, "nm_layout", panels.PCA)
-        colour = url_state.selectbox("Colour", colouring.COLOURS, "nm_colour", colouring.MODULE, width=240)
+        layout = url_state.segmented("Laid out by", panels.LAYOUTS, "nm_layout", panels.UMAP)
+        opening = colouring.opening(run)
+        colour = url_state.selectbox("Colour", colouring.COLOURS, "nm_colour", opening, width=240)
         method = _method(run, colour)
     asked: dict[str, Any] = {
         "layer": layer,
@@ -55,10 +56,18 @@ def _map(run: Run, drawn: Card) -> None:
         "method": method,
     }
     wanted = panels.wanted(run, layer, basis, layout)
-    if wanted is not None and not run.there(wanted):
-        _offer(run, layer, basis, layout)
+    if wanted is None or run.there(wanted):
+        _chart(run, drawn, asked)
         return
-    _chart(run, drawn, asked)
+    if layout == panels.UMAP and _has(run, panels.wanted(run, layer, basis, panels.PCA)):
+        st.caption(f"UMAP of layer {layer} is not there yet, and PCA stands in its place: see below the map.")
+        _chart(run, drawn, asked | {"layout": panels.PCA})
+    _offer(run, layer, basis, layout)
+
+
+def _has(run: Run, stage: stages.Stage[Any] | None) -> bool:
+    """Whether a plane has what it needs; None needs nothing."""
+    return stage is None or run.there(stage)
 
 
 def _method(run: Run, colour: str) -> str:

@@ -63,14 +63,18 @@ def neuron_map(
     *,
     layer: int | None = None,
     basis: str = BEHAVIOUR,
-    layout: str = PCA,
-    colour: str = colouring.MODULE,
+    layout: str = "",
+    colour: str = "",
     method: str = "",
     selected: Selection = NOTHING,
 ) -> Panel:
-    """The neurons of one layer, those that are alike beside each other."""
+    """The neurons of one layer, those that are alike beside each other.
+
+    By itself UMAP where a job has made it and else PCA, by who keeps a neuron where methods have decided.
+    """
     number = in_range("layer", layer, run.load(stages.shape).layers)
     require_choice("basis", basis, tuple(BASES))
+    layout, colour = layout or opening(run, number, basis), colour or colouring.opening(run)
     require_choice("layout", layout, tuple(LAYOUTS))
     require_choice("colour", colour, tuple(colouring.COLOURS))
     found = plane(run, number, basis, layout)
@@ -79,12 +83,13 @@ def neuron_map(
     neurons = len(found.places)
     shown = analysis.shown(neurons, charts.MOST_POINTS, here.neuron)
     labels = run.load(stages.partition).labels[number] if run.has(stages.partition) else None
-    title = f"Layer {number} by {basis}: {plain(found.told)}"
+    title, caption = f"Layer {number} by {basis}: {plain(found.told)}", _CAPTIONS[layout]
     if colour in colouring.OF_MASKS:
         title = _decided(number, colour, method, colours)
+        caption = f"{caption} {found.told[:1].upper()}{found.told[1:]}."
     return Panel(
         charts.scatter(found.places, found.axes, colours, shown, labels, here),
-        _CAPTIONS[layout],
+        caption,
         title=title,
         alt=found.told,
         table=lambda: neuron_table(run, number, np.arange(neurons), found.places),
@@ -162,6 +167,12 @@ def wanted(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None
         texts = texts_of(run) if basis == BEHAVIOUR else ()
         return stages.neuron_map(run.graph, layer, basis, texts)
     return stages.components(run.graph, layer) if basis == PARAMETERS else None
+
+
+def opening(run: Run, layer: int, basis: str) -> str:
+    """The layout that is drawn where nobody has chosen: UMAP where it is there, and else PCA."""
+    found = wanted(run, layer, basis, UMAP)
+    return UMAP if found is not None and run.there(found) else PCA
 
 
 def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:

@@ -10,6 +10,7 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis import token_loss
+from gprune.analysis.formatting import signed
 from gprune.analysis.mask_edits import mask_sets
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
@@ -33,6 +34,8 @@ WHAT, TEXT, WINDOW = "lens_what", "lens_text", "lens_window"
 WHATS = {"window": "A window of an evaluation text", "typed": "My own text"}
 _MOST_WINDOWS = 10**6
 LEFT, RIGHT = "lens_left", "lens_right"
+TEMPERATURE, HOTTEST = 0.8, 2.0
+_SEEDS = 2**31 - 1
 _BY_HAND = "by-hand:"
 
 
@@ -128,7 +131,7 @@ def _area(label: str, key: str, default: str = "", **options: Any) -> str:
 def _reading(run: Run, chosen: Chosen, live: bool) -> None:
     """The card that colours a passage, and lists the tokens that pruned models do worst on."""
     with card("lens_reading", "Where does the pruned model do worse?", run) as drawn:
-        passage = _passage(run)
+        passage = _passage(run, chosen)
         if passage is None:
             return
         if not live:
@@ -142,7 +145,7 @@ def _reading(run: Run, chosen: Chosen, live: bool) -> None:
         _look(run, identity, functools.partial(_show, drawn, chosen))
 
 
-def _passage(run: Run) -> Passage | None:
+def _passage(run: Run, chosen: Chosen) -> Passage | None:
     """What the reader wants to be read; None where nothing was typed."""
     what = url_state.segmented("What is read", WHATS, WHAT, "window", label_visibility="collapsed")
     if what == "typed":
@@ -158,22 +161,35 @@ def _passage(run: Run) -> Passage | None:
     texts = run.study.evaluation.texts
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = url_state.selectbox("Text", list(texts), TEXT, texts[0], width=320)
-        count = _windows(run, text)
+        count = next((len(found) for one in run.study.methods if len(found := _stored(run, one, text))), 0)
         last = (count or _MOST_WINDOWS) - 1
-        number = url_state.number_field("Window", WINDOW, 0, 0, last, 1, width=160)
+        opening, why = _opening(run, chosen, text)
+        number = url_state.number_field("Window", WINDOW, opening, 0, last, 1, width=160)
         if count:
-            st.caption(f"of {count}, numbered from 0: the windows of the run")
+            st.caption(f"of {count}, numbered from 0: the windows of the run. {why}")
     return Passage(text, min(number, last))
 
 
-def _windows(run: Run, text: str) -> int:
-    """Windows of a text, as far as the run knows; 0 where it does not."""
-    for method in run.study.methods:
-        # a damaged result says nothing of its text, and the worker counts the windows by itself
-        with contextlib.suppress(StoreError):
-            if run.has(stages.perplexity, method, text):
-                return len(run.load(stages.perplexity, method, text).losses)
-    return 0
+def _opening(run: Run, chosen: Chosen, text: str) -> tuple[int, str]:
+    """The window that is shown where none was chosen, and why it is that one."""
+    dense = _stored(run, DENSE, text)
+    for question, label in zip(chosen.questions[1:], chosen.labels, strict=True):
+        pruned = _stored(run, question.method, text) if question.masks is None else np.empty(0)
+        if 0 < len(pruned) == len(dense):
+            number, nats = token_loss.worst_window(dense, pruned)
+            change = f"{signed(nats, '.2f')} nats/token, by the losses that the run has stored"
+            return number, f"Window {number} comes first: {plain(label)} loses most there, {change}."
+    return 0, ""
+
+
+def _stored(run: Run, method: str, text: str) -> Array:
+    """(windows,) losses that the run has stored; none where it has not, or they are damaged."""
+    # a damaged result says nothing of its text, and the worker counts the windows by itself
+    with contextlib.suppress(StoreError):
+        if run.has(stages.perplexity, method, text):
+            found: Array = run.load(stages.perplexity, method, text).losses
+            return found
+    return np.empty(0)
 
 
 def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:
@@ -230,10 +246,16 @@ def _listed(drawn: Card, shown: list[Token], dense: Array, losses: dict[str, Arr
 
 def _writing(run: Run, chosen: Chosen, live: bool) -> None:
     """The card that has the dense model and pruned ones go on from one prompt."""
-    with card("lens_writing", "How do they continue?", run) as drawn:
+    with card("lens_writing", "How do they continue?", run):
         prompt = _area("Prompt", "lens_prompt", "The first thing to know about", height=80)
-        st.button("Go on", key="lens_write", icon=":material/edit:", on_click=url_state.put,
-                  args=(LIVE, True))  # fmt: skip
+        with st.container(horizontal=True, vertical_alignment="bottom"):
+            heat = url_state.number_field(
+                "Temperature", "lens_temperature", TEMPERATURE, 0.0, HOTTEST, 0.1, width=160,
+                help="What logits are divided by before a token is drawn; 0 takes the likeliest."
+            )  # fmt: skip
+            seed = url_state.number_field("Seed", "lens_seed", 0, 0, _SEEDS, 1, width=160)
+            st.button("Go on", key="lens_write", icon=":material/edit:", on_click=url_state.put,
+                      args=(LIVE, True))  # fmt: skip
         if not prompt.strip():
             st.caption("The prompt is empty: type some words.")
             return
@@ -244,11 +266,12 @@ def _writing(run: Run, chosen: Chosen, live: bool) -> None:
             )
             return
         source = Source(run.root, run.graph)
-        asked = preview.pool().read(source, Prompt(prompt), chosen.questions, asking.owner("writing"))
-        _look(run, asked, functools.partial(_written, drawn, chosen))
+        what = Prompt(prompt, temperature=heat, seed=seed)
+        asked = preview.pool().read(source, what, chosen.questions, asking.owner("writing"))
+        _look(run, asked, functools.partial(_written, chosen, what))
 
 
-def _written(drawn: Card, chosen: Chosen, reading: Reading) -> None:
+def _written(chosen: Chosen, what: Prompt, reading: Reading) -> None:
     dense = reading.found[0]
     if isinstance(dense, Written) and dense.read < dense.total:
         st.caption(f"The last {dense.read:,} of {dense.total:,} tokens of the prompt are read.")
@@ -260,17 +283,11 @@ def _written(drawn: Card, chosen: Chosen, reading: Reading) -> None:
             if isinstance(found, Written):
                 st.code(token_loss.readable(found.text) or "(nothing)", language=None, wrap_lines=True)
                 st.caption(f"{len(found.ids)} tokens" + ("" if found.ended else " …"))
-    if reading.progress == "complete":
-        drawn.title(plain(_headline(chosen, reading)))
-    st.caption("Always the likeliest token, at most 40 of them: the same question gives the same answer.")
-
-
-def _headline(chosen: Chosen, reading: Reading) -> str:
-    """After how many tokens each leaves the words of the dense model."""
-    dense, *others = (found.ids if isinstance(found, Written) else () for found in reading.found)
-    parts = []
-    for label, ids in zip(chosen.labels, others, strict=True):
-        same = token_loss.shared(dense, ids)
-        whole = same == len(dense) == len(ids)
-        parts.append(f"{label} {'all' if whole else same} of {len(dense)}")
-    return f"First tokens in common with the dense model: {', '.join(parts)}"
+    drawn = "Always the likeliest token: the same question gives the same answer."
+    if what.temperature:
+        drawn = (
+            f"Sampled at temperature {what.temperature:g} with seed {what.seed}, all models with the same "
+            "random numbers: they part where their predictions do. Another seed gives other words, and one "
+            "continuation says little of a model."
+        )
+    st.caption(f"{drawn} At most {what.most} tokens.")

@@ -1,4 +1,4 @@
-"""Answers: how strongly does a neuron of the dense model answer to every token of some passages?
+"""Answers: how strongly does a neuron of the dense model answer to tokens of passages, or of a whole text?
 
 The passages stand in sequences that the run has drawn; each is read from its beginning, because a token is
 answered by all before it, and no further than it is asked for. The model runs up to the neuron's layer.
@@ -10,10 +10,16 @@ import numpy as np
 import torch
 from torch import nn
 
+from gprune.app.preview.histogram import histogram
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.passages import pieces
 from gprune.records import Array, Tokens
 from gprune.system.errors import NumericsError, SettingsError
+
+TURN_TOKENS = 4096
+"""that are counted in one turn, at least one sequence"""
+MOST_TOKENS = 2**16
+"""of a text that are counted, at least one sequence"""
 
 
 def fires(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
@@ -22,13 +28,46 @@ def fires(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
     Raises StoreError where the tokens are gone, SettingsError where there is no such neuron or place,
     NumericsError where an activation is not finite.
     """
-    asked, shape = question["fires"], masked.decoder.shape
-    layer, neuron = int(asked["layer"]), int(asked["neuron"])
+    asked = question["fires"]
+    layer, neuron = place(masked, asked)
+    ids = _ids(masked, asked)
+    return {"passages": [_passage(masked, ids, layer, neuron, *map(int, one)) for one in asked["places"]]}
+
+
+def spread(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
+    """The histogram of the inputs of down_proj on the next sequences of a text; errors as `fires`."""
+    asked, start = question["spread"], int(question["sequences"])
+    layer, neuron = place(masked, asked)
+    ids = _ids(masked, asked)
+    length = ids.shape[1]
+    wanted = min(len(ids), max(MOST_TOKENS // length, 1))
+    end = min(start + max(TURN_TOKENS // length, 1), wanted)
+    found = histogram(_finite(_values(masked, ids[start:end], layer, neuron)))
+    told = {"power": found.power, "first": found.first, "counts": found.counts.tolist()}
+    return told | {"sequences": end, "wanted": wanted, "total": len(ids)}
+
+
+def place(masked: MaskedModel, asked: dict[str, Any]) -> tuple[int, int]:
+    """Layer and neuron that are asked for; SettingsError where the model has no such neuron."""
+    layer, neuron, shape = int(asked["layer"]), int(asked["neuron"]), masked.decoder.shape
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
         raise SettingsError(f"the model has no neuron {neuron} of layer {layer}: choose another one")
+    return layer, neuron
+
+
+def _ids(masked: MaskedModel, asked: dict[str, Any]) -> Array:
     kind, key = asked["tokens"]
-    ids = masked.store.get(kind, key, Tokens).ids
-    return {"passages": [_passage(masked, ids, layer, neuron, *map(int, one)) for one in asked["places"]]}
+    found: Array = masked.store.get(kind, key, Tokens).ids
+    return found
+
+
+def _finite(values: Array) -> Array:
+    if not np.isfinite(values).all():
+        raise NumericsError(
+            "an activation is not finite: the model overflows in its number type, so run the study with "
+            "float32 or bfloat16"
+        )
+    return values
 
 
 def _passage(
@@ -36,12 +75,7 @@ def _passage(
 ) -> dict[str, Any]:
     if not (0 <= sequence < len(ids) and 0 <= first <= last < ids.shape[1]):
         raise SettingsError(f"the run has drawn no tokens {first} to {last} of sequence {sequence}")
-    values = _values(masked, ids[sequence, : last + 1], layer, neuron)[first:]
-    if not np.isfinite(values).all():
-        raise NumericsError(
-            "an activation is not finite: the model overflows in its number type, so run the study with "
-            "float32 or bfloat16"
-        )
+    values = _finite(_values(masked, ids[[sequence], : last + 1], layer, neuron)[0, first:])
     own = np.asarray(ids[sequence, first : last + 1])
     told = [[text, place, of] for text, place, of in pieces(own, masked.decoder.tokenizer)]
     return {"pieces": told, "values": values.tolist()}
@@ -53,20 +87,20 @@ class _Reached(Exception):  # noqa: N818
 
 @torch.inference_mode()
 def _values(masked: MaskedModel, ids: Array, layer: int, neuron: int) -> Array:
-    """(tokens,) inputs of down_proj at a neuron."""
+    """(sequences, tokens) inputs of down_proj at a neuron."""
     model: Any = masked.decoder.model
     found: list[torch.Tensor] = []
 
     def hear(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        found.append(inputs[0][0, :, neuron].double().cpu())
+        found.append(inputs[0][..., neuron].double().cpu())
         raise _Reached
 
     listening = masked.decoder.down_proj(layer).register_forward_pre_hook(hear)
     try:
-        row = torch.as_tensor(np.asarray(ids, dtype=np.int64)[None], device=masked.decoder.device)
-        model(input_ids=row, use_cache=False, logits_to_keep=1)
+        rows = torch.as_tensor(np.asarray(ids, dtype=np.int64), device=masked.decoder.device)
+        model(input_ids=rows, use_cache=False, logits_to_keep=1)
     except _Reached:
         pass
     finally:
         listening.remove()
-    return found[0].numpy()
+    return found[0].view(*ids.shape).numpy()

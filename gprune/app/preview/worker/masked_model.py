@@ -25,7 +25,7 @@ from gprune.models.oom_backoff import out_of_memory
 from gprune.pipeline.stages import KINDS
 from gprune.pruning import repair
 from gprune.pruning.surgery import Silenced
-from gprune.records import Array, PrunedModel, SampledText
+from gprune.records import Array, PrunedModel, SampledText, Tokens
 from gprune.records.repairs import in_order
 from gprune.store import Store
 from gprune.study import EvaluationSettings
@@ -74,14 +74,21 @@ class MaskedModel:
     def windows(self, text: dict[str, Any]) -> Array:
         """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.
 
-        Raises CorpusError where the text is gone or has changed since the run.
+        Of a calibration text these are the sequences that the run has drawn. Raises CorpusError where an
+        evaluation text is gone or has changed since the run, StoreError where the sequences are gone.
         """
         known = json.dumps(text, sort_keys=True)
         if known not in self._texts:
-            name, settings = str(text["name"]), _evaluation(text)
-            stream = self._stream(name, text, settings)
-            self._texts[known] = windows(self.decoder.model, stream, name, settings)
+            self._texts[known] = self._windows(text)
         return self._texts[known]
+
+    def _windows(self, text: dict[str, Any]) -> Array:
+        if "tokens" in text:
+            kind, key = text["tokens"]
+            drawn: Array = self.store.get(kind, key, Tokens).ids
+            return drawn
+        name, settings = str(text["name"]), _evaluation(text)
+        return windows(self.decoder.model, self._stream(name, text, settings), name, settings)
 
     def _stream(self, name: str, text: dict[str, Any], settings: EvaluationSettings) -> Array:
         """The tokens of a text: read as the run has read it, or those that the model wrote for it."""

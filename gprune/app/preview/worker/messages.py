@@ -22,13 +22,16 @@ then says how far it is before it answers, and how long it took besides measurin
 Where nobody wants it any more, {"drop": ID} has it given up between two layers, and the answer is
 {"dropped": true}.
 
-A passage is read token by token, a window of a text or what was typed; a prompt is gone on from greedily, a
-few tokens a question. Both say what is silent as above, and how many tokens there were in all; `places`
-are the model's positions, 0 where it does not say:
+The windows of a calibration text are the sequences that a run has drawn, of which the text says the place:
+"tokens": [kind, key].
+
+A passage is read token by token, a window of a text or what was typed; a prompt is gone on from, a few tokens
+a question, each drawn at a temperature with a seed, the likeliest at temperature 0. Both say what is silent
+as above, and how many tokens there were in all; `places` are the model's positions, 0 where it does not say:
 
     {"read": {"text": {...}, "number": 3} | {"typed": "..."}, ...}
                        -> {"pieces": [["The", 1, 1], ...], "losses": [...], "total": 128, "places": 4096}
-    {"write": {"prompt": "...", "most": 40}, "ids": [5, 9], "tokens": 4, ...}
+    {"write": {"prompt": "...", "most": 40, "temperature": 0.8, "seed": 0}, "ids": [5, 9], "tokens": 4, ...}
                        -> {"ids": [3, 1], "text": "...", "ended": false, "read": 12, "total": 12}
 
 A neuron of the dense model is asked for its inputs of down_proj at every token of passages, each a sequence
@@ -36,6 +39,15 @@ of a run's tokens with its first and last token:
 
     {"fires": {"tokens": [kind, key], "layer": 2, "neuron": 7, "places": [[0, 3, 35], ...]}}
                        -> {"passages": [{"pieces": [["The", 1, 1], ...], "values": [0.2, ...]}, ...]}
+
+Its activations on all of a text are counted in bins, 2 to a power wide, some sequences after those counted
+before; and the tokens are named to whose logits its column of down_proj adds most, and least:
+
+    {"spread": {"tokens": [kind, key], "layer": 2, "neuron": 7}, "sequences": 16}
+                       -> {"power": -5, "first": -2, "counts": [1, 40, 9], "sequences": 32, "wanted": 256,
+                           "total": 2048}
+    {"direction": {"layer": 2, "neuron": 7}}
+                       -> {"promoted": [[" the", 0.31], ...], "suppressed": [["ing", -0.28], ...]}
 
 A text of one's own is measured against the texts of a run; study and digests are those of a run that has it
 as its text C, and the drifts are left in the folder, as a store keeps them:

@@ -50,7 +50,7 @@ def read(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
 
 
 def write(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
-    """Goes on from a prompt and what was written already, greedily; see preview.worker.messages.
+    """Goes on from a prompt and what was written already; see preview.worker.messages.
 
     Raises SettingsError where the prompt has no token, CorpusError where the model has no tokenizer.
     """
@@ -61,7 +61,7 @@ def write(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
     # the last tokens count, and the model needs places for what it is to write
     used = ids[-max(1, most_read(masked) - int(asked["most"])) :]
     with masked.silenced(question):
-        new, ended = _greedy(masked, [*used.tolist(), *written], int(question["tokens"]))
+        new, ended = _continued(masked, used.tolist(), written, int(question["tokens"]), asked)
     text = _decoded(masked.decoder.tokenizer, [*written, *new], skip=True)
     return {"ids": new, "text": text, "ended": ended, "read": len(used), "total": len(ids)}
 
@@ -118,6 +118,19 @@ def _decoded(tokenizer: Any, ids: list[int], skip: bool = False) -> str:
     return str(tokenizer.decode(ids, skip_special_tokens=skip, clean_up_tokenization_spaces=False))
 
 
+def tokenizer_of(masked: MaskedModel) -> Any:
+    """The model's tokenizer; CorpusError where its folder has none."""
+    if masked.decoder.tokenizer is None:
+        raise CorpusError("the model's folder has no tokenizer: save the tokenizer's files beside the model")
+    return masked.decoder.tokenizer
+
+
+def alone(token: int, tokenizer: Any) -> str:
+    """One token as text, the space before it included; its name where it is a part of a character."""
+    text = _added([token], [token], tokenizer)
+    return str(tokenizer.convert_ids_to_tokens(token)) if _LOST in text or not text else text
+
+
 def _passage(masked: MaskedModel, asked: dict[str, Any]) -> Array:
     """(tokens,) ids of a window, or of what was typed."""
     if "typed" in asked:
@@ -134,11 +147,7 @@ def _passage(masked: MaskedModel, asked: dict[str, Any]) -> Array:
 def _typed(masked: MaskedModel, text: str) -> Array:
     """(tokens,) ids of a text, as the run tokenises a document."""
     if masked.typed[0] != text or not text:
-        tokenizer = masked.decoder.tokenizer
-        if tokenizer is None:
-            raise CorpusError(
-                "the model's folder has no tokenizer: save the tokenizer's files beside the model"
-            )
+        tokenizer = tokenizer_of(masked)
         ids = encode([text], tokenizer) if text.strip() else np.empty(0, dtype=np.int32)
         if len(ids):
             model: Any = masked.decoder.model
@@ -148,19 +157,34 @@ def _typed(masked: MaskedModel, text: str) -> Array:
 
 
 @torch.inference_mode()
-def _greedy(masked: MaskedModel, ids: list[int], count: int) -> tuple[list[int], bool]:
-    """The next tokens, each the likeliest, and whether the model has ended the text."""
+def _continued(
+    masked: MaskedModel, prompt: list[int], written: list[int], count: int, asked: dict[str, Any]
+) -> tuple[list[int], bool]:
+    """The next tokens after prompt and what was written, and whether the model has ended the text."""
     model: Any = masked.decoder.model
     ends = _ends(masked)
-    row, cache, new = torch.tensor([ids], device=_device(model)), None, list[int]()
-    for _ in range(count):
+    row, cache, new = torch.tensor([[*prompt, *written]], device=_device(model)), None, list[int]()
+    for place in range(len(written), len(written) + count):
         result = model(input_ids=row, past_key_values=cache, use_cache=True, logits_to_keep=1)
-        cache, token = result.past_key_values, int(result.logits[0, -1].float().argmax())
+        cache = result.past_key_values
+        token = drawn(result.logits[0, -1].double().cpu().numpy(), asked, place)
         if token in ends:
             return new, True
         new.append(token)
         row = torch.tensor([[token]], device=row.device)
     return new, False
+
+
+def drawn(logits: Array, asked: dict[str, Any], place: int) -> int:
+    """A token by its (vocabulary,) logits: drawn at a temperature, the likeliest at 0.
+
+    By the Gumbel-max trick, with noise that follows from seed and place alone: however a continuation is cut
+    into turns it is the same one, and models that say the same draw the same.
+    """
+    if not asked["temperature"]:
+        return int(logits.argmax())
+    noise = np.random.default_rng([int(asked["seed"]), place]).gumbel(size=len(logits))
+    return int((logits / float(asked["temperature"]) + noise).argmax())
 
 
 def _ends(masked: MaskedModel) -> set[int]:

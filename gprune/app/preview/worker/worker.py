@@ -97,10 +97,14 @@ class RequestHandler:
             from gprune.app.preview.worker import passages
 
             return (passages.read if "read" in question else passages.write)(self.masked, question)
-        if "fires" in question:
+        if "fires" in question or "spread" in question:
             from gprune.app.preview.worker import activations
 
-            return activations.fires(self.masked, question)
+            return (activations.fires if "fires" in question else activations.spread)(self.masked, question)
+        if "direction" in question:
+            from gprune.app.preview.worker import direction
+
+            return direction.promoted(self.masked, question)
         if "own" in question:
             from gprune.app.preview.worker import own_text
 
