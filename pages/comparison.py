@@ -7,10 +7,5 @@ from gprune.app.pages.speed_export import page as speed
 from gprune.app.ui import places
 
 places.show(
-    {
-        "compare": comparison.show,
-        "decide": decision.show,
-        "questions": questions.show,
-        "speed": speed.show,
-    }
+    {"compare": comparison.show, "decide": decision.show, "questions": questions.show, "speed": speed.show}
 )

@@ -7,7 +7,7 @@ import typing
 import pytest
 
 from gprune.cli import study
-from gprune.study import Study, field_names, from_dict, from_file, short
+from gprune.study import Study, field_names, from_dict, from_file, run_name, short
 from gprune.study.demo import demo_study
 from gprune.study.fields import OPTIONS, documentation, hint
 from gprune.system.errors import SettingsError
@@ -149,3 +149,8 @@ def test_every_option_of_study_says_what_its_field_means():
     assert (made["tasks"].nargs, made["tasks"].metavar, made["name"].type) == ("+", "TASK", None)
     assert made["dtype"].metavar == "{auto,float32,bfloat16,float16}"
     assert made["model"].required and "fang_pooled" in made["methods"].help
+
+
+def test_settings_that_came_later_change_no_name_of_a_run():
+    # the folder of everybody's first run: another name, and it would be computed again
+    assert run_name(demo_study()) == "bundled-demo-2b5a07c330"

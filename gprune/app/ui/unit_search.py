@@ -3,13 +3,13 @@
 import streamlit as st
 
 from gprune.analysis import inspection
-from gprune.app.ui import selection, url_state
+from gprune.app.ui import places, selection, url_state
 from gprune.app.ui.text import said
 from gprune.app.ui.unit import Selection, there
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 
-PAGE, URL = "pages/inspection.py", "inspector"
+PLACE = "inspector"
 """where units are looked at"""
 _LONGEST = 80
 _ERROR, _ON_THE_WAY = "find_error", "find_on_the_way"
@@ -17,12 +17,12 @@ _ERROR, _ON_THE_WAY = "find_error", "find_on_the_way"
 
 def draw(run: Run) -> None:
     """Draws the field in the frame; the page that shows units has one of its own."""
-    if url_state.page() == URL:
+    if url_state.page() == PLACE:
         st.session_state.pop(_ON_THE_WAY, None)
         return
     if st.session_state.get(_ON_THE_WAY):
         # what a page sends while it is still being built can overtake the change to another one
-        st.switch_page(PAGE)
+        places.turn(PLACE)
     field(run, "frame_find", placeholder="Find a neuron: L5N688", label_visibility="collapsed")
 
 

@@ -72,7 +72,7 @@ def trade_off(
         charts.front(found, shown.names, cost, most),
         f"{answer(found, shown, cost, most)} Large, joined marks: no other model is both better on {read} "
         "and cheaper. Whiskers are one standard error.",
-        title=f"{len(best)} of {len(found)} models are worth taking on {read}",
+        title=f"{len(best)} of {len(found)} models {'are' if best[1:] else 'is'} worth taking on {read}",
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
         table=lambda: analysis.table(found, shown.names, cost, about(shown)),
         how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
