@@ -233,7 +233,7 @@ def test_compare_shows_before_and_after_in_a_card_of_its_own(made, monkeypatch):
     assert any("Recovery takes" in words.value for words in app.markdown)
     (shown,) = (one.value for one in app.dataframe if "after recovery" in one.value.columns)
     assert len(shown) == 6
-    app = open_page("speed_export", run=run.name)
+    app = open_page("export", run=run.name)
     codes = {code.value for code in app.code}
     assert {result["checkpoint"], result["recovered_checkpoint"]} <= codes
 

@@ -206,15 +206,16 @@ def test_every_page_of_a_run_calls_a_plug_in_as_that_run_does(orphan, monkeypatc
     with adopted(monkeypatch):
         for which, own in labels.items():
             app, said = opened(run=which), ""
-            for page in (page for page in PAGES if page not in ("jobs", "comparison")):
+            for page in (page for page in PAGES if page not in ("jobs", "comparison", "decision")):
                 # lists of runs in the frame name the other run as well
                 said += words(on(app, page)) + json.dumps(charts(app))
                 assert not app.error, (page, [one.value for one in app.error])
             (foreign,) = set(labels.values()) - {own}
             assert own in said.lower() and foreign not in said.lower()
         # side by side, each is called as its own run calls it
-        shown = json.dumps(charts(linked("comparison", cp_runs=list(labels)))).lower()
-        assert all(label in shown for label in labels.values())
+        for page, named in (("comparison", "cp_runs"), ("decision", "dc_runs")):
+            shown = json.dumps(charts(linked(page, **{named: list(labels)}))).lower()
+            assert all(label in shown for label in labels.values()), page
         assert "even" not in methods.METHODS
 
 

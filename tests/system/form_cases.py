@@ -176,8 +176,8 @@ _SECTIONS = (
     f"gates={GateSettings()!r}, repair={RepairSettings()!r}, recovery={RecoverySettings()!r}, "
     f"choice={ChoiceSettings()!r}, "
 )
-_LATER = (_SECTIONS, ", widths='free'", ", method='gprune'")
-"""what came after the answers were kept: sections and a field of a study, and the method of a search"""
+_LATER = (_SECTIONS, ", widths='free'", ", method='gprune'", ", tags=()")
+"""what came after the answers were kept: sections and a field of a study, the method of a search, and tags"""
 
 
 def answer(reader: Reader, folder: Path, odd: object, data: bytes) -> str:

@@ -71,6 +71,8 @@ def _show(run: Run, drawn: Card, asked: dict[str, str], names: dict[str, str], r
         caption="Change of the dense model's loss while this neuron's input of down_proj is 0, paired over "
         "windows: the sequences that the run has drawn for calibration. ± is one standard error over them. "
         "Nothing else is changed or refitted.",
+        how="Above 0 the model predicts worse without the neuron, below 0 better. A change of less than two "
+        "standard errors cannot be told from 0 on these windows.",
     )
     if refining:
         asking.standing(run, "The worker is asked.")

@@ -26,6 +26,10 @@ _DIRECT = (
     "final norm times the neuron's column of down_proj. An approximation: later layers are left out, and so "
     "is what the final norm divides by, which depends on the data. A negative activation swaps the sides."
 )
+_HOW_PROMOTED = (
+    "Tokens on the left become likelier as next token when the neuron is active, those on the right less "
+    "likely. Tokens of one kind name what the neuron is for; a mixed list means that later layers decide."
+)
 
 
 def texts(run: Run) -> dict[str, str]:
@@ -91,7 +95,7 @@ def _named(drawn: Card, answers: dict[str, Found], refining: bool) -> None:
     for column, (word, side) in zip(st.columns(2), sides.items(), strict=True):
         with column:
             tables.show(_tokens(side, word), alt=f"the tokens that it {word} most", height="content")
-    drawn.tools(lambda: _both(found), switch=False, caption=_DIRECT)
+    drawn.tools(lambda: _both(found), switch=False, caption=_DIRECT, how=_HOW_PROMOTED)
 
 
 def _tokens(side: tuple[tuple[str, float], ...], word: str) -> pd.DataFrame:
