@@ -8,6 +8,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from gprune.analysis.claims import BASELINES, HOME, UNSEEN, Case, Claim
 from gprune.analysis.paired_test import Difference
 from gprune.analysis.table import Table
@@ -53,6 +55,7 @@ _HEAD = (
     "*At home* is the mean over texts of the corpora of A and B, *unseen* over the others; both are the "
     "change of perplexity to the same masks without any repair. `self` is text that the dense model wrote.",
 )
+_TRIED = ("model", "masks", "repair", "held-out A", "held-out B", "divergence", "chosen by", "unseen")
 _CHAPTER = "\n## "
 """what a model's chapter begins with, before its name"""
 _DEVELOPMENT = (
@@ -145,6 +148,11 @@ def _recipe(found: Sequence[Block]) -> list[str]:
         "takes part, so that the choice can miss what is best there. The last column says by how much, "
         "beside the best of the treatments of the same masks in this document.",
         Table.of(chosen, [row for block in found for row in _chosen_rows(block)]).markdown(),
+        "What the recipe was chosen from, means over seeds. Each figure is a ratio to the candidate that has "
+        "1: perplexity on held-out sequences of A and of B, divergence from the dense model on text of its "
+        "own, and their weighted geometric mean, whose lowest is chosen. The last column took part in "
+        "nothing: where its order differs, what is best at home is not what is best abroad.",
+        Table.of(_TRIED, [row for block in found for row in _tried(block)]).markdown(),
     ]
 
 
@@ -188,10 +196,45 @@ def _chosen_rows(block: Block) -> list[list[str]]:
     for method in CHOSEN:
         made = _made(block, method)
         masks = block.series.base.choice.masks if method == RECOMMENDED else (method,)
-        words = [f"{seed}: {_called(one, method, block)}" for seed, one in made]
+        words = _by_seed([(seed, _called(one, method, block)) for seed, one in made])
         best, ratio = _hindsight(block, method, masks)
-        rows.append([block.name, METHODS[method].label, "; ".join(words) or "not measured", best, ratio])
+        rows.append([block.name, METHODS[method].label, words or "not measured", best, ratio])
     return rows
+
+
+def _by_seed(made: Sequence[tuple[int, str]]) -> str:
+    """What was chosen under each seed, once where it is the same."""
+    once = {words for _, words in made}
+    if len(once) == 1 and made[1:]:
+        return f"{once.pop()} (all {len(made)} seeds)"
+    return "; ".join(f"{seed}: {words}" for seed, words in made)
+
+
+def _tried(block: Block) -> list[list[str]]:
+    """What the recipe was chosen from, the best first, at home and on unseen text."""
+    made = [one for _, one in _made(block, RECOMMENDED)]
+    if not made:
+        return []
+    first, cases = made[0], _unseen(block)
+    names = [_treatment(repair).of(masks) for masks, repair in zip(first.masks, first.repairs, strict=True)]
+    shares = np.exp(np.mean([np.log(one.figures / one.figures[one.reference]) for one in made], axis=0))
+    numbers = np.mean([one.numbers for one in made], axis=0)
+    rows = []
+    for place in np.argsort(numbers, kind="stable"):
+        words = stages.described(block.results.graph, first.repairs[place])
+        rows.append(
+            [
+                *(block.name, of_masks(first.masks[place]).label, words),
+                *(f"{value:.2f}" for value in (*shares[place], numbers[place])),
+                _ratio(over(cases, names[place], names[first.reference])),
+            ]
+        )
+    return rows
+
+
+def _treatment(repair: str) -> Treatment:
+    kind, _, texts = repair.partition(":")
+    return Treatment(kind, texts) if texts else Treatment(kind)
 
 
 def _called(made: Choice, method: str, block: Block) -> str:
@@ -203,14 +246,15 @@ def _called(made: Choice, method: str, block: Block) -> str:
 def _hindsight(block: Block, method: str, masks: Sequence[str]) -> tuple[str, str]:
     """The treatment of some masks that is best on unseen text, and the chosen one beside it."""
     cases, chosen = _unseen(block), AUTO.of(method)
-    known = [
-        name for name, answers in block.methods.items() if answers[0].row.method in masks and name != chosen
-    ]
-    losses = {name: sum(case.loss(name) for case in cases) for name in known}
+    known = [name for name, answers in block.methods.items() if answers[0].row.method in masks]
+    losses = {name: sum(case.loss(name) for case in cases) for name in dict.fromkeys((*known, chosen))}
     measured = {name: loss for name, loss in losses.items() if math.isfinite(loss)}
-    if not measured:
+    if chosen not in measured:
         return "not measured", ""
-    best = min(measured, key=lambda name: measured[name])
+    # of equals the one that has a name of its own: what was chosen is in the column before
+    best = min(measured, key=lambda name: (measured[name], name == chosen))
+    if best == chosen:
+        return "the chosen one", _ratio(over(cases, chosen, best))
     labels = block.methods[best][0].row.labels
     return f"{labels['method']}, {labels['repair']}", _ratio(over(cases, chosen, best))
 

@@ -25,9 +25,10 @@ from gprune.experiments.reproduction.repair_rows import (
     repair_rows,
 )
 from gprune.experiments.reproduction.scale import choose
-from gprune.records import TextOverlap
+from gprune.records import Choice, TextOverlap
 from gprune.store import Store
 from gprune.study.choice import ChoiceSettings
+from gprune.study.methods import RECOMMENDED
 from gprune.study.profiles import development_models
 
 GAINS = {
@@ -135,6 +136,32 @@ def test_a_case_without_a_method_judges_nothing(measured, series):
     (block,) = blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))
     case = replace(block.cases[0], losses={OWN.of("flap"): {0: np.zeros(2)}})
     assert case.difference(OWN.of("flap"), UNREPAIRED.of("gprune")) is None
+
+
+def test_what_was_tried_stands_beside_unseen_text(measured, series, monkeypatch):
+    tried = {
+        ("gprune", "none"): (20.0, 20.0, 1.0),
+        ("gates", "own"): (10.0, 10.0, 0.5),
+        ("gates", "least_squares:both"): (40.0, 40.0, 2.0),
+    }
+    (names, repairs), figures = zip(*tried, strict=True), np.array(list(tried.values()))
+    made = Choice(
+        names, repairs, ("A", "B", "divergence"), np.full(3, 1 / 3), figures, figures[:, 2], 8, 0, 1
+    )
+    monkeypatch.setattr(
+        repair_report.stages, "made", lambda _, method: made if method == RECOMMENDED else None
+    )
+    found = blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))
+    told = "\n".join(repair_report._recipe(found))
+    assert "| Recommended recipe | Gates, its own repair (all 2 seeds) | " in told
+    rows = [
+        line for line in told.splitlines() if line.startswith("| demo at 50 % | ") and line.count("|") == 9
+    ]
+    # the chosen one first; gates have no row of their own repair among those of the document
+    first, second, third = rows
+    assert first == "| demo at 50 % | Gates | its own repair | 0.50 | 0.50 | 0.50 | 0.50 | not measured |"
+    assert second.endswith("| 1.00 | 1.00 | 1.00 | 1.00 | 1.00 ± 0.00 |")
+    assert third.endswith("| 2.00 | 2.00 | 2.00 | 2.00 | 0.50 ± 0.00 |")
 
 
 def test_chapters_of_other_models_stay_and_ones_own_is_replaced(measured, series, text):
