@@ -15,6 +15,7 @@ from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_b
 from gprune.records import REPAIRS, Array, Repair
 from gprune.records.repairs import COMPENSATION
 from gprune.study.methods import BUILT_IN, METHODS
+from gprune.study.methods import RECOMMENDED as RECIPE
 
 RECOMMENDED = "gprune recommended"
 """GPrune under the recommended profile, where that differs from the paper's"""
@@ -35,6 +36,11 @@ BASELINES = tuple(
 def repaired(repair: Repair) -> str:
     """What GPrune is called with a repair that a study switches on, as `gprune compensated`."""
     return f"gprune {repair.attribute}"
+
+
+def equal(method: str) -> str:
+    """What a method is called with as many units in every layer, as `flap equal widths`."""
+    return f"{method} equal widths"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,6 +133,11 @@ CLAIMS = (
         ("gprune",),
     ),
     Claim("GPrune under these settings is better than the best baseline", "", RECOMMENDED, BASELINES),
+    Claim("the recommended recipe is better than the best baseline", "", RECIPE, BASELINES),
+    Claim("and than GPrune", "", RECIPE, ("gprune",)),
+    Claim("GPrune with free widths is better than with equal ones", "", "gprune", (equal("gprune"),)),
+    Claim("so is FLAP", "", "flap", (equal("flap"),)),
+    Claim("with equal widths GPrune is better than FLAP", "", equal("gprune"), (equal("flap"),)),
 )
 
 

@@ -1,22 +1,25 @@
 """Answers: which rows does a comparison need that is fair to every method?
 
 Every baseline in every form, the controls that say where a gain comes from, and GPrune under both profiles,
-at each retention under each seed, on the same texts and windows.
+at each retention under each seed, on the same texts and windows; beside them the price of equal widths, and
+what the recommended recipe chooses.
 """
 
 from dataclasses import replace
 from typing import Any
 
-from gprune.analysis.claims import RECOMMENDED, repaired
+from gprune.analysis.claims import RECOMMENDED, equal, repaired
 from gprune.experiments.reproduction.grid import Row, Series, label, together
 from gprune.records import REPAIRS
 from gprune.records.repairs import COMPENSATION
 from gprune.study import profiles
 from gprune.study.methods import BUILT_IN, METHODS
-from gprune.study.methods import RECOMMENDED as RECOMMENDED_RECIPE
+from gprune.study.methods import RECOMMENDED as RECIPE
 
 FAIR = "study"
 """name of the table"""
+_AT_EQUAL_WIDTHS = ("gprune", "flap")
+"""what is also measured with as many units in every layer"""
 
 
 def fair_rows(series: Series) -> list[Row]:
@@ -32,7 +35,7 @@ def fair_rows(series: Series) -> list[Row]:
 
 def compared() -> tuple[str, ...]:
     """Every method but those that are the same as another by definition or chosen among them, and dense."""
-    left = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECOMMENDED_RECIPE}
+    left = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECIPE}
     return together(name for name in BUILT_IN if name not in left)
 
 
@@ -43,20 +46,25 @@ def _rows(series: Series, retention: float, seed: int) -> list[Row]:
     for name in compared():
         row = Row(labels, replace(study, methods=(name,)), name, extra=METHODS[name].control)
         rows.append(replace(row, labels=labels | {"method": label(row)}))
-    for name, words, changes in _variants():
-        changed = series.study(retention=retention, seed=seed, changes=changes)
+    for name, method, words, changes in _variants():
+        changed = series.study(methods=(method,), retention=retention, seed=seed, changes=changes)
         # the settings one by one would be no name
-        changed = changed.renamed(f"{study.name} {words}")
-        rows.append(Row(labels | {"method": f"GPrune (FLAP), {words}"}, changed, item=name))
+        row = Row(labels, changed.renamed(f"{study.name} {words}"), method, item=name)
+        called = f"{label(row)}, {words}" if words else label(row)
+        rows.append(replace(row, labels=labels | {"method": called}))
     return rows
 
 
-def _variants() -> list[tuple[str, str, dict[str, Any]]]:
-    """Id, words and settings of what GPrune is compared as besides; what changes nothing is left out."""
+def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
+    """Id, method, words and settings of what is compared besides; what changes nothing is left out."""
     compensation = REPAIRS[COMPENSATION]
-    found = [(repaired(compensation), compensation.label, {f"sparsity.{COMPENSATION}": True})]
+    found: list[tuple[str, str, str, dict[str, Any]]] = [
+        (repaired(compensation), "gprune", compensation.label, {f"sparsity.{COMPENSATION}": True})
+    ]
     recommended = dict(profiles.profile("recommended").settings)
-    return found + [(RECOMMENDED, "recommended profile", recommended)] * bool(recommended)
+    found += [(RECOMMENDED, "gprune", "recommended profile", recommended)] * bool(recommended)
+    found += [(equal(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS]
+    return [*found, (RECIPE, RECIPE, "", {})]
 
 
 def identifier(row: Row) -> str:

@@ -121,12 +121,15 @@ def test_the_rows_are_every_method_its_controls_and_both_profiles_under_every_se
         == names.count(RECOMMENDED)
         == names.count(repaired(REPAIRS["bias_compensation"]))
         == names.count("flap_pooled")
+        == names.count("flap equal widths")
+        == names.count("recommended")
         == 4
     )
     assert {control_rows.identifier(row) for row in rows if row.extra} == set(CONTROLS)
-    # one study a retention and seed for all methods, one more each for compensation and the other profile
+    # one study a retention and seed for all methods, one more each for compensation, the other profile and
+    # equal widths
     entries = work.needed([tables.TABLES["study"]], series)
-    assert len(entries) == 12 and sum(len(entry.study.methods) > 1 for entry in entries) == 4
+    assert len(entries) == 16 and sum(len(entry.study.methods) > 1 for entry in entries) == 8
 
 
 def test_the_report_says_what_holds_and_what_does_not(tmp_path, series, capsys):
