@@ -5,16 +5,18 @@ less or a lower one in one of both. What it loses is its perplexity over the den
 windows; what it costs is its parameters, or the time that a token takes.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.comparison import DENSE, Line
+from gprune.analysis.comparison import DENSE, Line, change
 from gprune.analysis.generalization import against_dense
-from gprune.analysis.paired_test import Difference
+from gprune.analysis.paired_test import Difference, in_percent
+from gprune.analysis.run_settings import seed_groups
+from gprune.study import Study
 
 PARAMETERS, TIME = "parameters", "time"
 COSTS = {PARAMETERS: "parameters", TIME: "time a token"}
@@ -37,6 +39,50 @@ class Option:
     def ratio(self) -> float:
         """Its perplexity over the dense model's."""
         return 1 + self.loss.change
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """A model whose layers may differ in their widths beside the same with equal ones."""
+
+    free: Line
+    equal: Line
+    difference: Difference
+    """of the equal one to the free one, paired over windows"""
+
+
+def prices(lines: Iterable[Line], studies: Mapping[str, Study], text: str) -> list[Price]:
+    """What equal widths cost on a text, of every method that was measured with both and is equal otherwise.
+
+    `studies` are those of the lines' runs. Other alignments of the widths are no difference: blocks belong to
+    equal widths. Seeds are those that both have.
+    """
+    loose = {"sparsity.widths": "free", "sparsity.alignment": 1}
+    shared = seed_groups({run: study.with_settings(loose) for run, study in studies.items()})
+    both: dict[tuple[str, str], dict[bool, Line]] = {}
+    for line in lines:
+        run = line.rows[0].run
+        both.setdefault((shared[run][0], line.method), {})[studies[run].sparsity.equal] = line
+    pairs = [(one[False], one[True]) for one in both.values() if len(one) == 2]
+    found = [(free, equal, change(equal, free, text)) for free, equal in pairs if free.method != DENSE]
+    return [Price(free, equal, one) for free, equal, one in found if isinstance(one, Difference)]
+
+
+def price_table(found: Iterable[Price], called: Callable[[str], str], text: str) -> pd.DataFrame:
+    """One row a method and retention; `called` names a method."""
+    return pd.DataFrame(
+        [
+            {
+                "method": called(one.free.method),
+                "retention, free": one.free.retention,
+                "retention, equal": one.equal.retention,
+                "perplexity, free": one.free.mean(text),
+                "perplexity, equal": one.equal.mean(text),
+                "change": in_percent(one.difference),
+            }
+            for one in found
+        ]
+    )
 
 
 def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:

@@ -1,11 +1,15 @@
 """The page for who must choose: what is on the front, the cheapest within a limit, texts to compare."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from app_driver import open_page, words
 from synthetic_run import a_study, the_run, write_run
 from test_speed_page import a_timed_study
 
-from gprune.app.pages.decision import page, panels
+from gprune.analysis.decision import prices
+from gprune.app.pages.decision import page, panels, widths_card
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, all_runs
 from gprune.system.errors import SettingsError
@@ -60,6 +64,37 @@ def test_what_was_not_timed_has_no_time(cache):
     write_run(cache)
     with pytest.raises(MissingResultError, match="cost is known"):
         panels.trade_off(the_run(cache), cost="time")
+
+
+def test_equal_widths_stand_beside_the_same_with_free_ones(cache):
+    free = write_run(cache, study=a_study())
+    blocks = {"sparsity.widths": "equal", "sparsity.alignment": 2}
+    write_run(cache, study=a_study().with_settings(blocks))
+    # of another retention: no pair
+    write_run(cache, study=a_study(retention=0.3).with_settings(blocks))
+    run = next(one for one in all_runs(str(cache))[0] if one.name == free)
+    shown = panels.of_runs(run, ())
+    text, studies = shown.texts[0], {run.name: run.study for run in shown.runs}
+    found = {one.free.method: one for one in prices(shown.lines, studies, text)}
+    assert set(found) == {name for name in a_study().methods if name != "dense"}
+    one = found["gprune"]
+    losses = [line.rows[0].cells[text].losses for line in (one.equal, one.free)]
+    assert one.difference.nats == pytest.approx((losses[0] - losses[1]).mean())
+    app = open_page("decision", run=free)
+    assert f"of {len(found)} methods on" in words(app)
+    assert not [button for button in app.button if button.key == "dc_widths_start"]
+    (way,) = (link.proto for link in app.get("page_link") if link.proto.label.startswith("Export "))
+    assert "tab=export" in way.query_string and f"run={free}" in way.query_string
+    table = panels.trade_off(run).table()
+    assert set(table["widths"]) == {"free", "equal"}
+    assert any("equal widths" in name for name in table["model"])
+
+
+def test_methods_that_cannot_have_equal_widths_are_left_out():
+    study = a_study(methods=("dense", "flap", "llm_pruner"))
+    assert widths_card.equalled(study).methods == ("dense", "flap")
+    assert widths_card.equalled(replace(study, methods=("dense", "llm_pruner"))) is None
+    assert widths_card.equalled(widths_card.equalled(study)) is None
 
 
 def test_texts_make_a_study_each_and_too_many_are_refused():

@@ -35,10 +35,15 @@ def show(places: Mapping[str, Callable[[], None]]) -> None:
 
 
 def link(
-    place: str, label: str, icon: str | None = None, shared: Iterable[str] = SHARED, **look: Any
+    place: str,
+    label: str,
+    icon: str | None = None,
+    shared: Iterable[str] = SHARED,
+    run: str = "",
+    **look: Any,
 ) -> None:
-    """Draws a link to a place, as it was left, with what is shared."""
-    held = url_state.link(place, shared)
+    """Draws a link to a place, as it was left, with what is shared; of another run if one is named."""
+    held = url_state.link(place, shared) | ({RUN: run} if run else {})
     st.page_link(PAGE_OF[place].file, label=label, icon=icon, query_params=held or None, **look)
 
 

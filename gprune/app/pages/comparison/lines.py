@@ -175,9 +175,10 @@ def _words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
     study, count = run.study, len(line.seeds)
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
     repaired = repair_label(study) or "own repair"
+    widths = "equal widths" if study.sparsity.equal else "free widths"
     with knowing(run.told):
         metric = label(study.metric)
-    return run.title or run.name, f"keep {percent(study.retention)}", metric, repaired, seeds
+    return run.title or run.name, f"keep {percent(study.retention)}", metric, widths, repaired, seeds
 
 
 def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:

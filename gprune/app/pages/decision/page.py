@@ -4,10 +4,10 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.analysis.decision import COSTS, PARAMETERS
+from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
 from gprune.app.pages.comparison.lines import Shown
-from gprune.app.pages.decision import panels
-from gprune.app.ui import frame, run_choice, sticky_button, tables, text_picker, url_state, work
+from gprune.app.pages.decision import panels, widths_card
+from gprune.app.ui import frame, places, run_choice, sticky_button, tables, text_picker, url_state, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
@@ -28,15 +28,19 @@ def show() -> None:
     run = frame.require_run()
     if run is None:
         return
+    compared: tuple[Shown, str] | None = None
     with card_of(panels.trade_off, run) as drawn:
-        _trade_off(drawn, run)
+        compared = _trade_off(drawn, run)
     with card("dc_recipe", "The recommended recipe", run):
         _recipe(run)
+    with card("dc_widths", "What equal widths cost", run) as drawn:
+        widths_card.draw(drawn, run, compared)
     with card("dc_texts", "Compare calibration texts", run):
         _texts(run)
 
 
-def _trade_off(drawn: Card, run: Run) -> None:
+def _trade_off(drawn: Card, run: Run) -> tuple[Shown, str]:
+    """Draws the figure; what it compares, and the text."""
     shown = panels.of_runs(run, tuple(_runs(run)))
     names = {text: f"{short(text)} ({shown.role(text)})" for text in shown.texts}
     with st.container(horizontal=True, vertical_alignment="bottom"):
@@ -53,6 +57,11 @@ def _trade_off(drawn: Card, run: Run) -> None:
         table = made.table()
         columns = {name: three for name in table if table[name].dtype.kind == "f"}
         tables.show(table, column_config=columns, alt="every model with what it loses and costs")
+        taken = cheapest(panels.options(shown, text, cost), most)
+        if taken is not None:
+            words = f"Export {plain(shown.names[taken.line.name])}"
+            places.link("export", words, ":material/download:", run=taken.line.rows[0].run)
+    return shown, text
 
 
 def _named(run: Run, shown: Shown) -> tuple[str, ...]:

@@ -140,13 +140,14 @@ def answer(found: list[Option], shown: Shown, cost: str, most: float) -> str:
 
 
 def about(shown: Shown) -> dict[tuple[str, str], dict[str, str]]:
-    """What tells the models apart, by line: calibration texts and repair."""
+    """What tells the models apart, by line: calibration texts, widths and repair."""
     studies = {run.name: run.study for run in shown.runs}
     known = {line.name: studies[line.rows[0].run] for line in shown.lines}
     return {
         name: {
             "A": short(study.primary),
             "B": short(study.auxiliary),
+            "widths": study.sparsity.widths,
             "repair": repair_label(study) or "the method’s own",
         }
         for name, study in known.items()

@@ -65,7 +65,8 @@ READ: dict[str, tuple[str, str]] = {
     ),
     "decide": (
         "What each pruned model loses against its parameters, or its measured time a token, over all runs of "
-        "the dense model; large marks are those that no other model beats on both.",
+        "the dense model; large marks are those that no other model beats on both. Below: what equal widths "
+        "cost, where they were measured.",
         "that neighbouring marks differ: whiskers that overlap may change places.",
     ),
     "questions": (
