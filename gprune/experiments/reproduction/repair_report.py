@@ -222,11 +222,12 @@ def _tried(block: Block) -> list[list[str]]:
     rows = []
     for place in np.argsort(numbers, kind="stable"):
         words = stages.described(block.results.graph, first.repairs[place])
+        always = all(one.chosen == place for one in made)
         rows.append(
             [
                 *(block.name, of_masks(first.masks[place]).label, words),
                 *(f"{value:.2f}" for value in (*shares[place], numbers[place])),
-                _ratio(over(cases, names[place], names[first.reference])),
+                _ratio(over(cases, _RECIPE if always else names[place], names[first.reference])),
             ]
         )
     return rows

@@ -157,9 +157,9 @@ def test_what_was_tried_stands_beside_unseen_text(measured, series, monkeypatch)
     rows = [
         line for line in told.splitlines() if line.startswith("| demo at 50 % | ") and line.count("|") == 9
     ]
-    # the chosen one first; gates have no row of their own repair among those of the document
+    # the chosen one first, on unseen text what the recipe is
     first, second, third = rows
-    assert first == "| demo at 50 % | Gates | its own repair | 0.50 | 0.50 | 0.50 | 0.50 | not measured |"
+    assert first == "| demo at 50 % | Gates | its own repair | 0.50 | 0.50 | 0.50 | 0.50 | 0.45 ± 0.00 |"
     assert second.endswith("| 1.00 | 1.00 | 1.00 | 1.00 | 1.00 ± 0.00 |")
     assert third.endswith("| 2.00 | 2.00 | 2.00 | 2.00 | 0.50 ± 0.00 |")
 
