@@ -15,7 +15,7 @@ from torch import nn
 from gprune.data.texts.corpus_relation import cut
 from gprune.data.texts.tokens import require_known
 from gprune.models import head
-from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.models.families import FAMILIES, dense_type
 from gprune.models.oom_backoff import Sequences
 from gprune.models.parts import language_config
 from gprune.records import Array, Perplexity
@@ -122,7 +122,7 @@ def token_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
 
 def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
     """(rows, vocabulary) logits after all of (batch, length) ids but each last, some rows at a time."""
-    model_type = str(model.config.model_type).removeprefix(PRUNED_PREFIX)
+    model_type = dense_type(model.config.model_type)
     if model_type not in FAMILIES:
         # of other families it is not known that the backbone and what follows it can be called apart
         logits = model(input_ids=ids, use_cache=False).logits[:, :-1]

@@ -231,6 +231,11 @@ _WITHOUT_GATE = (
 _EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts")
 
 
+def dense_type(model_type: object) -> str:
+    """The model type before pruning, a key of FAMILIES where supported; that of a dense model as it is."""
+    return str(model_type).removeprefix(PRUNED_PREFIX)
+
+
 def layout_of(model_type: object, name: str) -> Layout:
     """The layout of a model type; ModelError where it is unknown, or that of an already pruned model."""
     word = model_type if isinstance(model_type, str) else ""
@@ -264,7 +269,7 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
     """
     inner = values.get("text_config")
     kind = inner.get("model_type") if isinstance(inner, Mapping) else None
-    whole = FAMILIES.get(str(values.get("model_type")).removeprefix(PRUNED_PREFIX))
+    whole = FAMILIES.get(dense_type(values.get("model_type")))
     if kind in FAMILIES and (whole is None or kind not in whole.text):
         raise ModelError(
             f"{name} holds a language model of type {kind!r} beside other parts, which cannot be pruned "
@@ -312,7 +317,7 @@ def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
     What these are silent about is as the wrapper's family has it. The model type stays that of the whole.
     """
     model_type = values.get("model_type")
-    layout = FAMILIES.get(str(model_type).removeprefix(PRUNED_PREFIX))
+    layout = FAMILIES.get(dense_type(model_type))
     if layout is None or not layout.text:
         return values
     inner = values.get("text_config")
@@ -334,7 +339,7 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
     groups = int(values.get("num_key_value_heads") or heads)
     width = int(values.get("head_dim") or hidden // heads)
     shape = ModelShape(layers, neurons, heads, groups, width, hidden)
-    layout = FAMILIES.get(str(values.get("model_type")).removeprefix(PRUNED_PREFIX))
+    layout = FAMILIES.get(dense_type(values.get("model_type")))
     return shape if layout is None or layout.heads else one_group(shape)
 
 

@@ -15,6 +15,7 @@ from gprune.models.families import (
     FAMILIES,
     PRUNED_PREFIX,
     Layout,
+    dense_type,
     language_values,
     require_prunable,
     shape_of,
@@ -71,7 +72,7 @@ def inspect(name: str) -> Inspected:
     if not found:
         raise ModelError(f"{name} has no weights of its own: give the folder of a model that has")
     model_type = str(values.get("model_type"))
-    layout = FAMILIES.get(model_type.removeprefix(PRUNED_PREFIX))
+    layout = FAMILIES.get(dense_type(model_type))
     shape = _shape(values)
     neurons, groups = _neurons(found, layout), _groups(found, layout, shape)
     odd = _odd(values, shape, neurons, groups)

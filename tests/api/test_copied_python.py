@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
-from app_driver import charts, linked
+from app_driver import charts, open_page
 from synthetic_run import a_study, write_run
 
 import gprune
@@ -106,7 +106,7 @@ MARKED = [
 
 @pytest.mark.parametrize(("page", "asked"), MARKED, ids=lambda part: part if isinstance(part, str) else "")
 def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked):
-    app = linked(page, **asked)
+    app = open_page(page, **asked)
     found = list[Any]()
     for code in copied(app):
         # a card without its result offers its code too, which then says what is missing
@@ -127,7 +127,7 @@ def test_every_chart_of_a_page_is_a_figure_that_can_be_copied(here, page, asked)
 def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
     ran: list[Study] = []
     monkeypatch.setattr(gprune, "run", lambda study, **_: ran.append(study))
-    app = linked("jobs")
+    app = open_page("jobs")
     code = next(code.value for code in app.code if code.language == "python" and "gprune.Study" in code.value)
     exec(code, {})
     app.text_input(key="launch_seeds").set_value("3").run()

@@ -121,11 +121,6 @@ def show(page: str, cache: Path, query: dict[str, str] | None = None, **made: An
     return open_page(page, **query or {})
 
 
-def linked(page: str, **query: str) -> AppTest:
-    """A page as the link to one of its views opens it."""
-    return open_page(page, **query)
-
-
 def words(app: AppTest) -> str:
     """Everything a reader sees as text."""
     kinds = (app.title, app.markdown, app.caption, app.info, app.warning, app.error, app.metric)

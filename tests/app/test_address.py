@@ -1,7 +1,7 @@
 """The state of the pages: one value behind every widget, mirrored into the address; and no click is lost."""
 
 import pytest
-from app_driver import charts, linked, on, open_page, opened, show, words
+from app_driver import charts, on, open_page, opened, show, words
 from streamlit.testing.v1 import AppTest
 from synthetic_run import a_study, write_run
 
@@ -63,7 +63,7 @@ def test_what_is_not_a_default_is_in_the_address_under_stable_names(small):
     ],
 )
 def test_tables_searches_and_alignments_are_opened_by_a_link(page, query, seen, name):
-    app = linked(page, **query)
+    app = open_page(page, **query)
     assert seen(app) and "The address has" not in words(app)
 
 
@@ -166,12 +166,12 @@ def test_a_selection_that_the_run_does_not_have_is_told_and_a_neuron_brings_its_
 
 def test_the_open_tab_and_what_it_shows_are_in_the_address(cache):
     older, newer = write_run(cache), write_run(cache, study=a_study(seed=1, name="Second"))
-    app = linked("jobs", jobs_tab="runs", runs_chosen=older)
+    app = open_page("jobs", jobs_tab="runs", runs_chosen=older)
     assert app.session_state["jobs_tab_tabs"] == "Runs" and held(app, "jobs_tab") == ["runs"]
     assert app.selectbox(key="runs_chosen_selectbox").value == older
     app.selectbox(key="runs_chosen_selectbox").set_value(newer).run()
     assert app.selectbox(key="runs_chosen_selectbox").value == newer
-    other = linked("jobs", jobs_tab="nowhere")
+    other = open_page("jobs", jobs_tab="nowhere")
     assert "jobs_tab = nowhere" in words(other).replace("\\", "")
     assert other.session_state["jobs_tab_tabs"] == "Start"
 
@@ -185,7 +185,7 @@ def test_a_job_that_is_looked_at_stays_when_another_is_started(cache, monkeypatc
         return job.id
 
     first = made(0)
-    app = linked("jobs", jobs_tab="jobs")
+    app = open_page("jobs", jobs_tab="jobs")
     # an address that the page has changed by itself would take a Back of its own
     assert app.selectbox(key="jobs_job_selectbox").value == first and "jobs_job" not in app.query_params
     second = made(1)

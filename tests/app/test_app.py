@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
-from app_driver import CHARTS, PAGES, PLACES, PROJECT, charts, linked, on, open_page, opened, show, words
+from app_driver import CHARTS, PAGES, PLACES, PROJECT, charts, on, open_page, opened, show, words
 from synthetic_run import a_study, folder_of, names, read, write_run
 
 from gprune.app.ui import page_names
@@ -180,6 +180,6 @@ def test_page_files_are_short_and_their_addresses_differ_from_their_names():
 
 
 def test_a_tab_that_is_not_there_is_told_and_the_first_one_shown(name):
-    app = linked("rank_drift", tab="atlas")
+    app = open_page("rank_drift", tab="atlas")
     told = "The address has tab = atlas, which is not used here: drift or agreement is meant."
     assert told in words(app).replace("\\", "") and app.title[0].value == "Rank drift"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import charts, linked, open_page, show, words
+from app_driver import charts, open_page, show, words
 from synthetic_run import a_study, exchange, folder_of, names, the_run, write_run
 
 from gprune import records
@@ -260,7 +260,7 @@ def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path):
 
 
 def test_the_address_opens_the_card_that_is_the_runs(name, run):
-    app = linked("calibration_card", cd_view="B", cd_share="0.5")
+    app = open_page("calibration_card", cd_view="B", cd_share="0.5")
     told = words(app)
     assert not app.exception and not app.error
     for question in (
@@ -279,17 +279,17 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     assert app.slider(key="cd_share_slider").value == 0.5
     assert [one.label for one in app.get("download_button")][:3] == ["Page", "JSON", "CSV"]
     card = calibration_report.measure(run.results, name, run.record.get("texts"))["A"]
-    told = words(linked("calibration_card", cd_view="A")).replace("\\", "")
+    told = words(open_page("calibration_card", cd_view="A")).replace("\\", "")
     for verdict in calibration_report.verdicts(card):
         assert verdict.answer in told
-    app = linked("calibration_card", cd_view="Q")
+    app = open_page("calibration_card", cd_view="Q")
     assert len(charts(app)) == 2 and "Is A large enough?" in words(app).replace("\\", "")
     assert "cd_view" in words(app).replace("\\", "")
 
 
 def test_a_run_without_statistics_says_what_the_card_needs(cache):
     write_run(cache, stages=["tokens_primary"])
-    app = linked("calibration_card", cd_view="A")
+    app = open_page("calibration_card", cd_view="A")
     assert not app.exception and "Needs “activation statistics on A”" in words(app)
     assert not charts(app) and not app.dataframe
 
@@ -298,6 +298,6 @@ def test_a_text_without_another_has_a_card(cache):
     write_run(
         cache, stages=[name for name in names() if not name.startswith(("statistics_aux", "statistics_sub"))]
     )
-    app = linked("calibration_card", cd_view="A")
+    app = open_page("calibration_card", cd_view="A")
     assert not app.exception and "no other text to hold" in words(app)
     assert len(charts(app)) == 1 and not app.dataframe

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from app_driver import charts, displayed, linked, numbers, open_page, opened, show, words
+from app_driver import charts, displayed, numbers, open_page, opened, show, words
 from synthetic_run import a_study, exchange, grouped_runs, names, read, the_run, write_run
 
 from gprune.analysis.formatting import signed
@@ -94,7 +94,7 @@ def test_the_metrics_own_method_is_pinned_and_any_other_can_be_and_units_are_com
     # (1 + change) the one way is 1 / (1 + change) the other way
     after = numbers(app).set_index("method").loc["FLAP", f"{TEXT} Δ %"]
     assert (1 + after / 100) * (1 + before / 100) == pytest.approx(1.0)
-    assert numbers(linked("comparison", cp_pinned=f"dense@{run}"))["method"][0] == "Dense"
+    assert numbers(open_page("comparison", cp_pinned=f"dense@{run}"))["method"][0] == "Dense"
     app = open_page("comparison")
     (found,) = all_runs(str(cache))[0]
     flap, ours = (found.load(stages.masks, name) for name in ("flap", "gprune"))
@@ -108,10 +108,10 @@ def test_the_metrics_own_method_is_pinned_and_any_other_can_be_and_units_are_com
     app.selectbox(key="cp_other_selectbox").set_value(f"flap_no_bias@{run}").run()
     assert "Jaccard of 1.00" in words(app)
     assert charts(app)[-1]["data"][2]["marker"]["pattern"]["shape"] == "/"
-    app = linked("comparison", cp_pinned=f"wanda_sp@{run}", cp_deltas="0", cp_kind="groups")
+    app = open_page("comparison", cp_pinned=f"wanda_sp@{run}", cp_deltas="0", cp_kind="groups")
     assert numbers(app)["method"][0] == "Wanda-sp" and "%" not in "".join(numbers(app).columns)
     assert "share key/value groups" in words(app)
-    asked = linked("comparison", cp_pinned="flap@elsewhere")
+    asked = open_page("comparison", cp_pinned="flap@elsewhere")
     assert "cp\\_pinned = flap@elsewhere" in words(asked) and numbers(asked)["method"][0] == "FLAP"
 
 
@@ -260,7 +260,7 @@ def test_the_paper_is_shown_without_any_run_and_what_cannot_be_right_carries_a_s
     app = open_page("comparison")
     assert "What the paper reports" in words(app) and "published, not run here" in words(app)
     assert cells(app)["wikitext2 PPL ↓"][0] == "12.19"
-    app = linked("comparison", cp_view="paper", cp_paper_model="LLaMA2-13B")
+    app = open_page("comparison", cp_view="paper", cp_paper_model="LLaMA2-13B")
     table = cells(app)
     flap = table[(table["retention"] == "40 %") & (table["method"] == "FLAP")].iloc[0]
     assert flap["piqa"] == "52.98 ⚠" and flap["accuracy"] == "43.49 ⚠" and flap["boolq"] == "62.08"

@@ -5,7 +5,7 @@ from dataclasses import replace
 from math import nan
 
 import pytest
-from app_driver import charts, linked, words
+from app_driver import charts, open_page, words
 from synthetic_run import a_study, grouped_runs, the_run, write_run
 from synthetic_tables import filled, write_tables
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 
 
 def on_studies(table, **query):
-    return linked("comparison", cp_view="studies", cp_study=table, **query)
+    return open_page("comparison", cp_view="studies", cp_study=table, **query)
 
 
 def cells(app, index=0):
@@ -214,7 +214,7 @@ def test_a_scale_of_its_own_goes_on_by_its_recorded_command(cache):
 
 
 def on_recorded():
-    return linked("comparison", cp_view="fair")
+    return open_page("comparison", cp_view="fair")
 
 
 def test_the_document_is_shown_whole_with_its_claims_first(name):
@@ -250,7 +250,7 @@ def table(app):
 
 
 def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
-    app = linked("comparison")
+    app = open_page("comparison")
     assert "not measured on every text of its run yet" in words(app) and not app.exception
     (chosen,) = mask_sets.kept(run.results)[0]
     app.button(key=f"cp_hand_{chosen.identity}").click().run()
@@ -262,7 +262,7 @@ def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
         own = run.load(stages.perplexity, "flap", text)
         losses = own.losses - 0.05
         run.results.store.put(stage.kind, stage.key, replace(own, losses=losses), {})
-    app = linked("comparison", cp_pinned=f"gprune@{run.name}")
+    app = open_page("comparison", cp_pinned=f"gprune@{run.name}")
     shown = table(app)
     texts = run.study.evaluation.texts
     assert sorted(shown["text"]) == sorted(texts) and set(shown["starts from"]) == {"FLAP"}
@@ -278,4 +278,4 @@ def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
 
 
 def test_without_a_set_the_card_is_not_there(name):
-    assert "Mask sets of the mask editor" not in words(linked("comparison"))
+    assert "Mask sets of the mask editor" not in words(open_page("comparison"))

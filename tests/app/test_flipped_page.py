@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from app_driver import charts, linked, open_page, show, words
+from app_driver import charts, open_page, show, words
 from browser import PLOT, expect, visiting
 from synthetic_measurements import EVIL
 from synthetic_run import MAKERS, a_study, the_run, write_run
@@ -28,7 +28,7 @@ def a_study_with_tasks(tasks=TASKS, **changes):
 
 
 def page(**query):
-    return linked("flipped_questions", **query) if query else open_page("flipped_questions")
+    return open_page("flipped_questions", **query) if query else open_page("flipped_questions")
 
 
 def test_questions_that_were_asked_and_not_kept_are_told(cache):

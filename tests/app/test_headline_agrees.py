@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from app_driver import linked, opened, words
+from app_driver import open_page, opened, words
 from synthetic_run import MAKERS, a_study, the_run, write_run
 
 from gprune.app.ui import recorded, story
@@ -73,8 +73,8 @@ def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, told, c
     assert "GPrune against FLAP: " in overview and "against the best other method here, FANG: " in overview
     assert overview.count(" ± ") >= 2 and "standard error, paired; one seed)" in overview
     assert told in story.comparison_finding(the_run(cache))
-    compare = plainly(linked("comparison"))
-    assert told in plainly(linked("comparison", tour="6")) and compared in compare
+    compare = plainly(open_page("comparison"))
+    assert told in plainly(open_page("comparison", tour="6")) and compared in compare
     between = [pair for pair in ("GPrune and FANG on c4", "FANG and GPrune on c4") if pair in compare]
     assert bool(between) == (levels is TIES) == ("has the lowest perplexity" not in compare)
 

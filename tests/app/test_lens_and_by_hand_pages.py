@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from app_driver import linked, on, open_page, opened, show, words
+from app_driver import on, open_page, opened, show, words
 from synthetic_run import a_study, the_run, write_run
 from test_lab_page import FakePool
 
@@ -216,26 +216,26 @@ def test_edits_that_were_not_saved_survive_a_reload_and_are_those_of_their_run(c
     address = {name: app.query_params[name] for name in app.query_params}
     assert address["hand_edits"] == "rm1.3,kg1.1"
     # a reload is a new session that has nothing but the address
-    again = linked("by_hand", **address)
+    again = open_page("by_hand", **address)
     assert again.dataframe[0].value.equals(before) and not again.warning
     # the other run has none, and this one's are there again afterwards
     other = write_run(cache, study=a_study(retention=0.4))
-    again = linked("by_hand", **address)
+    again = open_page("by_hand", **address)
     run = address["run"]
     again.selectbox(key="frame_run").set_value(other).run()
     assert "The list is empty" in words(again) and "hand_edits" not in again.query_params
     again.selectbox(key="frame_run").set_value(run).run()
     assert again.dataframe[0].value.equals(before)
     # an address that is followed while the other run is shown brings its own list
-    here = linked("by_hand", run=other)
+    here = open_page("by_hand", run=other)
     for name, value in address.items():
         here.query_params[name] = value
     assert here.run().dataframe[0].value.equals(before)
     # of a list that cannot be read, or of units that are not there, nothing is taken
     for wrong in ("rm1.3,drop", "rn1.99999", "x"):
-        page = linked("by_hand", **address | {"hand_edits": wrong})
+        page = open_page("by_hand", **address | {"hand_edits": wrong})
         assert "The list is empty" in words(page) and len(page.warning) == 1
-    assert "has no neuron 99999" in words(linked("by_hand", **address | {"hand_edits": "rn1.99999"}))
+    assert "has no neuron 99999" in words(open_page("by_hand", **address | {"hand_edits": "rn1.99999"}))
 
 
 def test_a_list_too_long_for_an_address_says_that_a_reload_loses_it(cache, monkeypatch):

@@ -3,7 +3,7 @@
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from app_driver import PLACES, linked, on, opened, words
+from app_driver import PLACES, on, open_page, opened, words
 from browser import AT_REST, expect, looking, served
 from synthetic_run import a_study, write_run
 
@@ -75,7 +75,7 @@ def test_the_help_opens_beside_any_page_and_at_the_words_of_a_card(name):
     assert "Drift d" in found and len(found) < 9 and app.title[0].value == "Rank drift"
     app.button(key="frame_help_close").click().run()
     assert "#### Help" not in words(app) and HELP not in app.query_params
-    assert "Module agreement" in words(linked("module_agreement", help="read"))
+    assert "Module agreement" in words(open_page("module_agreement", help="read"))
 
 
 def test_the_glossary_has_the_words_that_were_asked_for_and_finds_them_in_sentences():

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
-from app_driver import PAGES, charts, linked, on, opened, words
+from app_driver import PAGES, charts, on, open_page, opened, words
 from plugins.packages import BOTH, METHOD, METRIC, adopted, forget, found, install
 from synthetic_run import a_study, read, write_run
 
@@ -214,7 +214,7 @@ def test_every_page_of_a_run_calls_a_plug_in_as_that_run_does(orphan, monkeypatc
             assert own in said.lower() and foreign not in said.lower()
         # side by side, each is called as its own run calls it
         for page, named in (("comparison", "cp_runs"), ("decision", "dc_runs")):
-            shown = json.dumps(charts(linked(page, **{named: list(labels)}))).lower()
+            shown = json.dumps(charts(open_page(page, **{named: list(labels)}))).lower()
             assert all(label in shown for label in labels.values()), page
         assert "even" not in methods.METHODS
 

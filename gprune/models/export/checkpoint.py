@@ -29,7 +29,7 @@ from gprune.models.export import (
 )
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, shape_of
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_type, shape_of
 from gprune.models.identity import CONFIG_FILE, configuration, weight_files
 from gprune.models.loading import (
     DTYPES,
@@ -191,7 +191,7 @@ def _beside(model: nn.Module, live: nn.Module) -> nn.Module:
 
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     model_type = str(configuration(folder).get("model_type"))
-    family = model_type.removeprefix(PRUNED_PREFIX)
+    family = dense_type(model_type)
     own = family != model_type
     if family not in FAMILIES or not (own or (folder / plan_file.PLAN_FILE).is_file()):
         raise CheckpointError(
@@ -230,7 +230,7 @@ def _why(model: Any, model_class: Any, layout: Layout) -> str:
 
 def _pruned_class(model: nn.Module) -> Any:
     model_type = getattr(getattr(model, "config", None), "model_type", None)
-    family = str(model_type).removeprefix(PRUNED_PREFIX)
+    family = dense_type(model_type)
     if family not in FAMILIES:
         raise CheckpointError(
             f"a model of type {model_type!r} cannot be saved: cut one of a family that `python -m gprune "
@@ -240,7 +240,7 @@ def _pruned_class(model: nn.Module) -> Any:
 
 
 def _layout(model: Any) -> Layout:
-    return FAMILIES[str(model.config.model_type).removeprefix(PRUNED_PREFIX)]
+    return FAMILIES[dense_type(model.config.model_type)]
 
 
 def _fields(model: Any, layout: Layout, masks: PruningMasks) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import torch
 from gprune.models.export import checkpoint, ordinary
 from gprune.models.export.gguf_vocabulary import Vocabulary, vocabulary_of
 from gprune.models.export.writing import as_checkpoint_error, new_file, require_room
-from gprune.models.families import FAMILIES, PRUNED_PREFIX
+from gprune.models.families import FAMILIES, dense_type
 from gprune.models.loading import load_tokenizer
 from gprune.records import Array
 from gprune.system.errors import CheckpointError
@@ -93,7 +93,7 @@ def _require_package() -> None:
 def _require_supported(model: Any) -> None:
     """llama.cpp's deci computes llama's layer: SiLU, no norms of queries and keys."""
     config = model.config
-    family = str(config.model_type).removeprefix(PRUNED_PREFIX)
+    family = dense_type(config.model_type)
     first = "pad the model and convert the padded folder" if ordinary.is_own(model) else "convert the folder"
     if not FAMILIES[family].gguf and family != "qwen3":
         raise CheckpointError(
@@ -205,7 +205,7 @@ def _add_shape(writer: Any, model: Any) -> None:
     # up to the window, attention to the window is attention to all that is past
     writer.add_context_length(min(window, config.max_position_embeddings))
     writer.add_embedding_length(config.hidden_size)
-    neurons, groups = ordinary.widths(model, FAMILIES[str(config.model_type).removeprefix(PRUNED_PREFIX)])
+    neurons, groups = ordinary.widths(model, FAMILIES[dense_type(config.model_type)])
     writer.add_feed_forward_length(neurons)
     writer.add_head_count([group_size * one for one in groups])
     writer.add_head_count_kv(groups)

@@ -15,7 +15,7 @@ from torch import nn
 
 from gprune.models.export import modeling_gprune
 from gprune.models.export.writing import as_checkpoint_error
-from gprune.models.families import PRUNED_PREFIX, Layout
+from gprune.models.families import PRUNED_PREFIX, Layout, dense_type
 from gprune.models.parts import language_config
 from gprune.system.errors import CheckpointError
 
@@ -74,7 +74,7 @@ def fit(model: Any, layout: Layout) -> Fit:
         return Fit(why="other parts stand beside its language model")
     if not equal(neurons, groups):
         return Fit(why="its layers differ in width")
-    config, own = model.config, _family(model.config)
+    config, own = model.config, dense_type(model.config.model_type)
     if layout.heads and not layout.free_heads and groups[0] != config.num_key_value_heads:
         return Fit(why=f"an ordinary {own} model derives the width of its heads from their number")
     sizes = {"intermediate_size": neurons[0], "head_dim": head_width(model, layout)}
@@ -137,7 +137,7 @@ def windowless(values: dict[str, Any]) -> dict[str, Any]:
 def windowed(config: Any) -> bool:
     """Whether a mistral or qwen2 model uses a window; without, it computes what llama computes."""
     window = getattr(config, "sliding_window", None)
-    if _family(config) == "mistral":
+    if dense_type(config.model_type) == "mistral":
         return window is not None and window < config.max_position_embeddings
     return "sliding_attention" in (getattr(config, "layer_types", None) or ())
 
@@ -160,7 +160,7 @@ def empty(config: Any, dtype: torch.dtype, **others: Any) -> Any:
 
 def _candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
     """Families and values of their configurations, the nearest first."""
-    config, family = model.config, _family(model.config)
+    config, family = model.config, dense_type(model.config.model_type)
     values = values_of(config)
     yield family, values
     yield family, values | {name: True for name in values if name.endswith("_bias")}
@@ -207,10 +207,6 @@ def _rebuilt(model: Any, found: Fit) -> Any:
     made.generation_config, made.name_or_path = model.generation_config, model.name_or_path
     made.config.name_or_path = model.name_or_path
     return made.train(model.training)
-
-
-def _family(config: Any) -> str:
-    return str(config.model_type).removeprefix(PRUNED_PREFIX)
 
 
 def _group_size(config: Any) -> int:

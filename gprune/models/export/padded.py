@@ -16,7 +16,7 @@ from torch import nn
 from gprune.models.export import checkpoint, model_card, ordinary, plan_file, same_model
 from gprune.models.export.modeling_gprune import Kept
 from gprune.models.export.writing import new_folder, require_room
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout
+from gprune.models.families import FAMILIES, Layout, dense_type
 from gprune.models.identity import VOCABULARY_FILES
 from gprune.models.loading import load_tokenizer, quiet, read_model
 from gprune.system.errors import CheckpointError
@@ -98,7 +98,7 @@ def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> P
 def _ordinary(pruned: Any, repaired_by: str) -> Any:
     """The configuration of the smallest ordinary model that can hold a pruned one."""
     config = pruned.config
-    family = config.model_type.removeprefix(PRUNED_PREFIX)
+    family = dense_type(config.model_type)
     if FAMILIES[family].text:
         raise CheckpointError(
             f"a padded {FAMILIES[family].label} is not made here, as parts stand beside its language model: "
@@ -158,12 +158,12 @@ def _groups(family: str, config: Any, group_size: int) -> int:
 
 
 def _layout(config: Any) -> Layout:
-    return FAMILIES[config.model_type.removeprefix(PRUNED_PREFIX)]
+    return FAMILIES[dense_type(config.model_type)]
 
 
 def _dense(config: Any) -> Any:
     """The configuration of the model before pruning."""
-    return ordinary.configuration(config.model_type.removeprefix(PRUNED_PREFIX), ordinary.values_of(config))
+    return ordinary.configuration(dense_type(config.model_type), ordinary.values_of(config))
 
 
 def _require_biases(pruned: Any, padded: Any, repaired_by: str) -> None:
