@@ -3,8 +3,10 @@
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 
@@ -12,8 +14,10 @@ from gprune.analysis.formatting import signed
 from gprune.evaluation.protocol import Stamp
 from gprune.records import Array
 
-CLOSE = 2.0
-"""standard errors within which a difference is too close to call"""
+LEVEL = 0.95
+"""how much every interval that is shown holds; a difference whose interval holds 0 is too close to call"""
+INTERVAL = f"{LEVEL:.0%} interval".replace("%", " %")
+"""what an interval is called wherever one is shown"""
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
 
 
@@ -49,6 +53,11 @@ class Measurement:
     """by what protocol it was measured; None where not known"""
 
     @property
+    def margin(self) -> float:
+        """Half the interval of the perplexity over its windows; NaN where it is not known."""
+        return half_interval(self.standard_error, self.windows - 1)
+
+    @property
     def windows_read(self) -> str:
         """What must be equal for two perplexities to be comparable."""
         return f"{self.windows} windows of {self.length} tokens"
@@ -64,6 +73,8 @@ class Difference:
     """its standard error; infinite where it is not known"""
     paired: bool
     """whether both were measured on the same windows; the error is then that of the windows' differences"""
+    freedom: float = math.inf
+    """degrees of freedom of the error: of a mean over n windows n - 1"""
 
     @property
     def change(self) -> float:
@@ -77,14 +88,50 @@ class Difference:
         return (1.0 + self.change) * self.nats_error if np.isfinite(self.change) else float("nan")
 
     @property
+    def nats_margin(self) -> float:
+        """Half the interval of the difference, nats per token; NaN where its error is not known."""
+        return half_interval(self.nats_error, self.freedom)
+
+    @property
+    def margin(self) -> float:
+        """Half the interval of the change (delta method); NaN where it is not known."""
+        return (1.0 + self.change) * self.nats_margin if np.isfinite(self.change) else float("nan")
+
+    @property
     def close(self) -> bool:
-        """Whether the difference lies within two standard errors, or its error is not known."""
-        return not abs(self.nats) > CLOSE * self.nats_error
+        """Whether the interval of the difference holds 0, or is not known."""
+        return not abs(self.nats) > self.nats_margin
 
     @property
     def verdict(self) -> str:
         """BETTER or WORSE (a lower perplexity is better), or NOISE where it is too close to call."""
         return NOISE if self.close else BETTER if self.nats < 0 else WORSE
+
+
+def half_interval(error: float, freedom: float) -> float:
+    """Half the interval around a mean of this standard error: the t quantile times the error.
+
+    NaN where the error is not finite or there are no degrees of freedom, as of a single window: then there
+    is no interval to show.
+    """
+    return error * _quantile(freedom) if math.isfinite(error) and freedom > 0 else float("nan")
+
+
+@lru_cache(maxsize=1024)
+def _quantile(freedom: float) -> float:
+    # a part of scipy.stats that starts at once
+    from scipy.special import ndtri, stdtrit
+
+    upper = (1.0 + LEVEL) / 2
+    return float(stdtrit(freedom, upper) if math.isfinite(freedom) else ndtri(upper))
+
+
+def _joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
+    """Degrees of freedom of errors in quadrature, by Welch and Satterthwaite."""
+    parts = [(error**2, freedom) for error, freedom in zip(errors, freedoms, strict=True) if error > 0]
+    if not parts or not all(math.isfinite(part) and freedom > 0 for part, freedom in parts):
+        return max(freedoms)
+    return sum(part for part, _ in parts) ** 2 / sum(part**2 / freedom for part, freedom in parts)
 
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
@@ -109,8 +156,10 @@ def difference(first: Measurement, second: Measurement) -> Difference:
     errors = np.array([first.standard_error, second.standard_error])
     with np.errstate(invalid="ignore"):
         first_log, second_log = np.log(values)
-        error = float(np.hypot(*(errors / values)))
-        return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False)
+        logs = errors / values
+        error = float(np.hypot(*logs))
+    freedom = _joint_freedom(logs.tolist(), (first.windows - 1, second.windows - 1))
+    return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False, freedom)
 
 
 def over_windows(first: Array, second: Array) -> Difference:
@@ -119,7 +168,7 @@ def over_windows(first: Array, second: Array) -> Difference:
     The mean of the windows' differences and its standard error, infinite with a single window.
     """
     each = first - second
-    return Difference(float(each.mean()), _error(each), True)
+    return Difference(float(each.mean()), _error(each), True, len(each) - 1)
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
@@ -159,14 +208,15 @@ def over_both(each: Array) -> Difference:
     Its standard error is that over windows (of the seeds' mean) and that over seeds in quadrature, the former
     alone for one seed.
     """
-    error = np.hypot(_error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0)
-    return Difference(float(each.mean()), float(error), True)
+    errors = _error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0
+    freedom = _joint_freedom(errors, (each.shape[1] - 1, len(each) - 1))
+    return Difference(float(each.mean()), math.hypot(*errors), True, freedom)
 
 
 def in_percent(difference: Difference) -> str:
-    """A difference as a change of perplexity with its standard error: `−3.1 ± 0.4 %`."""
-    error = f" ± {100 * difference.error:.1f}" if np.isfinite(difference.error) else ""
-    return f"{signed(100 * difference.change, '.1f')}{error} %"
+    """A difference as a change of perplexity with its interval: `−3.1 ± 0.4 %`."""
+    margin = f" ± {100 * difference.margin:.1f}" if np.isfinite(difference.margin) else ""
+    return f"{signed(100 * difference.change, '.1f')}{margin} %"
 
 
 def over_texts(differences: Sequence[Difference]) -> Difference:
@@ -176,7 +226,9 @@ def over_texts(differences: Sequence[Difference]) -> Difference:
     """
     nats = float(np.mean([one.nats for one in differences]))
     error = float(np.mean([one.nats_error for one in differences]))
-    return Difference(nats, error, all(one.paired for one in differences))
+    return Difference(
+        nats, error, all(one.paired for one in differences), min(one.freedom for one in differences)
+    )
 
 
 def _error(values: Array) -> float:
