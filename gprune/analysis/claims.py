@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_both
+from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_both, joint_freedom
 from gprune.records import REPAIRS, Array, Repair
 from gprune.records.repairs import COMPENSATION
 from gprune.study.methods import BUILT_IN, METHODS
@@ -201,6 +201,7 @@ def growing(cases: Sequence[Case]) -> list[tuple[Case, Difference]]:
         mild = max(own, key=lambda one: one.retention)
         low, high = (one.difference("gprune", "flap") for one in (case, mild))
         if low is not None and high is not None:
-            error = math.hypot(low.nats_error, high.nats_error)
-            found.append((case, Difference(low.nats - high.nats, error, True)))
+            errors = low.nats_error, high.nats_error
+            freedom = joint_freedom(errors, (low.freedom, high.freedom))
+            found.append((case, Difference(low.nats - high.nats, math.hypot(*errors), True, freedom)))
     return found

@@ -4,6 +4,7 @@ Section 4: perplexity of every method on every text, beside the dense model and 
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -13,7 +14,7 @@ import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent
-from gprune.analysis.paired_test import Difference, Measurement, difference, over_seeds
+from gprune.analysis.paired_test import Difference, Measurement, difference, half_interval, over_seeds
 from gprune.evaluation.protocol import Marks, Stamp
 
 DENSE = "dense"
@@ -88,10 +89,12 @@ class Line:
         with np.errstate(invalid="ignore"):
             return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
 
-    def error(self, text: str) -> float:
-        """What a whisker shows: the deviation over seeds, or one run's standard error over windows."""
+    def margin(self, text: str) -> float:
+        """What a whisker shows: half the interval of the mean over seeds, or over one run's windows."""
         found = list(self.by_seed(text).values())
-        return self.spread(text) if len(found) > 1 else found[0].standard_error if found else float("nan")
+        if len(found) > 1:
+            return half_interval(self.spread(text) / math.sqrt(len(found)), len(found) - 1)
+        return found[0].margin if found else float("nan")
 
 
 def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[Line]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.comparison import DENSE
-from gprune.analysis.paired_test import CLOSE, Measurement, difference
+from gprune.analysis.paired_test import Measurement, difference
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +22,11 @@ class Cost:
     ratio: float
     """perplexity over that of the dense model; infinite where it overflows"""
     low: float
-    """two standard errors below, on the scale of the mean loss"""
+    """lower end of the 95 % interval, on the scale of the mean loss"""
     high: float
-    """two standard errors above"""
+    """upper end of the 95 % interval"""
+    error: float
+    """standard error of the mean loss, nats per token; 0 where it is not known"""
     paired: bool
     """whether both have read the same windows"""
 
@@ -41,12 +43,13 @@ def costs(cells: list[Measurement]) -> list[Cost]:
 
 def _cost(cell: Measurement, dense: Measurement) -> Cost:
     if not np.isfinite(cell.perplexity):
-        return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
+        return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), 0.0, False)
     found = difference(cell, dense)
     # one window has no spread: then there is no interval to draw
-    half = CLOSE * found.nats_error if np.isfinite(found.nats_error) else 0.0
+    half = found.nats_margin if np.isfinite(found.nats_margin) else 0.0
+    error = found.nats_error if np.isfinite(found.nats_error) else 0.0
     ratio, low, high = (float(np.exp(found.nats + way)) for way in (0.0, -half, half))
-    return Cost(cell.method, cell.perplexity, ratio, low, high, found.paired)
+    return Cost(cell.method, cell.perplexity, ratio, low, high, error, found.paired)
 
 
 def table(found: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
@@ -56,8 +59,10 @@ def table(found: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
             "method": [labels.get(cost.method, cost.method) for cost in found],
             "perplexity": [cost.perplexity for cost in found],
             "change against dense": [cost.ratio - 1 for cost in found],
-            "two standard errors below": [cost.low - 1 for cost in found],
-            "two standard errors above": [cost.high - 1 for cost in found],
+            "two standard errors below": [cost.ratio * np.exp(-2 * cost.error) - 1 for cost in found],
+            "two standard errors above": [cost.ratio * np.exp(2 * cost.error) - 1 for cost in found],
+            "95 % interval from": [cost.low - 1 for cost in found],
+            "95 % interval to": [cost.high - 1 for cost in found],
             "paired": [cost.paired for cost in found],
         }
     )

@@ -135,7 +135,7 @@ def table(
                 "retention": one.line.retention,
                 f"{COSTS[cost]}, times dense": one.cost,
                 "perplexity, times dense": one.ratio,
-                "± perplexity": one.loss.error,
+                "± perplexity": one.loss.margin,
                 "on the front": one.front,
                 **about.get(one.line.name, {}),
             }

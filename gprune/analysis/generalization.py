@@ -87,9 +87,9 @@ def table(
                 "masks from": given.get(one.line.name, unknown)[0],
                 "repair": given.get(one.line.name, unknown)[1],
                 "at home, times dense": 1 + one.home.change,
-                "± at home": one.home.error,
+                "± at home": one.home.margin,
                 "abroad, times dense": 1 + one.abroad.change,
-                "± abroad": one.abroad.error,
+                "± abroad": one.abroad.margin,
                 "abroad over home": float(np.exp(one.gap)),
             }
             for one in sorted(found, key=lambda one: one.abroad.nats)

@@ -1,6 +1,6 @@
 """Answers: what did pruning cost on unseen text, in one sentence?
 
-The overview's headline. Only what is measured is said; a difference within two standard errors of itself is
+The overview's headline. Only what is measured is said; a difference whose 95 % interval holds 0 is
 called too close to call, and methods of different budgets are not ranked. GPrune is held against its metric's
 own method and against the best of all others, which is named where it wins or ties, as a control is.
 """
@@ -298,21 +298,21 @@ def _detail(found: Outcome, seeds: int) -> str:
     sentence = f"{found.text}, {cells[0].windows_read}: {values}.{_standing(found)}"
     if not found.comparable or found.ours is None or found.base is None:
         return sentence
-    if not np.isfinite(difference(found.ours, found.base).error):
+    if not np.isfinite(difference(found.ours, found.base).margin):
         return f"{sentence} With one window the error of the difference is not known."
     told = [f"{_name(found.base.method)}: {_size(found.ours, found.base)}"]
-    if found.best is not None and np.isfinite(difference(found.ours, found.best).error):
+    if found.best is not None and np.isfinite(difference(found.ours, found.best).margin):
         told.append(
             f"the best other method here, {_name(found.best.method)}: {_size(found.ours, found.best)}"
         )
-    if found.flap is not None and np.isfinite(difference(found.ours, found.flap).error):
+    if found.flap is not None and np.isfinite(difference(found.ours, found.flap).margin):
         told.append(f"{_name(FLAP)}: {_size(found.ours, found.flap)}")
     paired = difference(found.ours, found.base).paired
-    how = f"standard error, {'paired' if paired else 'windows differ'}; one seed"
+    how = f"95 % interval, {'paired' if paired else 'windows differ'}; one seed"
     how += f" of {seeds} in this cache" if seeds > 1 else ""
     return f"{sentence} GPrune against {'; against '.join(told)} ({how})."
 
 
 def _size(ours: Measurement, other: Measurement) -> str:
     change = difference(ours, other)
-    return f"{signed(change.change, '.1%')} ± {percent(change.error, 1)}"
+    return f"{signed(change.change, '.1%')} ± {percent(change.margin, 1)}"

@@ -126,7 +126,7 @@ def _quantile(freedom: float) -> float:
     return float(stdtrit(freedom, upper) if math.isfinite(freedom) else ndtri(upper))
 
 
-def _joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
+def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
     """Degrees of freedom of errors in quadrature, by Welch and Satterthwaite."""
     parts = [(error**2, freedom) for error, freedom in zip(errors, freedoms, strict=True) if error > 0]
     if not parts or not all(math.isfinite(part) and freedom > 0 for part, freedom in parts):
@@ -158,7 +158,7 @@ def difference(first: Measurement, second: Measurement) -> Difference:
         first_log, second_log = np.log(values)
         logs = errors / values
         error = float(np.hypot(*logs))
-    freedom = _joint_freedom(logs.tolist(), (first.windows - 1, second.windows - 1))
+    freedom = joint_freedom(logs.tolist(), (first.windows - 1, second.windows - 1))
     return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False, freedom)
 
 
@@ -209,7 +209,7 @@ def over_both(each: Array) -> Difference:
     alone for one seed.
     """
     errors = _error(each.mean(axis=0)), _error(each.mean(axis=1)) if len(each) > 1 else 0.0
-    freedom = _joint_freedom(errors, (each.shape[1] - 1, len(each) - 1))
+    freedom = joint_freedom(errors, (each.shape[1] - 1, len(each) - 1))
     return Difference(float(each.mean()), math.hypot(*errors), True, freedom)
 
 

@@ -50,7 +50,7 @@ def table(found: list[Recovered], label: Callable[[str], str]) -> pd.DataFrame:
                 "before": one.before.perplexity,
                 "after recovery": one.after.perplexity,
                 "change %": 100 * one.change.change,
-                "± %": 100 * one.change.error,
+                "± %": 100 * one.change.margin,
             }
             for text in dict.fromkeys(one.text for one in found)
             for one in of_text(found, text)

@@ -156,12 +156,12 @@ def _seeds(study: Study) -> Check:
 
 def _over_seeds(found: OverSeeds) -> Check:
     told = ", ".join(
-        f"against {name} {signed(one.change, '.1%')} ± {percent(one.error, 1)}"
+        f"against {name} {signed(one.change, '.1%')} ± {percent(one.margin, 1)}"
         for name, one in found.against.items()
     )
     listed = ", ".join(map(str, found.seeds))
     sentence = f"{len(found.seeds)} seeds ({listed}) are in this cache; over them on {found.text} GPrune’s "
-    return Check("pass", f"{sentence}perplexity is {told}: standard error over windows and seeds")
+    return Check("pass", f"{sentence}perplexity is {told}: 95 % interval over windows and seeds")
 
 
 def _windows(study: Study) -> Check:

@@ -41,9 +41,14 @@ def _measure(options: argparse.Namespace) -> int:
     for one in lines:
         own = f", {chosen.method} {one['method']:.4f}" if one["method"] is not None else ""
         change = (
-            f" ({one['nats']:+.5f} ± {one['nats_error']:.5f} nats/token)" if one["nats"] is not None else ""
+            f" ({one['nats']:+.5f} ± {half_interval(one['nats_error'], one['windows'] - 1):.5f} nats/token)"
+            if one["nats"] is not None
+            else ""
         )
-        say(f"{one['text']}: {one['perplexity']:.4f} ± {one['standard_error']:.4f}{own}{change}")
+        say(
+            f"{one['text']}: {one['perplexity']:.4f} ± {half_interval(one['standard_error'], one['windows'] - 1):.4f}{own}{change}"
+        )
+    say("± is half the 95 % interval over windows; differences are paired.")
     return 0
 
 

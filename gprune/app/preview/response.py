@@ -71,7 +71,7 @@ class Answer:
         """How much worse than the base over the windows that both have; None before the first window.
 
         `nats` is the difference in log perplexity, `change` the relative change of perplexity, both with
-        standard errors over windows (infinite with one), `close` whether it is within two of them.
+        95 % intervals over windows (none with one), `close` whether that holds 0.
         """
         both = self._both
         return over_windows(self.losses[both], self.base[both]) if both.any() else None
@@ -106,7 +106,7 @@ def verdict(found: Difference | None, done: int, windows: int) -> str:
     if found.close:
         return NO_DIFFERENCE
     direction = "higher" if found.nats > 0 else "lower"
-    return f"perplexity {percent(abs(found.change), 2)} {direction} (± {percent(found.error, 2)})"
+    return f"perplexity {percent(abs(found.change), 2)} {direction} (± {percent(found.margin, 2)})"
 
 
 def _perplexity(losses: Array) -> float:

@@ -95,7 +95,8 @@ TERMS: dict[str, str] = {
     "SlimLLM": "A method that keeps the neurons that act on the principal directions of a layer’s output, "
     "prunes most the layers that change their input least, and rescales what is left; measured on one text.",
     "Standard error": "How far a figure would typically be off if other windows of the same text had been "
-    "read. Differences within two of them are too close to call.",
+    "read. The 95 % interval is about two of them to each side, more with "
+    "few windows; a difference whose interval holds 0 is too close to call.",
     "Threshold": "The score at which a module is cut: MSL learns one for each. Those of RASA are γ_drift and "
     "γ_score.",
     "Token": "A word or a part of one, as the model reads it.",

@@ -100,7 +100,7 @@ def show(text: str, asked: Asked, answers: Mapping[str, Answer | None], against:
 
 
 def sentence(after: Answer, gain: Answer | None, base_gain: Answer | None, against: str) -> str:
-    """What the repair is worth, as Markdown: paired changes of perplexity with their standard errors."""
+    """What the repair is worth, as Markdown: paired changes of perplexity with their 95 % intervals."""
     if gain is None or gain.difference is None or not after.done:
         return "What the repair is worth is being measured."
     told = f"**The repair: {_change(gain)}**"
@@ -117,7 +117,7 @@ def _change(answer: Answer) -> str:
     if found is None or answer.verdict.startswith("too early"):
         return answer.verdict
     if answer.verdict == NO_DIFFERENCE:
-        return f"{NO_DIFFERENCE} ({found.change:+.2%} ± {percent(found.error, 2)})"
+        return f"{NO_DIFFERENCE} ({found.change:+.2%} ± {percent(found.margin, 2)})"
     return answer.verdict
 
 

@@ -97,7 +97,7 @@ STEPS = (
         "compare",
         "Was it worth it?",
         "All methods keep the same share and read the same windows of text, so the difference is theirs. A "
-        "result counts when it is beyond two standard errors.",
+        "result counts when its 95 % interval does not hold 0.",
         story.comparison_finding,
     ),
 )

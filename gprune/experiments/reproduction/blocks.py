@@ -115,7 +115,7 @@ def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> 
         f"sequences. Perplexity over {scale.windows or 'all'} windows of {lengths_read} tokens of each text:",
         "\n".join(texts),
         "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
-        "their standard error over windows and seeds; better and worse mean beyond two of these.",
+        "their 95 % interval over windows and seeds; better and worse mean that it does not hold 0.",
     ]
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gprune import pipeline
-from gprune.analysis.paired_test import BETTER, Difference, over_both, over_texts
+from gprune.analysis.paired_test import Difference, over_both, over_texts
 from gprune.experiments.search.plan import Configuration, Plan, Rung
 from gprune.pipeline import Listener
 from gprune.pipeline.stages import perplexity
@@ -44,6 +44,10 @@ class Score:
         count = max((len(run) for run in self.losses if run is not None), default=1)
         rows = [[np.inf] * count if run is None else [text.mean() for text in run] for run in self.losses]
         return np.array(rows, float)
+
+
+CLEARLY = 2.0
+"""standard errors by which a configuration must beat the study's own to be recommended"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +96,8 @@ def winner(last: Round) -> Score:
     own, best = last.scores[0], last.scores[1]
     if not np.isfinite(own.objective):
         return min(own, best, key=lambda score: score.objective)
-    return best if gain(best, own).verdict == BETTER else own
+    found = gain(best, own)
+    return best if found.nats < -CLEARLY * found.nats_error else own
 
 
 @dataclass(frozen=True, slots=True)

@@ -103,7 +103,7 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
         f"{short(study.auxiliary)} (B), retention {study.retention:.0%}, base metric {study.metric}. "
         f"Objective: mean loss of the model pruned by {METHODS[plan.method].label} on {texts}, shown as "
         "change of perplexity against the study's own settings on the same windows (negative is better). ± "
-        "is its standard error over windows and seeds.",
+        "is its 95 % interval over windows and seeds.",
         "Configuration 0 is the study as it stands and takes part in every round. Whoever wins among many "
         "wins partly by luck: the last round, on most data and under several seeds, is what counts, and "
         "nothing here is a result about other models.",

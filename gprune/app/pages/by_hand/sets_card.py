@@ -108,13 +108,13 @@ def _table(drawn: Card, text: str, rows: list[dict[str, Any]], measured: bool = 
         lambda: table,
         switch=False,
         caption=f"Edited, measured on the windows of {plain(text)} that the row counts; nats/token: "
-        "difference in log perplexity to the method itself, paired over windows, with its standard error."
+        "difference in log perplexity to the method itself, paired over windows, with its 95 % interval."
         + (_REPAIRED if "repaired: nats/token" in table else "")
         if measured
         else "What the lists change; none is measured while nobody asks.",
         how="Each row is a list under its name, carried out on the masks that it starts from at the same "
-        "budget. Below zero the set loses less than its method; within two standard errors nothing is "
-        "decided.",
+        "budget. Below zero the set loses less than its method; where the 95 % interval holds 0 nothing "
+        "is decided.",
     )
 
 
@@ -125,7 +125,7 @@ def _row(one: MaskSet, found: Edited, answer: Answer | None) -> dict[str, Any]:
         "starts from": called(one.method),
         "perplexity": answer.perplexity if answer is not None and answer.done else None,
         "nats/token": difference.nats if difference else None,
-        "± nats/token": difference.nats_error if difference else None,
+        "± nats/token": difference.nats_margin if difference else None,
         "windows": f"{answer.done} of {answer.windows}" if answer is not None and answer.done else "",
         "verdict": answer.problem or answer.verdict if answer is not None else "",
         "kept": found.masks.retention,
@@ -143,9 +143,9 @@ def _repaired(after: Answer | None, gain: Answer | None) -> dict[str, Any]:
     return {
         "repaired: perplexity": after.perplexity if after is not None and after.done else None,
         "repaired: nats/token": against.nats if against else None,
-        "repaired: ± nats/token": against.nats_error if against else None,
+        "repaired: ± nats/token": against.nats_margin if against else None,
         "nats/token by the repair": won.nats if won else None,
-        "± nats/token by the repair": won.nats_error if won else None,
+        "± nats/token by the repair": won.nats_margin if won else None,
     }
 
 

@@ -101,7 +101,7 @@ def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.
     The `lines` stand top first. The figure is shared: whoever changes it copies it first.
     """
     shown = [line for line in lines if line.by_seed(text)]
-    marks = (Mark(line.method, names[line.name], line.mean(text), line.error(text)) for line in shown)
+    marks = (Mark(line.method, names[line.name], line.mean(text), line.margin(text)) for line in shown)
     return _dots(tuple(marks), text)
 
 
@@ -125,7 +125,7 @@ def recovered(found: list[Recovered], text: str, dense: float | None) -> go.Figu
     figure, names = go.Figure(), [in_figure(label(one.method)) for one in found]
     for one, name in zip(found, names, strict=True):
         color = METHOD_COLORS.get(one.method, GREY)
-        change = f"{100 * one.change.change:+.1f} ± {100 * one.change.error:.1f} %"
+        change = f"{100 * one.change.change:+.1f} ± {100 * one.change.margin:.1f} %"
         figure.add_scatter(
             x=[one.before.perplexity, one.after.perplexity],
             y=[name, name],
@@ -165,7 +165,7 @@ def changes(
         found = [(line, one) for line in lines if (one := _known(line, pinned, text)) is not None]
         for line, one in found:
             pale = one.close or not same_budget(line, pinned)
-            numbers = 100.0 * one.change, 100.0 * one.error
+            numbers = 100.0 * one.change, 100.0 * one.margin
             marks.append(Mark(line.method, names[line.name], *numbers, len(panels), one.verdict, pale))
         panels += [in_figure(text)] if found else []
     drawn = {mark.row for mark in marks}
@@ -206,8 +206,8 @@ def home_and_abroad(found: list[Place], names: dict[tuple[str, str], str]) -> go
         figure.add_scatter(
             x=[1 + place.home.change for place in own],
             y=[1 + place.abroad.change for place in own],
-            error_x={"array": [place.home.error for place in own], "thickness": 1},
-            error_y={"array": [place.abroad.error for place in own], "thickness": 1},
+            error_x={"array": [place.home.margin for place in own], "thickness": 1},
+            error_y={"array": [place.abroad.margin for place in own], "thickness": 1},
             mode="lines+markers+text",
             text=[in_figure(names[place.line.name]) for place in own],
             textposition="top center",

@@ -47,7 +47,7 @@ def show(drawn: Card, shown: Shown, there: list[tuple[Run, MaskSet]]) -> None:
         drawn.tools(
             lambda: table,
             switch=False,
-            caption="nats/token: difference in log perplexity, paired over windows, ± its standard error; "
+            caption="nats/token: difference in log perplexity, paired over windows, ± its 95 % interval; "
             "below 0 the set is better.",
             how=_HOW,
         )
@@ -106,10 +106,10 @@ def _row(shown: Shown, run: Run, chosen: MaskSet, found: Measurement) -> dict[st
         "the text is": "" if standing is None else standing.brief,
         "perplexity": found.perplexity,
         "nats/token to its method": to_own.nats if to_own else None,
-        "± nats/token": to_own.nats_error if to_own else None,
+        "± nats/token": to_own.nats_margin if to_own else None,
         "verdict": to_own.verdict if to_own else "",
         "nats/token to the baseline": to_pinned.nats if to_pinned else None,
-        "± nats/token to the baseline": to_pinned.nats_error if to_pinned else None,
+        "± nats/token to the baseline": to_pinned.nats_margin if to_pinned else None,
         "kept": found.retention,
         "edits": len(chosen.edits),
     }

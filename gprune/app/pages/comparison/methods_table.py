@@ -11,7 +11,7 @@ from pandas.io.formats.style import Styler
 from gprune.analysis import comparison as analysis
 from gprune.analysis.comparison import Line
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.paired_test import BETTER, CLOSE, NOISE, WORSE, Difference
+from gprune.analysis.paired_test import BETTER, INTERVAL, NOISE, WORSE, Difference
 from gprune.analysis.table import guarded
 from gprune.app.pages.comparison import inputs_card, marked_table
 from gprune.app.pages.comparison.lines import Shown
@@ -58,8 +58,8 @@ def show(drawn: Card, shown: Shown) -> None:
         drawn,
         as_text(shown),
         lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
-        how="Lower perplexity is better. Δ is the change against the baseline, ± its standard error, both "
-        "paired over the same windows: within two of these nothing is decided. A line of another budget "
+        how="Lower perplexity is better. Δ is the change against the baseline, ± its 95 % interval, both "
+        "paired over the same windows: where the interval holds 0 nothing is decided. A line of another budget "
         "keeps more or fewer weights and is no rival.",
     )
 
@@ -91,7 +91,7 @@ def _numbers(line: Line, text: str, shown: Shown, several: bool) -> dict[tuple[s
         change = _change(line, text, shown)
         known = isinstance(change, Difference)
         found[title, CHANGE] = 100.0 * change.change if known else float("nan")
-        found[title, ERROR] = 100.0 * change.error if known else float("nan")
+        found[title, ERROR] = 100.0 * change.margin if known else float("nan")
     return found
 
 
@@ -141,7 +141,7 @@ def _cells(
         look = _BOLD if fair and not change.close else _PALE
         glyph = GLYPHS[change.verdict] if fair else OTHER_BUDGET
         found[title, CHANGE] = f"{glyph} {signed(100 * change.change, '.1f')}", look
-        found[title, ERROR] = f"{100 * change.error:.1f}", look
+        found[title, ERROR] = f"{100 * change.margin:.1f}", look
     return found
 
 
@@ -172,9 +172,9 @@ def _words(line: Line, text: str, shown: Shown) -> str:
         return "–"
     found, change = _change(line, text, shown) if shown.differences else None, ""
     if isinstance(found, Difference):
-        change = f"({signed(found.change, '.1%')} ± {percent(found.error, 1)})"
+        change = f"({signed(found.change, '.1%')} ± {percent(found.margin, 1)})"
     mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
-    value = f"{line.mean(text):,.2f}{mark} ± {line.error(text):,.2f}"
+    value = f"{line.mean(text):,.2f}{mark} ± {line.margin(text):,.2f}"
     return marked_table.cell(value, change, analysis.glyphs(shown.lines, text).get(line.name, ""))
 
 
@@ -221,9 +221,7 @@ def _verdict(drawn: Card, shown: Shown) -> None:
             f"{' and '.join(shown.names[line.name] for line in pair)} on {text}"
             for text, pair in close.items()
         )
-        st.caption(
-            f"Too close to call, within {CLOSE:.0f} standard errors of their difference: {plain(told)}."
-        )
+        st.caption(f"Too close to call, the {INTERVAL} of their difference holds 0: {plain(told)}.")
 
 
 def _explain(shown: Shown) -> None:
@@ -232,8 +230,8 @@ def _explain(shown: Shown) -> None:
     words = f"{analysis.BEST} best and {analysis.SECOND} second-best pruned model."
     if shown.differences:
         words += (
-            f" Δ: change against {pinned} ± its standard error; {GLYPHS[BETTER]} better, {GLYPHS[WORSE]} "
-            f"worse, {GLYPHS[NOISE]} within noise ({CLOSE:.0f} errors)."
+            f" Δ: change against {pinned} ± its {INTERVAL}; {GLYPHS[BETTER]} better, {GLYPHS[WORSE]} "
+            f"worse, {GLYPHS[NOISE]} within noise (it holds 0)."
         )
         if not all(analysis.same_budget(line, shown.pinned) for line in shown.lines):
             words += f" {OTHER_BUDGET} another retention: neither better nor worse."

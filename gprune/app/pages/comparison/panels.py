@@ -66,11 +66,11 @@ def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked
     require_choice("text", text or shown.texts[0], tuple(shown.texts))
     return Panel(
         charts.dots(shown.lines, text or shown.texts[0], _names(shown)),
-        "Whiskers are each method's own error; the dotted line is the dense model.",
+        "Whiskers are each method's own 95 % interval; the dotted line is the dense model.",
         alt=f"perplexity of every method on {text}",
         table=lambda: analysis.long_table(shown.rows, None, METHOD_LABELS),
-        how="Whiskers are each method's own standard error over windows, or the deviation over seeds. All "
-        "methods of a run read the same windows, so overlapping whiskers decide nothing: the table's "
+        how="Whiskers are each method's own 95 % interval, over windows or over the n seeds; with a "
+        "single one there is none. All methods of a run read the same windows, so overlapping whiskers decide nothing: the table's "
         "differences are paired.",
     )
 
@@ -92,12 +92,12 @@ def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel
     pinned = plain(shown.names[shown.pinned.name])
     return Panel(
         figure,
-        f"Left of the line is better than {pinned}; whiskers are ± one standard error of the difference.",
+        f"Left of the line is better than {pinned}; whiskers are the 95 % interval of the difference.",
         title=f"Difference to {pinned}",
         table=lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
         how="Both methods read the same windows of a text, so the difference is taken window by window and "
         "its error is that of these differences: far smaller than the error of either perplexity. Pale marks "
-        "lie within two standard errors of zero, or are of another retention. With several seeds the error "
+        "have an interval that holds 0, or are of another retention. With several seeds the error "
         "over seeds is added in quadrature. Methods that read other windows are left out.",
     )
 
@@ -128,7 +128,7 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
         title=f"On unseen text {plain(shown.names[best.line.name])} loses least: "
         f"{1 + best.abroad.change:.2f} times the dense perplexity",
         table=lambda: generalization.table(found, shown.names, _given(found, shown)),
-        how="Each mark is a method of a run, whiskers are one standard error, paired with the dense model by "
+        how="Each mark is a method of a run, whiskers are the 95 % interval, paired with the dense model by "
         "window. Marks of one method in several runs are joined: with a run of each repair the line shows "
         "whether what a repair gains on the corpora that it was fitted to holds on unseen text. Right and up "
         "is worse.",
@@ -159,7 +159,7 @@ def recovery(run: Run, *, text: str = "") -> Panel:
         how="Every pruned model learns from the dense one, by the same steps on the same sequences, and is "
         "measured on the windows that it was measured on before. Recovery changes weights by training: its "
         "figures stand here alone, and are compared with no method that was not trained. Changes are paired "
-        "by window, ± one standard error.",
+        "by window, ± the 95 % interval.",
     )
 
 

@@ -55,7 +55,7 @@ def _marks(
     figure.add_scatter(
         x=[one.cost for one in own],
         y=[one.ratio for one in own],
-        error_y={"array": [one.loss.error * one.ratio for one in own], "thickness": 1},
+        error_y={"array": [one.loss.nats_margin * one.ratio for one in own], "thickness": 1},
         mode="markers+text",
         text=shown,
         textposition="top center",

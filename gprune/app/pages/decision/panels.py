@@ -71,7 +71,7 @@ def trade_off(
     return Panel(
         charts.front(found, shown.names, cost, most),
         f"{answer(found, shown, cost, most)} Large, joined marks: no other model is both better on {read} "
-        "and cheaper. Whiskers are one standard error.",
+        "and cheaper. Whiskers are the 95 % interval over windows, paired.",
         title=f"{len(best)} of {len(found)} models {'are' if best[1:] else 'is'} worth taking on {read}",
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
         table=lambda: analysis.table(found, shown.names, cost, about(shown)),

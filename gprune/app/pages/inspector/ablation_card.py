@@ -69,10 +69,10 @@ def _show(run: Run, drawn: Card, asked: dict[str, str], names: dict[str, str], r
         lambda: table,
         switch=False,
         caption="Change of the dense model's loss while this neuron's input of down_proj is 0, paired over "
-        "windows: the sequences that the run has drawn for calibration. ± is one standard error over them. "
+        "windows: the sequences that the run has drawn for calibration. ± is the 95 % interval over them. "
         "Nothing else is changed or refitted.",
-        how="Above 0 the model predicts worse without the neuron, below 0 better. A change of less than two "
-        "standard errors cannot be told from 0 on these windows.",
+        how="Above 0 the model predicts worse without the neuron, below 0 better. A change "
+        "whose 95 % interval holds 0 cannot be told from 0 on these windows.",
     )
     if refining:
         asking.standing(run, "The worker is asked.")
@@ -85,7 +85,7 @@ def _measured(text: str, answer: Answer) -> None:
     if found is None:
         st.metric(text, "–", windows, delta_color="off", delta_arrow="off")
         return
-    error = f"{found.nats_error:.5f}" if np.isfinite(found.nats_error) else "unknown"
+    error = f"{found.nats_margin:.5f}" if np.isfinite(found.nats_margin) else "unknown"
     value = f"{signed(found.nats, '.5f')} ± {error}"
     st.metric(f"{text}, nats/token", value, windows, delta_color="off", delta_arrow="off")
 
@@ -97,6 +97,7 @@ def _table(known: Mapping[str, Answer], names: Mapping[str, str]) -> pd.DataFram
             "text": f"{letter} {names[letter]}",
             "change of loss (nats/token)": found.nats,
             "standard error": found.nats_error,
+            "± (95 % interval)": found.nats_margin,
             "windows": answer.done,
             "of": answer.windows,
             "measurable": not found.close,
@@ -108,11 +109,11 @@ def _table(known: Mapping[str, Answer], names: Mapping[str, str]) -> pd.DataFram
 
 
 def _title(table: pd.DataFrame) -> str:
-    """Where the loss changes most, or that it changes nowhere beyond two standard errors."""
+    """Where the loss changes most, or that it changes nowhere measurably."""
     told = table[table["measurable"].astype(bool)]
     if not len(told):
         return "Without it the loss changes measurably on no text"
     most = told.loc[told["change of loss (nats/token)"].abs().idxmax()]
-    change, error = signed(most["change of loss (nats/token)"], ".5f"), most["standard error"]
+    change, error = signed(most["change of loss (nats/token)"], ".5f"), most["± (95 % interval)"]
     text = plain(most["text"])
     return f"Without it the loss changes most on {text}: {change} ± {error:.5f} nats/token"

@@ -71,7 +71,7 @@ def _right_end(beyond: dict[str, Array]) -> float:
 
 
 def costs(found: list[Cost]) -> go.Figure:
-    """Perplexity of every method, the cheapest first, over the dense one's, ± two paired standard errors."""
+    """Perplexity of every method, the cheapest first, over the dense one's, with the paired 95 % interval."""
     figure = go.Figure()
     drawn = _shown(found)
     known = [value for cost in drawn for value in (cost.low, cost.high) if np.isfinite(value)] or [1.0]

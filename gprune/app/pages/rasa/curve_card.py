@@ -27,7 +27,10 @@ from gprune.system.errors import GpruneError
 
 Known = tuple[str, float, Answer]
 """method, retention, and what is known of it"""
-_CAPTION = "Hollow points still lack windows; bars are one standard error of the paired ratio to dense."
+_CAPTION = (
+    "Hollow points still lack windows; bars are the 95 % interval of the ratio to "
+    "dense, paired over windows; a point with one window has none."
+)
 _HOW = (
     "Drag the line, or give it the focus (Tab) and press the arrow keys, Page Up, Page Down, Home or End; a "
     "click on a point takes its retention. While the line moves, each perplexity is read off the curve: "
@@ -102,9 +105,9 @@ def _level(answer: Answer, dense: float) -> float:
 
 
 def _error(answer: Answer) -> float:
-    """One standard error of the paired log ratio; none while it is not known."""
+    """Half the 95 % interval of the paired log ratio; none while it is not known."""
     found = answer.difference
-    return found.nats_error if found and np.isfinite(found.nats_error) else 0.0
+    return found.nats_margin if found and np.isfinite(found.nats_margin) else 0.0
 
 
 def at_the_line(choice: whatif.LabChoice, method: str) -> whatif.LabChoice:

@@ -40,9 +40,9 @@ class Point:
     y: float
     """perplexity"""
     low: float
-    """one standard error below"""
+    """lower end of its 95 % interval"""
     high: float
-    """one standard error above"""
+    """upper end of its 95 % interval"""
     whole: bool
     """whether every window is there"""
     windows: str
