@@ -11,7 +11,7 @@ from typing import Literal
 
 import numpy as np
 
-from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, over_both, joint_freedom
+from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, joint_freedom, over_both
 from gprune.records import REPAIRS, Array, Repair
 from gprune.records.repairs import COMPENSATION
 from gprune.study.methods import BUILT_IN, METHODS

@@ -157,9 +157,9 @@ def difference(first: Measurement, second: Measurement) -> Difference:
     with np.errstate(invalid="ignore"):
         first_log, second_log = np.log(values)
         logs = errors / values
-        error = float(np.hypot(*logs))
+        error, nats = float(np.hypot(*logs)), float(first_log - second_log)
     freedom = joint_freedom(logs.tolist(), (first.windows - 1, second.windows - 1))
-    return Difference(float(first_log - second_log), error if np.isfinite(error) else np.inf, False, freedom)
+    return Difference(nats, error if np.isfinite(error) else np.inf, False, freedom)
 
 
 def over_windows(first: Array, second: Array) -> Difference:

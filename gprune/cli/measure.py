@@ -30,6 +30,7 @@ def add(commands: Any) -> None:
 
 def _measure(options: argparse.Namespace) -> int:
     from gprune.analysis.mask_edits import mask_sets
+    from gprune.analysis.paired_test import half_interval
 
     results, chosen = set_of(options)
     with shown("measure", options.job) as progress:
@@ -40,14 +41,11 @@ def _measure(options: argparse.Namespace) -> int:
         return 0
     for one in lines:
         own = f", {chosen.method} {one['method']:.4f}" if one["method"] is not None else ""
-        change = (
-            f" ({one['nats']:+.5f} ± {half_interval(one['nats_error'], one['windows'] - 1):.5f} nats/token)"
-            if one["nats"] is not None
-            else ""
-        )
-        say(
-            f"{one['text']}: {one['perplexity']:.4f} ± {half_interval(one['standard_error'], one['windows'] - 1):.4f}{own}{change}"
-        )
+        change, freedom = "", one["windows"] - 1
+        if one["nats"] is not None:
+            change = f" ({one['nats']:+.5f} ± {half_interval(one['nats_error'], freedom):.5f} nats/token)"
+        margin = half_interval(one["standard_error"], freedom)
+        say(f"{one['text']}: {one['perplexity']:.4f} ± {margin:.4f}{own}{change}")
     say("± is half the 95 % interval over windows; differences are paired.")
     return 0
 

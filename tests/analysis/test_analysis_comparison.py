@@ -182,8 +182,10 @@ def test_runs_that_differ_in_their_seed_are_one_line_with_mean_and_spread():
     mean = sum(values) / 3
     assert gprune.mean("wiki") == pytest.approx(mean)
     deviation = (sum((value - mean) ** 2 for value in values) / 2) ** 0.5
-    assert gprune.spread("wiki") == gprune.error("wiki") == pytest.approx(deviation)
-    assert np.isnan(dense.spread("wiki")) and dense.error("wiki") == table[0].cells["wiki"].standard_error
+    assert gprune.spread("wiki") == pytest.approx(deviation)
+    # of three seeds the quantile of t is 4.303
+    assert gprune.margin("wiki") == pytest.approx(4.3027 * deviation / 3**0.5, rel=1e-4)
+    assert np.isnan(dense.spread("wiki")) and dense.margin("wiki") == table[0].cells["wiki"].margin
     assert len(comparison.lines(table)) == len(table) == 7
 
 
@@ -224,9 +226,12 @@ def test_seeds_that_do_not_meet_have_no_difference():
     [
         (-0.021, paired_test.BETTER),
         (0.021, paired_test.WORSE),
-        (0.02, paired_test.NOISE),
-        (-0.02, paired_test.NOISE),
+        (0.0195, paired_test.NOISE),
+        (-0.0195, paired_test.NOISE),
     ],
 )
-def test_a_verdict_needs_more_than_two_standard_errors(nats, verdict):
-    assert paired_test.Difference(nats, 0.01, True).verdict == verdict
+def test_a_verdict_needs_an_interval_without_zero(nats, verdict):
+    found = paired_test.Difference(nats, 0.01, True)
+    assert found.verdict == verdict and found.nats_margin == pytest.approx(0.0195996, rel=1e-4)
+    few = paired_test.Difference(nats, 0.01, True, 3)
+    assert few.verdict == paired_test.NOISE and few.nats_margin == pytest.approx(0.031824, rel=1e-4)

@@ -115,7 +115,7 @@ def test_a_third_method_that_wins_or_ties_is_named_whatever_flap_does(level, ver
     change = np.expm1((ours.losses - third.losses).mean())
     size = f"{change:+.1%}".replace("-", "−").replace("%", " %")
     assert f"against the best other method here, LLM-Pruner: {size}" in found.detail
-    assert found.detail.endswith("(standard error, paired; one seed).")
+    assert found.detail.endswith("(95 % interval, paired; one seed).")
     # of another budget it wins nothing
     other = said(DENSE, base, ours, replace(third, retention=0.6))
     assert other.verdict == "better" and "LLM-Pruner" not in other.sentence + other.detail
@@ -128,9 +128,9 @@ def test_flap_is_named_with_its_error_also_where_it_is_neither_the_own_method_no
     found = said(DENSE, ours, *others, metric="twflap", methods=methods)
     gap = ours.losses - flap.losses
     change = np.expm1(gap.mean())
-    error = (1 + change) * gap.std(ddof=1) / np.sqrt(40)
+    error = 2.0227 * (1 + change) * gap.std(ddof=1) / np.sqrt(40)
     size = f"{change:+.1%} ± {error:.1%}".replace("-", "−").replace("%", " %")
-    assert f"; against FLAP: {size} (standard error, paired; one seed)" in found.detail
+    assert f"; against FLAP: {size} (95 % interval, paired; one seed)" in found.detail
     assert "GPrune against FANG: " in found.detail and "method here, LLM-Pruner: " in found.detail
     assert f"FLAP {flap.perplexity:.1f}" in found.detail
     # of another budget it cannot be held against GPrune

@@ -40,6 +40,7 @@ def _beside(text: str, answer: Answer | None, against: str) -> str:
     return (
         f"against {answer.base_perplexity:.2f} of {against}  \n"
         f"{signed(found.change, '.2%')} ± {percent(found.margin, 2)} of perplexity, "
-        f"{signed(found.nats, '.4f')} ± {found.nats_margin:.4f} nats/token, 95 % interval, paired over windows  \n"
+        f"{signed(found.nats, '.4f')} ± {found.nats_margin:.4f} nats/token, "
+        "95 % interval, paired over windows  \n"
         f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
     )

@@ -157,15 +157,15 @@ def test_only_windows_that_both_have_are_compared():
     assert found.difference.change == pytest.approx(found.perplexity / found.base_perplexity - 1)
 
 
-def test_what_is_claimed_of_few_windows_and_of_differences_within_and_beyond_two_errors():
+def test_what_is_claimed_of_few_windows_and_of_differences_whose_interval_holds_zero_or_does_not():
     found = answer([], [])
     assert found.difference is None and np.isnan(found.perplexity) and found.windows == 0
     assert found.verdict == "too early to tell"
     assert answer([np.nan] * 20, [1.0] * 20).verdict == "too early to tell: 0 of 20 windows"
-    for nats in (0.199, -0.199):
+    for nats in (0.195, -0.195):
         assert verdict(Difference(nats, 0.1, True), 20, 40) == NO_DIFFERENCE
-    assert verdict(Difference(np.log(1.25), 0.01, True), 20, 40) == "perplexity 25.00 % higher (± 1.25 %)"
-    assert verdict(Difference(np.log(0.9), 0.01, True), 20, 40) == "perplexity 10.00 % lower (± 0.90 %)"
+    assert verdict(Difference(np.log(1.25), 0.01, True), 20, 40) == "perplexity 25.00 % higher (± 2.45 %)"
+    assert verdict(Difference(np.log(0.9), 0.01, True), 20, 40) == "perplexity 10.00 % lower (± 1.76 %)"
     found = Difference(1.0, 0.01, True)
     assert verdict(found, 7, 40) == "too early to tell: 7 of 40 windows"
     assert verdict(found, 7, 7).startswith("perplexity 171.83 % higher")

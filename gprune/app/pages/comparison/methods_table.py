@@ -59,8 +59,8 @@ def show(drawn: Card, shown: Shown) -> None:
         as_text(shown),
         lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
         how="Lower perplexity is better. Δ is the change against the baseline, ± its 95 % interval, both "
-        "paired over the same windows: where the interval holds 0 nothing is decided. A line of another budget "
-        "keeps more or fewer weights and is no rival.",
+        "paired over the same windows: where the interval holds 0 nothing is decided. A line of another "
+        "budget keeps more or fewer weights and is no rival.",
     )
 
 

@@ -70,8 +70,8 @@ def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked
         alt=f"perplexity of every method on {text}",
         table=lambda: analysis.long_table(shown.rows, None, METHOD_LABELS),
         how="Whiskers are each method's own 95 % interval, over windows or over the n seeds; with a "
-        "single one there is none. All methods of a run read the same windows, so overlapping whiskers decide nothing: the table's "
-        "differences are paired.",
+        "single one there is none. All methods of a run read the same windows, so "
+        "overlapping whiskers decide nothing: the table's differences are paired.",
     )
 
 

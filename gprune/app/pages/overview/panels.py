@@ -100,7 +100,8 @@ def cost(run: Run) -> Panel:
         coming = f" Still to come: {plain(', '.join(map(label, waited)))}."
     return Panel(
         charts.costs(found),
-        f"Perplexity on {plain(short(text))} ({plain(standing.brief)}), whiskers: 95 % interval, paired over windows.{coming}",
+        f"Perplexity on {plain(short(text))} ({plain(standing.brief)}), "
+        f"whiskers: 95 % interval, paired over windows.{coming}",
         title=_cheapest(cells),
         alt=", ".join(f"{label(each.method)} {signed(each.ratio - 1, '.0%')}" for each in found),
         table=lambda: analysis.table(found, METHOD_LABELS),

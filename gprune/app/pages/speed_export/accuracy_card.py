@@ -1,9 +1,12 @@
 """The card of zero-shot accuracy: every task and method, both figures, chance, and what was left out."""
 
+import math
+
 import pandas as pd
 import streamlit as st
 
 from gprune.analysis import accuracy
+from gprune.analysis.paired_test import half_interval
 from gprune.app.ui import offered_job, protocol_line, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
@@ -43,7 +46,7 @@ def draw(drawn: Card, run: Run) -> None:
             )
     tables.show(summary(found, rule), alt="accuracy of every task and method")
     st.caption(
-        f"Percent right ± one standard error over documents, higher is better; {NORMALISED} marks "
+        f"Percent right ± the 95 % interval over documents, higher is better; {NORMALISED} marks "
         "length-normalised figures. A method near chance, the accuracy of guessing, has learned nothing of a "
         "task. All methods answer the same documents: overlapping errors do not decide whether two differ."
     )
@@ -114,7 +117,7 @@ def _mean_line(
         mean = accuracy.mean_accuracy(found[method].values(), rule)
         whole = mean.tasks == tasks
         line["chance"] = line["chance"] or (f"{100 * mean.chance:.1f}" if whole else "")
-        line[label(method)] = f"{100 * mean.value:.1f} ± {100 * mean.error:.1f}" if whole else "–"
+        line[label(method)] = _points(mean.value, mean.error) if whole else "–"
     return line
 
 
@@ -129,7 +132,9 @@ def _cell(measured: Accuracy | None, rule: str) -> str:
 def _points(value: float, error: float) -> str:
     if value != value:
         return "–"
-    return f"{100 * value:.1f}" + ("" if error != error else f" ± {100 * error:.1f}")
+    # documents are many: the quantile is that of the normal distribution
+    margin = half_interval(error, math.inf)
+    return f"{100 * value:.1f}" + ("" if margin != margin else f" ± {100 * margin:.1f}")
 
 
 def details(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
