@@ -60,7 +60,7 @@ def plainly(app):
             "Too close to call between GPrune and FANG, the best other method",
             ": too close to call",
             "GPrune and the best other method, FANG, are too close to call",
-            "within 2 standard errors of their difference: ",
+            "the 95 % interval of their difference holds 0: ",
         ),
     ],
 )
@@ -71,7 +71,7 @@ def test_who_wins_is_said_alike_everywhere(cache, levels, ending, costs, told, c
     assert ("does better" in overview) == (levels is LOSES)
     # FLAP is the metric's own method, and both it and the best other one have their error
     assert "GPrune against FLAP: " in overview and "against the best other method here, FANG: " in overview
-    assert overview.count(" ± ") >= 2 and "standard error, paired; one seed)" in overview
+    assert overview.count(" ± ") >= 2 and "95 % interval, paired; one seed)" in overview
     assert told in story.comparison_finding(the_run(cache))
     compare = plainly(open_page("comparison"))
     assert told in plainly(open_page("comparison", tour="6")) and compared in compare
