@@ -25,10 +25,10 @@ class Cost:
     """lower end of the 95 % interval, on the scale of the mean loss"""
     high: float
     """upper end of the 95 % interval"""
-    error: float
-    """standard error of the mean loss, nats per token; 0 where it is not known"""
     paired: bool
     """whether both have read the same windows"""
+    error: float = 0.0
+    """standard error of the mean loss, nats per token; 0 where it is not known"""
 
 
 def costs(cells: list[Measurement]) -> list[Cost]:
@@ -43,13 +43,13 @@ def costs(cells: list[Measurement]) -> list[Cost]:
 
 def _cost(cell: Measurement, dense: Measurement) -> Cost:
     if not np.isfinite(cell.perplexity):
-        return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), 0.0, False)
+        return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
     found = difference(cell, dense)
     # one window has no spread: then there is no interval to draw
     half = found.nats_margin if np.isfinite(found.nats_margin) else 0.0
     error = found.nats_error if np.isfinite(found.nats_error) else 0.0
     ratio, low, high = (float(np.exp(found.nats + way)) for way in (0.0, -half, half))
-    return Cost(cell.method, cell.perplexity, ratio, low, high, error, found.paired)
+    return Cost(cell.method, cell.perplexity, ratio, low, high, found.paired, error)
 
 
 def table(found: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
