@@ -309,8 +309,7 @@ def test_on_a_phone_no_card_covers_another_and_no_word_of_a_chart_another(visit)
     page = visit.page("compare", viewport={"width": 390, "height": 844})
     page.locator(f".st-key-cp_changes_chart {PLOT}").first.wait_for()
     for card in ("cp_changes", "cp_home"):
-        page.wait_for_function(
-            f"() => document.querySelector('.st-key-{card}_chart .main-svg').getBoundingClientRect().width > 600"
-        )
+        drawn = f"document.querySelector('.st-key-{card}_chart .main-svg')"
+        page.wait_for_function(f"() => {drawn}.getBoundingClientRect().width > 600")
     main = "document.querySelector('[data-testid=stMain]')"
     assert page.evaluate(f"{main}.scrollWidth <= {main}.clientWidth")

@@ -162,7 +162,7 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
 
 
 def is_wide(figure: go.Figure) -> bool:
-    """Whether a figure does not fit across a phone: several panels, written cells, or long words of an axis."""
+    """Whether a figure does not fit across a phone: panels, written cells, or long words of an axis."""
     titles = [str(axis.title.text or "") for axis in figure.select_xaxes()]
     cells = any(trace.type == "heatmap" for trace in figure.data)
     written = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
