@@ -32,7 +32,7 @@ PAGES = {
     "compare": "compare",
     "runs": "launch",
     "neurons?layer=1&neuron=277": "inspector",
-    "masks?tab=atlas": "mask_atlas",
+    "compare?tab=decide": "decide",
 }
 """names of the pictures, by the address of the page and what it holds"""
 SIZE = {"width": 1280, "height": 900}

@@ -89,11 +89,13 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
     """Every pruned line that was measured on all texts, beside its dense model, and whose cost is known.
 
     `costs` are over the dense model's, by the line's name. The cheapest stands first, of equals the better.
+    What several runs have measured alike to the last bit is one model, of the first of them.
     """
     lines = list(lines)
     dense = [line for line in lines if line.method == DENSE]
     known = [(line, against_dense(line, texts, dense)) for line in lines if line.method != DENSE]
     found = [(line, loss, costs[line.name]) for line, loss in known if loss and line.name in costs]
+    found = list({(one[0].method, one[0].retention, one[2], one[1]): one for one in reversed(found)}.values())
     found = sorted(found, key=lambda one: (one[2], one[1].nats))
     on_it = front(np.array([one[2] for one in found]), np.array([one[1].nats for one in found]))
     return [Option(*one, bool(yes)) for one, yes in zip(found, on_it, strict=True)]

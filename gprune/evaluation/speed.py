@@ -209,4 +209,5 @@ def where(device: torch.device) -> str:
     libraries = f"torch {torch.__version__}, transformers {version('transformers')}"
     if devices.is_gpu(device):
         return f"{devices.name(device)}, {libraries}"
-    return f"{processor()}, {torch.get_num_threads()} threads, {libraries}"
+    threads = torch.get_num_threads()
+    return f"{processor()}, {threads} thread{'' if threads == 1 else 's'}, {libraries}"

@@ -231,7 +231,7 @@ def test_fang_enters_neither_the_modules_mean_nor_their_controls():
     assert agreement.mean_substitution(record) == pytest.approx((0.45, 0.15))
     assert agreement.controls(record) == (pytest.approx(0.9), None)
     assert agreement.headline(record).endswith(
-        "when only the seed changes; FANG's groups of one text alone agree with another's at 0.15"
+        "when only the seed changes; FANG's groups of one text and another agree at 0.15 over all pairs"
     )
     alone = Agreement(names[4:5], ari[4:5], ari[4:5])
     assert agreement.headline(alone) == "FANG's groups of two texts agree at a mean ARI of 0.15"

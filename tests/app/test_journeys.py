@@ -1,8 +1,9 @@
 """Journeys through the app in a real browser, and what axe finds on its pages: people see and reach all."""
 
 import pytest
-from browser import PATIENCE, PLOT, click_mark, complaints, expect, looking, served
+from browser import PATIENCE, PLOT, click_mark, complaints, expect, looking, served, visiting
 from synthetic_run import write_run
+from test_headline_agrees import LOSES, measured, study
 
 from gprune.app.ui.page_names import HELP, HELP_PARTS, PAGE_OF, path
 
@@ -180,7 +181,6 @@ def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path, name
 
 SERIOUS = ("serious", "critical")
 EXCEPTIONS = {
-    ("color-contrast", ".stCode .token"): "colours of st.code for words of a language: Streamlit's own theme",
     ("color-contrast", "button kbd"): "st.button draws the key of its shortcut paler than its words",
 }
 """why a fault is not ours, by rule and by what it stands in"""
@@ -262,3 +262,54 @@ def test_the_text_of_charts_has_contrast_enough(visit):
                 break
         assert page.locator(".js-plotly-plot text").count() > 20
         assert not pale, f"{scheme}: {pale}"
+
+
+@pytest.mark.long
+def test_a_run_that_gprune_loses_says_so_on_every_page_and_asks_what_to_take(chromium, tmp_path):
+    write_run(tmp_path, study=study(), makers=measured(LOSES))
+    with visiting(chromium, tmp_path) as visit:
+        page = visit.page()
+        expect(page.get_by_text("FANG does better: GPrune’s perplexity is 6")).to_be_visible()
+        expect(page.get_by_role("heading", name="FANG costs least")).to_be_visible()
+        page.get_by_role("link", name="Compare", exact=True).click()
+        lowest = "FANG has the lowest perplexity of the pruned models on every text"
+        expect(page.get_by_role("heading", name=lowest)).to_be_visible()
+        page.get_by_role("tab", name="Decide").click()
+        expect(page.get_by_role("heading", name="worth taking on c4")).to_be_visible()
+        expect(page.get_by_text("None stays within 1.5 times the dense perplexity; FANG is")).to_be_visible()
+        # what was not timed has no time; texts and retentions make a study each
+        page.get_by_text("time a token", exact=True).click()
+        page.wait_for_url("**dc_cost=time**")
+        expect(page.locator(".st-key-card_dc_front")).to_contain_text("cost is known")
+        expect(page.get_by_role("button", name="Start 1 study")).to_be_visible()
+
+
+@pytest.mark.long
+def test_from_a_word_to_the_help_and_from_any_page_to_a_neuron(visit):
+    page = visit.page("drift")
+    page.locator(PLOT).first.wait_for()
+    page.locator(".st-key-rd_histogram_how button").first.click()
+    page.get_by_role("button", name="What these words mean").click()
+    page.wait_for_url("**help=words**")
+    expect(page.get_by_role("heading", name="Help", exact=True)).to_be_visible()
+    field = page.get_by_role("textbox", name="Find", exact=True)
+    field.fill("L3N7")
+    field.press("Enter")
+    page.get_by_role("heading", name="Neuron 7 of layer 3: rank").wait_for()
+    page.wait_for_url("**/neurons?**neuron=7**")
+    expect(page.get_by_role("button", name="Ablate now")).to_be_visible()
+    expect(page.get_by_role("heading", name="How strong is layer 3")).to_be_visible()
+    page.get_by_role("tab", name="Neuron map").click()
+    page.get_by_role("heading", name="Neuron map", exact=True).wait_for()
+    expect(page.get_by_role("radio", name="UMAP")).to_be_checked()
+
+
+@pytest.mark.long
+def test_on_a_phone_no_card_covers_another_and_no_word_of_a_chart_another(visit):
+    page = visit.page("compare", viewport={"width": 390, "height": 844})
+    page.locator(f".st-key-cp_changes_chart {PLOT}").first.wait_for()
+    for card in ("cp_changes", "cp_home"):
+        drawn = f"document.querySelector('.st-key-{card}_chart .main-svg')"
+        page.wait_for_function(f"() => {drawn}.getBoundingClientRect().width > 600")
+    main = "document.querySelector('[data-testid=stMain]')"
+    assert page.evaluate(f"{main}.scrollWidth <= {main}.clientWidth")

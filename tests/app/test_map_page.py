@@ -266,7 +266,7 @@ def test_a_cell_is_the_change_of_its_modules_retention_and_the_text_decides_it(s
 def test_the_page_says_how_much_the_text_decides_and_draws_all_cards(name):
     app = open_page("mask_atlas", atlas_method="flap", layer="1", module="2")
     assert len(charts(app)) == 3 and not app.error
-    assert "The text decides" in words(app) and "of the key/value groups of FLAP" in words(app)
+    assert "A or B as the text decides" in words(app) and "of the key/value groups of FLAP" in words(app)
     for toggle in [toggle.key for toggle in app.toggle if toggle.label == "Table"]:
         app.toggle(key=toggle).set_value(True)
     app.run()

@@ -15,6 +15,7 @@ import streamlit as st
 
 from gprune.analysis.published import Published, same_setting
 from gprune.app.ui import (
+    chart_style,
     export_dialog,
     help_drawer,
     job_runs,
@@ -189,9 +190,10 @@ class Card:
         if on_point or on_region:
             modes = ["points", "box", "lasso"] if on_region else ["points"]
             chosen = {"on_select": self._selected(on_point, on_region), "selection_mode": modes}
-        st.plotly_chart(
-            figure, key=f"{self.key}_chart", config=options, alt=panel.alt or panel.caption, **chosen
-        )
+        with st.container(key=f"wide_{self.key}") if chart_style.is_wide(figure) else nullcontext():
+            st.plotly_chart(
+                figure, key=f"{self.key}_chart", config=options, alt=panel.alt or panel.caption, **chosen
+            )
 
     def _selected(
         self,

@@ -133,6 +133,8 @@ def _form(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
 
 METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Looks(_dash)
 MOST_LAYER_TICKS = 16
+MOST_LETTERS = 36
+"""of the words of an axis that a phone is as wide as"""
 _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
 
 
@@ -157,6 +159,14 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
     figure.update_xaxes(title_text=x, zeroline=False)
     figure.update_yaxes(title_text=y, zeroline=False)
     return figure
+
+
+def is_wide(figure: go.Figure) -> bool:
+    """Whether a figure does not fit across a phone: panels, written cells, or long words of an axis."""
+    titles = [str(axis.title.text or "") for axis in figure.select_xaxes()]
+    cells = any(trace.type == "heatmap" for trace in figure.data)
+    written = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
+    return len(titles) > 1 or written or max(map(len, titles), default=0) > MOST_LETTERS
 
 
 def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **place: Any) -> None:

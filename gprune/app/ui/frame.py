@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce, wraps
 from operator import or_
+from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -44,19 +45,7 @@ from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
 _TOLD = "frame_told"
-_LOOK = (
-    "<style>.stMainBlockContainer {padding: 3.6rem 1.6rem 2rem 1.6rem; max-width: 1720px;} "
-    ".stMainBlockContainer h1 {padding: 0;} .stSelectbox input {text-overflow: ellipsis;} "
-    ".stApp a:focus-visible {box-shadow: inset 0 0 0 2px currentColor;} "
-    ".stApp [data-tag-index], .stApp [data-testid=stBaseButton-primary] {color: light-dark(#fff, #0a0e13);}"
-    ".stPlotlyChart text[style*='fill: rgb(128, 132, 149)'] {fill: #5b6374 !important;}"
-    ".stPlotlyChart text[style*='fill: rgb(213, 94, 0)'] {fill: light-dark(#b04e00, #e8762a) !important;}"
-    ".stPlotlyChart text[style*='fill: rgb(134, 97, 193)'] {fill: light-dark(#7650b5, #a98bd6) !important;}"
-    "</style>"
-)
-"""pages use the width that they have; on very wide screens lines stay readable, and what is cut says so; in
-the dark, white on the buttons' blue would be too pale. In the light Streamlit writes charts in a grey of
-contrast 3.7; words in the hues of A and B are darker, or lighter, than their marks: 4.5 is the least"""
+_LOOK = Path(__file__).with_name("look.css")
 NEW_MODULES = 20
 """so many more modules are worth a new count"""
 _ONE_AT_A_TIME = threading.Lock()

@@ -92,6 +92,8 @@ def show(drawn: Card, shown: Shown) -> None:
     config = {
         name: st.column_config.NumberColumn(width=width, format="%.3g") for name, width in _WIDTHS.items()
     } | {"texts": st.column_config.TextColumn(width=_WIDTHS["texts"])}
+    # names are not cut
+    config |= {name: st.column_config.TextColumn(width=160) for name in ("method", "repair")}
     tables.show(table, column_config=config, alt="texts, passes and learning of every method")
     st.caption(
         "One pass runs the dense model over one calibration set; passes are those behind a method’s "

@@ -164,15 +164,12 @@ def _perplexities(drawn: Card, run: Run, shown: Shown) -> None:
     made = [panels.perplexity(run, text=text, **asked, _shown=shown) for text in shown.texts]
     for text, one in zip(shown.texts, made, strict=True):
         drawn.offers(one)
-        st.plotly_chart(
-            one.figure,
-            key=f"cp_chart_{text}",
-            config={
-                "displaylogo": False,
-                "toImageButtonOptions": {"format": "svg", "filename": f"{run.name}-ppl"},
-            },
-            alt=one.alt,
-        )
+        config = {
+            "displaylogo": False,
+            "toImageButtonOptions": {"format": "svg", "filename": f"{run.name}-ppl"},
+        }
+        with st.container(key=f"wide_cp_{text}"):
+            st.plotly_chart(one.figure, key=f"cp_chart_{text}", config=config, alt=one.alt)
     st.caption(made[0].caption)
     drawn.tools(made[0].table, how=made[0].how)
 

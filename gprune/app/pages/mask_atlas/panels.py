@@ -117,7 +117,7 @@ def atlas_texts(
     return Panel(
         charts.modules(found, places(run, order), FROM, shown, order, selected),
         _TEXT_CAPTIONS[shown],
-        title=f"The text decides {share}{groups} of {plain(label(name))}",
+        title=f"A or B as the text decides {share}{groups} of {plain(label(name))}",
         alt=f"the text decides {share}",
         table=lambda: analysis.table(found, *FROM, _mean_drift(run)),
         how=f"A is {plain(run.study.primary)}, B is {plain(run.study.auxiliary)}. "

@@ -18,6 +18,7 @@ from gprune.app.ui.chart_style import (
     layer_axis,
     style,
 )
+from gprune.app.ui.text import from_figure
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.records import Array
 
@@ -113,33 +114,38 @@ def _row(figure: go.Figure, cost: Cost, height: int, ends: tuple[float, float]) 
     """Name and change of a method, beside its mark; `ends` are those of the axis."""
     name, known = called(cost.method), np.isfinite(cost.ratio)
     value = f"{100 * (cost.ratio - 1):+,.0f} %" if known else "not finite"
-    figure.add_annotation(
-        text=f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}",
-        y=height,
-        showarrow=False,
-        font={"size": 11},
-        **_place(cost, f"{name}: {value}", ends),
-    )
+    words = f"{name}: <b>{value}</b>" if cost.method == "gprune" else f"{name}: {value}"
+    figure.add_annotation(y=height, showarrow=False, font={"size": 11}, **_place(cost, words, ends))
     if known:
         _mark(figure, cost, height)
 
 
 def _place(cost: Cost, words: str, ends: tuple[float, float]) -> dict[str, Any]:
-    """Where words stand: right of a mark's interval, left of it where the axis ends, or else above the mark.
+    """Words and where they stand: right of a mark's interval or left of it, in two lines if need be.
 
-    Positions on a log axis are powers of ten.
+    Where neither side has room they stand above the mark. Positions on a log axis are powers of ten.
     """
     if not np.isfinite(cost.ratio):
-        return {"x": 0, "xanchor": "left", "xshift": 3}
+        return {"text": words, "x": 0, "xanchor": "left", "xshift": 3}
     left, right = np.log10(ends)
-    room, takes = right - left, len(words) * _LETTER / _LEAST_WIDTH
-    if np.log10(cost.high) + takes * room <= right:
-        return {"x": float(np.log10(cost.high)), "xanchor": "left", "xshift": _BESIDE}
-    if np.log10(cost.low) - takes * room >= left:
-        return {"x": float(np.log10(cost.low)), "xanchor": "right", "xshift": -_BESIDE}
+    room = right - left
+    for written in (words, _two_lines(words)):
+        letters = max(len(from_figure(line)) for line in written.split("<br>"))
+        takes = letters * _LETTER / _LEAST_WIDTH * room
+        if np.log10(cost.high) + takes <= right:
+            return {"text": written, "x": float(np.log10(cost.high)), "xanchor": "left", "xshift": _BESIDE}
+        if np.log10(cost.low) - takes >= left:
+            return {"text": written, "x": float(np.log10(cost.low)), "xanchor": "right", "xshift": -_BESIDE}
     middle = float(np.log10(cost.ratio))
     anchor = "left" if middle - left < room / 2 else "right"
-    return {"x": middle, "xanchor": anchor, "yshift": _ABOVE_MARK}
+    return {"text": words, "x": middle, "xanchor": anchor, "yshift": _ABOVE_MARK}
+
+
+def _two_lines(words: str) -> str:
+    """Words with a line's end in place of the space that is nearest to their middle."""
+    places = [place for place, letter in enumerate(words) if letter == " "]
+    middle = min(places, key=lambda place: abs(place - len(words) / 2))
+    return f"{words[:middle]}<br>{words[middle + 1 :]}"
 
 
 def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
