@@ -177,3 +177,18 @@ def test_search_and_next_need_no_mouse(visit):
     page.keyboard.press("p")
     page.get_by_role("heading", name="Neuron 6 of layer 1: rank").wait_for()
     assert "neuron=6" in page.url
+
+
+def test_a_neuron_that_is_typed_on_another_page_is_inspected(visit):
+    page = visit.page("compare?tab=speed&layer=1")
+    page.locator(".st-key-frame_find input").fill("L2N58")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Inspector", exact=True).wait_for()
+    page.wait_for_url(lambda url: "/neurons?" in url and "layer=2" in url and "neuron=58" in url)
+    expect(page.locator(".st-key-frame_selection")).to_contain_text("neuron 58")
+    # of what the run does not have nothing is selected
+    page.goto(f"{visit.address}/drift")
+    page.locator(".st-key-frame_find input").fill("L5N688")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("This run has no layer 5")).to_be_visible()
+    assert "layer=5" not in page.url

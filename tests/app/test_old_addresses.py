@@ -118,6 +118,15 @@ def test_a_browser_is_led_to_the_new_place_and_back_by_one_press(visit):
     expect(page.get_by_text("It does not say how a model does")).to_be_visible()
     page.keyboard.press("Escape")
     expect(page.get_by_text("It does not say how a model does")).to_be_hidden()
+    # the words of a card
+    page.goto(f"{visit.address}/agreement?run={run}")
+    page.get_by_role("heading", name="Module agreement", exact=True).wait_for()
+    page.wait_for_function(AT_REST)
+    page.get_by_role("button", name="How to read").first.click()
+    page.get_by_role("button", name="What these words mean").click()
+    drawer = page.locator(".st-key-frame_help")
+    expect(drawer.get_by_text("Adjusted Rand index of two groupings")).to_be_visible()
+    page.wait_for_url("**help=words**")
 
 
 @pytest.mark.browser

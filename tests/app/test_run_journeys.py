@@ -1,0 +1,52 @@
+"""Journeys of whoever has many runs: a model is chosen, texts are compared, a run is found and cloned."""
+
+import re
+
+import pytest
+from browser import AT_REST, expect, looking, served
+from synthetic_run import write_run
+from test_speed_page import a_timed_study
+
+from gprune.analysis.decision import COSTS
+from gprune.jobs import listing, queue
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.mark.long
+def test_whoever_decides_switches_the_cost_and_compares_texts(chromium, tmp_path):
+    write_run(tmp_path, study=a_timed_study())
+    with served(tmp_path) as server, looking(chromium, server, tmp_path) as visit:
+        page = visit.page("compare?tab=decide")
+        axis = page.locator(".st-key-dc_front_chart .xtitle")
+        expect(axis).to_contain_text(COSTS["parameters"])
+        page.get_by_test_id("stButtonGroup").get_by_text(COSTS["time"], exact=True).click()
+        expect(axis).to_contain_text(COSTS["time"])
+        page.wait_for_url("**dc_cost=time**")
+        page.get_by_role("button", name="Start 1 study").click()
+        try:
+            bar = page.get_by_test_id("stSidebar")
+            expect(bar.get_by_text(re.compile("at work|running"))).to_be_visible()
+            (job,) = listing.jobs(tmp_path)
+            assert (job.study.primary, job.study.retention, job.study.substitute) == (
+                visit.first.study.primary, 0.5, "",
+            )  # fmt: skip
+        finally:
+            for job in listing.jobs(tmp_path):
+                queue.cancel(tmp_path, job.id)
+
+
+@pytest.mark.long
+def test_a_run_is_found_in_the_table_and_cloned_into_the_form(visit):
+    page = visit.page("runs?jobs_tab=runs")
+    filtered = page.get_by_role("textbox", name="Filter")
+    filtered.fill("second")
+    filtered.press("Enter")
+    expect(page.get_by_text("1 of 2 runs")).to_be_visible()
+    page.wait_for_url("**runs_filter=second**")
+    page.goto(f"{page.url}&runs_chosen={visit.runs['Second']}")
+    page.wait_for_function(AT_REST)
+    page.get_by_role("button", name="Clone into the form").click()
+    expect(page.get_by_text(re.compile("The settings of “Second.*” are in the form below"))).to_be_visible()
+    expect(page.get_by_role("tab", name="Start")).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".st-key-launch_seed input")).to_have_value("1")
