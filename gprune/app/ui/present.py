@@ -55,7 +55,10 @@ def button() -> None:
 
 
 def enlarged(figure: go.Figure, size: int = _LETTERS) -> go.Figure:
-    """A figure as an audience can read it, letters of so many pixels; the figure itself, which others may be shown, stays as it is."""
+    """A figure as an audience can read it, letters of `size` pixels.
+
+    The figure itself, which others may be shown, stays as it is.
+    """
     if not on():
         return figure
     letters = {"font": {"size": size}}

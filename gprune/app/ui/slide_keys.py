@@ -18,7 +18,8 @@ _SCRIPT = """
   const button = (number) => document.querySelector(`.st-key-slide_to_${number} button`)
 
   function number(key) {
-    const now = Number(document.querySelector(".st-key-slide [data-testid=stBaseButton-primary]")?.textContent)
+    const shown = document.querySelector(".st-key-slide [data-testid=stBaseButton-primary]")
+    const now = Number(shown?.textContent)
     const last = document.querySelectorAll("[class*=st-key-slide_to_] button").length
     if (ON.includes(key)) return Math.min(now + 1, last)
     if (BACK.includes(key)) return Math.max(now - 1, 1)

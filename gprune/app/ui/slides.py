@@ -89,10 +89,12 @@ def grown(figure: go.Figure) -> go.Figure:
     """A figure that takes the height of its frame, its letters, lines and marks as an audience sees them."""
     made = present.enlarged(figure, _LETTERS).update_layout(height=None, title=None)
     for trace in made.data:
-        if "line" in trace and trace.line.width is not None:
-            trace.line.width *= _GROWN
-        if "marker" in trace and isinstance(trace.marker.size, int | float):
-            trace.marker.size *= _GROWN
+        # bars and maps have no width or size of their own
+        for part, size in (("line", "width"), ("marker", "size")):
+            drawn = getattr(trace, part, None)
+            value = getattr(drawn, size, None)
+            if isinstance(value, int | float):
+                drawn[size] = value * _GROWN
     return made
 
 

@@ -63,8 +63,8 @@ class Step:
     def sentence(self, run: Run) -> str:
         """The one sentence of a slide; raises MissingResultError where the run lacks the result."""
         told = (self.slide or self.finding)(run)
-        # a sentence ends before a capital letter: 6.3 % and names of texts do not
-        return re.split(r"(?<=\.)\s+(?=[A-Z])", told, maxsplit=1)[0]
+        # a full stop and a space end one; "6.3 %" has no space
+        return re.split(r"(?<=\.)\s+", told, maxsplit=1)[0]
 
 
 STEPS = (
@@ -121,8 +121,8 @@ STEPS = (
     Step(
         "retention",
         "What if less were kept?",
-        "The fewer weights are kept, the more words a model predicts worse, and not all words alike. Dragging "
-        "the retention shows which ones go first.",
+        "The fewer weights are kept, the more words a model predicts worse, and not all words alike. "
+        "Dragging the retention shows which ones go first.",
         story.retention_finding,
     ),
 )
