@@ -20,6 +20,9 @@ KEEP = "rasa_keep"
 """how much is kept, in the address, as on the page that adjusts it"""
 LEAST, MOST = 0.05, 0.98
 _LETTERS = 21
+_FEW = 4
+_BESIDE = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor": "top"}
+"""a longer legend stands beside the figure, which is wide, and not below it"""
 _GROWN = 1.7
 """factor by which lines and marks are larger"""
 _LOOK = (
@@ -27,8 +30,8 @@ _LOOK = (
     ".st-key-slide {position: fixed; inset: 0; z-index: 999980; overflow: auto; padding: 1rem 2rem 0.4rem "
     "2rem; width: auto; max-width: none; background: light-dark(%s, %s);} "
     ".st-key-slide h1 {font-size: 2rem; line-height: 1.2; padding: 0;} "
-    ".st-key-slide_figure {height: calc(var(--slide) - 13.2rem); min-height: 20rem;} "
-    ".st-key-slide_figure > div, .st-key-slide_figure .stPlotlyChart {height: 100%% !important;} "
+    ".st-key-slide_figure {height: calc(var(--slide) - 13.2rem); min-height: 20rem; overflow: auto;} "
+    ".st-key-slide_figure:has(.stPlotlyChart) > div, .st-key-slide_figure .stPlotlyChart {height: 100%% !important;} "
     ".st-key-slide_figure .lens-tokens {font-size: 1.35rem;} "
     ".st-key-slide_figure .passage {max-height: none;} "
     ".st-key-slide_foot {flex-wrap: nowrap;} "
@@ -88,6 +91,8 @@ def _figure(run: Run | None, step: tour.Step, figure: Callable[[str], PanelFunct
 def grown(figure: go.Figure) -> go.Figure:
     """A figure that takes the height of its frame, its letters, lines and marks as an audience sees them."""
     made = present.enlarged(figure, _LETTERS).update_layout(height=None, title=None)
+    if made.layout.legend.orientation != "h" or len(made.data) > _FEW:
+        made.update_layout(legend=_BESIDE)
     for trace in made.data:
         # bars and maps have no width or size of their own
         for part, size in (("line", "width"), ("marker", "size")):
