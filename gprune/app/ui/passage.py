@@ -93,7 +93,8 @@ def _draw(run: Run, reading: Reading | None, refining: bool, words: tuple[str, s
         refining = False
     last = st.session_state.get(kept)
     if last is None:
-        st.caption(f"{where}. {asking.waits(run, 'The worker is asked.', warm='The worker reads.')}")
+        st.caption(f"{where}.")
+        asking.standing(run, "The worker reads.")
         return
     of, dense, pruned = last
     shown = [token_loss.marked(Token(piece.text, piece.place, piece.of)) for piece in dense.pieces]
