@@ -39,11 +39,13 @@ _LOOK = (
     ".st-key-slide > div:has(> .st-key-slide_figure), .st-key-slide > .st-key-slide_figure {flex: 1 1 0; "
     "min-height: 0;} "
     ".st-key-slide_figure {height: 100%%; overflow: auto;} "
-    # Streamlit measures the height of what it draws after the scaling, and the width before
+    # Streamlit measures what it draws after the scaling, which therefore counts twice
     ".st-key-slide_figure:has(.stPlotlyChart) {overflow: visible;} "
     ".st-key-slide_figure:has(.stPlotlyChart) > div {width: calc(100%% / var(--grown)); "
     "height: calc(100%% / var(--grown)) !important; transform: scale(var(--grown)); transform-origin: 0 0;} "
-    ".st-key-slide_figure .stPlotlyChart {height: calc(100%% / var(--grown)) !important; overflow: visible;} "
+    ".st-key-slide_figure .stPlotlyChart {height: calc(100%% / var(--grown)) !important; "
+    "width: calc(100%% / var(--grown)) !important;} "
+    ".st-key-slide_figure .stPlotlyChart, .st-key-slide_figure .stPlotlyChart div {overflow: visible;} "
     ".st-key-slide_figure .lens-tokens {font-size: 1.1rem;} "
     ".st-key-slide_figure .passage {max-height: none;} "
     ".st-key-slide_foot {flex-wrap: nowrap;} "
