@@ -27,7 +27,7 @@ _GROWN = 1.7
 """factor by which lines and marks are larger"""
 _LOOK = (
     "<style>"
-    # what is drawn for a window of 1280 pixels grows with the window, letters and marks alike
+    # letters of the page grow with the window; a figure cannot be scaled, since Plotly then measures it wrongly
     ":root {--grown: 1;} "
     "@media (min-width: 1600px) {:root {--grown: 1.25;}} "
     "@media (min-width: 1900px) {:root {--grown: 1.5;}} "
@@ -39,13 +39,8 @@ _LOOK = (
     ".st-key-slide > div:has(> .st-key-slide_figure), .st-key-slide > .st-key-slide_figure {flex: 1 1 0; "
     "min-height: 0;} "
     ".st-key-slide_figure {height: 100%%; overflow: auto;} "
-    # Streamlit measures what it draws after the scaling, which therefore counts twice
-    ".st-key-slide_figure:has(.stPlotlyChart) {overflow: visible;} "
-    ".st-key-slide_figure:has(.stPlotlyChart) > div {width: calc(100%% / var(--grown)); "
-    "height: calc(100%% / var(--grown)) !important; transform: scale(var(--grown)); transform-origin: 0 0;} "
-    ".st-key-slide_figure .stPlotlyChart {height: calc(100%% / var(--grown)) !important; "
-    "width: calc(100%% / var(--grown)) !important;} "
-    ".st-key-slide_figure .stPlotlyChart, .st-key-slide_figure .stPlotlyChart div {overflow: visible;} "
+    ".st-key-slide_figure:has(.stPlotlyChart) > div, .st-key-slide_figure .stPlotlyChart "
+    "{height: 100%% !important;} "
     ".st-key-slide_figure .lens-tokens {font-size: 1.1rem;} "
     ".st-key-slide_figure .passage {max-height: none;} "
     ".st-key-slide_foot {flex-wrap: nowrap;} "
