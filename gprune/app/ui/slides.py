@@ -27,7 +27,7 @@ _GROWN = 1.7
 """factor by which lines and marks are larger"""
 _LOOK = (
     "<style>"
-    # letters of the page grow with the window; a figure cannot be scaled, since Plotly then measures it wrongly
+    # letters of the page grow with the window; a figure that is scaled, Plotly would measure wrongly
     ":root {--grown: 1;} "
     "@media (min-width: 1600px) {:root {--grown: 1.25;}} "
     "@media (min-width: 1900px) {:root {--grown: 1.5;}} "
