@@ -4,6 +4,7 @@ import streamlit as st
 
 from gprune.app.ui import frame
 from gprune.app.ui.page_names import PAGES, SECTIONS, TOOL, Page
+from gprune.app.ui.panel import PanelFunction
 
 st.set_page_config(page_title=TOOL, page_icon="✂️", layout="wide", initial_sidebar_state=264)
 
@@ -26,4 +27,11 @@ def _help() -> None:
     page.show()
 
 
-frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help)
+def _figure(name: str) -> PanelFunction[...]:
+    # those of all pages are loaded for a slide alone
+    from gprune.app.figures import KNOWN
+
+    return KNOWN[name]
+
+
+frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help, _figure)

@@ -49,7 +49,7 @@ class Recipe:
     key_value_heads: int = 4
     positions: int = 1024
     sequence_length: int = 256
-    # Rows of a batch that come from each text, in the order of texts.NAMES.
+    # Rows of a batch that come from each text, in the order of texts.TRAINED.
     rows: tuple[int, ...] = (5, 8, 7)
     learning_rate: float = 2.5e-3
     warm_up: float = 0.03
@@ -80,12 +80,12 @@ def main() -> None:
     _start_log(options.log)
     torch.set_num_threads(options.threads)
     recipe = Recipe()
-    train = {name: texts.documents(name, "train", options.cache) for name in texts.NAMES}
-    held_out = {name: texts.documents(name, "test", options.cache) for name in texts.NAMES}
+    train = {name: texts.documents(name, "train", options.cache) for name in texts.TRAINED}
+    held_out = {name: texts.documents(name, "test", options.cache) for name in texts.TRAINED}
     tokenizer = train_tokenizer(train, recipe)
     encoded = {name: encode(tokenizer, documents) for name, documents in train.items()}
     tests = {name: torch.cat(encode(tokenizer, documents)) for name, documents in held_out.items()}
-    for name in texts.NAMES:
+    for name in texts.TRAINED:
         LOG.info("%s: %d train, %d test tokens", name, sum(map(len, encoded[name])), len(tests[name]))
     run = Run(recipe, options, tokenizer, build_model(recipe), tests)
     LOG.info("%d parameters", run.model.num_parameters())
@@ -236,7 +236,7 @@ def account(run: Run, found: dict[str, float], finished: bool) -> dict[str, Any]
         "recipe": asdict(run.recipe),
         "minutes": run.options.minutes,
         "threads": run.options.threads,
-        "text_versions": {name: texts.version(name) for name in texts.NAMES},
+        "text_versions": {name: texts.version(name) for name in texts.TRAINED},
         "text_descriptions": texts.DESCRIPTIONS,
         "test_tokens": {name: len(stream) for name, stream in run.tests.items()},
         "python": platform.python_version(),
@@ -291,7 +291,7 @@ def _optimizer(model: LlamaForCausalLM, recipe: Recipe) -> torch.optim.AdamW:
 def _batches(encoded: dict[str, list[torch.Tensor]], recipe: Recipe) -> Iterator[torch.Tensor]:
     # One shuffled stream a text, shared by its rows: an epoch ends before a document returns.
     generator = torch.Generator().manual_seed(recipe.seed + 1)
-    streams = [_windows(encoded[name], recipe.sequence_length, generator) for name in texts.NAMES]
+    streams = [_windows(encoded[name], recipe.sequence_length, generator) for name in texts.TRAINED]
     while True:
         counted = zip(streams, recipe.rows, strict=True)
         yield torch.stack([next(stream) for stream, count in counted for _ in range(count)])

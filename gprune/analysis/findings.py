@@ -119,6 +119,14 @@ def budget(result: Bins, base_name: str) -> str:
     )
 
 
+def retention(cut: Measurement, dense: Measurement) -> str:
+    """What a method costs at what it keeps, beside the dense model on the same text."""
+    return (
+        f"With {percent(cut.retention)} of the decoder weights kept, {METHODS[cut.method].label} takes the "
+        f"perplexity on {cut.text} from {dense.perplexity:.1f} to {cut.perplexity:.1f}."
+    )
+
+
 def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutStatus]) -> str:
     """GPrune against the best other method on every text, and the controls that do as well.
 

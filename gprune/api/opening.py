@@ -128,11 +128,9 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
         raise SettingsError(
             f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quoted(study)})"
         )
-    if os.fspath(study) == "demo" and not Path("demo").exists():
-        from gprune.study.demo import demo_study
+    from gprune.study.demo import demo_named
 
-        return demo_study()
-    return from_file(Path(study))
+    return demo_named(str(os.fspath(study))) or from_file(Path(study))
 
 
 def store_in(cache: Place | None) -> Store:

@@ -8,7 +8,6 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered, say
@@ -28,7 +27,9 @@ _MOST_NAMED = 120
 def add(commands: Any) -> None:
     """Registers the command."""
     run = registered(commands, "run", _run)
-    run.add_argument("study", metavar="STUDY", help="a study file, or `demo` for the bundled one")
+    run.add_argument(
+        "study", metavar="STUDY", help="a study file, or a bundled one: `demo`, `demo-strong-drift`"
+    )
     run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")
     run.add_argument(
         "--seeds",
@@ -64,15 +65,13 @@ def _asked(options: argparse.Namespace) -> Study:
 
 
 def read(name: str) -> Study:
-    """Reads a study file; `demo` is the bundled study.
+    """Reads a study file; `demo` and `demo-strong-drift` are the bundled ones.
 
     Raises SettingsError where the file is missing or holds no valid study.
     """
-    if name == "demo" and not Path("demo").exists():
-        from gprune.study.demo import demo_study
+    from gprune.study.demo import demo_named
 
-        return demo_study()
-    return from_file(name, pipe=True)
+    return demo_named(name) or from_file(name, pipe=True)
 
 
 def _run(options: argparse.Namespace) -> int:

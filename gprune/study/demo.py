@@ -7,9 +7,15 @@ contexts from 4096 tokens instead of 16384.
 Every other value is the paper's or this project's default.
 """
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+
 from gprune.study import CalibrationSettings, ContextSettings, EvaluationSettings, SparsitySettings, Study
 
 TEXTS = ("python-reference", "science-docs", "python-code")
+TABLE = "unicode-table"
+"""text B of the demo with strong drift"""
 
 
 def demo_study() -> Study:
@@ -27,3 +33,25 @@ def demo_study() -> Study:
         sparsity=SparsitySettings(epochs=2, batch=16),
         evaluation=EvaluationSettings(texts=TEXTS, windows=80),
     )
+
+
+def strong_drift_demo() -> Study:
+    """The demo with a table as text B: ranks of neurons on A say little of those on B."""
+    demo = demo_study()
+    texts = (demo.primary, TABLE, demo.substitute or "")
+    evaluation = replace(demo.evaluation, texts=texts)
+    return replace(demo, name="Bundled demo, strong drift", auxiliary=TABLE, evaluation=evaluation)
+
+
+DEMOS: Mapping[str, Callable[[], Study]] = {"demo": demo_study, "demo-strong-drift": strong_drift_demo}
+"""the bundled studies by what commands call them"""
+
+
+def demo_named(name: str) -> Study | None:
+    """A bundled study by its name; None where there is none, or a file of that name stands here."""
+    return DEMOS[name]() if name in DEMOS and not Path(name).exists() else None
+
+
+def name_of(study: Study) -> str:
+    """What commands call a study that is bundled; empty for any other."""
+    return next((name for name, made in DEMOS.items() if made() == study), "")

@@ -14,8 +14,8 @@ from gprune.analysis.formatting import counted
 from gprune.analysis.mask_edits import Edit, edited, mask_sets
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
-from gprune.app.pages.text_lens import tokens as component
 from gprune.app.preview import Passage, Piece, Prompt, Read, Reading, State, Written
+from gprune.app.ui import tokens as component
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
 

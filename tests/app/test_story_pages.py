@@ -83,7 +83,7 @@ def walked(app):
     """What each step of the tour says, from where it is to its end."""
     told = []
     for number, stem in enumerate(STEMS, start=1):
-        assert f"Step {number} of 6" in words(app) and not app.exception
+        assert f"Step {number} of 7" in words(app) and not app.exception
         told.append(words(app))
         assert app.query_params["tour"] in (str(number), [str(number)])
         if number < len(STEMS):
@@ -95,7 +95,7 @@ def walked(app):
 
 
 @pytest.mark.slow
-def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(run):
+def test_the_tour_leads_over_its_pages_with_the_findings_of_the_run(run):
     app = opened()
     app.button(key="tour_start").click().run()
     told = walked(on(app, "overview"))
@@ -105,7 +105,7 @@ def test_the_tour_leads_over_six_pages_with_the_findings_of_the_run(run):
         button for button in app.button if button.key == "tour_next"
     ]
     app.button(key="tour_end").click().run()
-    assert "Step 6 of 6" not in words(app) and "tour" not in app.query_params
+    assert "Step 6 of 7" not in words(app) and "tour" not in app.query_params
 
 
 @pytest.mark.slow
@@ -119,11 +119,13 @@ def test_a_step_whose_result_is_missing_says_so_and_the_tour_goes_on(cache):
 
 def test_elsewhere_the_tour_waits_and_a_wrong_step_is_named(cache):
     app = show("jobs", cache, {"tour": "2"})
-    assert "The tour waits at step 2 of 6, does importance depend on the text?" in words(app)
+    assert "The tour waits at step 2 of 7, does importance depend on the text?" in words(app)
     assert app.button(key="tour_return").label == "Back to step 2"
     app = opened(tour="9")
     told = words(app).replace("\\", "")
-    assert "The address has tour = 9, which is not used here: 1 or 2 or 3 or 4 or 5 or 6 is meant" in told
+    assert (
+        "The address has tour = 9, which is not used here: 1 or 2 or 3 or 4 or 5 or 6 or 7 is meant" in told
+    )
     assert "Step " not in words(app) and app.button(key="tour_start")
 
 

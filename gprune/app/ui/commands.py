@@ -5,7 +5,7 @@ import shlex
 from typing import Any
 
 from gprune.study import Study, field_names
-from gprune.study.demo import demo_study
+from gprune.study.demo import name_of
 from gprune.study.fields import OPTIONS
 
 _OPTIONS = {name: f"--{option}" for option, name in OPTIONS.items()}
@@ -42,16 +42,16 @@ def command(study: Study, *others: Study, told: tuple[str, ...] = ()) -> str:
     """Shell commands that run this study, and others that differ from it in their seed alone."""
     seeds = "".join(f" {one.seed}" for one in (study, *others)) if others else ""
     more = (f" --seeds{seeds}" if seeds else "") + "".join(f" {word}" for word in told)
-    if study == demo_study():
-        return f"python -m gprune run demo{more}"
+    if bundled := name_of(study):
+        return f"python -m gprune run {bundled}{more}"
     return f"{_written(study, 'study.json')}\npython -m gprune run study.json{more}"
 
 
 def in_slurm(*studies: Study) -> str:
     """Shell commands that put studies into Slurm, as one array."""
     files = {one: "study.json" if len(studies) == 1 else f"study-{one.seed}.json" for one in studies}
-    made = [_written(one, name) for one, name in files.items() if one != demo_study()]
-    words = ["demo" if one == demo_study() else name for one, name in files.items()]
+    made = [_written(one, name) for one, name in files.items() if not name_of(one)]
+    words = [name_of(one) or name for one, name in files.items()]
     return "\n".join([*made, f"python -m gprune submit {' '.join(words)} --engine slurm"])
 
 

@@ -26,6 +26,7 @@ from gprune.app.ui import (
     present,
     run_choice,
     selection,
+    slides,
     sticky_button,
     titles,
     to_launch,
@@ -36,6 +37,7 @@ from gprune.app.ui import (
 )
 from gprune.app.ui.commands import command
 from gprune.app.ui.page_names import PURPOSE, TOOL, where
+from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
@@ -53,12 +55,17 @@ _counted: list[int] = [0]
 """modules that were loaded when memory was last counted as lasting"""
 
 
-def run(sections: Mapping[str, Sequence[Any]], help_page: Callable[[], None]) -> None:
+def run(
+    sections: Mapping[str, Sequence[Any]],
+    help_page: Callable[[], None],
+    figure: Callable[[str], PanelFunction[...]],
+) -> None:
     """Draws the frame around the page that was asked for, and the page.
 
     Args:
         sections: Streamlit's pages under their headings, as `page_names.SECTIONS` lists them.
         help_page: draws what the help says, where it is open.
+        figure: finds a figure of any page by its name, for the slides.
     """
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
@@ -75,11 +82,14 @@ def run(sections: Mapping[str, Sequence[Any]], help_page: Callable[[], None]) ->
         _draw(situation, place, sections)
         complaints, run = st.container(), current_run()
         with knowing(run.told if run and place != "launch" else Told()):
-            help_drawer.show(help_page)
-            tour.banner(place, run)
-            if told := st.session_state.pop(_TOLD, ""):
-                st.success(plain(told), icon=":material/check_circle:")
-            page.run()
+            if slides.on():
+                slides.show(run, figure)
+            else:
+                help_drawer.show(help_page)
+                tour.banner(place, run)
+                if told := st.session_state.pop(_TOLD, ""):
+                    st.success(plain(told), icon=":material/check_circle:")
+                page.run()
     url_state.finish(complaints)
     settle_memory()
 

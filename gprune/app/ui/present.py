@@ -54,13 +54,16 @@ def button() -> None:
     )
 
 
-def enlarged(figure: go.Figure) -> go.Figure:
-    """A figure as an audience can read it; the figure itself, which others may be shown, stays as it is."""
+def enlarged(figure: go.Figure, size: int = _LETTERS) -> go.Figure:
+    """A figure as an audience can read it, letters of `size` pixels.
+
+    The figure itself, which others may be shown, stays as it is.
+    """
     if not on():
         return figure
-    letters = {"font": {"size": _LETTERS}}
-    made = go.Figure(figure).update_layout(font={"size": _LETTERS}, legend=letters)
-    made.update_annotations(font_size=_LETTERS)
-    made.update_xaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
-    made.update_yaxes(tickfont={"size": _LETTERS}, title=letters, automargin=True)
+    letters = {"font": {"size": size}}
+    made = go.Figure(figure).update_layout(font={"size": size}, legend=letters)
+    made.update_annotations(font_size=size)
+    made.update_xaxes(tickfont={"size": size}, title=letters, automargin=True)
+    made.update_yaxes(tickfont={"size": size}, title=letters, automargin=True)
     return made

@@ -195,6 +195,25 @@ def comparison_finding(run: Run) -> str:
     return findings.comparison(found, standings(run))
 
 
+def unseen_finding(run: Run) -> str:
+    """GPrune against the best other method on the text of the headline, which is unseen where one is."""
+    text, cells = on_unseen(run)
+    if not any(item.method == analysis.OURS for item in cells):
+        raise MissingResultError(f"the perplexity of GPrune on {short(text)}")
+    return findings.comparison(cells, standings(run))
+
+
+def retention_finding(run: Run) -> str:
+    """What GPrune, else the first method, costs at the retention of the run, on the headline's text."""
+    text, cells = on_unseen(run)
+    by_name = {item.method: item for item in cells}
+    dense = by_name.get(DENSE)
+    cut = by_name.get(analysis.OURS) or next(item for item in cells if item.method != DENSE)
+    if dense is None:
+        raise MissingResultError("the perplexity of the dense model")
+    return findings.retention(cut, dense)
+
+
 def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
     """The text of the headline, unseen where one is, and every measurement on it.
 

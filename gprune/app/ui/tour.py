@@ -1,4 +1,4 @@
-"""The tour: six steps over the pages, each with what this run found there and why it matters.
+"""The tour: seven steps over the pages, each with what this run found there and why it matters.
 
 A step is an address: the page, and `tour` with the number of the step. Findings come from the run at hand;
 what is not there yet is said, and the tour goes on.
@@ -6,6 +6,7 @@ what is not there yet is said, and the tour goes on.
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,6 +55,16 @@ class Step:
     """why the answer matters"""
     finding: Callable[[Run], str]
     """the answer of a run; raises MissingResultError where the run lacks it"""
+    figure: str = ""
+    """name of the figure that a slide shows with it; none where it recolours a passage"""
+    slide: Callable[[Run], str] | None = None
+    """what a slide says, where that is not the first sentence of the finding; raises as that does"""
+
+    def sentence(self, run: Run) -> str:
+        """The one sentence of a slide; raises MissingResultError where the run lacks the result."""
+        told = (self.slide or self.finding)(run)
+        # a full stop and a space end one; "6.3 %" has no space
+        return re.split(r"(?<=\.)\s+", told, maxsplit=1)[0]
 
 
 STEPS = (
@@ -64,6 +75,7 @@ STEPS = (
         "the others. Perplexity says how much a model is surprised by a text, so a small rise is good. What "
         "counts is text that took no part in the choice.",
         lambda run: f"{story.headline(run).sentence}.",
+        "cost",
     ),
     Step(
         "drift",
@@ -71,6 +83,7 @@ STEPS = (
         "Where a neuron ranks high on one text and low on another, a model that is pruned on the first loses "
         "what the second needs. The drift of a neuron is how far its rank moves.",
         story.drift_finding,
+        "drift",
     ),
     Step(
         "agreement",
@@ -78,6 +91,7 @@ STEPS = (
         "GPrune sorts neurons that are alike and drift alike into modules, and ranks each neuron only within "
         "its own. That is worth something only if the modules do not depend on the text, nor on chance.",
         story.agreement_finding,
+        "agreement",
     ),
     Step(
         "rasa",
@@ -85,6 +99,7 @@ STEPS = (
         "A module that drifts much and scores low on A is ranked by too weak a signal. It takes its scores "
         "from the text on which its own ranking repeats better.",
         story.adapted_finding,
+        "modules",
     ),
     Step(
         "decisions",
@@ -92,6 +107,7 @@ STEPS = (
         "The same number of weights can be kept in many ways. GPrune learns on both texts how much each "
         "module keeps, instead of cutting all of them by one yardstick.",
         story.budget_finding,
+        "retention",
     ),
     Step(
         "compare",
@@ -99,6 +115,15 @@ STEPS = (
         "All methods keep the same share and read the same windows of text, so the difference is theirs. A "
         "result counts when its 95 % interval does not hold 0.",
         story.comparison_finding,
+        "perplexity",
+        story.unseen_finding,
+    ),
+    Step(
+        "retention",
+        "What if less were kept?",
+        "The fewer weights are kept, the more words a model predicts worse, and not all words alike. "
+        "Dragging the retention shows which ones go first.",
+        story.retention_finding,
     ),
 )
 _ON_THE_WAY = "tour_on_the_way"
@@ -116,41 +141,50 @@ def begin_button() -> None:
     if url_state.choice(TOUR, _NUMBERS, ""):
         return
     st.button(
-        "Take the tour", key="tour_start", icon=":material/tour:", type="primary", on_click=_go, args=(1,)
+        "Take the tour", key="tour_start", icon=":material/tour:", type="primary", on_click=go, args=(1,)
     )
+
+
+def under_way() -> int:
+    """The number of the step that is under way, from 1; 0 where nobody takes the tour."""
+    return int(url_state.choice(TOUR, _NUMBERS, "") or 0)
 
 
 def banner(place: str, run: Run | None) -> None:
     """Draws the step that is under way above a page; nothing where nobody takes the tour."""
-    number = url_state.choice(TOUR, _NUMBERS, "")
+    number = under_way()
     if not number:
         return
-    step = STEPS[int(number) - 1]
+    step = STEPS[number - 1]
     _arrive(step, place)
-    if not present.on():
-        # the bar at the top of the window would cover its frame
-        st.space("xsmall")
+    # the bar at the top of the window would cover its frame
+    st.space("xsmall")
     with st.container(border=True, key="tour"):
         if step.place != place:
-            _elsewhere(int(number), step)
+            _elsewhere(number, step)
             return
         with st.container(horizontal=True, vertical_alignment="center"):
             st.markdown(f":blue-badge[Step {number} of {len(STEPS)}] **{step.title}**", width="stretch")
-            _buttons(int(number))
-            _link(int(number), run)
+            _buttons(number)
+            _link(number, run)
         _finding(step, run)
         st.caption(step.why)
 
 
-def _finding(step: Step, run: Run | None) -> None:
+def told(find: Callable[[Run], str], run: Run | None) -> str:
+    """What a step says of a run, or why it cannot, as Markdown; raises GpruneError where that is damage."""
     if run is None:
-        st.markdown("There is no run yet to tell it on.")
-        return
+        return "There is no run yet to tell it on."
     try:
-        st.markdown(plain(step.finding(run)))
+        return plain(find(run))
     except MissingResultError as missing:
         coming = "is being computed" if job_runs.is_live(run) else "is not part of this run"
-        st.markdown(f"What this step tells needs “{plain(missing.title)}”, which {coming}. The tour goes on.")
+        return f"What this step tells needs “{plain(missing.title)}”, which {coming}. The tour goes on."
+
+
+def _finding(step: Step, run: Run | None) -> None:
+    try:
+        st.markdown(told(step.finding, run))
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
 
@@ -161,9 +195,8 @@ def _buttons(number: int) -> None:
         key="tour_back",
         icon=":material/arrow_back:",
         disabled=number == 1,
-        on_click=_go,
+        on_click=go,
         args=(number - 1,),
-        shortcut="PageUp" if present.on() else None,
     )
     last = number == len(STEPS)
     if not last:
@@ -173,9 +206,8 @@ def _buttons(number: int) -> None:
             icon=":material/arrow_forward:",
             type="primary",
             icon_position="right",
-            on_click=_go,
+            on_click=go,
             args=(number + 1,),
-            shortcut="PageDown" if present.on() else None,
         )
     _end(primary=last)
 
@@ -213,15 +245,21 @@ def _elsewhere(number: int, step: Step) -> None:
             f"The tour waits at step {number} of {len(STEPS)}, {step.title[0].lower()}{step.title[1:]}"
         )
         st.button(
-            f"Back to step {number}", key="tour_return", icon=":material/tour:", on_click=_go, args=(number,)
+            f"Back to step {number}", key="tour_return", icon=":material/tour:", on_click=go, args=(number,)
         )
         _end()
 
 
-def _go(number: int) -> None:
+def go(number: int) -> None:
     """Asks for a step; a callback, since these are done whatever else the browser sends meanwhile."""
     url_state.put(TOUR, str(number))
     st.session_state[_ON_THE_WAY] = True
+
+
+def stay(number: int) -> None:
+    """Notes that the place of a step is wanted as soon as pages are drawn again."""
+    if STEPS[number - 1].place != url_state.page():
+        st.session_state[_ON_THE_WAY] = True
 
 
 def _arrive(step: Step, place: str) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short, study
-from gprune.study.demo import demo_study
+from gprune.study.demo import DEMOS
 from gprune.study.settings import read, require
 from gprune.system import limits, safe_parsing
 from gprune.system.errors import SettingsError
@@ -164,7 +164,7 @@ def _sweep(values: Any, path: Path) -> Sweep:
 
 def _study(value: str, folder: Path) -> Study:
     """The study that a sweep names."""
-    if value == "demo":
-        return demo_study()
+    if value in DEMOS:
+        return DEMOS[value]()
     with safe_parsing.refused_as(SettingsError):
         return study.from_file(folder / safe_parsing.path(value, "the study file"))

@@ -71,5 +71,5 @@ def test_run_builds_where_its_session_reads(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("gprune.cli.progress.summary", lambda result: None)
     assert main(["run", "demo", "--cache", str(tmp_path)]) == 0
     (names, cache), (study, store, *_) = asked
-    assert names[:2] == [study.primary, study.auxiliary] and set(names) == set(texts.NAMES)
+    assert names[:2] == [study.primary, study.auxiliary] and set(names) == set(texts.TRAINED)
     assert cache == store.texts

@@ -138,7 +138,7 @@ def test_folder_is_small_enough_to_be_bundled_and_tokenizer_keeps_the_text_and_a
     assert (tokenizer.bos_token, tokenizer.eos_token) == ("<s>", "</s>")
 
 
-@pytest.mark.parametrize("name", texts.NAMES)
+@pytest.mark.parametrize("name", texts.TRAINED)
 def test_held_out_perplexity_is_what_the_training_states(name, model, training, text_cache):
     found = perplexity(model, held_out_windows(name, text_cache))
     assert found < model.config.vocab_size / 20

@@ -102,8 +102,12 @@ KEYS = (
         "Arrow keys",
         "move a slider, or the line of a chart, by one step; go from tab to tab and through a table",
     ),
-    ("Page Up, Page Down", "move the line of a chart by ten steps, or walk the tour while it is presented"),
-    ("Home, End", "move the line of a chart to its end"),
+    (
+        "Page Up, Page Down",
+        "move the line of a chart by ten steps; on slides, go to the one before and after",
+    ),
+    ("Home, End", "move the line of a chart to its end; on slides, go to the first and last"),
+    ("Space, ← →, ↑ ↓", "on slides, go on and back; Escape leaves them"),
     ("P, N", "go to the previous or next neuron or module, on the tab Inspector"),
     ("Alt+0 … Alt+4", "set the lines by a preset, on the tab RASA thresholds; Alt+0 is the run’s own"),
 )

@@ -9,6 +9,7 @@ from gprune.app.server.server_options import trusts_code
 from gprune.app.ui import to_launch
 from gprune.app.ui.text import plain
 from gprune.study import Study, profiles
+from gprune.study.demo import DEMOS
 from gprune.study.methods import choices, metric_choices
 
 
@@ -22,6 +23,27 @@ def take() -> bool:
     told = f"{what} in the form below: change what you want, then Start."
     st.success(plain(told), icon=":material/check_circle:")
     return True
+
+
+def bundled() -> None:
+    """The buttons that fill the form with a bundled study."""
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption("Fill in a bundled study:", width="content")
+        for name, made in DEMOS.items():
+            study = made()
+            st.button(
+                study.name,
+                key=f"launch_fill_{name}",
+                type="tertiary",
+                help=f"A: {study.primary}; B: {study.auxiliary}. As a command: run {name}",
+                on_click=_fill,
+                args=(name,),
+            )
+
+
+def _fill(name: str) -> None:
+    # before the widgets are drawn
+    st.session_state.update(values(DEMOS[name]()))
 
 
 def values(study: Study) -> dict[str, Any]:

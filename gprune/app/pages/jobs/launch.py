@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.app.pages.jobs import comparison_form, complaints, settings_form, starting, task_form
+from gprune.app.pages.jobs import comparison_form, complaints, filled, settings_form, starting, task_form
 from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
 from gprune.app.ui import frame, sticky_button, text_picker, work
 from gprune.app.ui.card import card
@@ -38,6 +38,7 @@ def new_study(root: str) -> Study | None:
     with card("launch_form", "Start a run"):
         # at the top, where it is seen whichever field it is about
         complaint = st.container()
+        filled.bundled()
         values, repair = _basics(root)
         # the demo's own sizes where the demo is chosen, so that the form and `run demo` do the same
         plain_start, key = (demo_study(), "launch_demo") if values["model"] == "demo" else (_ANY, "launch")

@@ -1,6 +1,6 @@
 """The retention curve: how does perplexity grow as less is kept, by each method?"""
 
-from gprune.app.pages.rasa import controls, lab, preview_card, retention_card
+from gprune.app.pages.rasa import controls, lab, passage_card, preview_card, retention_card
 from gprune.app.ui import frame, story
 from gprune.pipeline.runs.opened import Run
 
@@ -10,4 +10,7 @@ def show(run: Run) -> None:
     """Draws the page."""
     offered = lab.methods(run)
     preview_card.show(run, [name for name in ("gprune", story.rival(run)) if name in offered])
-    retention_card.show(run, controls.settings(run))
+    settings = controls.settings(run)
+    retention_card.show(run, settings)
+    # drawn last and by itself: it looks at its answers
+    passage_card.show(run, retention_card.choice(run, settings))

@@ -1,6 +1,5 @@
 """Text lens: what does the pruned model get wrong, token by token, and how does it continue?"""
 
-import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,17 +13,16 @@ from gprune.analysis.formatting import signed
 from gprune.analysis.mask_edits import mask_sets
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
-from gprune.app.pages.text_lens import tokens
 from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
 from gprune.app.preview.token_requests import MOST_CHARACTERS
-from gprune.app.ui import asking, frame, tables, url_state
+from gprune.app.ui import asking, frame, passage, tables, tokens, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
-from gprune.system.errors import GpruneError, StoreError
+from gprune.system.errors import GpruneError
 
 LIVE = "lens_live"
 """whether the model may be asked, in the address"""
@@ -131,8 +129,8 @@ def _area(label: str, key: str, default: str = "", **options: Any) -> str:
 def _reading(run: Run, chosen: Chosen, live: bool) -> None:
     """The card that colours a passage, and lists the tokens that pruned models do worst on."""
     with card("lens_reading", "Where does the pruned model do worse?", run) as drawn:
-        passage = _passage(run, chosen)
-        if passage is None:
+        wanted = _passage(run, chosen)
+        if wanted is None:
             return
         if not live:
             st.caption(
@@ -141,7 +139,7 @@ def _reading(run: Run, chosen: Chosen, live: bool) -> None:
             )
             return
         source = Source(run.root, run.graph)
-        identity = preview.pool().read(source, passage, chosen.questions, asking.owner("reading"))
+        identity = preview.pool().read(source, wanted, chosen.questions, asking.owner("reading"))
         _look(run, identity, functools.partial(_show, drawn, chosen))
 
 
@@ -161,7 +159,8 @@ def _passage(run: Run, chosen: Chosen) -> Passage | None:
     texts = run.study.evaluation.texts
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = url_state.selectbox("Text", list(texts), TEXT, texts[0], width=320)
-        count = next((len(found) for one in run.study.methods if len(found := _stored(run, one, text))), 0)
+        known = (passage.stored(run, one, text) for one in run.study.methods)
+        count = next((len(found) for found in known if len(found)), 0)
         last = (count or _MOST_WINDOWS) - 1
         opening, why = _opening(run, chosen, text)
         number = url_state.number_field("Window", WINDOW, opening, 0, last, 1, width=160)
@@ -172,24 +171,14 @@ def _passage(run: Run, chosen: Chosen) -> Passage | None:
 
 def _opening(run: Run, chosen: Chosen, text: str) -> tuple[int, str]:
     """The window that is shown where none was chosen, and why it is that one."""
-    dense = _stored(run, DENSE, text)
+    dense = passage.stored(run, DENSE, text)
     for question, label in zip(chosen.questions[1:], chosen.labels, strict=True):
-        pruned = _stored(run, question.method, text) if question.masks is None else np.empty(0)
+        pruned = passage.stored(run, question.method, text) if question.masks is None else np.empty(0)
         if 0 < len(pruned) == len(dense):
             number, nats = token_loss.worst_window(dense, pruned)
             change = f"{signed(nats, '.2f')} nats/token, by the losses that the run has stored"
             return number, f"Window {number} comes first: {plain(label)} loses most there, {change}."
     return 0, ""
-
-
-def _stored(run: Run, method: str, text: str) -> Array:
-    """(windows,) losses that the run has stored; none where it has not, or they are damaged."""
-    # a damaged result says nothing of its text, and the worker counts the windows by itself
-    with contextlib.suppress(StoreError):
-        if run.has(stages.perplexity, method, text):
-            found: Array = run.load(stages.perplexity, method, text).losses
-            return found
-    return np.empty(0)
 
 
 def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:

@@ -1,0 +1,28 @@
+"""The card that recolours a passage while the retention is dragged."""
+
+import streamlit as st
+
+from gprune.analysis import whatif
+from gprune.analysis.formatting import percent
+from gprune.app.pages.rasa import lab
+from gprune.app.pages.rasa.preview_card import LIVE
+from gprune.app.ui import asking, passage, story, url_state
+from gprune.app.ui.card import card
+from gprune.app.ui.chart_style import called
+from gprune.app.ui.text import plain
+from gprune.pipeline.runs.opened import Run
+
+
+def show(run: Run, choice: whatif.LabChoice) -> None:
+    """Draws the card for a choice of the page; not within another fragment."""
+    with card("rasa_passage", "Which words does it predict worse?", run):
+        if not url_state.flag(LIVE):
+            st.caption(
+                "Switch on “Live evaluation” above: a passage is then coloured anew as the retention moves."
+            )
+            return
+        if not asking.allowed(run, wanted=True):
+            return
+        text, _ = story.on_unseen(run)
+        label = f"{called(choice.method)}, {percent(choice.retention)} kept"
+        passage.show(run, choice.method, lab.lab_masks(run, choice), text, plain(label), "rasa_passage")

@@ -1,0 +1,133 @@
+"""The slides: the tour for an audience, one sentence and one figure that fill the window.
+
+A slide is a step of the tour whose address says `present=1`. It stands in the place of the page of its step,
+which Escape gives back.
+"""
+
+from collections.abc import Callable
+
+import plotly.graph_objects as go
+import streamlit as st
+
+from gprune.analysis.headline import OURS
+from gprune.app.ui import asking, passage, present, slide_keys, story, tour, url_state
+from gprune.app.ui.panel import PanelFunction
+from gprune.app.ui.text import said
+from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.system.errors import GpruneError
+
+KEEP = "rasa_keep"
+"""how much is kept, in the address, as on the page that adjusts it"""
+LEAST, MOST = 0.05, 0.98
+_LETTERS = 21
+_FEW = 4
+_BESIDE = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor": "top"}
+"""a longer legend stands beside the figure, which is wide, and not below it"""
+_GROWN = 1.7
+"""factor by which lines and marks are larger"""
+_LOOK = (
+    "<style>"
+    # letters of the page grow with the window; a figure that is scaled, Plotly would measure wrongly
+    ":root {--grown: 1;} "
+    "@media (min-width: 1600px) {:root {--grown: 1.25;}} "
+    "@media (min-width: 1900px) {:root {--grown: 1.5;}} "
+    "@media (min-width: 2500px) {:root {--grown: 2;}} "
+    "html:has(.st-key-slide) {font-size: calc(128%% * var(--grown));} "
+    ".st-key-slide {position: fixed; inset: 0; z-index: 999980; overflow: hidden; padding: 1rem 2rem 0.4rem "
+    "2rem; width: auto; max-width: none; height: auto; background: light-dark(%s, %s);} "
+    ".st-key-slide h1 {font-size: 1.9rem; line-height: 1.2; padding: 0; text-wrap: balance;} "
+    ".st-key-slide > div:has(> .st-key-slide_figure), .st-key-slide > .st-key-slide_figure {flex: 1 1 0; "
+    "min-height: 0;} "
+    ".st-key-slide_figure {height: 100%%; overflow: auto;} "
+    ".st-key-slide_figure:has(.stPlotlyChart) > div, .st-key-slide_figure .stPlotlyChart "
+    "{height: 100%% !important;} "
+    ".st-key-slide_figure .lens-tokens {font-size: 1.1rem;} "
+    ".st-key-slide_figure .passage {max-height: none;} "
+    ".st-key-slide_foot {flex-wrap: nowrap;} "
+    "</style>"
+)
+
+
+def on() -> bool:
+    """Whether a step of the tour is shown to an audience."""
+    return present.on() and tour.under_way() > 0
+
+
+def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
+    """Draws the slide; `figure` finds a figure of any page by its name."""
+    number = tour.under_way()
+    step = tour.STEPS[number - 1]
+    # whoever ends presenting goes on where the slide was
+    tour.stay(number)
+    st.html(_LOOK % tuple(st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")))
+    slide_keys.install()
+    with st.container(key="slide", gap="small"):
+        st.markdown(f":blue-badge[{number} / {len(tour.STEPS)}] {step.title}")
+        try:
+            st.markdown(f"# {tour.told(step.sentence, run)}")
+            with st.container(key="slide_figure"):
+                _figure(run, step, figure)
+        except GpruneError as error:
+            st.error(said(error), icon=":material/error:")
+        _foot(number)
+
+
+def _figure(run: Run | None, step: tour.Step, figure: Callable[[str], PanelFunction[...]]) -> None:
+    """Draws the figure of a step; nothing where its result is missing, which the sentence says."""
+    if run is None:
+        return
+    try:
+        if not step.figure:
+            _passage(run)
+            return
+        panel = figure(step.figure)(run)
+    except MissingResultError:
+        return
+    st.plotly_chart(
+        grown(panel.figure),
+        key=f"slide_{step.figure}",
+        height="stretch",
+        config={"displayModeBar": False},
+        alt=panel.alt or panel.caption,
+    )
+
+
+def grown(figure: go.Figure) -> go.Figure:
+    """A figure that takes the height of its frame, its letters, lines and marks as an audience sees them."""
+    made = present.enlarged(figure, _LETTERS).update_layout(height=None, title=None)
+    if made.layout.legend.orientation != "h" or len(made.data) > _FEW:
+        made.update_layout(legend=_BESIDE)
+    for trace in made.data:
+        # bars and maps have no width or size of their own
+        for part, size in (("line", "width"), ("marker", "size")):
+            drawn = getattr(trace, part, None)
+            value = getattr(drawn, size, None)
+            if isinstance(value, int | float):
+                drawn[size] = value * _GROWN
+    return made
+
+
+def _passage(run: Run) -> None:
+    """Draws the slider of the retention, and the passage that it recolours."""
+    text, _ = story.on_unseen(run)
+    method = OURS if OURS in run.cut else next(iter(run.cut), "")
+    if not method or not asking.allowed(run, wanted=True):
+        return
+    kept = url_state.slider(
+        "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent"
+    )
+    passage.at_retention(run, method, kept, text, "slide_passage")
+
+
+def _foot(number: int) -> None:
+    """The way on for those who use a pointer; `slide_keys` presses these buttons as well."""
+    with st.container(horizontal=True, horizontal_alignment="center", gap="xsmall", key="slide_foot"):
+        for other in range(1, len(tour.STEPS) + 1):
+            st.button(
+                str(other),
+                key=f"slide_to_{other}",
+                type="primary" if other == number else "tertiary",
+                help=tour.STEPS[other - 1].title,
+                on_click=tour.go,
+                args=(other,),
+            )
