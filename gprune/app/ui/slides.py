@@ -5,6 +5,7 @@ which Escape gives back.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
@@ -100,7 +101,7 @@ def grown(figure: go.Figure) -> go.Figure:
     for trace in made.data:
         # bars and maps have no width or size of their own
         for part, size in (("line", "width"), ("marker", "size")):
-            drawn = getattr(trace, part, None)
+            drawn: Any = getattr(trace, part, None)
             value = getattr(drawn, size, None)
             if isinstance(value, int | float):
                 drawn[size] = value * _GROWN
