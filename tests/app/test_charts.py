@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from scipy import stats
 from synthetic_run import MAKERS, names, the_run, write_run
 
 from gprune.analysis import comparison as compare
@@ -203,7 +204,7 @@ def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
             continue
         trace, each = drawn[style.label(cell.method)], cell.losses - dense.losses
         assert trace.x[0] == pytest.approx(cell.perplexity / dense.perplexity)
-        half = 2 * each.std(ddof=1) / np.sqrt(len(each))
+        half = stats.t.ppf(0.975, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each))
         assert trace.x[0] + trace.error_x.array[0] == pytest.approx(np.exp(each.mean() + half))
         assert trace.x[0] - trace.error_x.arrayminus[0] == pytest.approx(np.exp(each.mean() - half))
         assert trace.marker.color == style.METHOD_COLORS[cell.method]
@@ -229,7 +230,7 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
             trace.y, trace.x, trace.error_x.array, trace.customdata, strict=True
         ):
             one = compare.change(next(one for one in found if one.method == row), line, first)
-            assert value == pytest.approx(100 * one.change) and error == pytest.approx(100 * one.error)
+            assert value == pytest.approx(100 * one.change) and error == pytest.approx(100 * one.margin)
             assert words == one.verdict and trace.marker.color == style.METHOD_COLORS.get(row, style.GREY)
     both = comparison.changes(compare.lines(compare.rows(cells)), line, [second, first], names)
     assert both is not None and [note.text for note in both.layout.annotations] == [second, first]

@@ -78,7 +78,7 @@ def test_the_labs_choice_is_shown_before_and_after_its_repair_against_the_run_re
     assert f"for this run's GPrune: perplexity {-base_gain.change:.2%}".replace("%", " %") in told
     both = differences(pool, ":repaired")
     assert both.nats == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
-    assert f"{both.nats:+.4f} ± {both.nats_error:.4f} nats/token, 95 % interval, paired over windows" in told
+    assert f"{both.nats:+.4f} ± {both.nats_margin:.4f} nats/token, 95 % interval, paired over windows" in told
     titles = [metric.label for metric in app.metric]
     assert [title for title in titles if title.startswith("repaired, on")] == [
         f"repaired, on {text}".replace("-", "\\-") for text in ("python-reference", "science-docs")
