@@ -10,14 +10,8 @@ st.set_page_config(page_title=TOOL, page_icon="✂️", layout="wide", initial_s
 
 
 def _page(page: Page) -> st.Page:
-    return st.Page(
-        page.file,
-        title=page.name,
-        icon=page.icon,
-        url_path=page.url,
-        help=page.question,
-        default=page is PAGES[0],
-    )
+    shown = {"title": page.name, "icon": page.icon, "url_path": page.url, "help": page.question}
+    return st.Page(page.file, **shown, default=page is PAGES[0])
 
 
 def _help() -> None:

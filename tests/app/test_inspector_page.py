@@ -309,7 +309,7 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
     found = pool.latest("1").difference
     shown = {item.label: (item.value, item.delta) for item in app.metric if "nats/token" in item.label}
     assert [label[0] for label in shown] == ["A", "B", "C"]
-    assert set(shown.values()) == {(f"+{found.nats:.5f} ± {found.nats_error:.5f}", "40 of 40 windows")}
+    assert set(shown.values()) == {(f"+{found.nats:.5f} ± {found.nats_margin:.5f}", "40 of 40 windows")}
     assert "Without it the loss changes most on A" in words(app) and app.query_params["ins_ablated"] == "2-7"
     # what was asked of one neuron is not asked of the next
     app.button(key="ins_next").click().run()

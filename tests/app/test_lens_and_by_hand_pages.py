@@ -281,7 +281,8 @@ def test_the_change_is_measured_beside_the_method_itself(cache, monkeypatch):
     assert not np.array_equal(question.masks.ffn, own.ffn)
     difference = pool.latest(f"{question.text} 1").difference
     told = words(app)
-    assert f"{difference.nats:+.4f} ± {difference.nats_error:.4f} nats/token, paired over windows" in told
+    shown = f"{difference.nats:+.4f} ± {difference.nats_margin:.4f} nats/token, 95 % interval, paired"
+    assert shown in told
     assert "of GPrune itself" in told and "40 of 40 windows" in told
 
 

@@ -120,7 +120,7 @@ def test_speed_is_measured_beside_the_dense_model_within_its_positions(workshop,
     study = study_of(workshop, speed="cpu", texts=[])
     result = pipeline.run(study, store, silent, until="perplexity")
     record = store.get("speed", result["keys"]["speed"], Throughput)
-    assert "prompt 42, 22 new tokens" in record.setting and "threads" in record.machine
+    assert "prompt 42, 22 new tokens" in record.setting and "thread" in record.machine
     rows = result["speed"]["rows"]
     assert [row["model"] for row in rows[::3]] == ["dense", "flap", "wanda_sp_dense"]
     # the dense model's repetitions are those beside either of the others
