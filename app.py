@@ -10,8 +10,10 @@ st.set_page_config(page_title=TOOL, page_icon="✂️", layout="wide", initial_s
 
 
 def _page(page: Page) -> st.Page:
-    shown = {"title": page.name, "icon": page.icon, "url_path": page.url, "help": page.question}
-    return st.Page(page.file, **shown, default=page is PAGES[0])
+    return st.Page(
+        page.file, title=page.name, icon=page.icon, url_path=page.url, help=page.question,
+        default=page is PAGES[0],
+    )  # fmt: skip
 
 
 def _help() -> None:

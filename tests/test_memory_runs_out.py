@@ -219,6 +219,7 @@ def test_below_one_sequence_one_sentence_has_the_sizes(stage):
     assert len(str(caught.value)) <= 300 and out_of_memory(caught.value.__cause__)
 
 
+@pytest.mark.long
 def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
     texts = tiny_study.write_texts(tmp_path / "texts")
     decoder = load(tiny_study.write_model(tmp_path / "model", texts))

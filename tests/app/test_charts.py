@@ -49,6 +49,7 @@ def gathered(run):
     return [(one.name, one.figure) for one in entries if one.figure is not None]
 
 
+@pytest.mark.long
 def test_payload_stays_small_at_the_size_of_llama2_7b(large_run):
     sizes = {name: len(drawn.to_json().encode()) for name, drawn in gathered(large_run)}
     # it measured no speed, no task, and no other split of its texts, chose nothing and trained nothing on

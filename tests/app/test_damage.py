@@ -89,6 +89,7 @@ def record(tmp_path):
     return values | {"owner": {"pid": 1, "started": 2.0, "host": "elsewhere", "boot": "1"}}
 
 
+@pytest.mark.long
 def test_every_odd_field_is_one_run_that_cannot_be_read_or_does_no_harm(tmp_path, record):
     odd = odd_records.write_all(tmp_path / "odd", record)
     runs, unreadable = all_runs(str(tmp_path / "odd"))

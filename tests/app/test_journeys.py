@@ -251,6 +251,7 @@ PALE_TEXT = """() => {
 """texts of charts with too little contrast to the page: axe does not look at those"""
 
 
+@pytest.mark.long
 def test_the_text_of_charts_has_contrast_enough(visit):
     page = visit.page()
     for scheme in ("light", "dark"):

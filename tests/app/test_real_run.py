@@ -90,6 +90,7 @@ def test_every_page_finds_all_that_it_draws(finished, app, name):
         assert len(charts(shown)) == expected[page], page
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [EACH[0], EACH[2]])
 def test_every_table_and_every_measure_can_be_asked_for(app, name):
     shown = app(name)
@@ -200,6 +201,7 @@ def name(cache, brought):
     return brought[2]
 
 
+@pytest.mark.long
 def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
     app = opened()
     drawn = {}

@@ -24,6 +24,7 @@ def table(app):
     return next(item.value for item in app.dataframe if "what there is to say" in item.value)
 
 
+@pytest.mark.long
 def test_a_sweep_is_started_as_the_command_would_and_its_table_says_where_each_study_stands(
     cache, monkeypatch
 ):

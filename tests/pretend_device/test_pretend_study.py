@@ -72,6 +72,7 @@ def require_same_words(ran):
         np.testing.assert_allclose(card.resampled.drift, theirs[letter].resampled.drift, rtol=1e-5)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("methods", [OF_EACH_KIND, pytest.param(EVERY, marks=pytest.mark.long)], ids=len)
 def test_every_method_of_flap_in_float32(gpu, workshop, methods):
     changes = {"metric": "flap", "dtype": "float32", "substitute": workshop.texts[2], "methods": methods}

@@ -67,6 +67,7 @@ def complete(pool, identity):
     return pool.latest(identity)
 
 
+@pytest.mark.long
 def test_two_tabs_on_two_runs_get_their_own_numbers(pool, shop):
     sources = {name: source_of(name) for name in ("first", "second")}
     found = {}

@@ -123,6 +123,7 @@ def test_no_address_does_more_than_show_a_page(tmp_path, project, pages):
     assert {path: after.get(path) for path in before} == before and not everything_beside(cache)
 
 
+@pytest.mark.long
 def test_a_large_upload_is_refused_without_being_kept(tmp_path):
     cache = tmp_path / "home" / "cache"
     cache.mkdir(parents=True)

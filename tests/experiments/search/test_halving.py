@@ -164,6 +164,7 @@ def arguments(workshop, *more):
     return ["search", str(workshop / "plan.json"), *place, *more]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_search_writes_every_trial_and_goes_on_from_the_cache(workshop, capsys):
     assert main(arguments(workshop)) == 0

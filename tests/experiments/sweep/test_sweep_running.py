@@ -141,6 +141,7 @@ def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache
     }
 
 
+@pytest.mark.long
 def test_slurm_gets_the_studies_as_one_array(cache, sbatch):
     def watch(_):
         # what its nodes would do
