@@ -28,9 +28,8 @@ def test_whoever_decides_switches_the_cost_and_compares_texts(chromium, tmp_path
             bar = page.get_by_test_id("stSidebar")
             expect(bar.get_by_text(re.compile("at work|running"))).to_be_visible()
             (job,) = listing.jobs(tmp_path)
-            assert (job.study.primary, job.study.retention, job.study.substitute) == (
-                visit.first.study.primary, 0.5, "",
-            )  # fmt: skip
+            study = listing.study_of(tmp_path, job.id)
+            assert (study.primary, study.retention, study.substitute) == ("python-reference", 0.5, "")
         finally:
             for job in listing.jobs(tmp_path):
                 queue.cancel(tmp_path, job.id)
