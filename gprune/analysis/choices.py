@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from gprune.analysis.formatting import percent
 from gprune.pruning.choosing import DIVERGENCE
 from gprune.records import Choice
 from gprune.study.methods import METHODS, of_masks
@@ -70,7 +71,9 @@ def weighed(one: Choice) -> str:
     words = {name: f"perplexity on held-out {name}" for name in one.measures} | {
         DIVERGENCE: "divergence KL(dense ‖ pruned) on fresh text of the model’s own"
     }
-    parts = [f"{words[name]} {weight:.0%}" for name, weight in zip(one.measures, one.weights, strict=True)]
+    parts = [
+        f"{words[name]} {percent(weight)}" for name, weight in zip(one.measures, one.weights, strict=True)
+    ]
     return f"the weighted geometric mean of ratios to the reference ({'; '.join(parts)})".replace("%", " %")
 
 

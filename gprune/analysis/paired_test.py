@@ -10,13 +10,13 @@ from functools import lru_cache
 
 import numpy as np
 
-from gprune.analysis.formatting import signed
+from gprune.analysis.formatting import percent, signed
 from gprune.evaluation.protocol import Stamp
 from gprune.records import Array
 
 LEVEL = 0.95
 """how much every interval that is shown holds; a difference whose interval holds 0 is too close to call"""
-INTERVAL = f"{LEVEL:.0%} interval".replace("%", " %")
+INTERVAL = f"{percent(LEVEL)} interval"
 """what an interval is called wherever one is shown"""
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
 

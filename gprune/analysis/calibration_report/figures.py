@@ -10,7 +10,7 @@ import numpy as np
 import plotly.graph_objects as go
 
 from gprune.analysis.calibration_report.card import TextCard
-from gprune.analysis.formatting import TEXTS
+from gprune.analysis.formatting import TEXTS, percent
 
 _GREY = "#8C8C8C"
 _POINTS = 60
@@ -32,11 +32,14 @@ def noise(card: TextCard, share: float) -> go.Figure:
     _expected(figure, card, color, last)
     for other in card.others:
         _level(
-            figure, share * other.drift_beyond, f"{share:.0%} of the drift to {other.letter}", other.letter
+            figure,
+            share * other.drift_beyond,
+            f"{percent(share)} of the drift to {other.letter}",
+            other.letter,
         )
     _marked(figure, count, f"{count:,} drawn", "bottom", last)
     if needed and needed != count and needed <= last:
-        _marked(figure, needed, f"{needed:,} for {share:.0%}", "top", last)
+        _marked(figure, needed, f"{needed:,} for {percent(share)}", "top", last)
     _laid_out(figure, "sequences in each of two samples (log scale)", "median rank drift (log scale)", 400)
     _axes(figure, card, share, last)
     return figure

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 
 from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard
+from gprune.analysis.formatting import percent
 from gprune.data.texts import is_sampled
 from gprune.study.methods import METRICS
 
@@ -56,9 +57,9 @@ def _enough(card: TextCard, share: float) -> Verdict:
         )
         return Verdict(question, answer, False)
     part = moved / near.drift_beyond
-    beside = f"{sampling}, {part:.0%} of the drift to {near.letter} ({near.drift_beyond:.3f})"
+    beside = f"{sampling}, {percent(part)} of the drift to {near.letter} ({near.drift_beyond:.3f})"
     if needed <= count:
-        answer = f"Yes: {beside}; {needed:,} would bring it to {share:.0%}."
+        answer = f"Yes: {beside}; {needed:,} would bring it to {percent(share)}."
         return Verdict(question, answer, True)
     return Verdict(question, f"No: {beside}; {_more(card, needed, share)}", False)
 
@@ -67,7 +68,7 @@ def _more(card: TextCard, needed: int, share: float) -> str:
     """How many sequences are asked for, and whether the text has them."""
     size = card.size
     far = " (far beyond what was measured)" if needed > _FAR * size.sequences else ""
-    words = f"about {needed:,}{far} bring it to {share:.0%}"
+    words = f"about {needed:,}{far} bring it to {percent(share)}"
     if is_sampled(card.name):
         return f"{words}, and the model writes as many as are asked for."
     if size.available is None:
@@ -82,25 +83,25 @@ def _another(card: TextCard) -> Verdict:
     far = card.farthest
     if far is None:
         return Verdict(question, "The run has no other text to hold it against.", None)
-    answer = f"{_how_far(far)}: with {far.letter} in its place {far.changed:.1%} of the neurons are decided"
+    changed = percent(far.changed, 1)
+    answer = f"{_how_far(far)}: with {far.letter} in its place {changed} of the neurons are decided"
     answer += (
         f" differently {_decided_by(card)} (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f})"
     )
     if math.isfinite(far.changed_sampling):
-        answer += f", with another sample of this size {far.changed_sampling:.1%}"
+        answer += f", with another sample of this size {percent(far.changed_sampling, 1)}"
     answer += f". {_groups(far)}"
     if len(card.others) > 1:
         count = len(card.others) + 1
-        answer += (
-            f" Over the {count} texts of the run {card.undecided:.1%} of these decisions depend on the text."
-        )
+        depend = percent(card.undecided, 1)
+        answer += f" Over the {count} texts of the run {depend} of these decisions depend on the text."
     return Verdict(question, answer, None)
 
 
 def _decided_by(card: TextCard) -> str:
     """By what, so that nobody holds the share against that of another method."""
     by = METRICS.get(card.origin.metric, card.origin.metric)
-    return f"by {by} at one ratio in every layer, {card.origin.retention:.0%} kept"
+    return f"by {by} at one ratio in every layer, {percent(card.origin.retention)} kept"
 
 
 def _how_far(far: Against) -> str:
@@ -114,7 +115,7 @@ def _how_far(far: Against) -> str:
 def _groups(far: Against) -> str:
     if not far.groups_changed:
         return "The key/value groups are the same."
-    return f"Of the key/value groups, {far.groups_changed:.1%}."
+    return f"Of the key/value groups, {percent(far.groups_changed, 1)}."
 
 
 def _own(card: TextCard) -> Verdict:
@@ -135,4 +136,4 @@ def _own(card: TextCard) -> Verdict:
 def _share(value: float) -> str:
     if not value:
         return "none"
-    return "less than 0.01%" if value < 1e-4 else f"{value:.2%}"
+    return "less than 0.01 %" if value < 1e-4 else percent(value, 2)

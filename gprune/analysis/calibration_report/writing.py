@@ -17,6 +17,7 @@ from plotly.offline import get_plotlyjs
 from gprune.analysis.calibration_report import figures
 from gprune.analysis.calibration_report.card import DEFAULT_SHARE, Against, TextCard
 from gprune.analysis.calibration_report.verdict import verdicts
+from gprune.analysis.formatting import percent
 from gprune.analysis.table import Table
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.files import write_bytes
@@ -47,7 +48,7 @@ def against(card: TextCard, share: float = DEFAULT_SHARE) -> pd.DataFrame:
         (f"Distinct tokens of {card.letter} that it has too", lambda other: _percent(other.distinct_shared)),
         (f"Runs of {run} tokens of {card.letter} that it has too", lambda other: _percent(other.runs_shared)),
         (
-            f"Sequences that bring sampling to {share:.0%}",
+            f"Sequences that bring sampling to {percent(share)}",
             lambda other: _count(card.recommended(share, other)),
         ),
     ]
@@ -62,7 +63,7 @@ def _decimal(value: float) -> str:
 
 
 def _percent(value: float) -> str:
-    return f"{value:.1%}" if math.isfinite(value) else "–"
+    return percent(value, 1) if math.isfinite(value) else "–"
 
 
 def _count(value: int | None) -> str:
@@ -79,7 +80,7 @@ def size(card: TextCard) -> list[tuple[str, str]]:
         ("Tokens", f"{known.tokens:,}"),
         ("Characters", _count(known.characters)),
         ("Distinct tokens", "–" if known.distinct is None else f"{known.distinct:,}{vocabulary}"),
-        ("Ten most frequent", f"{known.frequent:.1%}" if math.isfinite(known.frequent) else "–"),
+        ("Ten most frequent", percent(known.frequent, 1) if math.isfinite(known.frequent) else "–"),
     ]
 
 
@@ -190,7 +191,7 @@ def _origin(card: TextCard) -> str:
     described = f"{card.described}. " if card.described else ""
     return (
         f"{described}Text {card.letter} of the run {origin.run}: {origin.model}, scores by {origin.metric}, "
-        f"{origin.retention:.0%} of the weights kept."
+        f"{percent(origin.retention)} of the weights kept."
     )
 
 

@@ -42,7 +42,7 @@ def read(card):
 def test_the_page_stands_alone_and_says_what_the_card_says_and_a_hostile_name_is_text_in_every_form():
     tags, words = read(a_card(against(), against(letter="C", name="c")))
     assert tags.addresses == [] and "link" not in tags.tags and "img" not in tags.tags
-    assert "Calibration card of a" in words and "64 would bring it to 25%" in words
+    assert "Calibration card of a" in words and "64 would bring it to 25 %" in words
     assert "100 of 1,000" in words and "Jaccard index of the neurons kept" in words
     assert "C: c" in words and tags.tags.count("table") == 2
     card = a_card(against(name=HOSTILE), name=HOSTILE, run=HOSTILE)
@@ -82,7 +82,7 @@ def test_the_figure_marks_what_was_drawn_and_what_is_asked_for():
     assert lines == {100, 400}
     levels = {shape.y0 for shape in drawn.layout.shapes if shape.y0 == shape.y1}
     assert levels == {0.025, 0.01}
-    assert [mark.text for mark in drawn.layout.annotations][-2:] == ["100 drawn", "400 for 25%"]
+    assert [mark.text for mark in drawn.layout.annotations][-2:] == ["100 drawn", "400 for 25 %"]
     # a law that nothing is known of, and texts that are the same, leave a figure
     for card in (a_card(), a_card(against(drift_beyond=0.0), drift=Law(float("nan"), 0.0))):
         assert figures.noise(card, 0.25).data
@@ -99,23 +99,23 @@ def test_a_text_is_large_enough_where_sampling_is_a_small_part_of_the_drift():
     enough = verdicts(a_card(against()))[0]
     assert enough.good is True and enough.question == "Is A large enough?"
     assert enough.answer == (
-        "Yes: with 100 sequences sampling alone moves the rank of a neuron by 0.020 (median), 20% of the "
-        "drift to B (0.100); 64 would bring it to 25%."
+        "Yes: with 100 sequences sampling alone moves the rank of a neuron by 0.020 (median), 20 % of the "
+        "drift to B (0.100); 64 would bring it to 25 %."
     )
     # 0.04 / 0.01^2 = 400
     few = verdicts(a_card(against()), 0.1)[0]
     assert few.good is False
     assert few.answer.endswith(
-        "20% of the drift to B (0.100); about 400 bring it to 10%, and the text gives 1,000."
+        "20 % of the drift to B (0.100); about 400 bring it to 10 %, and the text gives 1,000."
     )
 
 
 @pytest.mark.parametrize(
     ("available", "share", "ending"),
     [
-        (300, 0.1, "about 400 bring it to 10%, and the text gives only 300: choose a longer one."),
-        (9000, 0.05, "about 1,600 (far beyond what was measured) bring it to 5%, and the text gives 9,000."),
-        (None, 0.1, "about 400 bring it to 10%."),
+        (300, 0.1, "about 400 bring it to 10 %, and the text gives only 300: choose a longer one."),
+        (9000, 0.05, "about 1,600 (far beyond what was measured) bring it to 5 %, and the text gives 9,000."),
+        (None, 0.1, "about 400 bring it to 10 %."),
     ],
 )
 def test_too_few_sequences_say_how_many_and_whether_the_text_has_them(available, share, ending):
@@ -138,11 +138,11 @@ def test_what_cannot_be_said_is_called_so():
 @pytest.mark.parametrize(
     ("changed", "sampling", "start"),
     [
-        (0.2, 0.05, "Yes: with B in its place 20.0% of the neurons are decided differently"),
+        (0.2, 0.05, "Yes: with B in its place 20.0 % of the neurons are decided differently"),
         (0.08, 0.05, "In part: with B"),
-        (0.06, 0.05, "Hardly more than another sample would: with B in its place 6.0%"),
+        (0.06, 0.05, "Hardly more than another sample would: with B in its place 6.0 %"),
         (0.2, NONE, "Perhaps; what sampling does is not known: with B"),
-        (0.0, NONE, "No: with B in its place 0.0%"),
+        (0.0, NONE, "No: with B in its place 0.0 %"),
     ],
 )
 def test_whether_another_text_gives_another_model(changed, sampling, start):
@@ -150,15 +150,15 @@ def test_whether_another_text_gives_another_model(changed, sampling, start):
     assert found.startswith(start) and "(Jaccard 0.60, by chance 0.30)" in found
     # other methods decide otherwise, so that the share says by which rule it is
     assert " of the neurons are decided differently by FLAP at one ratio in every layer, " in found
-    assert ("with another sample of this size 5.0%" in found) == (sampling == sampling)
-    assert "Of the key/value groups, 12.5%." in found and "Over the" not in found
+    assert ("with another sample of this size 5.0 %" in found) == (sampling == sampling)
+    assert "Of the key/value groups, 12.5 %." in found and "Over the" not in found
 
 
 def test_a_text_that_stands_in_another_is_not_its_own():
     found = verdicts(a_card(against(runs_shared=0.4), against(letter="C", token_distance=0.2)))[2]
     assert found.good is False
     assert found.answer == (
-        "No: 40.00% of its runs of 13 tokens stand in B too; its token frequencies are 0.20 apart from C’s "
+        "No: 40.00 % of its runs of 13 tokens stand in B too; its token frequencies are 0.20 apart from C’s "
         "(two halves of it: 0.30)."
     )
-    assert answers(a_card(against(runs_shared=5e-5)))[2].startswith("Yes: less than 0.01% of its runs")
+    assert answers(a_card(against(runs_shared=5e-5)))[2].startswith("Yes: less than 0.01 % of its runs")
