@@ -14,9 +14,9 @@ from gprune.study import CalibrationSettings, EvaluationSettings, Study
 from scripts.served_app import Server
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty cache that the app uses; it starts nothing by itself."""
+    """An empty cache that the app uses, never that of the checkout; it starts nothing by itself."""
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     return tmp_path
