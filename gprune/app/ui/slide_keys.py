@@ -20,7 +20,8 @@ _SCRIPT = """
   function number(key) {
     const shown = document.querySelector(".st-key-slide [data-testid=stBaseButton-primary]")
     const now = Number(shown?.textContent)
-    const last = document.querySelectorAll("[class*=st-key-slide_to_] button").length
+    // the containers are counted: a button with a help text is two in the document, one in the other
+    const last = document.querySelectorAll("[class*=st-key-slide_to_]").length
     if (ON.includes(key)) return Math.min(now + 1, last)
     if (BACK.includes(key)) return Math.max(now - 1, 1)
     return { Home: 1, End: last }[key]
