@@ -60,7 +60,9 @@ def one_run(tmp_path_factory):
 
 
 @pytest.fixture
-def here(one_run, monkeypatch):
+def here(one_run, monkeypatch, tmp_path):
+    # the report that the page offers as code is written where it is run
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GPRUNE_CACHE", str(one_run))
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     return one_run
