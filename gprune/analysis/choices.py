@@ -74,7 +74,7 @@ def weighed(one: Choice) -> str:
     parts = [
         f"{words[name]} {percent(weight)}" for name, weight in zip(one.measures, one.weights, strict=True)
     ]
-    return f"the weighted geometric mean of ratios to the reference ({'; '.join(parts)})".replace("%", " %")
+    return f"the weighted geometric mean of ratios to the reference ({'; '.join(parts)})"
 
 
 def table(found: list[Tried]) -> pd.DataFrame:

@@ -47,7 +47,7 @@ from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
 _TOLD = "frame_told"
-_LOOK = Path(__file__).with_name("look.css")
+_LOOK = f"<style>{Path(__file__).with_name('look.css').read_text(encoding='utf-8')}</style>"
 NEW_MODULES = 20
 """so many more modules are worth a new count"""
 _ONE_AT_A_TIME = threading.Lock()

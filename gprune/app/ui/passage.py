@@ -18,7 +18,7 @@ from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.records import Array, PruningMasks
+from gprune.records import Array
 from gprune.study.methods import METHODS
 from gprune.system.errors import StoreError
 
@@ -51,17 +51,17 @@ def at_retention(run: Run, method: str, kept: float, text: str, key: str) -> Non
     `masks_cache.masks`.
     """
     scoring = whatif.ADAPTED if METHODS[method].decision == "learned" else whatif.PRIMARY
-    choice = whatif.LabChoice(method, kept, scoring, run.study.reliability)
-    label = f"{called(method)}, {percent(kept)} kept"
-    show(run, method, masks_cache.masks(run, choice), text, label, key)
+    show(run, whatif.LabChoice(method, kept, scoring, run.study.reliability), text, key)
 
 
-def show(run: Run, method: str, masks: PruningMasks, text: str, label: str, key: str) -> None:
-    """Draws the window of a text that a method of the run loses most on, coloured for other masks of it.
+def show(run: Run, choice: whatif.LabChoice, text: str, key: str) -> None:
+    """Draws the window of a text that a method of the run loses most on, coloured for a choice of masks.
 
     The first window where the run has stored no losses. `key` is one a place. Raises StoreError and
-    SettingsError as `preview.Client.read`.
+    SettingsError as `preview.Client.read`, and what `masks_cache.masks` raises.
     """
+    method, masks = choice.method, masks_cache.masks(run, choice)
+    label = f"{called(method)}, {percent(choice.retention)} kept"
     found = worst_window(run, method, text)
     window = found[0] if found else 0
     models = (Question("", DENSE), Question("", method, masks, fitted=False))

@@ -11,15 +11,12 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.headline import OURS
-from gprune.app.ui import asking, passage, present, slide_keys, story, tour, url_state
+from gprune.app.ui import asking, passage, present, retention_slider, slide_keys, story, tour
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.system.errors import GpruneError
 
-KEEP = "rasa_keep"
-"""how much is kept, in the address, as on the page that adjusts it"""
-LEAST, MOST = 0.05, 0.98
 _LETTERS = 21
 _FEW = 4
 _BESIDE = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor": "top"}
@@ -114,10 +111,7 @@ def _passage(run: Run) -> None:
     method = OURS if OURS in run.cut else next(iter(run.cut), "")
     if not method or not asking.allowed(run, wanted=True):
         return
-    kept = url_state.slider(
-        "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent"
-    )
-    passage.at_retention(run, method, kept, text, "slide_passage")
+    passage.at_retention(run, method, retention_slider.draw(run), text, "slide_passage")
 
 
 def _foot(number: int) -> None:

@@ -216,7 +216,9 @@ def _tried(block: Block) -> list[list[str]]:
     if not made:
         return []
     first, cases = made[0], _unseen(block)
-    names = [_treatment(repair).of(masks) for masks, repair in zip(first.masks, first.repairs, strict=True)]
+    # a repair is told as its kind, with its texts where it is fitted
+    treatments = [Treatment(*word.split(":")) for word in first.repairs]
+    names = [one.of(masks) for masks, one in zip(first.masks, treatments, strict=True)]
     shares = np.exp(np.mean([np.log(one.figures / one.figures[one.reference]) for one in made], axis=0))
     numbers = np.mean([one.numbers for one in made], axis=0)
     rows = []
@@ -231,11 +233,6 @@ def _tried(block: Block) -> list[list[str]]:
             ]
         )
     return rows
-
-
-def _treatment(repair: str) -> Treatment:
-    kind, _, texts = repair.partition(":")
-    return Treatment(kind, texts) if texts else Treatment(kind)
 
 
 def _called(made: Choice, method: str, block: Block) -> str:

@@ -14,12 +14,12 @@ from gprune.analysis.comparison import DENSE
 from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Measurement
 from gprune.app.pages.rasa import lab, retention_line
-from gprune.app.pages.rasa.retention_card import KEEP, LEAST, MOST
 from gprune.app.pages.rasa.retention_line import Point, Series
 from gprune.app.preview import Answer
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
+from gprune.app.ui.retention_slider import KEEP, LEAST, MOST
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS

@@ -3,13 +3,9 @@
 import streamlit as st
 
 from gprune.analysis import whatif
-from gprune.analysis.formatting import percent
-from gprune.app.pages.rasa import lab
 from gprune.app.pages.rasa.preview_card import LIVE
 from gprune.app.ui import asking, passage, story, url_state
 from gprune.app.ui.card import card
-from gprune.app.ui.chart_style import called
-from gprune.app.ui.text import plain
 from gprune.pipeline.runs.opened import Run
 
 
@@ -24,5 +20,4 @@ def show(run: Run, choice: whatif.LabChoice) -> None:
         if not asking.allowed(run, wanted=True):
             return
         text, _ = story.on_unseen(run)
-        label = f"{called(choice.method)}, {percent(choice.retention)} kept"
-        passage.show(run, choice.method, lab.lab_masks(run, choice), text, plain(label), "rasa_passage")
+        passage.show(run, choice, text, "rasa_passage")

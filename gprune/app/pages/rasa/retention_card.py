@@ -5,20 +5,19 @@ import streamlit as st
 from gprune.analysis import whatif
 from gprune.app.pages.rasa import lab, panels
 from gprune.app.pages.rasa.panels import told
-from gprune.app.ui import url_state
+from gprune.app.ui import retention_slider, url_state
 from gprune.app.ui.card import card_of
 from gprune.pipeline.runs.opened import Run
 from gprune.study import ReliabilitySettings
 
-KEEP, TEXT, METHOD = "rasa_keep", "rasa_text", "rasa_method"
-LEAST, MOST = 0.05, 0.98
+TEXT, METHOD = "rasa_text", "rasa_method"
 
 
 def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
     """What was chosen, from the address."""
     return whatif.LabChoice(
         url_state.choice(METHOD, lab.methods(run), "gprune"),
-        url_state.number(KEEP, run.study.retention, LEAST, MOST),
+        retention_slider.chosen(run),
         url_state.choice(TEXT, lab.texts(run), whatif.ADAPTED),
         settings,
     )
@@ -29,9 +28,7 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
     with card_of(panels.kept, run) as drawn:
         left, right = st.columns([2, 1], vertical_alignment="bottom")
         with left:
-            url_state.slider(
-                "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent"
-            )
+            retention_slider.draw(run)
         with right:
             url_state.selectbox("Method", lab.methods(run), METHOD, "gprune")
         url_state.segmented("Scored from", lab.texts(run), TEXT, whatif.ADAPTED)
