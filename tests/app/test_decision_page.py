@@ -40,6 +40,16 @@ def test_models_stand_by_what_they_lose_and_cost(cache):
     timed = marks(panels.trade_off(run, cost="time").figure)
     assert timed["GPrune"][0] == pytest.approx(1 / 1.5) and timed["FLAP"][0] == pytest.approx(1 / 1.2)
     assert "None stays within 1 times the dense perplexity" in panels.trade_off(run, most=1.0).caption
+    # a name stands on the side of its mark where the line of the limit is not
+    for most, side in (
+        (ratio * 1.01, "bottom center"),
+        (ratio * 2, "top center"),
+        (ratio / 1.01, "top center"),
+    ):
+        figure = panels.trade_off(run, most=most).figure
+        line = figure.layout.annotations[0]
+        assert (line.text, line.y) == (f"at most {most:g} times", pytest.approx(np.log10(most)))
+        assert next(trace for trace in figure.data if trace.name == "FLAP").textposition[0] == side
     cheapest = table[table["perplexity, times dense"] <= 1e3]["parameters, times dense"].idxmin()
     assert f"Within 1e+03 times the dense perplexity the cheapest is **{cheapest}**" in (
         panels.trade_off(run, most=1e3).caption

@@ -1,5 +1,6 @@
 """The figure of the page: what models lose against what they cost, with the Pareto front."""
 
+import math
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
@@ -13,6 +14,8 @@ _ON, _OFF = 13, 8
 """sizes of marks on the front and off it"""
 _ROOM = 4
 """names on the front that have room beside their marks"""
+_NEAR = 0.75
+"""of the limit: a name above a mark from there to the limit would stand on its line"""
 
 
 def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: str, most: float) -> go.Figure:
@@ -32,7 +35,7 @@ def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: s
         showlegend=False,
     )
     for method in dict.fromkeys(one.line.method for one in found):
-        _marks(figure, method, [one for one in found if one.line.method == method], names, len(best))
+        _marks(figure, method, [one for one in found if one.line.method == method], names, len(best), most)
     figure.add_scatter(
         x=[1.0],
         y=[1.0],
@@ -42,13 +45,25 @@ def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: s
         hovertemplate="the dense model<extra></extra>",
     )
     figure.add_hline(most, line={"color": GREY, "dash": "dot", "width": 1.5})
+    figure.add_annotation(
+        # an annotation of a logarithmic axis takes the exponent
+        {"x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(most), "yanchor": "bottom"},
+        text=f"at most {most:g} times",
+        showarrow=False,
+        font={"size": 11},
+    )
     style(figure, f"{COSTS[cost]}, times the dense model’s", "perplexity, times dense (log scale)", 440)
     figure.update_yaxes(**logarithmic([1.0, most, *(one.ratio for one in found)]))
     return figure
 
 
 def _marks(
-    figure: go.Figure, method: str, own: list[Option], names: Mapping[tuple[str, str], str], best: int
+    figure: go.Figure,
+    method: str,
+    own: list[Option],
+    names: Mapping[tuple[str, str], str],
+    best: int,
+    most: float,
 ) -> None:
     color, told = METHOD_COLORS.get(method, GREY), [in_figure(names[one.line.name]) for one in own]
     shown = [name if one.front and best <= _ROOM else "" for one, name in zip(own, told, strict=True)]
@@ -58,7 +73,7 @@ def _marks(
         error_y={"array": [one.loss.nats_margin * one.ratio for one in own], "thickness": 1},
         mode="markers+text",
         text=shown,
-        textposition="top center",
+        textposition=["bottom center" if _NEAR * most < one.ratio <= most else "top center" for one in own],
         textfont={"size": 11},
         customdata=told,
         name=in_figure(label(method)),
