@@ -57,7 +57,8 @@ def _enough(card: TextCard, share: float) -> Verdict:
         )
         return Verdict(question, answer, False)
     part = moved / near.drift_beyond
-    beside = f"{sampling}, {percent(part)} of the drift to {near.letter} ({near.drift_beyond:.3f})"
+    apart = f"{near.drift_beyond:.3f} of {near.drift:.3f}"
+    beside = f"{sampling}, {percent(part)} of the drift to {near.letter} beyond sampling ({apart})"
     if needed <= count:
         answer = f"Yes: {beside}; {needed:,} would bring it to {percent(share)}."
         return Verdict(question, answer, True)

@@ -100,13 +100,14 @@ def test_a_text_is_large_enough_where_sampling_is_a_small_part_of_the_drift():
     assert enough.good is True and enough.question == "Is A large enough?"
     assert enough.answer == (
         "Yes: with 100 sequences sampling alone moves the rank of a neuron by 0.020 (median), 20 % of the "
-        "drift to B (0.100); 64 would bring it to 25 %."
+        "drift to B beyond sampling (0.100 of 0.100); 64 would bring it to 25 %."
     )
     # 0.04 / 0.01^2 = 400
     few = verdicts(a_card(against()), 0.1)[0]
     assert few.good is False
     assert few.answer.endswith(
-        "20 % of the drift to B (0.100); about 400 bring it to 10 %, and the text gives 1,000."
+        "20 % of the drift to B beyond sampling (0.100 of 0.100); about 400 bring it to 10 %, "
+        "and the text gives 1,000."
     )
 
 
