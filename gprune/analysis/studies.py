@@ -8,6 +8,7 @@ text, chosen in hindsight, and beside it one ratio for every layer with nothing 
 threshold a layer.
 """
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -17,6 +18,7 @@ import pandas as pd
 from gprune.analysis.comparison import best_two
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent, spaced
+from gprune.analysis.paired_test import half_interval
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
 from gprune.study.methods import METHODS
 
@@ -117,11 +119,15 @@ class Setting:
         return float(np.mean(found)) if found else float("nan")
 
     def spread(self, column: str) -> float:
-        """Deviation over seeds, divided by their number; of one seed the row's own error."""
+        """Deviation over seeds, divided by their number; of one seed half the row's own interval.
+
+        Figures have their deviation over layers instead, which is no error.
+        """
         found = self.values(column)
         if len(found) == 1:
             row = next(row for row in self.filled if column in row.values)
-            return row.errors.get(column, float("nan"))
+            error = row.errors.get(column, math.nan)
+            return half_interval(error, math.inf) if is_ranked(column) else error
         return float(np.std(found)) if found else float("nan")
 
 

@@ -169,9 +169,12 @@ def test_seeds_of_one_setting_become_one_row_with_mean_and_population_deviation(
     assert studies.settings([row("gprune:flap", 40.0, labels=labels)])[0].name == "GPrune (FLAP) · BCM · MSL"
 
 
-def test_of_one_seed_the_rows_own_error_is_the_spread():
+def test_of_one_seed_half_its_interval_is_the_spread_and_of_a_figure_its_deviation():
     known = studies.settings([row("flap", 40.0, errors={"ppl:wiki": 1.5})])[0]
-    assert known.spread("ppl:wiki") == 1.5 and math.isnan(known.spread("accuracy"))
+    assert known.spread("ppl:wiki") == pytest.approx(1.96 * 1.5, rel=1e-3)
+    assert math.isnan(known.spread("accuracy"))
+    figure = studies.StudyRow({}, "flap", 0.5, 0, values={"ARI": 0.5}, errors={"ARI": 0.1})
+    assert studies.settings([figure])[0].spread("ARI") == 0.1
     empty = studies.settings([row("flap", reason="not run yet")])[0]
     assert math.isnan(empty.mean("ppl:wiki")) and math.isnan(empty.spread("ppl:wiki"))
     assert empty.reason == "not run yet" and not empty.ranked

@@ -93,10 +93,10 @@ def test_the_best_baseline_is_chosen_on_each_text_and_is_no_control_and_no_form_
     rows = [row("gprune:flap", 40.0, 60.0), row("flap", 50.0, 100.0), row("llm_pruner", 80.0, 58.0)]
     rows += [row("flap_no_bias", 30.0, 30.0), row("flap_uniform", 45.0, 66.0, control=True)]
     wiki, c4 = against(rows).to_dict("records")
-    assert (wiki["text"], wiki[BEST_BASELINE]) == ("wiki", "FLAP 50.00 ± 1.50 (0.800)")
+    assert (wiki["text"], wiki[BEST_BASELINE]) == ("wiki", "FLAP 50.00 ± 2.94 (0.800)")
     assert c4[BEST_BASELINE] == f"LLM-Pruner 58.00 ({60 / 58:.3f})"
-    assert wiki["GPrune (FLAP)"] == "40.00 ± 1.50" and wiki["retention"] == "50 %"
-    assert wiki["control: FLAP, one ratio (GPrune over it)"] == "45.00 ± 1.50 (0.889)"
+    assert wiki["GPrune (FLAP)"] == "40.00 ± 2.94" and wiki["retention"] == "50 %"
+    assert wiki["control: FLAP, one ratio (GPrune over it)"] == "45.00 ± 2.94 (0.889)"
     # a control that was not measured is not made up
     assert wiki[LAYERS] == "–" and list(wiki)[3:] == [
         BEST_BASELINE,
@@ -115,9 +115,9 @@ def test_of_several_seeds_ratios_are_paired_and_have_their_deviation():
     assert wiki[BEST_BASELINE] == f"FLAP {spread} ({np.mean(each):.3f} ± {np.std(each):.3f})"
     assert wiki["GPrune (FLAP)"] == f"41.00 ± {np.std([40, 41, 42]):.2f}"
     # the seed that both have
-    assert wiki[LAYERS] == "41.00 ± 1.50 (1.000)"
+    assert wiki[LAYERS] == "41.00 ± 2.94 (1.000)"
     rows[-1] = row("msl_layers", 41.0, 60.0, 7, control=True)
-    assert against(rows).to_dict("records")[0][LAYERS] == "41.00 ± 1.50 (no seed in common)"
+    assert against(rows).to_dict("records")[0][LAYERS] == "41.00 ± 2.94 (no seed in common)"
 
 
 def test_without_gprune_there_is_nothing_to_compare():

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gprune.analysis.paired_test import INTERVAL, half_interval
 from gprune.analysis.table import Table
 from gprune.data import published
 from gprune.data.published.claims import ACCURACY, Claim
@@ -186,7 +187,9 @@ def markdown(found: Sequence[Compared], name: str, made: Assembled, series: Seri
     columns = ["method", "kept", "figure", "published", "by", "here", "difference", ""]
     parts.append(Table.of(columns, map(_line, found)).markdown())
     reasons = dict.fromkeys(f"{one.row.labels['method']}: {one.reason}" for one in found if one.reason)
-    parts.append("\n".join(f"- {line}" for line in (*reasons, *_origin(found, made, series, command))))
+    origin = _origin(found, made, series, command)
+    notes = (*reasons, f"± is half the {INTERVAL} over windows or documents.", *origin)
+    parts.append("\n".join(f"- {line}" for line in notes))
     return "\n\n".join(parts) + "\n"
 
 
@@ -201,7 +204,8 @@ def _count(found: Sequence[Compared]) -> str:
 def _line(one: Compared) -> list[str]:
     column = ACCURACY if one.claim.figure == ACCURACY else f"ppl:{one.claim.figure}"
     here = "" if math.isnan(one.ours) else number(one.ours, column)
-    spread = "" if math.isnan(one.error) or not here else f" ± {number(one.error, column)}"
+    half = half_interval(one.error, math.inf)
+    spread = "" if math.isnan(half) or not here else f" ± {number(half, column)}"
     kind = "accuracy, 7 tasks" if one.claim.figure == ACCURACY else f"perplexity, {short(one.claim.figure)}"
     theirs = number(one.claim.value, column)
     difference = "" if math.isnan(one.difference) else f"{one.difference:+.1%}"

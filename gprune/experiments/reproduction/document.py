@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import studies
+from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow, against
 from gprune.analysis.table import Table
 from gprune.analysis.tables import ACCURACY
@@ -113,7 +114,7 @@ def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
     commits = ", ".join(versions.pop("commit", []))
     commits = commits or ("none, of a package" if "package" in versions else "not recorded")
     seeds = sorted({row.seed for row in rows if row.values})
-    spread = "the standard error over windows or documents, or the deviation over layers"
+    spread = f"half the {INTERVAL} over windows or documents, or the deviation over layers"
     if any(len(one.filled) > 1 for one in studies.settings(rows)):
         spread = f"the deviation over seeds, divided by their number; of a single seed {spread}"
     programs = ", ".join(f"{name} {' and '.join(known)}" for name, known in versions.items())

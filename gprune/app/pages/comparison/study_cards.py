@@ -11,6 +11,7 @@ import streamlit as st
 from gprune.analysis import studies as analysis
 from gprune.analysis.comparison import BEST, SECOND
 from gprune.analysis.formatting import percent, signed, spaced
+from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting
 from gprune.app.pages.comparison import marked_table, studies, study_figures
 from gprune.app.pages.comparison.studies import StudyTable
@@ -223,7 +224,7 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
     if ranked and unfair:
         st.warning("No best is called: " + plain("; ".join(unfair.values())) + ".", icon=":material/balance:")
     several = any(len(setting.filled) > 1 for setting in settings)
-    what = "deviation over the n seeds" if several else "standard error over windows"
+    what = "deviation over the n seeds" if several else f"{INTERVAL} over windows"
     words = [f"Mean ± {what if ranked else 'standard deviation over layers, where there are any'}"]
     if ranked:
         within = " within a block of equal retention or design choice"

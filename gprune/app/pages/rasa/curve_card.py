@@ -79,7 +79,7 @@ def table(points: Sequence[Known]) -> pd.DataFrame:
             "kept": level,
             "perplexity": _level(answer, dense),
             "log-perplexity over dense": answer.difference.nats if answer.difference else np.nan,
-            "standard error": answer.difference.nats_error if answer.difference else np.nan,
+            "± (95 % interval)": answer.difference.nats_margin if answer.difference else np.nan,
             "windows": answer.done,
         }
         for method, level, answer in points
