@@ -87,21 +87,21 @@ def _speed(drawn: Card, run: Run) -> None:
     left, right = st.columns([3, 2])
     with left:
         drawn.show(panels.speed(run, phase=phase))
-        names = st.column_config.Column(width=_widest(table["model"].map(label)))
-        tables.show(
-            _shown(table),
-            column_config={"model": names},
-            alt="tokens a second, ratio and memory of every model",
-        )
-        memory = plain(", ".join(dict.fromkeys(table["memory"])))
-        st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {memory}.")
-        if max(table["parameters"]) < SMALL:
-            st.caption(
-                "This model is small: the fixed cost of every step weighs more than its weights do, so that "
-                "the ratio of a large model can be quite another."
-            )
     with right:
         _published()
+    names = st.column_config.Column(width=_widest(table["model"].map(label)))
+    tables.show(
+        _shown(table),
+        column_config={"model": names},
+        alt="tokens a second, ratio and memory of every model",
+    )
+    memory = plain(", ".join(dict.fromkeys(table["memory"])))
+    st.caption(f"{plain(found.setting)}. {plain(found.machine)}. Memory: {memory}.")
+    if max(table["parameters"]) < SMALL:
+        st.caption(
+            "This model is small: the fixed cost of every step weighs more than its weights do, so that "
+            "the ratio of a large model can be quite another."
+        )
 
 
 def _widest(names: pd.Series) -> int:
