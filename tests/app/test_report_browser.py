@@ -101,7 +101,7 @@ def test_a_typed_text_is_read_and_shown_as_text(chromium, made):
         page.get_by_label("Text", exact=True).fill(TYPED)
         page.get_by_role("button", name="Read", exact=True).click()
         # the continuations come last: from here on nothing is drawn anew under what is looked at
-        expect(page.get_by_text("First tokens in common with the dense model")).to_be_visible()
+        expect(page.get_by_text("Sampled at temperature 0.8 with seed 0")).to_be_visible()
         panels = page.locator(".lens-tokens")
         expect(panels).to_have_count(2)
         expect(page.get_by_role("heading", name="Beside the dense model")).to_be_visible()
