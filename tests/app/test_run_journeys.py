@@ -3,12 +3,19 @@
 import re
 
 import pytest
+import tiny_study
 from browser import AT_REST, expect, looking, served
-from synthetic_run import write_run
+from synthetic_run import a_study, write_run
 from test_speed_page import a_timed_study
+from waiting import wait_for
 
+from gprune import pipeline
 from gprune.analysis.decision import COSTS
+from gprune.app.ui.titles import SPEEDS
+from gprune.app.ui.to_launch import EDIT
 from gprune.jobs import listing, queue
+from gprune.store import Store
+from gprune.study import from_dict
 
 pytestmark = pytest.mark.browser
 
@@ -50,3 +57,38 @@ def test_a_run_is_found_in_the_table_and_cloned_into_the_form(visit):
     expect(page.get_by_text(re.compile("The settings of “Second.*” are in the form below"))).to_be_visible()
     expect(page.get_by_role("tab", name="Start")).to_have_attribute("aria-selected", "true")
     expect(page.locator(".st-key-launch_seed input")).to_have_value("1")
+
+
+@pytest.mark.slow
+@pytest.mark.long
+def test_speed_that_is_measured_later_stands_on_the_runs_own_page(chromium, tmp_path):
+    values = tiny_study.made(tmp_path, device="cpu")
+    pipeline.run(from_dict(values), Store(tmp_path / "cache"), lambda *_: None)
+    with served(tmp_path / "cache") as server, looking(chromium, server, tmp_path / "cache") as visit:
+        name = visit.first.name
+        page = visit.page(f"runs?run={name}&jobs_tab=start")
+        page.locator(".st-key-measure_speed input").click()
+        page.get_by_role("option", name=SPEEDS["cpu"]).click()
+        page.get_by_role("button", name="Start the evaluation").click()
+        wait_for(lambda: [job.state for job in listing.jobs(tmp_path / "cache")] == ["done"], 60)
+        page.goto(f"{visit.address}/compare?tab=speed&run={name}")
+        measured = page.locator(".st-key-card_sx_speed .trace.scatter")
+        measured.first.wait_for(state="attached")
+        expect(page.get_by_role("heading", name=re.compile("GPrune decodes"))).to_be_visible()
+
+
+@pytest.mark.process
+@pytest.mark.long
+def test_whoever_failed_changes_the_settings_in_the_form(chromium, tmp_path):
+    write_run(tmp_path)
+    job = queue.submit(tmp_path, a_study(model="/nowhere", seed=7))
+    wait_for(lambda: listing.get(tmp_path, job.id).state == "failed", 60)
+    with served(tmp_path) as server, looking(chromium, server, tmp_path) as visit:
+        page = visit.page(f"runs?jobs_tab=jobs&jobs_job={job.id}")
+        expect(page.get_by_text("/nowhere").first).to_be_visible()
+        page.get_by_role("button", name=EDIT).click()
+        expect(page.get_by_role("tab", name="Start")).to_have_attribute("aria-selected", "true")
+        expect(page.get_by_text(re.compile("The settings of “.*” are in the form below"))).to_be_visible()
+        expect(page.locator(".st-key-launch_seed input")).to_have_value("7")
+        # as it stands it would fail again
+        expect(page.get_by_role("button", name="Start the run")).to_be_disabled()
