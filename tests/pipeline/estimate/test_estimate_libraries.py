@@ -97,8 +97,20 @@ def made(folder):
     return folder
 
 
+@pytest.fixture
+def fresh(monkeypatch):
+    """Libraries measured by a process of its own: this one may hold what other tests have left in it."""
+    libraries.measured.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.delitem(sys.modules, "torch")
+        libraries.measured()
+    yield
+    libraries.measured.cache_clear()
+
+
 @pytest.mark.long
 @pytest.mark.process
+@pytest.mark.usefixtures("fresh")
 @pytest.mark.skipif(not SHARED.is_dir(), reason="GPRUNE_SHARED names no folder with the models")
 @pytest.mark.parametrize("name", ["stories260K", "textllama-6m", "84M"])
 def test_the_estimate_of_a_run_is_near_its_peak(name, tmp_path):
