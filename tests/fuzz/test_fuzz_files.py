@@ -143,8 +143,11 @@ def _fields():
 
 
 def test_text_names(fuzz, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "a#b.jsonl").write_text('{"text": "words"}\n')
+    # a folder is a text as well: beside this one stand those of all other tests
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    monkeypatch.chdir(inside)
+    (inside / "a#b.jsonl").write_text('{"text": "words"}\n')
     sound = st.sampled_from(["documents=0:1", "fields=text", "split=train", "join=blank-line"])
     slices = st.integers(-(10**25), 10**25).map(lambda number: f"documents={number}:")
     pairs = st.tuples(st.sampled_from([*naming.OPTIONS, "x", ""]), st.just("="), odd.words).map("".join)
