@@ -8,7 +8,7 @@ the cut, the masks, the widths, the saved model and the exports read. A family i
 
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gprune.records import ModelShape
@@ -345,11 +345,4 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
 
 def one_group(shape: ModelShape) -> ModelShape:
     """The same sizes with all heads of a layer as one group, which costs what they cost together."""
-    return ModelShape(
-        layers=shape.layers,
-        neurons=shape.neurons,
-        heads=shape.group_size,
-        kv_heads=1,
-        head_width=shape.kv_heads * shape.head_width,
-        hidden=shape.hidden,
-    )
+    return replace(shape, heads=shape.group_size, kv_heads=1, head_width=shape.kv_heads * shape.head_width)

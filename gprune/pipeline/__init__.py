@@ -6,7 +6,7 @@ gprune.pipeline.run_owner.
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -193,22 +193,28 @@ class _Runner:
         if KINDS[stage.kind].record is None:
             store.put_folder(stage.kind, stage.key, fill)
         else:
-            also = [one for one in stage.beside if not self.results.holds(one)]
-            asked = {"also": tuple(one.id for one in also)} if also else {}
-            with work.within_memory(stage.title):
-                made = stage.make(work, **needs, **asked)
-            if also:
-                made, *others = made
-                # first: where the run ends in between, the work that makes them is done again
-                for one, extra in zip(also, others, strict=True):
-                    self._put_extra(one, stage, extra)
-            if stage.optional:
-                # what is there is the result of a run that could have less
-                store.discard(stage.kind, stage.key)
-            store.put(stage.kind, stage.key, made, details())
+            self._put_made(stage, needs, details)
         resumption.end()
         # what a stage has left between blocks is not added to the peak of the next
         machine.trim()
+
+    def _put_made(
+        self, stage: Stage[Any], needs: Mapping[str, Any], details: Callable[[], dict[str, Any]]
+    ) -> None:
+        """Makes a result that is a record, with what it makes on the way, and puts them into the store."""
+        also = [one for one in stage.beside if not self.results.holds(one)]
+        asked = {"also": tuple(one.id for one in also)} if also else {}
+        with self.work.within_memory(stage.title):
+            made = stage.make(self.work, **needs, **asked)
+        if also:
+            made, *others = made
+            # first: where the run ends in between, the work that makes them is done again
+            for one, extra in zip(also, others, strict=True):
+                self._put_extra(one, stage, extra)
+        if stage.optional:
+            # what is there is the result of a run that could have less
+            self.results.store.discard(stage.kind, stage.key)
+        self.results.store.put(stage.kind, stage.key, made, details())
 
     def _details(
         self, stage: Stage[Any], resumption: Resumption, here: Callable[[], Spent], notices: list[str]
