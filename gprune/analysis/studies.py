@@ -127,6 +127,7 @@ class Setting:
         if len(found) == 1:
             row = next(row for row in self.filled if column in row.values)
             error = row.errors.get(column, math.nan)
+            # a row does not say of how many windows or documents its error is
             return half_interval(error, math.inf) if is_ranked(column) else error
         return float(np.std(found)) if found else float("nan")
 

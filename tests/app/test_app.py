@@ -44,7 +44,6 @@ def test_an_empty_cache_leads_to_the_demo_from_every_page(cache):
 def test_a_cache_that_is_a_file_is_told_on_every_page(tmp_path, monkeypatch, inner):
     (tmp_path / "file").write_text("no folder")
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path / "file" / "inner" if inner else tmp_path / "file"))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     app = opened()
     for page in PAGES:
         on(app, page)

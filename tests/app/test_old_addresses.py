@@ -142,5 +142,6 @@ def test_a_page_that_opens_another_tab_by_itself_is_left_by_one_press(chromium, 
         # a job is under way, so that its tab is the open one
         expect(page.get_by_text("Last 200 lines of its log")).to_be_visible()
         page.wait_for_function(AT_REST)
+        assert "jobs_" not in page.url
         page.go_back()
         page.get_by_role("heading", name="Rank drift", exact=True).wait_for()

@@ -67,7 +67,6 @@ def finished(tmp_path_factory):
 def app(finished, monkeypatch):
     """Opens the app on a study's run."""
     monkeypatch.setenv("GPRUNE_CACHE", str(finished.root))
-    monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
 
     def open_on(name):
         return opened(run=finished.run(name).name)
