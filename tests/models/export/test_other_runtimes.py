@@ -11,6 +11,7 @@ import torch
 from pruned_folder import masks_of, save, small_decoder
 from transformers import AutoModelForCausalLM
 
+from gprune.models.export import padded
 from gprune.models.loading import load
 
 pytestmark = [pytest.mark.long, pytest.mark.process]
@@ -30,8 +31,8 @@ def assert_close(found, expected, relative):
     torch.testing.assert_close(found, expected, rtol=0, atol=relative * float(expected.abs().max()))
 
 
-# The converter knows a byte-level tokenizer by a digest in a list of its own, where the bundled demo's is not: the line
-# that its error asks for is added here.
+# The converter knows a byte-level tokenizer by a digest in a list of its own, where the bundled demo's is
+# not: the line that its error asks for is added here.
 LISTED = """
 import runpy, sys
 sys.path.insert(0, sys.argv[1])
@@ -49,6 +50,7 @@ runpy.run_path(sys.argv[0], run_name="__main__")
         ("stories260K", 2, True, "llama"),
         ("stories260K", 2, False, "llama"),
         ("stories260K", 3, False, "mistral"),
+        ("stories260K", 2, True, "padded"),
         ("demo", 2, True, "llama"),
     ],
 )
@@ -61,12 +63,16 @@ def test_llama_cpp_takes_what_its_own_converter_makes_of_the_folder(
     demo = model == "demo"
     decoder = load("demo" if demo else str(request.getfixturevalue("shared") / "models" / model), "cpu")
     layers = decoder.shape.layers
-    masks = masks_of(decoder, [groups] * layers, [96] * layers)
-    live = save(decoder, tmp_path / "in", masks=masks, compensated=compensated, tokenizer=decoder.tokenizer)
-    assert live.config.model_type == family
-    file = tmp_path / "out.gguf"
+    narrower = range(layers) if family == "padded" else [0] * layers
+    masks = masks_of(decoder, [groups - layer % 2 for layer in narrower], [96 - layer for layer in narrower])
+    folder, file = tmp_path / "in", tmp_path / "out.gguf"
+    live = save(decoder, folder, masks=masks, compensated=compensated, tokenizer=decoder.tokenizer)
+    if family == "padded":
+        folder = padded.save(folder, tmp_path / "padded").folder
+    else:
+        assert live.config.model_type == family
     command = [sys.executable, *(["-c", LISTED, str(CONVERTER.parent)] if demo else []), str(CONVERTER)]
-    command += [str(tmp_path / "in"), "--outfile", str(file), "--outtype", "f32"]
+    command += [str(folder), "--outfile", str(file), "--outtype", "f32"]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
     done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -96,14 +102,27 @@ class Logits(torch.nn.Module):
 
 
 @needs_onnx
-@pytest.mark.parametrize(("family", "compensated"), [("llama", True), ("qwen3", False)])
+@pytest.mark.parametrize(
+    ("family", "compensated", "form"),
+    [
+        ("llama", True, "equal"),
+        ("qwen3", False, "equal"),
+        ("llama", True, "padded"),
+        ("llama", False, "free"),
+    ],
+)
 @torch.no_grad()
-def test_onnx_runtime_gives_the_same_logits_at_other_lengths(family, compensated, tmp_path):
+def test_onnx_runtime_gives_the_same_logits_at_other_lengths(family, compensated, form, tmp_path):
     import onnxruntime
 
     decoder = small_decoder(family)
-    live = save(decoder, tmp_path / "in", masks=masks_of(decoder, [2] * 3, [6] * 3), compensated=compensated)
-    model = Logits(AutoModelForCausalLM.from_pretrained(tmp_path / "in")).eval()
+    masks = masks_of(decoder, *([[2] * 3, [6] * 3] if form == "equal" else [[2, 1, 3], [6, 9, 4]]))
+    folder = tmp_path / "in"
+    live = save(decoder, folder, masks=masks, compensated=compensated)
+    if form == "padded":
+        folder = padded.save(folder, tmp_path / "padded").folder
+    opened = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=form == "free")
+    model = Logits(opened).eval()
     sizes = ({0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=128)},)
     example = (torch.arange(3, 19).view(2, 8),)
     names = {"input_names": ["input_ids"], "output_names": ["logits"]}
