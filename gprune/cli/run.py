@@ -207,10 +207,10 @@ def _result(
 ) -> dict[str, Any]:
     """Runs one study, and shows how it gets on."""
     from gprune.data import texts
+    from gprune.pipeline.stages.texts_to_build import to_build
 
-    named = (study.primary, study.auxiliary, study.substitute, *study.evaluation.texts)
     # before the imports that they are built beside
-    texts.build_ahead(filter(None, named), store.texts)
+    texts.build_ahead(to_build(study), store.texts)
 
     from gprune import pipeline
     from gprune.cli import progress

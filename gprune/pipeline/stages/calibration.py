@@ -84,18 +84,20 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     """The calibration set of a role: primary, auxiliary, substitute or sampled."""
     settings, name = graph.study.calibration, text_of(graph.study, text)
     drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
+    reads = {"text": graph.inputs.calibration.get(text, ""), "tokenizer": graph.inputs.tokenizer}
 
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
         if sampled is not None:
             return texts.choose(name, sampled.ids.ravel(), **drawn)
-        return texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
+        kept = texts.bundled.drawn(name, **reads, **drawn)
+        return kept or texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
 
     return graph.stage(
         StageId("tokens", (text,)),
         f"drawing calibration text {graph.letters[text]}",
         make,
         needs={"sampled": sampled(graph, text)} if texts.is_sampled(name) else {},
-        reads={"text": graph.inputs.calibration.get(text, ""), "tokenizer": graph.inputs.tokenizer},
+        reads=reads,
         settings=drawn,
     )
 

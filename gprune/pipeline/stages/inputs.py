@@ -111,7 +111,7 @@ def require_usable(study: Study) -> None:
     Of a model or a text that is on the hub alone only the name is checked. Raises ModelError, CorpusError or
     SettingsError where one cannot be used here.
     """
-    if _is_local(study.model):
+    if is_local(study.model):
         folder = require_prunable(study, identity.locate(study.model))
         identity.weight_files(folder)
         identity.require_tokenizer(folder)
@@ -138,7 +138,7 @@ def require_prunable(study: Study, folder: Path) -> Path:
     return folder
 
 
-def _is_local(model: str) -> bool:
+def is_local(model: str) -> bool:
     """Whether a model's name means what is here and not a model of the hub."""
     bundled = model == "demo" or shapes.is_random(model)
     return bundled or model[0] in "./~" or model.count("/") != 1 or Path(identity.resolve(model)).exists()

@@ -112,11 +112,14 @@ class RunContext:
         return load_tokenizer(self.study.model, self.study.trust_remote_code)
 
     def stream(self, text: str) -> Array:
-        """Token stream of an evaluation text, tokenized once a run."""
+        """Token stream of an evaluation text, tokenized once a run unless it comes with the project."""
         if text not in self._streams:
             evaluation = self.study.evaluation
             limit = evaluation.windows * evaluation.length if evaluation.windows else None
-            self._streams[text] = texts.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
+            known = texts.bundled.stream(self.inputs.evaluation[text], self.inputs.tokenizer, limit)
+            if known is None:
+                known = texts.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
+            self._streams[text] = known
         return self._streams[text]
 
     def projected(self, tokens: Tokens) -> Any:

@@ -53,6 +53,7 @@ class MaskedModel:
         """
         self.name, self.store = str(model["model"]), Store(Path(model["root"]))
         self._stamp = _stamp(self.name)
+        self._tokenizer = str(model["tokenizer"])
         place = loading.device_of(model["device"])
         if place.type == "cpu":
             _require_memory(self.name, model["precision"])
@@ -97,6 +98,9 @@ class MaskedModel:
             return ids.ravel()
         limit = settings.windows * settings.length if settings.windows else None
         require_same_text(name, "evaluation", text["digest"], limit)
+        known = texts.bundled.stream(text["digest"], self._tokenizer, limit)
+        if known is not None:
+            return known
         return texts.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
 
     def losses(self, question: dict[str, Any], on_progress: Progress = silent) -> list[float]:
