@@ -138,7 +138,7 @@ def _contexts(bench: Bench) -> float:
 
 def _context_statistics(bench: Bench) -> float:
     sizes, tokens = bench.sizes, bench.tokens("A", bench.sizes.samples)
-    collect_contexts(bench.decoder, tokens, bench.made["contexts"], SHARDS, sizes.batch, gradient=True)
+    collect_contexts(bench.decoder, tokens, [bench.made["contexts"]], SHARDS, sizes.batch, gradient=True)
     return 2 * bench.weights * -(-sizes.samples // sizes.batch)
 
 

@@ -89,7 +89,7 @@ def clusters(decoder, heard):
 
 
 def by_context(decoder, heard, gradient=True):
-    return collect_contexts(decoder, tokens(), contexts_of(decoder.shape), 4, 8, gradient, heard)
+    return collect_contexts(decoder, tokens(), [contexts_of(decoder.shape)], 4, 8, gradient, heard)[0]
 
 
 def forward_only(decoder, heard):

@@ -107,6 +107,7 @@ class _Runner:
         graph, store, listener = results.graph, results.store, owner.heard
         self.results, self.record, self.owner, self.listener = results, record, owner, listener
         self.work = RunContext(graph.study, graph.inputs, store.texts, partial(listener, "model"), ranks)
+        self.wanted: tuple[Stage[Any], ...] = ()
         self.on_the_way: set[Stage[Any]] = set()
         """what this run has made beside others"""
 
@@ -116,9 +117,12 @@ class _Runner:
         So is a task that cannot be measured on a method, with all that its stage makes on the way. Raises
         MethodError where one of the essential stages, without which the run is for nothing, cannot be had.
         """
-        left_out = self.record.unavailable
+        left_out, self.wanted = self.record.unavailable, wanted
         for stage in wanted:
-            makers = [one for one in wanted if stage in one.beside]
+            if stage.name in self.record.stages:
+                # an earlier stage has had it made for what it does for others
+                continue
+            makers = [one for one in wanted if stage in one.beside + one.joined]
             if makers and left_out.keys() >= {*makers} and stage not in essential and not self._whole(stage):
                 # by itself it would take the work that has just failed, and fail as well
                 left_out[stage] = left_out[makers[0]]
@@ -127,6 +131,10 @@ class _Runner:
                 lacking = next((left_out[one] for one in self._provided(stage) if one in left_out), None)
                 if lacking is not None and not stage.optional:
                     raise MethodError(lacking)
+                if not self.results.holds(stage):
+                    for need in dict.fromkeys(need for one in self._joined(stage) for need in needed(one)):
+                        if need.name not in self.record.stages:
+                            self._ensure(need)
                 self._ensure(stage)
             except (MethodError, TaskError) as error:
                 if stage in essential:
@@ -143,6 +151,10 @@ class _Runner:
                 self._ensure(need)
                 found = need
             yield found
+
+    def _joined(self, stage: Stage[Any]) -> list[Stage[Any]]:
+        """What this run wants and lacks that the work of a stage can make as well."""
+        return [one for one in stage.joined if one in self.wanted and not self.results.holds(one)]
 
     def _ensure(self, stage: Stage[Any]) -> None:
         """Computes a stage unless its result is there, and notes it."""
@@ -203,7 +215,10 @@ class _Runner:
     ) -> None:
         """Makes a result that is a record, with what it makes on the way, and puts them into the store."""
         also = [one for one in stage.beside if not self.results.holds(one)]
-        asked = {"also": tuple(one.id for one in also)} if also else {}
+        asked: dict[str, Any] = {"also": tuple(one.id for one in also)} if also else {}
+        if joined := self._joined(stage):
+            asked["joined"] = [resolve(one.needs, self._load) for one in joined]
+            also += joined
         with self.work.within_memory(stage.title):
             made = stage.make(self.work, **needs, **asked)
         if also:

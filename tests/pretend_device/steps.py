@@ -87,7 +87,7 @@ def context_clusters(model: Decoder, size: Size) -> Any:
 def context_gradients(model: Decoder, size: Size) -> None:
     found = context_clusters(model, Size(1, size.layers))
     waits.forget()
-    collect_contexts(model, tokens(size.samples), found, 2, 4, True)
+    collect_contexts(model, tokens(size.samples), [found], 2, 4, True)
 
 
 def one_layer_after_the_other(model: Decoder, size: Size) -> None:

@@ -129,6 +129,8 @@ class Case:
     gpu: bool
     processes: int = 1
     """that compute one model together, each on a GPU of its own"""
+    together: int = 1
+    """results that the stage makes in one pass"""
 
     @property
     def learned(self) -> float:

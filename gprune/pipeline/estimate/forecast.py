@@ -131,7 +131,7 @@ def forecast(
     known, found, stages = last_time or {}, [], tuple(stages)
     beside = on_the_way(stages)
     for stage in stages:
-        takes = need(stage.id, case)
+        takes = need(stage.id, replace(case, together=1 + len(beside.intersection(stage.joined))))
         # what another stage makes on the way is in that one's memory and time
         if takes is None or stage in beside:
             continue

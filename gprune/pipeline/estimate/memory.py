@@ -92,6 +92,7 @@ def _contexts(_: StageId, case: Case) -> Need:
 
 def _context_statistics(stage: StageId, case: Case) -> Need:
     calibration, shape, count = case.study.calibration, case.model.shape, case.study.contexts.count
+    count *= case.together
     gradient = "forward" not in stage.variant
     groups = shape.layers * count * shape.neurons * _WIDE
     length = calibration.length

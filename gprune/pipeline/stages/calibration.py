@@ -1,5 +1,6 @@
 """The stages that read and run the dense model: calibration sets, norms, statistics, contexts (section 3)."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -232,11 +233,19 @@ def context_statistics(
     if not gradient:
         richer = context_statistics(graph, text, made_on, gradient=True, other_seed=other_seed)
 
-    def make(work: RunContext, tokens: Tokens, contexts: Contexts) -> ContextStatistics:
+    # FANG's groups of a text under another seed are a control of those under its own
+    again = ()
+    if gradient and text == made_on and not other_seed:
+        again = (context_statistics(graph, text, text, gradient=True, other_seed=True),)
+
+    def make(
+        work: RunContext, tokens: Tokens, contexts: Contexts, joined: Sequence[Mapping[str, Any]] = ()
+    ) -> Any:
         from gprune.pruning.calibration.context_statistics import collect_contexts
 
-        shards, batch = settings.shards, settings.batch
-        return collect_contexts(work.decoder, tokens, contexts, shards, batch, gradient, work.progress)
+        known, (shards, batch) = [contexts, *(one["contexts"] for one in joined)], (settings.shards, settings.batch)
+        found = collect_contexts(work.decoder, tokens, known, shards, batch, gradient, work.progress)
+        return found if joined else found[0]
 
     under = "" if made_on == text else f" under the contexts of {graph.letters[made_on]}"
     return graph.stage(
@@ -251,6 +260,7 @@ def context_statistics(
         reads=graph.model,
         settings={"shards": settings.shards, "gradient": gradient},
         served_by=richer,
+        joined=again,
     )
 
 

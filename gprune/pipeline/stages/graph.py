@@ -156,6 +156,9 @@ class Stage(Generic[R]):
     beside: tuple[Stage[Any], ...] = ()
     """extra results that its own work can make on the way: `make` is given the identities of those that are
     missing as `also`, and returns their records after its own. It does not depend on them"""
+    joined: tuple[Stage[Any], ...] = ()
+    """results of the same work on other needs: where a run wants such a one and lacks it, `make` is given its
+    needs as one of `joined` and returns its record after its own"""
 
     @property
     def kind(self) -> str:
@@ -222,7 +225,7 @@ class Graph:
 
         `title` says what it does; `make` computes it, see Stage; `needs` are handles of what it is made from,
         `reads` digests of what it reads from outside, `settings` the slice of the study that it depends on;
-        `about` is what else a Stage says of itself: optional, served_by, beside.
+        `about` is what else a Stage says of itself: optional, served_by, beside, joined.
         """
         with self.lock:
             if identity not in self._stages:

@@ -57,7 +57,7 @@ def order(wanted: Iterable[Stage[Any]], has: Has, damaged: Has = lambda _: False
 def on_the_way(missing: Iterable[Stage[Any]]) -> frozenset[Stage[Any]]:
     """The stages that others of them make on the way, and which take no work of their own."""
     missing = frozenset(missing)
-    return frozenset(one for stage in missing for one in stage.beside) & missing
+    return frozenset(one for stage in missing for one in (*stage.beside, *stage.joined)) & missing
 
 
 def _walked(

@@ -6,7 +6,7 @@ variance follows exactly, without another pass. With a backward pass comes the a
 neurons, the mean of |input * gradient of the loss|, by which FANG groups neurons.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -27,15 +27,15 @@ from gprune.system.progress import Progress, silent
 def collect_contexts(
     decoder: Decoder,
     tokens: Tokens,
-    contexts: Contexts,
+    contexts: Sequence[Contexts],
     shards: int,
     batch: int,
     gradient: bool,
     on_progress: Progress = silent,
-) -> ContextStatistics:
+) -> list[ContextStatistics]:
     """Runs the unmodified model once and keeps the moments of every neuron per shard and context, float64.
 
-    Shards are contiguous runs of the sequences; `batch` changes speed, not results, and is halved where
+    One record for each of the `contexts`, the same as each gives alone. Shards are contiguous runs of the sequences; `batch` changes speed, not results, and is halved where
     memory runs out. `gradient` asks for the affinity, which takes a backward pass as well; the loss of a
     sequence is the sum over its predictions. Without it the affinity is zero, no graph is built and the LM
     head is not run.
@@ -66,7 +66,7 @@ def collect_contexts(
     with torch.set_grad_enabled(gradient), pass_.observing():
         in_batches(batch, tokens.ids.shape[1], decoder, on_progress, kind).over(samples, measure)
     on_progress(samples, samples, "context statistics")
-    return pass_.record(tokens.text, contexts.text)
+    return pass_.records(tokens.text)
 
 
 class GroupMoments:
@@ -116,21 +116,56 @@ class GroupMoments:
         ]
 
 
+class _Under:
+    """What was measured so far under some contexts, and the groups of the tokens that are in the model."""
+
+    def __init__(self, decoder: Decoder, contexts: Contexts, shards: int) -> None:
+        shape = decoder.shape
+        self.text, self.lookup = contexts.text, Lookup(decoder, contexts)
+        self.contexts = contexts.centroids.shape[1]
+        self.moments = GroupMoments(shards, shape.layers, self.contexts, shape.neurons, decoder.device)
+        self.affinity = torch.zeros_like(self.moments.mean[0])
+        self.members: dict[int, torch.Tensor] = {}
+
+    def assign(self, layer: int, inputs: torch.Tensor, shards: int, shard_of_token: torch.Tensor) -> None:
+        """Groups (tokens, hidden) FFN inputs of a layer, of so many shards."""
+        group = shard_of_token * self.contexts + self.lookup.labels(layer, inputs)
+        members = torch.zeros(shards * self.contexts, len(group), device=group.device)
+        self.members[layer] = members.scatter_(0, group[None], 1)
+
+    def weighed(self, layer: int, effect: torch.Tensor, scale: torch.Tensor) -> Pending:
+        """What (tokens, neurons) |input * gradient| of a layer change; the loss was multiplied by `scale`."""
+        total = (self.members[layer] @ effect).double() / scale
+        there = self.affinity[layer]
+        return [(there, there + total.view(-1, *there.shape).sum(dim=0))]
+
+    def record(self, text: str, layer_change: torch.Tensor) -> ContextStatistics:
+        """Copies the statistics out of the device."""
+        moments = self.moments
+        seen = moments.tokens.sum(dim=0).clamp(min=1).unsqueeze(-1)
+        return ContextStatistics(
+            text=text,
+            contexts=self.text,
+            tokens=moments.tokens.cpu().numpy(),
+            mean=moments.mean.cpu().numpy(),
+            moment=moments.moment.clamp(min=0).cpu().numpy(),
+            affinity=(self.affinity / seen).cpu().numpy(),
+            layer_change=layer_change.cpu().numpy(),
+        )
+
+
 class _Pass:
     """The state of one pass: what was measured so far, and the batch that is in the model."""
 
-    def __init__(self, decoder: Decoder, contexts: Contexts, shards: int, gradient: bool) -> None:
+    def __init__(self, decoder: Decoder, contexts: Sequence[Contexts], shards: int, gradient: bool) -> None:
         shape, device = decoder.shape, decoder.device
-        self.decoder, self.gradient, self.lookup = decoder, gradient, Lookup(decoder, contexts)
-        self.contexts = contexts.centroids.shape[1]
-        self.moments = GroupMoments(shards, shape.layers, self.contexts, shape.neurons, device)
-        self.affinity = torch.zeros_like(self.moments.mean[0])
+        self.decoder, self.gradient = decoder, gradient
+        self.under = [_Under(decoder, one, shards) for one in contexts]
         self.change = torch.zeros(shape.layers, dtype=torch.float64, device=device)
         self.tokens = 0
-        # of the batch at hand: its shards, its tokens' groups in each layer, what its loss is multiplied by
+        # of the batch at hand: its shards, and what its loss is multiplied by
         self.shards = slice(0)
         self.shard_of_token = torch.empty(0, dtype=torch.int64, device=device)
-        self.members: dict[int, torch.Tensor] = {}
         self.scale = torch.ones((), dtype=torch.float64, device=device)
         self.reached: set[int] = set()
         # what it changes, taken over when both ways are done: memory may run out on the way
@@ -155,7 +190,7 @@ class _Pass:
         self.shards = slice(int(shard[0]), int(shard[-1]) + 1)
         local = torch.from_numpy(shard - shard[0]).repeat_interleave(ids.shape[1])
         self.shard_of_token = local.to(self.decoder.device)
-        self.pending, self.members = [], {}
+        self._forget()
         with self.decoder.counted_whole():
             hidden = self.decoder.hidden_states(ids)
             self._require_finite("input of down_proj")
@@ -163,21 +198,17 @@ class _Pass:
                 self._backward(hidden, ids)
         commit(self.pending)
         self.tokens += ids.numel()
-        self.pending, self.members = [], {}
+        self._forget()
 
-    def record(self, text: str, contexts: str) -> ContextStatistics:
+    def records(self, text: str) -> list[ContextStatistics]:
         """Copies the statistics out of the device."""
-        moments = self.moments
-        seen = moments.tokens.sum(dim=0).clamp(min=1).unsqueeze(-1)
-        return ContextStatistics(
-            text=text,
-            contexts=contexts,
-            tokens=moments.tokens.cpu().numpy(),
-            mean=moments.mean.cpu().numpy(),
-            moment=moments.moment.clamp(min=0).cpu().numpy(),
-            affinity=(self.affinity / seen).cpu().numpy(),
-            layer_change=(self.change / self.tokens).cpu().numpy(),
-        )
+        return [one.record(text, self.change / self.tokens) for one in self.under]
+
+    def _forget(self) -> None:
+        """Lets go of what is known of a batch."""
+        self.pending = []
+        for one in self.under:
+            one.members = {}
 
     def _backward(self, hidden: torch.Tensor, ids: torch.Tensor) -> None:
         self.reached.clear()
@@ -192,19 +223,18 @@ class _Pass:
 
     def _assign(self, layer: int) -> Callable[..., None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
-            labels = self.lookup.labels(layer, arguments[0].detach().flatten(0, 1))
-            groups = (self.shards.stop - self.shards.start) * self.contexts
-            group = self.shard_of_token * self.contexts + labels
-            members = torch.zeros(groups, len(group), device=group.device)
-            self.members[layer] = members.scatter_(0, group[None], 1)
+            inputs, shards = arguments[0].detach().flatten(0, 1), self.shards.stop - self.shards.start
+            for one in self.under:
+                one.assign(layer, inputs, shards, self.shard_of_token)
 
         return hook
 
     def _measure(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
             inputs = arguments[0].detach()
-            flat, members = inputs.flatten(0, 1), self.members[layer]
-            self._note(layer, self.moments.prepare(layer, self.shards, flat, members))
+            for one in self.under:
+                members = one.members[layer]
+                self._note(layer, one.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
             if not self.gradient:
                 return None
             # nothing below the first neurons needs a gradient, so the graph begins there
@@ -221,9 +251,8 @@ class _Pass:
         def hook(gradient: torch.Tensor) -> None:
             # widened first: a product of float16 numbers would underflow
             effect = gradient.float().mul(inputs).abs_().flatten(0, 1)
-            total = (self.members[layer] @ effect).double() / self.scale
-            there = self.affinity[layer]
-            self._note(layer, [(there, there + total.view(-1, *there.shape).sum(dim=0))])
+            for one in self.under:
+                self._note(layer, one.weighed(layer, effect, self.scale))
             self.reached.add(layer)
 
         return hook

@@ -26,7 +26,8 @@ def contexts_of(decoder):
 
 def measured(decoder, contexts=None, calibration=None, shards=4, batch=4, gradient=True):
     calibration = calibration or tokens()
-    return collect_contexts(decoder, calibration, contexts or contexts_of(decoder), shards, batch, gradient)
+    known = [contexts or contexts_of(decoder)]
+    return collect_contexts(decoder, calibration, known, shards, batch, gradient)[0]
 
 
 def naive(decoder, contexts, ids):

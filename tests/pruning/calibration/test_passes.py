@@ -30,7 +30,7 @@ def moments(decoder, listener):
 def of_contexts(decoder, listener, gradient=True):
     with torch.no_grad():
         known = fitted(tiny_decoder(layers=3))
-    return collect_contexts(decoder, tokens(), known, 2, 4, gradient, listener)
+    return collect_contexts(decoder, tokens(), [known], 2, 4, gradient, listener)[0]
 
 
 def of_weights(decoder, listener):
