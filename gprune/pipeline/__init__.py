@@ -109,7 +109,7 @@ class _Runner:
         self.work = RunContext(graph.study, graph.inputs, store.texts, partial(listener, "model"), ranks)
         self.wanted: tuple[Stage[Any], ...] = ()
         self.on_the_way: set[Stage[Any]] = set()
-        """what this run has made beside others"""
+        """what this run has made beside others, or for what is made beside them"""
 
     def run(self, wanted: tuple[Stage[Any], ...], essential: tuple[Stage[Any], ...]) -> None:
         """Goes through the stages; a method that cannot run is left out with all that needs it.
@@ -119,9 +119,6 @@ class _Runner:
         """
         left_out, self.wanted = self.record.unavailable, wanted
         for stage in wanted:
-            if stage.name in self.record.stages:
-                # an earlier stage has had it made for what it does for others
-                continue
             makers = [one for one in wanted if stage in one.beside + one.joined]
             if makers and left_out.keys() >= {*makers} and stage not in essential and not self._whole(stage):
                 # by itself it would take the work that has just failed, and fail as well
@@ -132,9 +129,9 @@ class _Runner:
                 if lacking is not None and not stage.optional:
                     raise MethodError(lacking)
                 if not self.results.holds(stage):
-                    for need in dict.fromkeys(need for one in self._joined(stage) for need in needed(one)):
-                        if need.name not in self.record.stages:
-                            self._ensure(need)
+                    # made ahead of their turn, in which they are noted
+                    ahead = (need for one in self._joined(stage) for need in needed(one))
+                    self.on_the_way |= {need for need in ahead if not self._there(need)}
                 self._ensure(stage)
             except (MethodError, TaskError) as error:
                 if stage in essential:
@@ -158,6 +155,11 @@ class _Runner:
 
     def _ensure(self, stage: Stage[Any]) -> None:
         """Computes a stage unless its result is there, and notes it."""
+        self.record.note(stage, self._there(stage) and stage not in self.on_the_way)
+        self.owner.noted(stage)
+
+    def _there(self, stage: Stage[Any]) -> bool:
+        """Whether a stage's result is there; if not, computes it."""
         started, reused = time.perf_counter(), self._whole(stage)
         if not reused:
             waiting = partial(self.listener, stage.name, 0, 1, _WAITING)
@@ -165,8 +167,7 @@ class _Runner:
                 reused = self._whole(stage)
                 if not reused:
                     self._compute(stage, started)
-        self.record.note(stage, reused and stage not in self.on_the_way)
-        self.owner.noted(stage)
+        return reused
 
     def _whole(self, stage: Stage[Any]) -> bool:
         """Whether a result is there that lacks nothing which can be had now."""
