@@ -6,6 +6,7 @@ whenever one of these, the tokenizer, the texts or the demo's settings change.
 Usage: python scripts/bundle_tokens.py
 """
 
+import platform
 import sys
 from pathlib import Path
 
@@ -40,7 +41,8 @@ def main() -> None:
     found = made()
     # the demo's tokenizer has 4,096 tokens
     narrow = {place: np.ascontiguousarray(ids, dtype=np.uint16) for place, (ids, _) in found.items()}
-    save_file(narrow, bundled.FILE, {place: str(count) for place, (_, count) in found.items()})
+    counts = {place: str(count) for place, (_, count) in found.items()}
+    save_file(narrow, bundled.FILE, counts | {bundled.PYTHON: platform.python_version()})
     print(f"{bundled.FILE}: {bundled.FILE.stat().st_size:,} bytes")
 
 

@@ -17,6 +17,8 @@ from gprune.data.texts.tokens import token_fingerprint
 from gprune.records import Array, Tokens
 
 FILE = MODEL_FOLDER.parent / "tokens.safetensors"
+PYTHON = "python"
+"""the version of Python whose texts these are, which tests ask for"""
 
 
 def key(text: str, tokenizer: str, **asked: int) -> str:
@@ -47,7 +49,7 @@ def _kept(place: str) -> tuple[Array, int] | None:
     """The int32 ids under a key, and how many sequences their text has in all."""
     with safe_open(FILE, framework="numpy") as file:
         known = file.metadata()
-        if place not in known:
+        if place not in file.keys():  # noqa: SIM118
             return None
         ids: Array = file.get_tensor(place).astype(np.int32)
         return ids, int(known[place])

@@ -69,7 +69,7 @@ def test_run_builds_where_its_session_reads(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(corpora, "build_ahead", lambda names, cache: asked.append((list(names), cache)))
     monkeypatch.setattr("gprune.pipeline.run", lambda *arguments: asked.append(arguments) or {})
     monkeypatch.setattr("gprune.cli.progress.summary", lambda result: None)
-    assert main(["run", "demo", "--cache", str(tmp_path)]) == 0
+    assert main(["run", "demo", "--cache", str(tmp_path), "--set", "seed=3"]) == 0
     (names, cache), (study, store, *_) = asked
     assert names[:2] == [study.primary, study.auxiliary] and set(names) == set(texts.TRAINED)
     assert cache == store.texts
