@@ -1,5 +1,6 @@
 """A run does what the graph says, no more and no less; its record tells the truth about today's formulas."""
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -71,6 +72,27 @@ def test_a_run_makes_every_stage_of_its_graph_and_no_other(finished):
     made = {path.parent.name + "/" + path.name for path in store.root.glob("*/*") if path.is_dir()}
     kept = {f"{stage.kind}/{stage.key}" for stage in course(pipeline.opened(study, store).graph, "all", held)}
     assert {name for name in made if name.split("/")[0] in KINDS} == kept
+
+
+def test_statistics_of_two_seeds_take_one_pass_and_where_one_is_there_the_other_is_made_alone(
+    finished, tmp_path
+):
+    study, store, _, result = finished
+    first, second = "context_statistics_primary", "context_statistics_primary_other_seed"
+    known = runs.read(store, run_name(study))["stages"]
+    assert known[second]["with"] == first and not known[second]["reused"]
+    assert not known["contexts_primary_other_seed"]["reused"]
+    assert result["passes"][first] == {"forward": 1.0, "backward": 1.0} and second not in result["passes"]
+    shutil.copytree(store.root, tmp_path / "cache")
+    copy = Store(tmp_path / "cache")
+    for name in (second, first):
+        arrays_of = [store.folder("context_statistics", known[name]["key"]), None]
+        arrays_of[1] = copy.folder("context_statistics", known[name]["key"])
+        shutil.rmtree(arrays_of[1])
+        again = pipeline.run(study, copy, silent, until="agreement")
+        assert set(again["keys"]) - set(again["reused"]) == {name}
+        files = [{file.name: file.read_bytes() for file in place.glob("*.npy")} for place in arrays_of]
+        assert files[0] == files[1] and len(files[0]) >= 5
 
 
 def held(_):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from counted_memory import CountedMemory
-from estimate.counted_stages import COUNTED, attention_of_a_gpu, decoder_of
+from estimate.counted_stages import COUNTED, attention_of_a_gpu, context_passes, decoder_of
 
 from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions
@@ -59,6 +59,16 @@ def test_formulas_tell_what_is_allocated_at_true_shapes(shape, kind, monkeypatch
     assert found.device(found.asked) - found.weights == pytest.approx(counted, rel=0.3), (
         f"{counted / GIB:.2f} GiB counted"
     )
+
+
+@pytest.mark.long
+def test_a_pass_under_contexts_of_two_seeds_takes_as_much_more_as_is_allocated(monkeypatch):
+    attention_of_a_gpu(monkeypatch)
+    decoder, case = decoder_of(SHAPES[PUBLISHED[0]], torch.bfloat16), case_of(SHAPES[PUBLISHED[0]])
+    one, two = (need(STAGES["context_statistics"], replace(case, together=count)) for count in (1, 2))
+    counted = [context_passes(decoder, PAPER, one.asked, monkeypatch, count) for count in (1, 2)]
+    more = two.device(one.asked) - one.device(one.asked)
+    assert more == pytest.approx(counted[1] - counted[0], rel=0.3), f"{counted[1] - counted[0]:,} counted"
 
 
 EVERYTHING = replace(

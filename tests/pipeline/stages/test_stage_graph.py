@@ -103,6 +103,16 @@ def test_positions_come_with_statistics_that_are_to_be_made_and_are_no_part_of_a
         course(Graph(study), "positions", nothing)
 
 
+def test_what_shares_a_pass_takes_no_time_where_both_are_missing_and_is_made_by_itself_where_one_is_there():
+    first, second = "context_statistics_primary", "context_statistics_primary_other_seed"
+    found = {stage.name: stage for stage in every(graph_of())}
+    ways = [
+        {stage.name for stage in stages.on_the_way(found[name] for name in missing)}
+        for missing in ((first, second), (first,), (second,))
+    ]
+    assert ways == [{second}, set(), set()]
+
+
 def test_two_stages_of_one_name_are_refused():
     graph = graph_of()
     graph.stage(stages.StageId("scores", ("primary", "odd")), "", lambda _: None)

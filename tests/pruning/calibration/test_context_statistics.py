@@ -19,9 +19,9 @@ COUNT = 3
 ARRAYS = ("tokens", "mean", "moment", "affinity", "layer_change")
 
 
-def contexts_of(decoder):
+def contexts_of(decoder, seed=0):
     settings = ContextSettings(COUNT, 4, 60)
-    return fit_contexts(project_inputs(decoder, tokens(12, 5, 7, "another"), settings, 4), settings, 0)
+    return fit_contexts(project_inputs(decoder, tokens(12, 5, 7, "another"), settings, 4), settings, seed)
 
 
 def measured(decoder, contexts=None, calibration=None, shards=4, batch=4, gradient=True):
@@ -111,6 +111,19 @@ def test_the_batch_size_changes_nothing(batch, gradient):
     np.testing.assert_array_equal(actual.tokens, expected.tokens)
     for name in ARRAYS[1:]:
         np.testing.assert_allclose(getattr(actual, name), getattr(expected, name), rtol=2e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("gradient", [True, False])
+def test_one_pass_under_several_contexts_gives_what_each_gives_alone_to_the_last_bit(gradient):
+    decoder, calibration = tiny_decoder(neurons=13), tokens()
+    several = [contexts_of(decoder), contexts_of(decoder, seed=1)]
+    before = decoder.forward_tokens
+    together = collect_contexts(decoder, calibration, several, 4, 4, gradient)
+    assert decoder.forward_tokens - before == calibration.ids.size
+    for contexts, found in zip(several, together, strict=True):
+        alone = measured(decoder, contexts, calibration, gradient=gradient)
+        assert all(np.array_equal(getattr(found, name), getattr(alone, name)) for name in ARRAYS)
+    assert not np.array_equal(together[0].tokens, together[1].tokens)
 
 
 def test_the_contexts_together_are_the_activation_statistics():
