@@ -1,7 +1,7 @@
 """Answers: how are the tokens made that come with the demo's model (`gprune.data.texts.bundled`)?
 
-Draws, with the Python and the packages at hand, what the bundled studies read of their texts. To be run again
-whenever one of these, the tokenizer, the texts or the demo's settings change.
+Draws, with the Python and the packages at hand, what the demo reads of its texts. To be run again whenever one of
+these, the tokenizer, the texts or the demo's settings change.
 
 Usage: python scripts/bundle_tokens.py
 """
@@ -18,7 +18,7 @@ from gprune.data import texts  # noqa: E402
 from gprune.data.texts import bundled  # noqa: E402
 from gprune.models import identity  # noqa: E402
 from gprune.models.loading import load_tokenizer  # noqa: E402
-from gprune.study.demo import TABLE, TEXTS, demo_study  # noqa: E402
+from gprune.study.demo import TEXTS, demo_study  # noqa: E402
 
 
 def made(cache: Path | None = None) -> dict[str, tuple[np.ndarray, int]]:
@@ -28,7 +28,7 @@ def made(cache: Path | None = None) -> dict[str, tuple[np.ndarray, int]]:
     asked = {"samples": calibration.samples, "length": calibration.length, "seed": study.seed}
     limit, known = (evaluation.windows or 0) * evaluation.length, identity.tokenizer_fingerprint("demo")
     found: dict[str, tuple[np.ndarray, int]] = {}
-    for name in (*TEXTS, TABLE):
+    for name in TEXTS:
         drawn = texts.draw(name, tokenizer, **asked, cache=cache)
         found[bundled.key(texts.fingerprint(name, "calibration"), known, **asked)] = drawn.ids, drawn.available
         stream = texts.stream(name, tokenizer, cache, limit)

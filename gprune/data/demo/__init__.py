@@ -1,7 +1,8 @@
 """Answers: where are the demo model and its texts that come with GPrune Studio?
 
 ``MODEL_FOLDER`` holds a small LLaMA that ``scripts/train_demo.py`` trained from scratch;
-``gprune.data.demo.texts`` builds the three texts it was trained and is measured on.
+``gprune.data.demo.texts`` builds the three texts it was trained and is measured on. ``tokens.safetensors``
+holds what the demo reads of these, see ``gprune.data.texts.bundled``.
 """
 
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Answers: on which texts is the demo model trained, and on which is it measured?
 
-Texts are built on the spot from what every installation carries, so nothing is copied
-into the project: Python's own reference, the documentation of its scientific packages, and
+Texts are built on the spot from what every installation carries, so that no text is copied
+into the project, but for the tokens that the demo reads of them: Python's own reference, the documentation of its scientific packages, and
 the standard library's source code. A fourth, which no training sees, is the table of Unicode's characters
 that Python's standard library has (Unicode License v3, permissive; the rest of it is Python's own licence).
 A document is one topic, docstring, source file or 64 rows of the table; about

@@ -10,7 +10,7 @@ from gprune.data.texts import bundled
 from gprune.pipeline.stages import Graph, RunContext, tokens
 from gprune.pipeline.stages.inputs import read
 from gprune.pipeline.stages.texts_to_build import to_build
-from gprune.study.demo import DEMOS, TEXTS, demo_study
+from gprune.study.demo import TABLE, TEXTS, demo_study, strong_drift_demo
 
 with safe_open(bundled.FILE, framework="numpy") as opened:
     KEPT, PYTHON = {place: opened.get_tensor(place) for place in opened.keys()}, opened.metadata()[bundled.PYTHON]  # noqa: SIM118
@@ -30,21 +30,21 @@ def test_every_one_is_what_its_text_gives(text_cache):
         assert np.array_equal(ids, KEPT[place]) and ids.max() < 4096, NEW
 
 
-@pytest.mark.parametrize("name", DEMOS)
-def test_a_demo_has_no_text_to_build_and_reads_the_same_tokens(name, tmp_path, monkeypatch):
+def test_the_demo_has_no_text_to_build_and_reads_the_same_tokens(tmp_path, monkeypatch):
     for place in ("gprune.data.demo.texts._build", "gprune.models.loading.load_tokenizer"):
         monkeypatch.setattr(place, None)
-    study = DEMOS[name]()
+    study = demo_study()
     assert to_build(study) == [], NEW
     graph = Graph(study, read(study))
     work = RunContext(study, graph.inputs, tmp_path)
     drawn = tokens(graph, "auxiliary").make(work)
     assert (drawn.text, drawn.ids.shape, drawn.ids.dtype) == (study.auxiliary, (144, 128), np.int32)
     assert drawn.available > 144 and work.stream(study.auxiliary).shape == (80 * 128,)
-    assert bundled.FILE.stat().st_size < 250_000 and not list(tmp_path.iterdir())
+    assert bundled.FILE.stat().st_size < 200_000 and not list(tmp_path.iterdir())
 
 
 def test_whatever_reads_more_or_other_tokens_has_its_texts_built():
+    assert set(to_build(strong_drift_demo())) == {TABLE}
     changes = ({"seed": 1}, {"calibration.samples": 143}, {"evaluation.tasks": ("demo_code",)})
     for changed in changes:
         assert set(to_build(demo_study().with_settings(changed))) == set(TEXTS)
