@@ -1,7 +1,7 @@
 """Answers: how are the tokens made that come with the demo's model (`gprune.data.texts.bundled`)?
 
-Draws, with the Python and the packages at hand, what the demo reads of its texts. To be run again whenever one of
-these, the tokenizer, the texts or the demo's settings change.
+Draws, with the Python and the packages at hand, what the demo reads of its texts. To be run again whenever
+one of these, the tokenizer, the texts or the demo's settings change.
 
 Usage: python scripts/bundle_tokens.py
 """
@@ -30,7 +30,10 @@ def made(cache: Path | None = None) -> dict[str, tuple[np.ndarray, int]]:
     found: dict[str, tuple[np.ndarray, int]] = {}
     for name in TEXTS:
         drawn = texts.draw(name, tokenizer, **asked, cache=cache)
-        found[bundled.key(texts.fingerprint(name, "calibration"), known, **asked)] = drawn.ids, drawn.available
+        found[bundled.key(texts.fingerprint(name, "calibration"), known, **asked)] = (
+            drawn.ids,
+            drawn.available,
+        )
         stream = texts.stream(name, tokenizer, cache, limit)
         found[bundled.key(texts.fingerprint(name, "evaluation"), known, limit=limit)] = stream, 0
     return found

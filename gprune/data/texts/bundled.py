@@ -1,9 +1,9 @@
 """Answers: which tokens of the embedded texts come with the project, so that a first run waits for no text?
 
-The demo's calibration sets and the starts of its streams lie beside its model, each under a key that hashes all
-that decides it. The same text of another Python or of other packages, by another tokenizer, of another seed or
-size is not among them: it is built and tokenized as ever. `scripts/bundle_tokens.py` writes the file, and the
-tests draw them all anew.
+The demo's calibration sets and the starts of its streams lie beside its model, each under a key that hashes
+all that decides it. A text of another Python or of other packages, by another tokenizer, of another seed or
+size is not among them: it is built and tokenized as ever. `scripts/bundle_tokens.py` writes the file, and a
+test draws all of it anew.
 """
 
 import hashlib

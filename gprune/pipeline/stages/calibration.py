@@ -90,7 +90,7 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
         if sampled is not None:
             return texts.choose(name, sampled.ids.ravel(), **drawn)
-        kept = texts.bundled.drawn(name, **reads, **drawn)
+        kept = texts.bundled.drawn(name, *reads.values(), **drawn)
         return kept or texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
 
     return graph.stage(
@@ -233,18 +233,13 @@ def context_statistics(
     if not gradient:
         richer = context_statistics(graph, text, made_on, gradient=True, other_seed=other_seed)
 
-    # FANG's groups of a text under another seed are a control of those under its own
-    again = ()
-    if gradient and text == made_on and not other_seed:
-        again = (context_statistics(graph, text, text, gradient=True, other_seed=True),)
-
     def make(
         work: RunContext, tokens: Tokens, contexts: Contexts, joined: Sequence[Mapping[str, Any]] = ()
     ) -> Any:
         from gprune.pruning.calibration.context_statistics import collect_contexts
 
-        known, (shards, batch) = [contexts, *(one["contexts"] for one in joined)], (settings.shards, settings.batch)
-        found = collect_contexts(work.decoder, tokens, known, shards, batch, gradient, work.progress)
+        known, shards = [contexts, *(one["contexts"] for one in joined)], settings.shards
+        found = collect_contexts(work.decoder, tokens, known, shards, settings.batch, gradient, work.progress)
         return found if joined else found[0]
 
     under = "" if made_on == text else f" under the contexts of {graph.letters[made_on]}"
@@ -260,7 +255,10 @@ def context_statistics(
         reads=graph.model,
         settings={"shards": settings.shards, "gradient": gradient},
         served_by=richer,
-        joined=again,
+        # FANG's groups of a text under another seed are the control of those under its own
+        joined=(context_statistics(graph, text, text, gradient=True, other_seed=True),)
+        if gradient and text == made_on and not other_seed
+        else (),
     )
 
 

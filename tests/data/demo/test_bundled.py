@@ -13,7 +13,10 @@ from gprune.pipeline.stages.texts_to_build import to_build
 from gprune.study.demo import TABLE, TEXTS, demo_study, strong_drift_demo
 
 with safe_open(bundled.FILE, framework="numpy") as opened:
-    KEPT, PYTHON = {place: opened.get_tensor(place) for place in opened.keys()}, opened.metadata()[bundled.PYTHON]  # noqa: SIM118
+    KEPT, PYTHON = (
+        {place: opened.get_tensor(place) for place in opened.keys()},
+        opened.metadata()[bundled.PYTHON],
+    )  # noqa: SIM118
 NEW = "run python scripts/bundle_tokens.py"
 pytestmark = pytest.mark.skipif(
     platform.python_version() != PYTHON, reason=f"the tokens are of the texts of Python {PYTHON}"
