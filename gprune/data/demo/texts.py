@@ -2,8 +2,9 @@
 
 Texts are built on the spot from what every installation carries, so that nothing is copied
 into the project but the tokens that the demo reads: Python's own reference, the documentation of its
-scientific packages, and the standard library's source code. A fourth, which no training sees, is the table of Unicode's characters
-that Python's standard library has (Unicode License v3, permissive; the rest of it is Python's own licence).
+scientific packages, and the standard library's source code. A fourth, which no training sees, is the
+table of Unicode's characters that Python's standard library has (Unicode License v3, permissive; the rest
+of it is Python's own licence).
 A document is one topic, docstring, source file or 64 rows of the table; about
 8 % of the documents form the split "test", which no training ever sees.
 """

@@ -85,12 +85,12 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     """The calibration set of a role: primary, auxiliary, substitute or sampled."""
     settings, name = graph.study.calibration, text_of(graph.study, text)
     drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
-    reads = {"text": graph.inputs.calibration.get(text, ""), "tokenizer": graph.inputs.tokenizer}
+    digest, tokenizer = graph.inputs.calibration.get(text, ""), graph.inputs.tokenizer
 
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
         if sampled is not None:
             return texts.choose(name, sampled.ids.ravel(), **drawn)
-        kept = texts.bundled.drawn(name, *reads.values(), **drawn)
+        kept = texts.bundled.drawn(name, digest, tokenizer, **drawn)
         return kept or texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
 
     return graph.stage(
@@ -98,7 +98,7 @@ def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
         f"drawing calibration text {graph.letters[text]}",
         make,
         needs={"sampled": sampled(graph, text)} if texts.is_sampled(name) else {},
-        reads=reads,
+        reads={"text": digest, "tokenizer": tokenizer},
         settings=drawn,
     )
 

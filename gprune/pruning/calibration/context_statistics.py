@@ -36,9 +36,9 @@ def collect_contexts(
     """Runs the unmodified model once and keeps the moments of every neuron per shard and context, float64.
 
     One record for each of the `contexts`, as each gives alone. Shards are contiguous runs of the sequences;
-    `batch` changes speed, not results, and is halved where memory runs out. `gradient` asks for the affinity, which takes a backward pass as well; the loss of a
-    sequence is the sum over its predictions. Without it the affinity is zero, no graph is built and the LM
-    head is not run.
+    `batch` changes speed, not results, and is halved where memory runs out. `gradient` asks for the
+    affinity, which takes a backward pass as well; the loss of a sequence is the sum over its predictions.
+    Without it the affinity is zero, no graph is built and the LM head is not run.
 
     Raises:
         SettingsError: there are fewer sequences than shards, or not even one of them fits in memory.
