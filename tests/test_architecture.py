@@ -1,6 +1,7 @@
 """The house's walls: who may import what, and that no part of it is forgotten by the contracts."""
 
 import ast
+import json
 import re
 import tomllib
 from functools import cache
@@ -182,3 +183,11 @@ def test_a_walk_through_the_code_is_short_and_names_files_that_exist(project, wa
     assert len({*files}) == len(files) and all((project / file).is_file() for file in files)
     assert len([file for file in files if file.endswith(".py")]) <= python
     assert len([file for file in files if file.endswith(".js")]) <= scripts
+
+
+def test_every_planted_fault_is_a_line_that_stands_once_in_its_file(project):
+    faults = json.loads((project / "tests" / "planted" / "faults.json").read_text("utf-8"))
+    counts = [(project / one["file"]).read_text("utf-8").count(one["before"]) for one in faults]
+    lost = [one["before"] for one, count in zip(faults, counts, strict=True) if count != 1]
+    assert len(faults) >= 50 and not lost
+    assert all((project / name).exists() for one in faults for name in one["tests"])
