@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from gprune import jobs
 from gprune.jobs import device_slots
-from gprune.jobs.job import fingerprint
+from gprune.jobs.job import fingerprint, measures_speed
 from gprune.jobs.slurm import submission
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened
@@ -34,24 +34,23 @@ INTERRUPTED = "its job was interrupted: run the command again to go on"
 INCOMPLETE = "its run ended without this result: run the command again, and see the job's log"
 
 
-class ScheduledStudy(Protocol):
+@dataclass(frozen=True, slots=True)
+class ScheduledStudy:
     """A study that is to run."""
 
-    @property
-    def study(self) -> Study:
-        """What to run."""
-
-    @property
-    def until(self) -> str:
-        """How far, one of gprune.pipeline.stages.UNTIL."""
+    study: Study
+    until: str
+    """how far, one of gprune.pipeline.stages.UNTIL"""
 
     @property
     def shared(self) -> Study:
-        """What tells it from other entries."""
+        """What tells it from other entries: all of it."""
+        return self.study
 
     @property
     def timed(self) -> bool:
         """Whether it measures speed, and nothing may run beside it."""
+        return measures_speed(self.study, self.until)
 
 
 E = TypeVar("E", bound=ScheduledStudy)
@@ -152,7 +151,9 @@ class Schedule(Generic[E]):
                     due.append(entry)
                 else:
                     self._ended(entry, "")
-            some = [submission.StudyJob(entry.study, entry.study.name, _arguments(entry)) for entry in due]
+            some = [
+                submission.StudyJob(entry.study, entry.study.name, arguments(entry.until)) for entry in due
+            ]
             known = self._known() if some else set()
             found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
             for entry, job in zip(due, found, strict=True):
@@ -173,7 +174,7 @@ class Schedule(Generic[E]):
             self._ended(entry, "")
             return
         known = self._known()
-        job = jobs.submit(self.cache, entry.study, entry.study.name, _arguments(entry), self._build).id
+        job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build).id
         self._open.append(Open(entry, job, own=job not in known))
 
     def _known(self) -> set[str]:
@@ -182,7 +183,7 @@ class Schedule(Generic[E]):
 
     def _already_open(self, entry: E) -> Open[E] | None:
         """A job that is under way and makes what an entry wants, whoever started it."""
-        taken, digest = {item.job for item in self._open}, fingerprint(entry.study, _arguments(entry))
+        taken, digest = {item.job for item in self._open}, fingerprint(entry.study, arguments(entry.until))
         for job in jobs.jobs(self.cache):
             if job.state not in ("queued", "running") or job.id in taken:
                 continue
@@ -192,7 +193,7 @@ class Schedule(Generic[E]):
 
     def _makes(self, job: jobs.Job, entry: E) -> bool:
         """Whether a job makes all that an entry wants, under another name or beside more."""
-        if job.arguments not in (_arguments(entry), ()):
+        if job.arguments not in (arguments(entry.until), ()):
             return False
         # a model or a text that cannot be read here makes nothing
         with contextlib.suppress(GpruneError):
@@ -269,5 +270,6 @@ class Schedule(Generic[E]):
                     jobs.cancel(self.cache, item.job)
 
 
-def _arguments(entry: ScheduledStudy) -> tuple[str, ...]:
-    return "--until", entry.until
+def arguments(until: str) -> tuple[str, ...]:
+    """What the command of a study is told besides."""
+    return "--until", until

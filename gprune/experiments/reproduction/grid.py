@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any, Literal
 
 from gprune.experiments.reproduction.scale import Scale
-from gprune.jobs.job import measures_speed
+from gprune.experiments.scheduler import ScheduledStudy
 from gprune.models import identity as models
 from gprune.pipeline.stages import UNTIL
 from gprune.study import Study, short
@@ -61,13 +61,9 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class TableStudy:
-    """A study to run, for all rows that need it."""
+class TableStudy(ScheduledStudy):
+    """A study to run, with the methods of all rows that need it."""
 
-    study: Study
-    """with the methods of all its rows"""
-    until: str
-    """how far"""
     rows: tuple[Row, ...]
     """the rows it fills"""
 
@@ -75,11 +71,6 @@ class TableStudy:
     def shared(self) -> Study:
         """What its rows have in common, and what tells it from other entries."""
         return shared(self.study)
-
-    @property
-    def timed(self) -> bool:
-        """Whether it measures speed, and nothing may run beside it."""
-        return measures_speed(self.study, self.until)
 
 
 def label(row: Row) -> str:

@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gprune import jobs
-from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
+from gprune.experiments.scheduler import INCOMPLETE, Schedule, ScheduledStudy, Watcher, arguments
 from gprune.experiments.sweep.plan import Variation
-from gprune.jobs.job import fingerprint, measures_speed
+from gprune.jobs.job import fingerprint
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened, runs
 from gprune.pipeline.eta import Extent, extent
@@ -22,25 +22,6 @@ from gprune.pipeline.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study, run_name
 from gprune.system.errors import GpruneError
-
-
-@dataclass(frozen=True, slots=True)
-class SweepJob:
-    """A study of a sweep that is to run."""
-
-    study: Study
-    until: str
-    """how far, one of gprune.pipeline.stages.UNTIL"""
-
-    @property
-    def shared(self) -> Study:
-        """What tells it from other entries: all of it."""
-        return self.study
-
-    @property
-    def timed(self) -> bool:
-        """Whether it measures speed, and nothing may run beside it."""
-        return measures_speed(self.study, self.until)
 
 
 def prepare(variations: Sequence[Variation], store: Store) -> None:
@@ -65,7 +46,7 @@ def run(
     *,
     again: bool = False,
     watch: Watcher = lambda _: None,
-    told: Callable[[SweepJob, str], None] = lambda _entry, _reason: None,
+    told: Callable[[ScheduledStudy, str], None] = lambda _entry, _reason: None,
     build: jobs.CommandBuilder = jobs.worker_command,
     slurm: SlurmSettings | None = None,
 ) -> list[StudyStatus]:
@@ -78,17 +59,17 @@ def run(
     be written; the work under way is cancelled.
     """
 
-    def needed(entry: SweepJob) -> bool:
+    def needed(entry: ScheduledStudy) -> bool:
         return not finished(entry.study, store, entry.until)
 
-    def ended(entry: SweepJob, reason: str) -> None:
+    def ended(entry: ScheduledStudy, reason: str) -> None:
         told(entry, reason or (INCOMPLETE if needed(entry) else ""))
 
     # what was killed is told from what is under way
     jobs.reconcile(store.root)
     stay = (DONE,) if again else (DONE, FAILED)
     before = standings(variations, store, until)
-    left = [SweepJob(one.variation.study, until) for one in before if one.state not in stay]
+    left = [ScheduledStudy(one.variation.study, until) for one in before if one.state not in stay]
     Schedule(store.root, watch, ended, needed, build, slurm, each=True).run(left)
     return standings(variations, store, until)
 
@@ -111,11 +92,6 @@ class StudyStatus:
     """why it failed or waits, or what it is at; empty where there is nothing to say"""
     job: str
     """id of its newest job; empty where it has none"""
-
-
-def arguments(until: str) -> tuple[str, ...]:
-    """What the command of a sweep's study is told besides."""
-    return "--until", until
 
 
 def finished(study: Study, store: Store, until: str) -> bool:

@@ -191,13 +191,7 @@ def _perplexity(stage: StageId, case: Case) -> Need:
     states = 2.0 * tokens * case.model.shape.hidden * case.width
     # in the model's own numbers, widened where these are narrow, and their logarithms
     logits = case.logits(min(_LOGITS, tokens * case.model.vocabulary), 1 + (case.width < 4))
-    return Need(
-        weights=case.evaluated + case.cut(stage.method),
-        each=case.forward(evaluation.length),
-        apart=max(states + logits, case.repaired(stage.method)),
-        asked=evaluation.batch,
-        setting="evaluation.batch",
-    )
+    return _measured(stage, case, evaluation.length, max(states + logits, case.repaired(stage.method)))
 
 
 def _candidate(stage: StageId, case: Case) -> Need:
@@ -206,24 +200,19 @@ def _candidate(stage: StageId, case: Case) -> Need:
     tokens = study.evaluation.batch * length
     states = 2.0 * tokens * case.model.shape.hidden * case.width
     logits = 2 * case.logits(min(_LOGITS, tokens * case.model.vocabulary), 3)
-    return Need(
-        weights=case.evaluated + case.cut(stage.method),
-        each=case.forward(length),
-        apart=max(states + logits, AUTO.bytes(case.model.shape, study.retention)),
-        asked=study.evaluation.batch,
-        setting="evaluation.batch",
-    )
+    return _measured(stage, case, length, max(states + logits, AUTO.bytes(case.model.shape, study.retention)))
 
 
 def _accuracy(stage: StageId, case: Case) -> Need:
     length = min(CHOICE_TOKENS, case.model.positions)
-    return Need(
-        weights=case.evaluated + case.cut(stage.method),
-        each=case.forward(length) + case.logits(length * case.model.vocabulary, 2),
-        apart=case.repaired(stage.method),
-        asked=case.study.evaluation.batch,
-        setting="evaluation.batch",
-    )
+    logits = case.logits(length * case.model.vocabulary, 2)
+    return _measured(stage, case, length, case.repaired(stage.method), logits)
+
+
+def _measured(stage: StageId, case: Case, length: int, apart: float, logits: float = 0.0) -> Need:
+    """What measures a cut model on sequences of a length, with the logits of each as they are read."""
+    weights, batch = case.evaluated + case.cut(stage.method), case.study.evaluation.batch
+    return Need(weights, 0.0, case.forward(length) + logits, apart, 0.0, batch, "evaluation.batch")
 
 
 def _speed(_: StageId, case: Case) -> Need:

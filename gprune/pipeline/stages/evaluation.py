@@ -3,7 +3,7 @@
 Beside them, how far an evaluated text is one that was calibrated on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -60,47 +60,16 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
 @once
 def perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method on an evaluation text of the study."""
-    evaluation = graph.study.evaluation
-
-    def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
-        from gprune.evaluation import perplexity as measurement
-
-        # the model first: a method that leaves nothing must not wait for a text
-        model = work.cut(method, pruned_model(graph, method, **parts))
-        stream = _stream(work, text, sampled)
-        return measurement.perplexity(model, stream, text, evaluation, work.progress)
-
-    index = evaluation.texts.index(text)
-    return graph.stage(
-        StageId("perplexity", method=method, item=index),
-        f"perplexity of {METHODS[method].label}, text {index + 1}",
-        make,
-        needs=pruned(graph, method) | _written(graph, text),
-        reads=_measured(graph, text),
-        settings=_asked(graph),
-    )
+    identity = StageId("perplexity", method=method, item=graph.study.evaluation.texts.index(text))
+    return _perplexity(graph, identity, text, method, pruned(graph, method))
 
 
 @once
 def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexity]:
     """Perplexity of a method after its recovery; what is measured without stands at its own key."""
-    evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
-
-    def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
-        from gprune.evaluation import perplexity as measurement
-
-        model = work.cut(f"{method}_recovered", pruned_model(graph, method, **parts))
-        stream = _stream(work, text, sampled)
-        return measurement.perplexity(model, stream, text, evaluation, work.progress)
-
-    return graph.stage(
-        StageId("recovered_perplexity", method=method, item=index),
-        f"perplexity of {METHODS[method].label} after recovery, text {index + 1}",
-        make,
-        needs=recovered_from(graph, method) | _written(graph, text),
-        reads=_measured(graph, text),
-        settings=_asked(graph),
-    )
+    identity = StageId("recovered_perplexity", method=method, item=graph.study.evaluation.texts.index(text))
+    needs = recovered_from(graph, method)
+    return _perplexity(graph, identity, text, f"{method}_recovered", needs, " after recovery")
 
 
 def edited_perplexity(
@@ -111,33 +80,42 @@ def edited_perplexity(
     `digest` is of which units are kept, because edited masks are no result of a study and have no key;
     `edited` makes these masks again.
     """
-    evaluation, index = graph.study.evaluation, graph.study.evaluation.texts.index(text)
+    number = graph.study.evaluation.texts.index(text) + 1
+    identity = StageId("edited_perplexity", method=method, variant=(digest[:16], f"text{number}"))
+    needs = pruned_by_hand(graph, method, digest, edited)
+    settings = {"masks": digest} | repair_versions(graph, method)
+    return _perplexity(graph, identity, text, digest, needs, " edited by hand", edited, **settings)
+
+
+def _perplexity(
+    graph: Graph,
+    identity: StageId,
+    text: str,
+    name: str,
+    needs: Mapping[str, Any],
+    how: str = "",
+    edited: Callable[[], PruningMasks] | None = None,
+    **settings: Any,
+) -> Stage[Perplexity]:
+    """Measures the model called `name`, made of the records of `needs`, or of these with edited masks."""
+    evaluation, method = graph.study.evaluation, identity.method
 
     def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
-        model = work.cut(digest, pruned_model(graph, method, edited(), **parts))
-        stream = _stream(work, text, sampled)
-        return measurement.perplexity(model, stream, text, evaluation, work.progress)
+        # the model first: a method that leaves nothing must not wait for a text
+        masks = () if edited is None else (edited(),)
+        model = work.cut(name, pruned_model(graph, method, *masks, **parts))
+        return measurement.perplexity(model, _stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
-        StageId("edited_perplexity", method=method, variant=(digest[:16], f"text{index + 1}")),
-        f"perplexity of {METHODS[method].label} edited by hand, text {index + 1}",
+        identity,
+        f"perplexity of {METHODS[method].label}{how}, text {evaluation.texts.index(text) + 1}",
         make,
-        needs=pruned_by_hand(graph, method, digest, edited) | _written(graph, text),
-        reads=_measured(graph, text),
-        settings=_asked(graph) | {"masks": digest} | repair_versions(graph, method),
+        needs={**needs, **_written(graph, text)},
+        reads=graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
+        settings={"preset": evaluation.preset, "windows": evaluation.windows, **settings},
     )
-
-
-def _measured(graph: Graph, text: str) -> dict[str, str]:
-    """What a perplexity reads."""
-    return graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer}
-
-
-def _asked(graph: Graph) -> dict[str, Any]:
-    """The settings of a perplexity."""
-    return {"preset": graph.study.evaluation.preset, "windows": graph.study.evaluation.windows}
 
 
 def _written(graph: Graph, text: str) -> dict[str, Stage[SampledText]]:

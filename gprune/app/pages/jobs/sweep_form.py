@@ -14,8 +14,9 @@ from gprune.app.pages.jobs.launch import input_problem
 from gprune.app.ui import frame, live, sticky_button, tables, url_state, work
 from gprune.app.ui.card import card
 from gprune.app.ui.text import plain, said
+from gprune.experiments.scheduler import arguments
 from gprune.experiments.sweep.plan import Sweep, Variation
-from gprune.experiments.sweep.running import DONE, FAILED, STATES, StudyStatus, arguments, standings
+from gprune.experiments.sweep.running import DONE, FAILED, STATES, StudyStatus, standings
 from gprune.jobs.job import measures_speed
 from gprune.jobs.queue import MOST_OPEN
 from gprune.pipeline.stages import UNTIL
