@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from gprune.analysis.drift import middle
 from gprune.pipeline.stages.comparisons import COMPARISONS, FANG, SUBSTITUTION
 from gprune.pruning.ranking import ranks, spearman
 from gprune.records import Agreement, Array, RankDrift, Tokens
@@ -128,15 +129,15 @@ def rank_levels(first: Array, second: Array) -> tuple[float, float]:
     Gives the median over layers of the Spearman correlation, and the median rank drift of all neurons.
     """
     moved = np.abs(ranks(first) - ranks(second)) / max(np.shape(first)[1] - 1, 1)
-    return _median(spearman(first, second)), float(np.median(moved))
+    return middle(spearman(first, second)), float(np.median(moved))
 
 
 def recorded_levels(first: str, second: str, drift: RankDrift) -> dict[tuple[str, str], tuple[float, float]]:
     """The same from a record, between two texts and within each: correlation and drift by pair of letters."""
     return {
-        (first, second): (_median(drift.correlation), float(np.median(drift.magnitude))),
-        (first, first): (_median(drift.correlation_primary), float(np.median(drift.resample_primary))),
-        (second, second): (_median(drift.correlation_auxiliary), float(np.median(drift.resample_auxiliary))),
+        (first, second): (middle(drift.correlation), float(np.median(drift.magnitude))),
+        (first, first): (middle(drift.correlation_primary), float(np.median(drift.resample_primary))),
+        (second, second): (middle(drift.correlation_auxiliary), float(np.median(drift.resample_auxiliary))),
     }
 
 
@@ -188,11 +189,6 @@ def _agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
     return square(found)
 
 
-def _median(values: Array) -> float:
-    finite = np.asarray(values)[np.isfinite(values)]
-    return float(np.median(finite)) if finite.size else float("nan")
-
-
 def stability(
     scores: Mapping[str, Score], sizes: Mapping[str, Array], cross: tuple[str, str] = ("A", "B")
 ) -> list[Curve]:
@@ -238,7 +234,7 @@ def _levels(first: Array, second: Array, count: int) -> tuple[float, float, floa
     """Mean, lowest and highest over starting points of the correlation of a part with the part after it."""
     partners = np.roll(second, -count, axis=0)
     values = [
-        _median((ours * theirs).sum(axis=1, dtype=np.float64))
+        middle((ours * theirs).sum(axis=1, dtype=np.float64))
         for ours, theirs in zip(first, partners, strict=True)
     ]
     return float(np.mean(values)), float(np.min(values)), float(np.max(values))

@@ -12,7 +12,7 @@ operations around the products: a sixth to a third of a step that no pruning mak
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -26,34 +26,6 @@ from gprune.system.errors import SettingsError
 _ROW = 8
 # Models of one class that are compiled in a process at most.
 _MODELS = 256
-
-
-class Decoding(Protocol):
-    """One model writing one continuation, again and again."""
-
-    def prefill(self) -> None:
-        """Reads the prompt and writes the first token."""
-        ...
-
-    def decode(self) -> None:
-        """Writes the other tokens."""
-        ...
-
-    def tokens(self) -> Tensor:
-        """(batch, new tokens) int64 tokens written."""
-        ...
-
-    def cache_bytes(self) -> int:
-        """Bytes of the keys and values."""
-        ...
-
-    def static_bytes(self) -> int:
-        """Bytes of the keys and values that stay between two continuations."""
-        ...
-
-    def release(self) -> None:
-        """Gives back what the next continuation allocates anew."""
-        ...
 
 
 class EagerDecoding:
@@ -262,6 +234,10 @@ class StaticDecoding:
         yield
         self._token.copy_(token)
         self._position.copy_(position)
+
+
+Decoding = EagerDecoding | StaticDecoding
+"""One model writing one continuation, again and again."""
 
 
 def _greedy(logits: Tensor) -> Tensor:

@@ -71,15 +71,24 @@ class HoldoutStatus:
     @property
     def brief(self) -> str:
         """What it is, in a few words."""
+        return self._words[0]
+
+    @property
+    def _words(self) -> tuple[str, str]:
+        """What it is, in a few words, and why it is called so."""
         if self.own:
-            return "written by the model"
+            return "written by the model", "written by the model itself, so it is not unseen"
         if SAME in self.related:
-            return f"same text as {self.related[SAME]}"
+            return f"same text as {self.related[SAME]}", f"the same text as {self.related[SAME]}"
         if PART in self.related:
-            return f"other split of {self.related[PART]}"
+            other = self.related[PART]
+            return f"other split of {other}", f"another split of the corpus of {other}, not unseen"
         if self.copied:
-            return f"overlaps {self.copied}"
-        return UNSEEN if self.unseen else "other corpus, overlap unknown"
+            why = f"another name, but it stands in {self.copied}, so it is not unseen"
+            return f"overlaps {self.copied}", why
+        if self.unseen:
+            return UNSEEN, "another corpus than A and B: unseen"
+        return "other corpus, overlap unknown", "another corpus than A and B by name"
 
     @property
     def measured(self) -> str:
@@ -98,19 +107,7 @@ class HoldoutStatus:
     def sentence(self) -> str:
         """What it is, why it is called so, and what was measured."""
         measured = f"; {self.measured}" if self.measured else "; its overlap with A and B is not measured"
-        return f"{self.text}: {self._reason}{measured}"
-
-    @property
-    def _reason(self) -> str:
-        if self.own:
-            return "written by the model itself, so it is not unseen"
-        if SAME in self.related:
-            return f"the same text as {self.related[SAME]}"
-        if PART in self.related:
-            return f"another split of the corpus of {self.related[PART]}, not unseen"
-        if self.copied:
-            return f"another name, but it stands in {self.copied}, so it is not unseen"
-        return "another corpus than A and B: unseen" if self.unseen else "another corpus than A and B by name"
+        return f"{self.text}: {self._words[1]}{measured}"
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values."""

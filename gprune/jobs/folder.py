@@ -166,6 +166,14 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         lock.release()
 
 
+def make(folder: Path) -> None:
+    """Makes a folder where there is none; JobError where it cannot be made."""
+    try:
+        whole.make_folder(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from error
+
+
 def unwritable(folder: Path, error: OSError) -> JobError:
     """The error that says why a folder cannot be written."""
     if is_full(error) or is_refused(error):

@@ -22,7 +22,6 @@ from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.state import JobState, update
 from gprune.study import Study
 from gprune.system.errors import JobError
-from gprune.system.files import make_folder
 
 __all__ = [
     "Job",
@@ -61,10 +60,7 @@ def submit(
     device_slots.require_valid()
     device_slots.require_enough(study.device, arguments)
     digest = fingerprint(study, arguments)
-    try:
-        make_folder(home)
-    except OSError as error:
-        raise files.unwritable(home, error) from error
+    files.make(home)
     with files.locked(home):
         reconciliation.settle(home)
         known = jobs(cache)
@@ -91,10 +87,7 @@ def submit_slurm(
     there is no Slurm client, or Slurm refuses the jobs.
     """
     home = files.root(cache)
-    try:
-        make_folder(home)
-    except OSError as error:
-        raise files.unwritable(home, error) from error
+    files.make(home)
     with files.locked(home, client.SUBMIT_SECONDS):
         ids = submission.submit(home, studies, settings, jobs(cache), exclusive=exclusive)
     return [get(cache, job_id) for job_id in ids]

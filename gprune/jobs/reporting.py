@@ -27,7 +27,6 @@ from gprune.jobs import local
 from gprune.jobs.state import JobState, one_line, read_state, update, write_state
 from gprune.store.folder import is_full
 from gprune.system.errors import Cancelled, GpruneError, Interrupted, JobError
-from gprune.system.files import make_folder
 from gprune.system.network_files import refresh, there
 from gprune.system.progress import Progress, Waiting
 
@@ -69,10 +68,7 @@ class JobReporter:
         Raises Cancelled where it was asked to stop before it began, JobError where the folder cannot be
         created.
         """
-        try:
-            make_folder(self.folder)
-        except OSError as error:
-            raise files.unwritable(self.folder, error) from error
+        files.make(self.folder)
         self._change(self._begin)
         if self._asked_to_stop():
             self._change(lambda state: state.ended_as("cancelled"))

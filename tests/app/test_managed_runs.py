@@ -90,7 +90,7 @@ def test_deleting_frees_what_the_dialog_says_and_no_result_of_another_run(cache)
     store = Store(cache)
     needed = usage.needed_by(store)
     own = {place for place, runs in needed.items() if runs == {first}}
-    size = usage.of_run(store, first).own
+    size = usage.overview(store).runs[first].own
     app = on_runs(first)
     app.button(key=f"runs_delete_{first}").click().run()
     said = words(app)

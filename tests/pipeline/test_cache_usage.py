@@ -15,7 +15,7 @@ from gprune.jobs.slurm.record import Record
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.cache import removal
-from gprune.pipeline.cache.usage import needed_by, of_run, remove_unneeded, stored, unneeded
+from gprune.pipeline.cache.usage import needed_by, overview, remove_unneeded, stored, unneeded
 from gprune.store import Store
 from gprune.system.errors import StoreError
 
@@ -46,7 +46,7 @@ def test_a_result_is_needed_by_the_runs_that_name_it(two):
 
 def test_the_room_of_runs_adds_up_to_that_of_the_results(two):
     store, first, second = two
-    usage = {run: of_run(store, run) for run in (first, second)}
+    usage = {run: overview(store).runs[run] for run in (first, second)}
     records = {run: on_disk(store.root / "runs" / run) for run in (first, second)}
     everything = sum(one.size for one in stored(store))
     shared = [found.total - found.own for found in usage.values()]

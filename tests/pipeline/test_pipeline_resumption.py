@@ -223,7 +223,7 @@ def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study, begun):
     found = usage.overview(begun)
     assert found.others["unfinished"] == size and "learning" not in found.kinds
     assert found.total == sum(path.stat().st_size for path in begun.root.rglob("*") if path.is_file())
-    with_state = usage.of_run(begun, run).own
+    with_state = usage.overview(begun).runs[run].own
     assert usage.unneeded(begun) == [] == usage.remove_unneeded(begun)
     # without the run nobody goes on with it
     state = file.read()

@@ -71,15 +71,8 @@ class Archive:
                 )
         return index
 
-    def record(self) -> dict[str, object]:
-        """The run's record; UnreadableError where it cannot be read, or is not what the index says."""
-        return self._object(contents_form.RECORD)
-
-    def manifest(self, name: str) -> dict[str, object]:
-        """What a manifest holds; UnreadableError where it cannot be read, or is not what the index says."""
-        return self._object(name)
-
-    def _object(self, name: str) -> dict[str, object]:
+    def json(self, name: str) -> dict[str, object]:
+        """A manifest or the run's record; UnreadableError where it is damaged, or not as the index says."""
         data = self._whole(name, contents_form.MOST_RECORD_BYTES)
         self._compare(name, len(data), contents_form.digest(data))
         return json_object(data, f"{quoted(name)} of the pack", finite=False)

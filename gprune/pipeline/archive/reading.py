@@ -97,7 +97,7 @@ class _Unpacking:
         return Unpacked(self.name, len(added), len(self.results) - len(added))
 
     def _read_record(self) -> dict[str, Any]:
-        values = self.archive.record()
+        values = self.archive.json(contents_form.RECORD)
         require_printable(values, _RECORD)
         found = checked(values, _RECORD)
         packed = values.get("packed")
@@ -137,7 +137,7 @@ class _Unpacking:
             raise UnreadableError(
                 f"a result of the pack ({'/'.join(place)}) has no manifest: ask for it again"
             )
-        manifest = self.archive.manifest(files[contents_form.MANIFEST])
+        manifest = self.archive.json(files[contents_form.MANIFEST])
         require_printable(
             {name: one for name, one in manifest.items() if name != "values"}, "a manifest in the pack"
         )

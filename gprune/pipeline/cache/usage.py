@@ -114,15 +114,6 @@ def needed_by(store: Store, found: Iterable[Stored] | None = None) -> dict[tuple
     return needed
 
 
-def of_run(store: Store, run: str) -> RunUsage:
-    """The room that a run takes, its record and its exports included.
-
-    Raises StoreError where the record of a run cannot be read, or the name is none.
-    """
-    found = present(store)
-    return _usage(store, store.folder(RUNS, run).name, found, needed_by(store, found))
-
-
 def overview(store: Store) -> Overview:
     """What takes how much room in a cache, and for which runs; StoreError where a record cannot be read."""
     found = present(store)
