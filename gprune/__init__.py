@@ -16,13 +16,13 @@ from gprune.system.version import __version__ as __version__
 if TYPE_CHECKING:
     from gprune.api import measure as measure
     from gprune.api.held import prune as prune
+    from gprune.api.held import save as save
     from gprune.api.held import scores as scores
     from gprune.api.opening import open as open
     from gprune.api.opening import run as run
     from gprune.api.opening import runs as runs
     from gprune.api.preview import Preview as Preview
     from gprune.api.results import Run as Run
-    from gprune.api.saving import save as save
     from gprune.study import Study as Study
 
 __all__ = ["Preview", "Run", "Study", "measure", "open", "prune", "run", "runs", "save", "scores"]
@@ -36,7 +36,7 @@ _PLACES = {
     "prune": "gprune.api.held",
     "run": "gprune.api.opening",
     "runs": "gprune.api.opening",
-    "save": "gprune.api.saving",
+    "save": "gprune.api.held",
     "scores": "gprune.api.held",
     "errors": "gprune.system.errors",
     "testing": "gprune.plugins.testing",

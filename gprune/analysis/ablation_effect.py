@@ -15,6 +15,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from gprune.analysis import whatif
 from gprune.analysis.formatting import percent
@@ -199,3 +200,18 @@ def kinds(found: Explained) -> dict[str, float]:
     """The shares by what people call the modules; the initialization only where it is there."""
     start = {} if found.initialization is None else {"before refinement": found.initialization}
     return {"modules of the run": found.modules, **start, "random modules": found.random}
+
+
+def table(found: AblationEffect) -> pd.DataFrame:
+    """One row a part: what it does, and the share of the decisions that it changes, in percent."""
+    changes = found.decisions_changed.items()
+    rows = [
+        {"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes
+    ]
+    return pd.DataFrame(rows)
+
+
+def explained_table(found: Explained) -> pd.DataFrame:
+    """One row a kind of modules: the share of the drift's variance that lies between them, in percent."""
+    rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(found).items()]
+    return pd.DataFrame(rows)

@@ -164,11 +164,6 @@ def texts(table: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(text for row in table for text in row.cells))
 
 
-def windows_of(table: list[Row], text: str) -> set[str]:
-    """The windows in which a text was measured, in words; more than one where rows cannot be compared."""
-    return {row.cells[text].windows_read for row in table if text in row.cells}
-
-
 def marks(table: Iterable[Row]) -> Marks:
     """The marks of perplexities that were measured by another protocol than the usual one of their text."""
     rows_ = list(table)
@@ -196,7 +191,7 @@ def obstacles(table: list[Row]) -> list[str]:
     if len(models) > 1:
         reasons.append(f"{len(models)} different dense models are in the table: choose runs of one model")
     for text in texts(table):
-        found = windows_of(table, text)
+        found = {row.cells[text].windows_read for row in table if text in row.cells}
         if len(found) > 1:
             reasons.append(f"{text} was measured in different ways ({'; '.join(sorted(found))})")
     return reasons

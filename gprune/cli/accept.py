@@ -143,7 +143,7 @@ def _model(found: Acceptance) -> str:
 
 
 def _run(options: argparse.Namespace, found: Acceptance, made: TableWork) -> int:
-    from gprune.cli.batch_progress import Shown
+    from gprune.cli.progress import Shown
     from gprune.experiments.reproduction import acceptance, work
     from gprune.jobs import device_slots
     from gprune.system.files import write_text

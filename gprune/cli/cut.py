@@ -1,8 +1,9 @@
-"""`cut`: a run's model without what a list of edits by hand removes, written as a folder."""
+"""`cut` and `measure`: the model that a mask set edited by hand leaves of a run's, and its perplexities."""
 
 from __future__ import annotations
 
 import argparse
+import json
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from gprune.study.methods import knowing
 if TYPE_CHECKING:
     from gprune.analysis.mask_edits import Edited, MaskSet
     from gprune.pipeline.stages import Results
+    from gprune.records import Perplexity
     from gprune.system.progress import Progress
 
 _ABOUT = (
@@ -23,14 +25,18 @@ _STEPS = 3
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Registers both commands."""
     cut = registered(commands, "cut", _cut, _ABOUT)
-    add_set(cut)
+    _add_set(cut)
     cut.add_argument("out", metavar="OUT", type=place, help="folder to write")
+    measure = registered(commands, "measure", _measure, _MEASURED)
+    _add_set(measure)
+    words = "write the figures as one line of JSON to stdout"
+    measure.add_argument("--json", action="store_true", help=words)
 
 
-def add_set(parser: argparse.ArgumentParser) -> None:
-    """Adds what names a mask set of a run; see `set_of`."""
+def _add_set(parser: argparse.ArgumentParser) -> None:
+    """Adds what names a mask set of a run; see `_set_of`."""
     parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     parser.add_argument("set", metavar="SET", help="name of a mask set of this run")
     add_job(parser)
@@ -39,7 +45,7 @@ def add_set(parser: argparse.ArgumentParser) -> None:
     add_cache(parser)
 
 
-def set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
+def _set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
     """The results of the run and the mask set that a command names; GpruneError where there are none."""
     from gprune.analysis.mask_edits import mask_sets
 
@@ -50,7 +56,7 @@ def set_of(options: argparse.Namespace) -> tuple[Results, MaskSet]:
 def _cut(options: argparse.Namespace) -> int:
     from gprune.analysis.mask_edits import mask_sets
 
-    results, chosen = set_of(options)
+    results, chosen = _set_of(options)
     with knowing(results.graph.told), shown("cut", options.job) as progress:
         found = mask_sets.repeated(results, chosen)
         _write(results, chosen, found, options, progress)
@@ -100,3 +106,48 @@ def _told(chosen: MaskSet) -> dict[str, Any]:
     """What the plan says of the edits behind its masks."""
     edits = [asdict(one) for one in chosen.edits]
     return {"name": chosen.name, "method": chosen.method, "masks": chosen.masks, "edits": edits}
+
+
+_MEASURED = (
+    "Measures a mask set that was saved on the tab Mask editor as the methods of its run are measured: on "
+    "every evaluation text, on the same windows. What is measured is kept, and the page Compare shows it."
+)
+
+
+def _measure(options: argparse.Namespace) -> int:
+    from gprune.analysis.mask_edits import mask_sets
+    from gprune.analysis.paired_test import half_interval
+
+    results, chosen = _set_of(options)
+    with shown("measure", options.job) as progress:
+        found = mask_sets.measure(results, chosen, lambda _stage, *event: progress(*event))
+    lines = [_line(results, chosen, text, one) for text, one in found.items()]
+    if options.json:
+        say(json.dumps({"set": chosen.name, "method": chosen.method, "texts": lines}))
+        return 0
+    for one in lines:
+        own = f", {chosen.method} {one['method']:.4f}" if one["method"] is not None else ""
+        change, freedom = "", one["windows"] - 1
+        if one["nats"] is not None:
+            change = f" ({one['nats']:+.5f} ± {half_interval(one['nats_error'], freedom):.5f} nats/token)"
+        margin = half_interval(one["standard_error"], freedom)
+        say(f"{one['text']}: {one['perplexity']:.4f} ± {margin:.4f}{own}{change}")
+    say("± is half the 95 % interval over windows; differences are paired.")
+    return 0
+
+
+def _line(results: Results, chosen: MaskSet, text: str, found: Perplexity) -> dict[str, Any]:
+    """A perplexity beside that of the method itself, where the run has it."""
+    from gprune.analysis.paired_test import over_windows
+    from gprune.pipeline import stages
+
+    line: dict[str, Any] = {"text": text, "perplexity": found.perplexity, "windows": found.windows}
+    line |= {"standard_error": found.standard_error, "method": None, "nats": None, "nats_error": None}
+    stage = stages.perplexity(results.graph, chosen.method, text)
+    if not results.there(stage):
+        return line
+    own = results.record(stage)
+    if len(own.losses) != len(found.losses):
+        return line | {"method": own.perplexity}
+    change = over_windows(found.losses, own.losses)
+    return line | {"method": own.perplexity, "nats": change.nats, "nats_error": change.nats_error}

@@ -1,8 +1,9 @@
-"""`pack` and `unpack`: a run in one file, to be looked at where neither its model nor its texts are."""
+"""`pack` and `unpack`: a run in one file, for where neither its model nor its texts are. And `arrays`."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
 import sys
 from functools import partial
@@ -29,7 +30,7 @@ _FROM = (
 
 
 def add(commands: Any) -> None:
-    """Registers both commands."""
+    """Registers the three commands."""
     # what is said of it is said by what writes it; both load nothing heavy
     from gprune.pipeline.archive.privacy import STAYS
 
@@ -54,6 +55,10 @@ def add(commands: Any) -> None:
         "--largest", metavar="GIB", type=float, help="unpack up to so many GiB, however small the file is"
     )
     add_cache(unpack)
+    arrays = registered(commands, "arrays", _arrays)
+    arrays.add_argument("study", metavar="STUDY", help="a study file, or `demo`")
+    arrays.add_argument("out", metavar="OUT.npz", type=place, help="file to write")
+    add_cache(arrays)
 
 
 def _pack(options: argparse.Namespace) -> int:
@@ -114,4 +119,19 @@ def _unpack(options: argparse.Namespace) -> int:
     say(f"{found.run}: {found.added} results unpacked{there}")
     where = "" if store.root == default_cache() else f" --cache {shlex.quote(str(store.root))}"
     say(f"Look at it: python -m gprune app{where}")
+    return 0
+
+
+def _arrays(options: argparse.Namespace) -> int:
+    from gprune import pipeline
+    from gprune.cli import progress
+    from gprune.cli.run import read
+    from gprune.pipeline import arrays
+
+    study, store = read(options.study), Store(options.cache)
+    arrays.check_target(options.out)
+    with progress.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
+        pipeline.run(study, store, shown, "masks")
+        names = arrays.write(pipeline.opened(study, store), options.out)
+    say(f"{options.out}: {len(names)} arrays", file=sys.stderr)
     return 0

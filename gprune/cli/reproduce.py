@@ -177,7 +177,7 @@ def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Seri
 
 
 def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
-    from gprune.cli.batch_progress import Shown
+    from gprune.cli.progress import Shown
     from gprune.experiments.reproduction import work
     from gprune.jobs import device_slots
     from gprune.store import Store

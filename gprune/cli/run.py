@@ -112,7 +112,7 @@ def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks
 def _show_course(options: argparse.Namespace) -> int:
     """Prints the stages of a run in order: name, key, there or missing, seconds it took last time."""
     from gprune import pipeline
-    from gprune.cli.preflight import shown_forecast
+    from gprune.cli.study import shown_forecast
     from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import foreseen
 

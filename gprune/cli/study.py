@@ -1,15 +1,21 @@
 """`study`: write a study as JSON, from options that are the study's own fields."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Collection
 from dataclasses import replace
-from typing import Any, Literal, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
-from gprune.cli import add_settings, registered
+from gprune.cli import add_settings, registered, say
 from gprune.study import from_dict, profiles
 from gprune.study.fields import OPTIONS, assignment, documentation, hint
 from gprune.study.methods import CONTROLS, choices, metric_choices, with_controls
+from gprune.system.units import duration
+
+if TYPE_CHECKING:
+    from gprune.pipeline.estimate import Forecast
 
 _MORE = {
     "primary": "; see `texts`; a dataset folder too; options follow a #, as in "
@@ -119,8 +125,35 @@ def _study(options: argparse.Namespace) -> int:
     if not options.dry_run:
         sys.stdout.write(study.to_json())
         return 0
-    from gprune.cli.preflight import shown_forecast
     from gprune.pipeline.preflight import anew
 
     shown_forecast(anew(study, measure=True))
     return 0
+
+
+def shown_forecast(found: Forecast | None) -> None:
+    """Prints memory and time of what is to be made, and whether they fit, on stderr; None is not known."""
+    if found is None:
+        say("memory and time: not known before the model is on this machine", file=sys.stderr)
+        return
+    from gprune.pipeline.estimate import judged
+
+    verdict = judged(found)
+    for line in (*_table(found), *verdict.lines):
+        say(line, file=sys.stderr)
+
+
+def _table(found: Forecast) -> list[str]:
+    """One line a stage: memory on the device and beside it, sequences at a time, and time."""
+    if not found.stages:
+        return []
+    widest = max(len(one.identity.name) for one in found.stages)
+    lines = [f"{'estimate':<{widest}}  {'device GiB':>10}  {'host GiB':>8}  {'at a time':>9}  {'time':>8}"]
+    for one in found.stages:
+        device, host = (on(one.need, one.need.asked) / 2**30 for on in (found.on_device, found.on_host))
+        batch = str(one.need.asked) if one.need.setting else ""
+        time = "" if one.seconds is None else duration(one.seconds, 1)
+        lines.append(
+            f"{one.identity.name:<{widest}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip()
+        )
+    return lines

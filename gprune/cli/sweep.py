@@ -88,7 +88,7 @@ def _status(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation]
 
 
 def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
-    from gprune.cli.batch_progress import Shown
+    from gprune.cli.progress import Shown
     from gprune.experiments.sweep import running
     from gprune.experiments.sweep.running import DONE, FAILED
     from gprune.jobs import device_slots

@@ -14,7 +14,7 @@ from torch import nn
 
 from gprune.data.texts.corpus_relation import cut
 from gprune.data.texts.tokens import require_known
-from gprune.models import head
+from gprune.models.decoder import logits as logits_of
 from gprune.models.families import FAMILIES, dense_type
 from gprune.models.oom_backoff import Sequences
 from gprune.models.parts import language_config
@@ -131,7 +131,7 @@ def logit_blocks(model: Any, ids: torch.Tensor) -> Iterator[torch.Tensor]:
     hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state[:, :-1].flatten(0, 1)
     rows = max(1, _BLOCK_LOGITS // model.get_output_embeddings().out_features)
     for block in hidden.split(rows):
-        yield head.logits(model, block)
+        yield logits_of(model, block)
 
 
 def _cross_entropy(logits: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

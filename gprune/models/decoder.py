@@ -8,6 +8,7 @@ what it cost.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,8 +16,9 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from gprune.models import head, parts
+from gprune.models import parts
 from gprune.models.families import Layout, layout_of
 from gprune.models.offloading import present
 from gprune.models.parts import Projection, module_of
@@ -218,7 +220,7 @@ class Decoder:
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """(..., vocabulary) from (..., hidden), scaled and capped as the family's own forward does it."""
-        return head.logits(self.model, hidden)
+        return logits(self.model, hidden)
 
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:
@@ -270,3 +272,34 @@ def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
             square += wide.square().sum(dim=0)
             absolute += wide.abs().sum(dim=0)
     return square.cpu().numpy(), (absolute / weight.shape[0]).cpu().numpy()
+
+
+class _States(BaseModelOutputWithPast):
+    """Final states, with what wrappers about a language model ask their backbone for besides."""
+
+    image_hidden_states = None
+    rope_deltas = None
+
+
+class _Given(nn.Module):
+    """Stands in for the backbone of a causal language model: gives the states that it is given."""
+
+    def forward(self, inputs_embeds: torch.Tensor, **_: Any) -> BaseModelOutputWithPast:
+        """Takes (batch, tokens, hidden) final states in the place of embeddings."""
+        return _States(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
+
+
+def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
+    """(..., vocabulary) from (..., hidden) states after the final norm, as the model's own forward has it.
+
+    Gradients flow where they are switched on; the model stays as it is.
+    """
+    stand = copy.copy(model)
+    # what libraries put in front of the whole model means its backbone too
+    stand.__dict__.pop("forward", None)
+    stand.__dict__["_modules"] = model._modules | {model.base_model_prefix: _Given()}
+    flat = hidden.reshape(1, -1, hidden.shape[-1])
+    found: torch.Tensor = (
+        type(model).forward(stand, inputs_embeds=flat, use_cache=False, return_dict=True).logits
+    )
+    return found.view(*hidden.shape[:-1], -1)

@@ -15,7 +15,7 @@ from torch import nn
 
 import gprune
 from gprune.__main__ import main
-from gprune.api import progress
+from gprune.api import opening
 from gprune.pipeline import runs
 from gprune.store import Store
 from gprune.system import errors, safe_parsing
@@ -97,7 +97,7 @@ def test_a_missing_result_is_named_and_a_run_is_found_by_name_and_folder(at_home
 
 
 def test_a_run_that_is_interrupted_goes_on_where_it_was(at_home, tmp_path, monkeypatch):
-    heard = progress._Told.__call__
+    heard = opening._Told.__call__
 
     def stopping(told, stage, done, total, message):
         heard(told, stage, done, total, message)
@@ -105,7 +105,7 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(at_home, tmp_path, monke
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(progress._Told, "__call__", stopping)
+        patch.setattr(opening._Told, "__call__", stopping)
         with pytest.raises(KeyboardInterrupt):
             gprune.run("demo", cache=tmp_path)
     name = gprune.runs(cache=tmp_path)["run"][0]

@@ -9,7 +9,8 @@ from pruned_folder import masks_of, with_biases
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageTextToText
 
 from gprune.evaluation.perplexity import token_losses
-from gprune.models import head, self_check
+from gprune.models import decoder as decoders
+from gprune.models import self_check
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, modeling_gprune, padded
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, require_prunable, require_reachable, shape_of
@@ -71,7 +72,7 @@ def test_the_adapter_says_what_the_model_says(family, others, tmp_path):
         expected = decoder.model(ids).logits
     assert apart(expected, own) > 1e-2
     assert apart(live(ids).logits, expected) <= 1e-5
-    assert apart(head.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
+    assert apart(decoders.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
 
     checkpoint.save(live, None, tmp_path / "out", masks, source="d", fingerprint="f")
     loaded = checkpoint.load(tmp_path / "out", "cpu")

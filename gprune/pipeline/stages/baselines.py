@@ -7,7 +7,7 @@ layer above the pruned ones, and LLM-Pruner needs the gradient of the weights.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,9 +16,9 @@ from gprune.pipeline.stages import plugins
 from gprune.pipeline.stages.calibration import context_statistics, contexts, groups, norms, shape, tokens
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import GRADIENT
-from gprune.pipeline.stages.removal import equal_counts, removed
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
+from gprune.pruning.allocation import uniform
 from gprune.pruning.allocation.alignment import aligned, margin
 from gprune.pruning.modules.functional_groups import functional_groups, group_profile
 from gprune.pruning.scoring import combine, score, twflap
@@ -31,12 +31,16 @@ from gprune.records import (
     Tokens,
     UnitScores,
     WeightNorms,
+    budget,
     pool,
     pool_contexts,
 )
 from gprune.study import Study
 from gprune.study.pruning_method import Method
 from gprune.system.errors import CorpusError, MethodError
+
+if TYPE_CHECKING:
+    from gprune.pruning.removal.walk import Decide
 
 Decision = tuple[PruningMasks, Array]
 """Masks, and the (layers, neurons) margins by which neurons were kept (positive) or removed (negative)."""
@@ -275,6 +279,41 @@ def taylor_margins(scores: Array, kept: Array) -> Array:
 def _plugged(graph: Graph, method: Method) -> Declared:
     """A method of another package."""
     return plugins.needs_of(graph, method, scores), partial(plugins.decide, method)
+
+
+def equal_counts(study: Study, shape: ModelShape) -> uniform.Counts | None:
+    """Neurons and key/value groups of every layer, where the study wants equal widths."""
+    if not study.sparsity.equal:
+        return None
+    return budget.equal_counts(shape, study.retention, study.sparsity.alignment)
+
+
+def removed(graph: Graph, method: Method) -> tuple[dict[str, Any], Any]:
+    """What the decision needs, and how it is made: masks, and the (layers, neurons) margins of neurons."""
+
+    def decide(work: RunContext, shape: ModelShape, tokens: Tokens) -> tuple[PruningMasks, Array]:
+        from gprune.pruning.removal.walk import walk
+
+        assert method.fit is not None
+        batch, retention = work.study.calibration.batch, work.study.retention
+        choose = _rule(method, work, tokens)
+        found = walk(work.decoder, tokens, batch, choose, method.fit, work.progress)
+        # layers that a method leaves whole stay so where widths are rounded
+        margins = np.where(found.ffn.all(axis=1, keepdims=True), np.inf, margin(found.order, found.ffn))
+        return uniform.masks(shape, found.ffn, found.heads, retention), margins
+
+    return {"tokens": tokens(graph)}, decide
+
+
+def _rule(method: Method, work: RunContext, tokens: Tokens) -> "Decide":
+    from gprune.pruning.removal import osscar, slimllm
+
+    study = work.study
+    if method.decision == "osscar":
+        shape = work.decoder.shape
+        return osscar.decision(shape, study.retention, equal_counts(study, shape))
+    change = slimllm.cosines(work.decoder, tokens, study.calibration.batch, work.progress)
+    return slimllm.decision(work.decoder, study.retention, change)
 
 
 _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {

@@ -4,9 +4,11 @@ k-means on parameters, a split by rank drift, a refinement of both together, and
 whether the direction of the drift takes part.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -23,7 +25,6 @@ from gprune.pruning.modules.direction import (
 from gprune.pruning.modules.initialization import cluster, split
 from gprune.pruning.modules.objective import TERMS
 from gprune.pruning.modules.refinement import refine
-from gprune.pruning.modules.side_by_side import side_by_side, small
 from gprune.records import Array, Partition, RankDrift, UnitScores
 from gprune.study import ModularizationSettings
 from gprune.system.errors import NumericsError
@@ -269,3 +270,38 @@ def _decide(
         variation=variation,
         history=chosen.history,
     )
+
+
+R = TypeVar("R")
+_SMALL = 1 << 21
+"""numbers of a matrix up to which its products gain less by more threads than these cost"""
+
+
+def small(matrix: torch.Tensor) -> bool:
+    """Whether work on a matrix is better left to one thread; never on a GPU."""
+    return matrix.device.type == "cpu" and matrix.numel() <= _SMALL
+
+
+def side_by_side(pieces: Iterable[tuple[bool, Callable[[], R]]]) -> Iterator[R]:
+    """What some pieces of work give, in their order.
+
+    Each comes with whether it is small: those go on side by side, as many at a time as torch may use
+    threads; any other has all threads to itself, before the next is asked for. Where the caller stops, pieces
+    that wait are dropped, and those at work end.
+    """
+    threads = torch.get_num_threads()
+    pool = ThreadPoolExecutor(threads, "pieces", initializer=torch.set_num_threads, initargs=(1,))
+    waiting: list[Future[R]] = []
+    try:
+        for is_small, piece in pieces:
+            if is_small:
+                waiting.append(pool.submit(piece))
+                continue
+            yield from (one.result() for one in waiting)
+            waiting.clear()
+            yield piece()
+        yield from (one.result() for one in waiting)
+    finally:
+        pool.shutdown(cancel_futures=True)
+        # whatever thread begins later takes the number that was set last
+        torch.set_num_threads(threads)

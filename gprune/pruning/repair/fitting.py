@@ -22,12 +22,11 @@ from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.merging import agreed, own_rows
 from gprune.pruning.calibration.sequential import enter
 from gprune.pruning.repair import OutputMap, maps_of
-from gprune.pruning.repair.attempts import Attempts
 from gprune.pruning.repair.fitted import packed
 from gprune.pruning.repair.least_squares import Moments, solve
 from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.study.settings import OwnRepair, RepairSettings
-from gprune.system.errors import NumericsError
+from gprune.system.errors import GpruneError, NumericsError
 from gprune.system.progress import Progress, silent
 
 if TYPE_CHECKING:
@@ -271,3 +270,48 @@ def require_finite(seen: Moments, one: OutputMap, doing: str) -> None:
             f"an activation at {one.name} of layer {one.layer} is not finite while {doing}: "
             "use float32 or bfloat16, or check the model's weights for NaN"
         )
+
+
+_FAILED = -1
+
+
+class Attempts:
+    """The attempts of one process; all of them meet before whatever they do together."""
+
+    def __init__(self, ranks: Ranks | None) -> None:
+        """Binds the processes; None where this one is alone."""
+        self.ranks, self._number = ranks, 0
+
+    def begin(self) -> None:
+        """Begins the next attempt."""
+        self._number += 1
+
+    def meet(self) -> None:
+        """Waits until all are at the same attempt.
+
+        Raises torch's error of memory that ran out where another process has begun anew, as this one has to.
+        """
+        while self.ranks is not None:
+            found = [int(one) for one in self.ranks.gathered(torch.tensor([self._number]))]
+            if _FAILED in found:
+                raise _Failed
+            if max(found) > self._number:
+                raise torch.OutOfMemoryError("out of memory on another process")
+            if min(found) == self._number:
+                return
+
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Around all attempts: where one process gives up, the others do, and it says why."""
+        try:
+            yield
+        except _Failed:
+            return
+        except GpruneError:
+            if self.ranks is not None:
+                self.ranks.gathered(torch.tensor([_FAILED]))
+            raise
+
+
+class _Failed(Exception):  # noqa: N818
+    """Another process has given up."""

@@ -6,7 +6,7 @@ import time
 import pytest
 import torch
 
-from gprune.pruning.modules.side_by_side import side_by_side, small
+from gprune.pruning.modules.partition import side_by_side, small
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,7 @@ from sparsity.reference_sparsity import random_tokens
 from gprune.models.low_rank import linear_maps, merge
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.recovery import training
-from gprune.pruning.recovery.adapters import put_beside
-from gprune.pruning.recovery.training import COLUMNS, recover
+from gprune.pruning.recovery.training import COLUMNS, put_beside, recover
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
 from gprune.store import Store

@@ -6,7 +6,7 @@ import torch
 from sparsity.reference_sparsity import admitted, cross_entropy, distillation
 
 from gprune.pruning.sparsity import objective
-from gprune.pruning.sparsity.loss_selection import admits, combine
+from gprune.pruning.sparsity.learning import admits, combine
 from gprune.pruning.sparsity.objective import RetentionConstraint, head_losses
 
 VOCABULARY = 37

@@ -1,6 +1,6 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from gprune.analysis import ablation_effect, ablation_table
+from gprune.analysis import ablation_effect
 from gprune.analysis import decisions as analysis
 from gprune.analysis.headline import own_method
 from gprune.app.pages.pruning_decisions import charts
@@ -98,7 +98,7 @@ def parts(run: Run) -> Panel:
         title=f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision"
         if idle
         else "",
-        table=lambda: ablation_table.table(found),
+        table=lambda: ablation_effect.table(found),
         how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
         "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "
         "without BCM the neurons of a layer are ranked in one list.",
@@ -115,7 +115,7 @@ def explained(run: Run) -> Panel:
         "neuron's module says of its drift.",
         title=f"The modules explain {100 * found.modules:.0f} % of the drift's variance, random ones "
         f"{100 * found.random:.0f} %",
-        table=lambda: ablation_table.explained_table(found),
+        table=lambda: ablation_effect.explained_table(found),
         how="Random modules of the same sizes explain a little by chance. Where the initialization explains "
         "more than the modules, the refinement has given up part of what the split by drift had found.",
     )
