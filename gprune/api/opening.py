@@ -60,7 +60,6 @@ def run(
         True
     """
     from gprune import pipeline
-    from gprune.api.opening import bar
 
     chosen, store = as_study(study), store_in(cache)
     require_choice("until", until, UNTIL)

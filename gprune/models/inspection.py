@@ -9,17 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gprune.models import identity, weight_headers
+from gprune.models import families, identity, weight_headers
 from gprune.models.export import plan_file
-from gprune.models.families import (
-    FAMILIES,
-    PRUNED_PREFIX,
-    Layout,
-    dense_type,
-    language_values,
-    require_prunable,
-    shape_of,
-)
 from gprune.models.weight_headers import Tensor
 from gprune.records import ModelShape
 from gprune.system.errors import CheckpointError, GpruneError, ModelError
@@ -72,13 +63,13 @@ def inspect(name: str) -> Inspected:
     if not found:
         raise ModelError(f"{name} has no weights of its own: give the folder of a model that has")
     model_type = str(values.get("model_type"))
-    layout = FAMILIES.get(dense_type(model_type))
+    layout = families.FAMILIES.get(families.dense_type(model_type))
     shape = _shape(values)
     neurons, groups = _neurons(found, layout), _groups(found, layout, shape)
     odd = _odd(values, shape, neurons, groups)
-    plan, own = _plan(folder), model_type.startswith(PRUNED_PREFIX)
+    plan, own = _plan(folder), model_type.startswith(families.PRUNED_PREFIX)
     of_neurons, of_groups = _dense(plan, own, shape)
-    counted = weight_headers.counted(found, bool(language_values(values).get("tie_word_embeddings")))
+    counted = weight_headers.counted(found, bool(families.language_values(values).get("tie_word_embeddings")))
     return Inspected(
         folder=folder,
         model_type=model_type,
@@ -98,7 +89,7 @@ def inspect(name: str) -> Inspected:
 def _shape(values: dict[str, Any]) -> ModelShape | None:
     """The sizes that a configuration names; None where it does not, as where widths are given by layer."""
     try:
-        return shape_of(values)
+        return families.shape_of(values)
     except (KeyError, TypeError, ValueError, GpruneError):
         return None
 
@@ -110,20 +101,22 @@ def _dense(plan: plan_file.CutPlan | str | None, own: bool, shape: ModelShape | 
     return (0, 0) if shape is None else (shape.neurons, shape.kv_heads)
 
 
-def _neurons(found: dict[str, Tensor], layout: Layout | None) -> tuple[int, ...]:
+def _neurons(found: dict[str, Tensor], layout: families.Layout | None) -> tuple[int, ...]:
     if layout is not None:
         return _inputs(found, layout, layout.down_proj)
     known = {int(place[1]): one for key, one in found.items() if (place := _DOWN.search(key))}
     return tuple(known[layer].shape[-1] for layer in sorted(known) if len(known[layer].shape) == 2)
 
 
-def _groups(found: dict[str, Tensor], layout: Layout | None, shape: ModelShape | None) -> tuple[int, ...]:
+def _groups(
+    found: dict[str, Tensor], layout: families.Layout | None, shape: ModelShape | None
+) -> tuple[int, ...]:
     if layout is None or shape is None:
         return ()
     return tuple(width // shape.group_channels for width in _inputs(found, layout, layout.o_proj))
 
 
-def _inputs(found: dict[str, Tensor], layout: Layout, path: str) -> tuple[int, ...]:
+def _inputs(found: dict[str, Tensor], layout: families.Layout, path: str) -> tuple[int, ...]:
     """Columns of a map in every layer, as far as the layers go."""
     widths: list[int] = []
     names = [name for name in layout.stored if f"{name}.0.{path}.weight" in found]
@@ -185,7 +178,7 @@ def _form(
 
 def _prunable(values: dict[str, Any], name: str, odd: str) -> str:
     try:
-        layout = require_prunable(values, name)
+        layout = families.require_prunable(values, name)
     except ModelError as error:
         return f"nothing: {error}"
     if odd:
@@ -200,7 +193,7 @@ def _loads(folder: Path, values: dict[str, Any], odd: str) -> str:
 
     known = vars(configuration_auto)["CONFIG_MAPPING_NAMES"]
     model_type, own = str(values.get("model_type")), bool(values.get("auto_map"))
-    if model_type.startswith(PRUNED_PREFIX):
+    if model_type.startswith(families.PRUNED_PREFIX):
         if odd:
             return f"not: {odd}"
         anywhere = "with trust_remote_code=True anywhere, " if own else ""

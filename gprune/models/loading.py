@@ -14,17 +14,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from gprune.models import devices, library_errors, offloading, random_weights, shapes
+from gprune.models import devices, identity, library_errors, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES, Layout, require_prunable
-from gprune.models.identity import (
-    configuration,
-    locate,
-    require_offloadable,
-    require_tokenizer,
-    tokenizer_folder,
-    weight_files,
-)
 from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
@@ -71,7 +63,7 @@ def load_model(
 
 def _read(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
     if offload:
-        require_offloadable(folder)
+        identity.require_offloadable(folder)
     if shapes.holds(folder):
         return _random(folder, place, dtype)
     arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
@@ -92,20 +84,20 @@ def _random(folder: Path, place: torch.device, dtype: str) -> nn.Module:
 
 def _checked(name: str) -> Path:
     """The folder of a model whose family is supported and whose files can be opened."""
-    folder = locate(name, download=True)
+    folder = identity.locate(name, download=True)
     _layout(folder)
-    require_readable(weight_files(folder))
+    require_readable(identity.weight_files(folder))
     return folder
 
 
 def auto_class(folder: Path) -> Any:
     """The class of transformers by which the dense model in a folder loads."""
-    layout = FAMILIES.get(str(configuration(folder).get("model_type")))
+    layout = FAMILIES.get(str(identity.configuration(folder).get("model_type")))
     return _automatic("AutoModelForCausalLM" if layout is None else layout.loaders[-1])
 
 
 def _layout(folder: Path) -> Layout:
-    return require_prunable(configuration(folder), f"the model {str(folder)!r}")
+    return require_prunable(identity.configuration(folder), f"the model {str(folder)!r}")
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
@@ -114,10 +106,10 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     Raises ModelError where there is no such model, or its tokenizer is missing or cannot be read.
     """
     loader = _automatic("AutoTokenizer")
-    folder = locate(name, download=True)
-    require_tokenizer(folder)
+    folder = identity.locate(name, download=True)
+    identity.require_tokenizer(folder)
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
-        place = tokenizer_folder(folder)
+        place = identity.tokenizer_folder(folder)
         return loader.from_pretrained(place, trust_remote_code=trust_remote_code, local_files_only=True)
 
 

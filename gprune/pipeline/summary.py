@@ -5,33 +5,15 @@ from typing import Any
 
 from gprune.evaluation import protocol
 from gprune.evaluation.protocol import Stamp
+from gprune.pipeline import stages
 from gprune.pipeline.record import RunRecord
-from gprune.pipeline.stages import (
-    Results,
-    Stage,
-    accuracy,
-    carried_out,
-    checkpoint,
-    described,
-    given,
-    made,
-    masks,
-    overlap,
-    perplexity,
-    recovered,
-    recovered_perplexity,
-    recovers,
-    recovery_label,
-    shape,
-    size,
-    speed,
-    standings,
-)
 from gprune.records import Accuracy, Choice, PrunedModel
 from gprune.study.methods import METHODS, RECOMMENDED
 
 
-def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
+def summarized(
+    results: stages.Results, wanted: tuple[stages.Stage[Any], ...], record: RunRecord
+) -> dict[str, Any]:
     """The result of a run."""
     graph, study = results.graph, results.graph.study
     until = record.until
@@ -42,19 +24,19 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
         found |= sizes(results, able)
-        facts = {name: given(results, name) for name in able}
+        facts = {name: stages.given(results, name) for name in able}
         found["given"] = {name: one.to_dict() for name, one in facts.items() if one is not None}
         if study.chooses:
             found["choice"] = _chosen(results, able)
     if until in ("perplexity", "all"):
         found |= _measured(results, record, able)
     if until == "all" and "gprune" in able:
-        found["checkpoint"] = str(results.model_folder(checkpoint(graph)))
-        trained = checkpoint(graph, recovery=True) if recovers(study) else None
+        found["checkpoint"] = str(results.model_folder(stages.checkpoint(graph)))
+        trained = stages.checkpoint(graph, recovery=True) if stages.recovers(study) else None
         if trained is not None and trained not in record.unavailable:
             found["recovered_checkpoint"] = str(results.model_folder(trained))
     if until == "all" and RECOMMENDED in able:
-        found["recommended_checkpoint"] = str(results.model_folder(checkpoint(graph, RECOMMENDED)))
+        found["recommended_checkpoint"] = str(results.model_folder(stages.checkpoint(graph, RECOMMENDED)))
     ran = {stage.name: record.stages[stage.name] for stage in wanted if stage.name in record.stages}
     found["unavailable"] = unavailable
     found["keys"] = {name: entry["key"] for name, entry in ran.items()}
@@ -64,55 +46,56 @@ def summarized(results: Results, wanted: tuple[Stage[Any], ...], record: RunReco
     return found
 
 
-def _measured(results: Results, record: RunRecord, able: list[str]) -> dict[str, Any]:
+def _measured(results: stages.Results, record: RunRecord, able: list[str]) -> dict[str, Any]:
     """Perplexities, accuracies and speed of the methods that could run."""
     graph, study, found = results.graph, results.graph.study, dict[str, Any]()
     texts = study.evaluation.texts
     found["perplexity"] = {
-        name: {text: float(results.get(perplexity, name, text).perplexity) for text in texts} for name in able
+        name: {text: float(results.get(stages.perplexity, name, text).perplexity) for text in texts}
+        for name in able
     }
     answered = {name: _answered(results, record, name) for name in able}
     found |= _protocols(results, answered)
-    known = standings(results.graph, lambda text: results.get(overlap, text))
+    known = stages.standings(results.graph, lambda text: results.get(stages.overlap, text))
     found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
     if study.evaluation.tasks:
         found["accuracy"] = {
-            name: {task: _plain(results.get(accuracy, name, task)) for task in tasks}
+            name: {task: _plain(results.get(stages.accuracy, name, task)) for task in tasks}
             for name, tasks in answered.items()
         }
         found["unavailable_tasks"] = record.unmeasured_tasks()
         found["doubtful_tasks"] = record.doubtful_tasks
-    if recovers(study):
+    if stages.recovers(study):
         found["recovery"] = _recovered(results, record, able)
     # several processes leave it out where no GPU holds the model
-    if study.evaluation.speed != "none" and speed(graph) not in record.unavailable:
-        timed = results.get(speed)
+    if study.evaluation.speed != "none" and stages.speed(graph) not in record.unavailable:
+        timed = results.get(stages.speed)
         found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}
     return found
 
 
-def _recovered(results: Results, record: RunRecord, able: list[str]) -> dict[str, Any]:
+def _recovered(results: stages.Results, record: RunRecord, able: list[str]) -> dict[str, Any]:
     """How every method was trained on, and the perplexities after it, apart from all others."""
     graph, settings = results.graph, results.graph.study.recovery
     cutting = [name for name in able if METHODS[name].decision != "none"]
-    trained = [name for name in cutting if recovered(graph, name) not in record.unavailable]
+    trained = [name for name in cutting if stages.recovered(graph, name) not in record.unavailable]
     return {
-        "trained": recovery_label(graph),
+        "trained": stages.recovery_label(graph),
         "steps": settings.steps,
         "perplexity": {
             name: {
-                text: float(results.get(recovered_perplexity, name, text).perplexity)
+                text: float(results.get(stages.recovered_perplexity, name, text).perplexity)
                 for text in graph.study.evaluation.texts
             }
             for name in trained
         },
         "unavailable": {
-            name: record.unavailable[recovered(graph, name)] for name in cutting if name not in trained
+            name: record.unavailable[stages.recovered(graph, name)] for name in cutting if name not in trained
         },
     }
 
 
-def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, Any]:
+def _protocols(results: stages.Results, answered: dict[str, list[str]]) -> dict[str, Any]:
     """By what protocols the figures of quality were measured, each once, and the number of each figure's."""
     graph, numbers = results.graph, dict[Stamp, int]()
     evaluation, precision = graph.study.evaluation, graph.inputs.precision
@@ -121,12 +104,12 @@ def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, An
         return numbers.setdefault(stamp, len(numbers))
 
     def of_text(method: str, text: str) -> Stamp:
-        stage = perplexity(graph, method, text)
-        made = results.details(stage)
-        return protocol.of_perplexity(results.record(stage), made, precision, evaluation.windows)
+        stage = stages.perplexity(graph, method, text)
+        details = results.details(stage)
+        return protocol.of_perplexity(results.record(stage), details, precision, evaluation.windows)
 
     def of_task(method: str, task: str) -> Stamp:
-        stage = accuracy(graph, method, task)
+        stage = stages.accuracy(graph, method, task)
         return protocol.of_accuracy(results.record(stage), results.details(stage), precision=precision)
 
     stamped: dict[str, Any] = {
@@ -140,18 +123,18 @@ def _protocols(results: Results, answered: dict[str, list[str]]) -> dict[str, An
     }
 
 
-def _chosen(results: Results, methods: list[str]) -> dict[str, Any]:
+def _chosen(results: stages.Results, methods: list[str]) -> dict[str, Any]:
     """What was tried before a repair, or masks and repair, were chosen, by method; the best first."""
-    known = {name: one for name in methods if (one := made(results, name)) is not None}
+    known = {name: one for name in methods if (one := stages.made(results, name)) is not None}
     return {name: _tried(results, one) for name, one in known.items()}
 
 
-def _tried(results: Results, one: Choice) -> dict[str, Any]:
+def _tried(results: stages.Results, one: Choice) -> dict[str, Any]:
     rows = [
         {
             "masks": one.masks[place],
             "repair": one.repairs[place],
-            "is": described(results.graph, one.repairs[place]),
+            "is": stages.described(results.graph, one.repairs[place]),
             "number": _finite(one.numbers[place]),
             **{name: _finite(value) for name, value in zip(one.measures, one.figures[place], strict=True)},
             "chosen": place == one.chosen,
@@ -167,34 +150,34 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-def _unavailable(results: Results, record: RunRecord) -> dict[str, str]:
+def _unavailable(results: stages.Results, record: RunRecord) -> dict[str, str]:
     """Why methods could not run, by method."""
     cutting = {name: METHODS[name].masks for name in results.graph.study.methods if name != "dense"}
-    stages = {name: masks(results.graph, kept) for name, kept in cutting.items()}
-    return {name: record.unavailable[stage] for name, stage in stages.items() if stage in record.unavailable}
+    cut = {name: stages.masks(results.graph, kept) for name, kept in cutting.items()}
+    return {name: record.unavailable[stage] for name, stage in cut.items() if stage in record.unavailable}
 
 
-def sizes(results: Results, methods: list[str]) -> dict[str, Any]:
+def sizes(results: stages.Results, methods: list[str]) -> dict[str, Any]:
     """Retention of the decoder's weights and parameters of the whole model, by method."""
-    known, whole = results.get(shape), results.get(size)
+    known, whole = results.get(stages.shape), results.get(stages.size)
     retention, parameters = {}, {}
     for name in methods:
         method = METHODS[name]
         if method.decision == "none":
             retention[name], parameters[name] = 1.0, whole.parameters
             continue
-        kept = results.get(masks, method.masks)
+        kept = results.get(stages.masks, method.masks)
         retention[name] = kept.retention
-        parameters[name] = PrunedModel(kept, carried_out(results, name)).parameters(known, whole)
+        parameters[name] = PrunedModel(kept, stages.carried_out(results, name)).parameters(known, whole)
     found: dict[str, Any] = {"retention": retention, "parameters": parameters}
     return found | ({"retained_fraction": retention["gprune"]} if "gprune" in retention else {})
 
 
-def _answered(results: Results, record: RunRecord, method: str) -> list[str]:
+def _answered(results: stages.Results, record: RunRecord, method: str) -> list[str]:
     """The tasks that could be measured on a method."""
     graph = results.graph
     tasks = [task for task in graph.study.evaluation.tasks if task in graph.inputs.tasks]
-    return [task for task in tasks if accuracy(graph, method, task) not in record.unavailable]
+    return [task for task in tasks if stages.accuracy(graph, method, task) not in record.unavailable]
 
 
 def _plain(found: Accuracy) -> dict[str, Any]:

@@ -10,17 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from gprune.pipeline.stages import pruning
 from gprune.pipeline.stages.calibration import held_out, tokens
 from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, listed, once
 from gprune.pipeline.stages.inputs import FRESH, measured_on
-from gprune.pipeline.stages.pruning import (
-    decided,
-    is_fitted,
-    meant,
-    own_needs,
-    repaired,
-    tried_fit,
-)
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import choosing
 from gprune.records import (
@@ -53,15 +46,15 @@ def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
     """What some masks under a repair are worth on held-out text."""
     study, method = graph.study, of_masks(name)
     kind = word.partition(":")[0]
-    needs: dict[str, Any] = {"masks": decided(graph, name)}
+    needs: dict[str, Any] = {"masks": pruning.decided(graph, name)}
     if word == OWN:
-        needs |= own_needs(graph, method)
-    if is_fitted(method, word):
-        needs |= {"weights": repaired(graph, name, word)}
+        needs |= pruning.own_needs(graph, method)
+    if pruning.is_fitted(method, word):
+        needs |= {"weights": pruning.repaired(graph, name, word)}
     measured = measured_on(study)
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> CandidateFigures:
-        model = PrunedModel(masks, meant(graph, method.name, kind), inputs)
+        model = PrunedModel(masks, pruning.meant(graph, method.name, kind), inputs)
         try:
             return _measured(work, identity.name, model, dict(zip(measured, texts, strict=True)))
         except NumericsError as error:
@@ -120,7 +113,7 @@ def choice(graph: Graph, name: str) -> Stage[Choice]:
 @once
 def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
     """The weights of the repair that was chosen; without numbers where that is none, or the method's own."""
-    tried = [one for one in candidates(graph, name) if is_fitted(of_masks(one[0]), one[1])]
+    tried = [one for one in candidates(graph, name) if pruning.is_fitted(of_masks(one[0]), one[1])]
 
     def make(
         _: RunContext, weights: dict[str, RepairedWeights], choice: Choice | None = None
@@ -135,7 +128,7 @@ def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
         make,
         needs={
             "choice": choice(graph, name),
-            "weights": {str(place): repaired(graph, *one) for place, one in enumerate(tried)},
+            "weights": {str(place): pruning.repaired(graph, *one) for place, one in enumerate(tried)},
         },
         optional=True,
     )
@@ -149,15 +142,15 @@ def fitted_as_chosen(
     For `digest` and `edited` see `evaluation.edited_perplexity`.
     """
     study, method = graph.study, of_masks(name)
-    words = [word for _, word in candidates(graph, name) if is_fitted(method, word)]
-    needed = dict.fromkeys(role for word in words for role in tried_fit(method, study, word).roles)
+    words = [word for _, word in candidates(graph, name) if pruning.is_fitted(method, word)]
+    needed = dict.fromkeys(role for word in words for role in pruning.tried_fit(method, study, word).roles)
 
     def make(work: RunContext, choice: Choice, texts: dict[str, Tokens]) -> RepairedWeights:
         from gprune.pruning.repair.fitting import fit
 
-        if not is_fitted(method, choice.repair):
+        if not pruning.is_fitted(method, choice.repair):
             return _nothing(name, choice.repair)
-        settings, masks = tried_fit(method, study, choice.repair), edited()
+        settings, masks = pruning.tried_fit(method, study, choice.repair), edited()
         used = [texts[role] for role in settings.roles]
         ranks = work.repairing(masks, used, settings)
         return fit(work.decoder, masks, used, settings, study.calibration.batch, work.progress, ranks)
@@ -186,7 +179,7 @@ def chosen_masks(graph: Graph, name: str) -> Stage[PruningMasks]:
         make,
         needs={
             "choice": choice(graph, name),
-            "masks": {one: decided(graph, one) for one in names},
+            "masks": {one: pruning.decided(graph, one) for one in names},
         },
         optional=True,
     )

@@ -13,15 +13,7 @@ from typing import TypeVar
 import numpy as np
 import torch
 
-from gprune.pruning.modules.direction import (
-    MAGNITUDE,
-    admits,
-    below_boundary,
-    boundary_mixing,
-    drift_profile,
-    drift_variation,
-    profiles_to_refine,
-)
+from gprune.pruning.modules import direction
 from gprune.pruning.modules.initialization import cluster, split
 from gprune.pruning.modules.objective import TERMS
 from gprune.pruning.modules.refinement import refine
@@ -98,7 +90,7 @@ def modularize(
             gaps.
     """
     layers, neurons = drift.magnitude.shape
-    profiles = profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
+    profiles = direction.profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
     clustered = 0
     if initial is not None:
         start = _given(np.asarray(initial), drift, settings)
@@ -109,7 +101,7 @@ def modularize(
                 parameters, layers, neurons, settings, seed, on_progress, layers * (1 + len(profiles))
             )
         start = _split(clusters, drift, settings, seed)
-    unrefined = _Modules(MAGNITUDE, start.labels, np.zeros((layers, 0, len(TERMS))))
+    unrefined = _Modules(direction.MAGNITUDE, start.labels, np.zeros((layers, 0, len(TERMS))))
     refined = _refine_layers(parameters, drift, start.labels, profiles, settings, clustered, on_progress)
     return _decide(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
 
@@ -229,7 +221,7 @@ def _refine_layers(
         for layer in range(layers if profiles else 0):
             rows = _rows(parameters, layer, drift.magnitude.shape[1])
             for profile in profiles:
-                known = drift_profile(drift, layer, profile)
+                known = direction.drift_profile(drift, layer, profile)
                 yield small(rows), partial(refine, rows, initial[layer], known, settings)
 
     for number, pair in enumerate(side_by_side(pieces())):
@@ -255,10 +247,10 @@ def _decide(
     chosen = alternatives[0]
     mixing, variation = np.full(2, np.nan), np.full(2, np.nan)
     if len(alternatives) == 2:
-        below = below_boundary(primary.ffn, auxiliary.ffn)
-        mixing = np.array([boundary_mixing(a.labels, below) for a in alternatives])
-        variation = np.array([drift_variation(a.labels, drift.magnitude) for a in alternatives])
-        chosen = alternatives[int(admits(mixing, variation))]
+        below = direction.below_boundary(primary.ffn, auxiliary.ffn)
+        mixing = np.array([direction.boundary_mixing(a.labels, below) for a in alternatives])
+        variation = np.array([direction.drift_variation(a.labels, drift.magnitude) for a in alternatives])
+        chosen = alternatives[int(direction.admits(mixing, variation))]
     return Partition(
         kind=kind,
         profile=chosen.profile,
