@@ -1,6 +1,6 @@
 """Marks that figures share: cells that can be clicked, and what is selected."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,11 @@ def identity(layer: Array | int, module: Array | int = NONE, neuron: Array | int
     """(marks, 3) custom data that say which layer, module and neuron each mark stands for."""
     parts = np.broadcast_arrays(layer, module, neuron)
     return np.stack([np.atleast_1d(part) for part in parts], axis=1).astype(np.int32)
+
+
+def layer_data(layers: Iterable[int]) -> list[list[int]]:
+    """The same for marks that stand for a layer each, as a list."""
+    return [[layer, NONE, NONE] for layer in layers]
 
 
 def cells(
@@ -69,6 +74,38 @@ def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
     draw(**ends, line={"color": RING, "width": 2}, fillcolor="rgba(0,0,0,0)", layer="above")
 
 
+def curve(
+    figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any
+) -> None:
+    """Draws a line under a name, with marks where `symbol` is among the further options of its trace.
+
+    `hover` says what the box of a mark shows, the name beside it unless it names something else by itself;
+    `size` is that of the marks.
+    """
+    size = more.pop("size", 8)
+    if symbol := more.pop("symbol", None):
+        more = {"mode": "lines+markers", "marker": {"symbol": symbol, "size": size}} | more
+    box = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
+    figure.add_scatter(x=x, y=y, name=name, line=line, hovertemplate=box, **({"mode": "lines"} | more))
+
+
+def bars(figure: go.Figure, x: Any, y: Any, name: str, color: str, hover: str, **more: Any) -> None:
+    """Draws bars of a colour under a name; `hover` as of `curve`, `more` are further options of the trace."""
+    box = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
+    figure.add_bar(x=x, y=y, name=name, marker={"color": color}, hovertemplate=box, **more)
+
+
+def colorbar(title: str, **more: Any) -> dict[str, Any]:
+    """The scale beside a heat map, with its title along it."""
+    return {"title": {"text": title, "side": "right"}, "thickness": 12} | more
+
+
+def around(middle: Array, low: Array, high: Array, thickness: float, **more: Any) -> dict[str, Any]:
+    """Whiskers from `low` to `high`, which need not be equally far from the middle."""
+    ends = {"array": high - middle, "arrayminus": middle - low, "thickness": thickness}
+    return {"type": "data", "symmetric": False} | ends | more
+
+
 def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
     """Circles the mark of what is selected."""
     figure.add_scatter(
@@ -79,6 +116,19 @@ def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
         name=words,
         hovertemplate=f"{words}<extra>selected</extra>",
     )
+
+
+def drift_steps(figure: go.Figure, one: drift.Distribution, name: str, line: dict[str, Any]) -> None:
+    """Draws a histogram of the drift as a line of steps."""
+    edges, shares = np.linspace(0.0, 1.0, len(one.shares) + 1), np.append(one.shares, one.shares[-1])
+    hover = f"d from %{{x:.3f}}: %{{y:.2f}} % of neurons<extra>{one.name}</extra>"
+    curve(figure, edges, shares, name, line | {"shape": "hv"}, hover)
+
+
+def drift_end(curves: Sequence[drift.Distribution]) -> float:
+    """Where the last curve has run out, so that the floor's narrow peak stays readable."""
+    last = max(int(np.flatnonzero(one.shares).max()) for one in curves)
+    return min(1.0, (last + 2) / len(curves[0].shares))
 
 
 def excess(figure: go.Figure, curves: Sequence[drift.Distribution]) -> tuple[Array, dict[str, Array]]:

@@ -5,6 +5,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import calibration as analysis
+from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, MAGNITUDE, PAIR, TEXT_A, TEXT_B, TEXT_C, style
 
 _LOOKS = {"A": (TEXT_A, "circle"), "B": (TEXT_B, "square"), "C": (TEXT_C, "diamond")}
@@ -77,33 +78,18 @@ def _draw(figure: go.Figure, curve: analysis.Curve, samples: int) -> None:
     """One curve with the range of its draws; that of one text goes on to what is expected at |D|."""
     color, symbol = (PAIR, "x") if curve.crosses else _LOOKS.get(curve.name, (GREY, "cross"))
     name = curve.name if curve.crosses else f"{curve.name} with itself"
-    figure.add_scatter(
-        x=curve.sequences,
-        y=curve.mean,
-        name=f"{name}: {curve.mean[-1]:.3f}",
-        mode="lines+markers",
-        line={"color": color, "width": 2, "dash": "dash" if curve.crosses else "solid"},
-        marker={"symbol": symbol, "size": 8},
-        error_y={
-            "type": "data",
-            "symmetric": False,
-            "array": curve.highest - curve.mean,
-            "arrayminus": curve.mean - curve.lowest,
-            "thickness": 1,
-            "width": 4,
-        },
-        hovertemplate="%{x:.10g} sequences: %{y:.3f}<extra>" + curve.name + "</extra>",
-    )
+    line = {"color": color, "width": 2, "dash": "dash" if curve.crosses else "solid"}
+    marks.curve(
+        figure, curve.sequences, curve.mean, f"{name}: {curve.mean[-1]:.3f}", line,
+        f"%{{x:.10g}} sequences: %{{y:.3f}}<extra>{curve.name}</extra>", symbol=symbol,
+        error_y=marks.around(curve.mean, curve.lowest, curve.highest, 1, width=4),
+    )  # fmt: skip
     expected = analysis.projected(curve, samples)
     if curve.crosses or not np.isfinite(expected):
         return
-    figure.add_scatter(
-        x=[curve.sequences[-1], samples],
-        y=[curve.mean[-1], expected],
-        name=f"{curve.name}, expected",
-        mode="lines+markers",
-        line={"color": color, "width": 1.5, "dash": "dot"},
-        marker={"symbol": f"{symbol}-open", "size": [0, 9]},
-        showlegend=False,
-        hovertemplate="expected at %{x:.10g} sequences: %{y:.3f}<extra>" + curve.name + "</extra>",
-    )
+    marks.curve(
+        figure, [curve.sequences[-1], samples], [curve.mean[-1], expected], f"{curve.name}, expected",
+        {"color": color, "width": 1.5, "dash": "dot"},
+        f"expected at %{{x:.10g}} sequences: %{{y:.3f}}<extra>{curve.name}</extra>",
+        symbol=f"{symbol}-open", size=[0, 9], showlegend=False,
+    )  # fmt: skip

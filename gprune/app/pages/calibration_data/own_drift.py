@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import streamlit as st
@@ -18,7 +17,7 @@ from gprune.analysis.own_text import A_B, A_OWN, B_OWN, FLOOR
 from gprune.app import preview
 from gprune.app.preview import Held, OwnText, Source
 from gprune.app.preview.worker.messages import OWN_PAIRS
-from gprune.app.ui import asking, packed, tables
+from gprune.app.ui import asking, marks, packed, tables
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import GREY, PAIR, TEXT_A, TEXT_B, label, layer_axis, style
 from gprune.app.ui.panel import Panel
@@ -249,18 +248,9 @@ def _drift_of_pairs(curves: list[Distribution]) -> go.Figure:
     """The drift of every pair on halves, and of the own text's two."""
     figure = go.Figure()
     for curve in curves:
-        edges = np.linspace(0.0, 1.0, len(curve.shares) + 1)
-        figure.add_scatter(
-            x=edges,
-            y=np.append(curve.shares, curve.shares[-1]),
-            name=curve.name,
-            mode="lines",
-            line={**_LINES[curve.name][0], "shape": "hv"},
-            hovertemplate=f"d from %{{x:.3f}}: %{{y:.2f}} % of neurons<extra>{curve.name}</extra>",
-        )
+        marks.drift_steps(figure, curve, curve.name, _LINES[curve.name][0])
     style(figure, "rank drift d between halves", "share of neurons (%)", _HEIGHT)
-    last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
-    figure.update_xaxes(range=[0, min(1.0, (last + 2) / len(curves[0].shares))])
+    figure.update_xaxes(range=[0, marks.drift_end(curves)])
     return figure
 
 
@@ -269,15 +259,7 @@ def _correlations(table: pd.DataFrame) -> go.Figure:
     figure = go.Figure()
     for name in table.columns[1:]:
         line, symbol = _LINES[name]
-        figure.add_scatter(
-            x=table["layer"],
-            y=table[name],
-            name=name,
-            mode="lines+markers",
-            line=line,
-            marker={"symbol": symbol, "size": 8},
-            hovertemplate="layer %{x}: %{y:.3f}<extra>" + name + "</extra>",
-        )
+        marks.curve(figure, table["layer"], table[name], name, line, "layer %{x}: %{y:.3f}", symbol=symbol)
     style(figure, "layer", "Spearman correlation of ranks, halves", _HEIGHT)
     layer_axis(figure, len(table))
     return figure

@@ -16,7 +16,7 @@ from gprune.analysis.studies import Setting, is_perplexity
 from gprune.app.pages.comparison import studies
 from gprune.app.pages.comparison.charts import logarithmic
 from gprune.app.pages.comparison.studies import StudyTable
-from gprune.app.ui import tables, url_state
+from gprune.app.ui import marks, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, family, label, style
 from gprune.app.ui.panel import Panel
@@ -217,8 +217,7 @@ def slope_panels(gains: pd.DataFrame, column: str) -> go.Figure:
     figure = make_subplots(1, panels, shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
     named: set[str] = set()
     for line in lines.to_dict("records"):
-        panel = kept.index(line["retention"]) + 1
-        figure.add_trace(_slope(line, str(line["base"]) not in named), 1, panel)
+        _slope(figure, line, str(line["base"]) not in named, kept.index(line["retention"]) + 1)
         named.add(str(line["base"]))
     style(figure, "", "", 400, margin={"l": 64, "r": 16, "t": 72, "b": 40})
     figure.update_layout(legend={"y": 1.12})
@@ -229,20 +228,15 @@ def slope_panels(gains: pd.DataFrame, column: str) -> go.Figure:
     return figure
 
 
-def _slope(line: dict[Hashable, Any], legend: bool) -> go.Scatter:
+def _slope(figure: go.Figure, line: dict[Hashable, Any], legend: bool, panel: int) -> None:
     base = str(line["base"])
     name = _base_name(base, str(line["method"]))
-    return go.Scatter(
-        x=[_BEFORE, _AFTER],
-        y=[line["before"], line["after"]],
-        name=name,
-        legendgroup=base,
-        showlegend=legend,
-        mode="lines+markers",
-        line={"color": METHOD_COLORS.get(base, GREY), "width": 2},
-        marker={"symbol": [METHOD_SYMBOLS.get(base, "circle"), "circle"], "size": 10},
-        hovertemplate=name + ", %{x}: %{y:.2f}<extra></extra>",
-    )
+    marks.curve(
+        figure, [_BEFORE, _AFTER], [line["before"], line["after"]], name,
+        {"color": METHOD_COLORS.get(base, GREY), "width": 2}, f"{name}, %{{x}}: %{{y:.2f}}<extra></extra>",
+        symbol=[METHOD_SYMBOLS.get(base, "circle"), "circle"], size=10,
+        legendgroup=base, showlegend=legend, row=1, col=panel,
+    )  # fmt: skip
 
 
 def _base_name(base: str, method: str) -> str:
@@ -259,15 +253,12 @@ def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
     for base, found in gains.groupby("base", sort=False):
         values = 100.0 * (found["gain"] - 1.0) if ratio else found["gain"]
         name = _base_name(str(base), str(found["method"].iloc[0]))
-        figure.add_scatter(
-            x=[percent(retention) for retention in found["retention"]],
-            y=values.to_list(),
-            name=name,
-            mode="lines+markers",
-            line={"color": METHOD_COLORS.get(str(base), GREY), "width": 2},
-            marker={"symbol": METHOD_SYMBOLS.get(str(base), "circle"), "size": 9},
-            hovertemplate=name + ", keep %{x}: %{y:+.1f}<extra></extra>",
-        )
+        marks.curve(
+            figure, [percent(retention) for retention in found["retention"]], values.to_list(), name,
+            {"color": METHOD_COLORS.get(str(base), GREY), "width": 2},
+            f"{name}, keep %{{x}}: %{{y:+.1f}}<extra></extra>",
+            symbol=METHOD_SYMBOLS.get(str(base), "circle"), size=9,
+        )  # fmt: skip
     figure.add_hline(y=0, line={"color": GREY, "dash": "dot", "width": 1.5})
     words = "change of perplexity by GPrune (%)" if ratio else "change of accuracy by GPrune (points)"
     style(figure, "target retention (stronger pruning to the right)", words, 340)
@@ -284,15 +275,11 @@ def bin_lines(table: list[Setting], curves: dict[str, str]) -> go.Figure:
     figure = go.Figure()
     for column, method in curves.items():
         color = METHOD_COLORS.get(method, GREY)
-        figure.add_scatter(
-            x=[in_figure(setting.name) for setting in table],
-            y=[setting.mean(column) for setting in table],
-            name=in_figure(column),
-            mode="lines+markers" if method else "lines",
-            line={"color": color, "width": 2, "dash": "solid" if method else "dash"},
-            marker={"symbol": METHOD_SYMBOLS.get(method, "circle"), "size": 9},
-            hovertemplate="%{x}: %{y:.3f}<extra>" + in_figure(column) + "</extra>",
-        )
+        marks.curve(
+            figure, [in_figure(setting.name) for setting in table], [one.mean(column) for one in table],
+            in_figure(column), {"color": color, "width": 2, "dash": "solid" if method else "dash"},
+            "%{x}: %{y:.3f}", symbol=METHOD_SYMBOLS.get(method), size=9,
+        )  # fmt: skip
     unit = "Jaccard of the kept neurons" if "Jaccard" in curves else "fraction of neurons kept"
     style(figure, "drift bin (modules from stable to unstable)", unit, 360)
     figure.update_xaxes(type="category")
@@ -308,19 +295,9 @@ def drift_curves(histogram: pd.DataFrame) -> go.Figure:
     for index, name in enumerate(names):
         crossed = "re-sampled" not in name
         shown = in_figure(name.removesuffix(", % of neurons"))
-        figure.add_scatter(
-            x=middle,
-            y=histogram[name],
-            name=shown,
-            mode="lines",
-            line={
-                "color": METHOD_COLORS["gprune"] if crossed else GREY,
-                "dash": _STEP_DASHES[index % len(_STEP_DASHES)],
-                "shape": "hvh",
-                "width": 2,
-            },
-            hovertemplate="d ≈ %{x:.2f}: %{y:.2f} %<extra>" + shown + "</extra>",
-        )
+        color, dash = METHOD_COLORS["gprune"] if crossed else GREY, _STEP_DASHES[index % len(_STEP_DASHES)]
+        line = {"color": color, "dash": dash, "shape": "hvh", "width": 2}
+        marks.curve(figure, middle, histogram[name], shown, line, "d ≈ %{x:.2f}: %{y:.2f} %")
     style(figure, "rank drift d (0 = rank unchanged, 1 = from first to last)", "share of neurons (%)", 360)
     present = histogram[names].to_numpy().max(axis=1) > 0.05
     figure.update_xaxes(range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0])

@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis.decisions import chance_jaccard
 from gprune.analysis.headline import OURS
-from gprune.app.ui import slope, story
+from gprune.app.ui import marks, slope, story
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, label, style
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.unit import NOTHING, Selection
@@ -53,17 +53,9 @@ def _bar(both: int, ours: int, base: int, other: str) -> go.Figure:
         (f"only {label(other)}", base, METHOD_COLORS.get(other, GREY)),
     )
     for name, count, color in parts:
-        figure.add_bar(
-            x=[count],
-            y=[""],
-            orientation="h",
-            name=name,
-            marker={"color": color},
-            text=[f"{count:,}"],
-            textposition="inside",
-            insidetextanchor="middle",
-            hovertemplate=f"{name}: %{{x:,}} neurons<extra></extra>",
-        )
+        inside = {"text": [f"{count:,}"], "textposition": "inside", "insidetextanchor": "middle"}
+        hover = f"{name}: %{{x:,}} neurons<extra></extra>"
+        marks.bars(figure, [count], [""], name, color, hover, orientation="h", **inside)
     style(figure, "neurons", "", 150, barmode="stack", margin={"l": 8, "r": 8, "t": 28, "b": 44})
     figure.update_yaxes(visible=False)
     return figure

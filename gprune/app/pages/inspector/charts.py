@@ -8,6 +8,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis.inspection import LayerRanks
 from gprune.app.preview.histogram import Histogram
+from gprune.app.ui import marks
 from gprune.app.ui.chart_style import TEXT_A, TEXT_B, TEXT_C, style
 from gprune.records import Array
 
@@ -68,19 +69,11 @@ def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -
     figure = go.Figure()
     for letter, values in scores.items():
         counts, _ = np.histogram(np.log10(values) if log else values, bins=edges)
-        figure.add_scatter(
-            x=middles,
-            y=100.0 * counts / max(len(values), 1),
-            name=letter,
-            mode="lines",
-            line={"color": COLORS[letter], "width": 2, "shape": "hvh"},
-            hovertemplate="%{x:.3g}: %{y:.1f} %<extra>" + letter + "</extra>",
-        )
+        line, shares = {"color": COLORS[letter], "width": 2, "shape": "hvh"}, counts / max(len(values), 1)
+        marks.curve(figure, middles, 100.0 * shares, letter, line, "%{x:.3g}: %{y:.1f} %")
     for letter, value in marked.items():
-        figure.add_vline(
-            x=float(np.log10(value)) if log else value,
-            line={"color": COLORS[letter], "dash": "dot", "width": 1.5},
-        )
+        line = {"color": COLORS[letter], "dash": "dot", "width": 1.5}
+        figure.add_vline(x=float(np.log10(value)) if log else value, line=line)
     style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
     figure.update_yaxes(rangemode="tozero")
     return figure
@@ -111,16 +104,11 @@ def activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure:
     middles = (table["from"] + table["to"]) / 2
     for letter in table.columns[2:]:
         counts = table[letter].to_numpy()
-        figure.add_scatter(
-            x=middles,
-            # a logarithmic axis has no place for 0
-            y=np.where(counts > 0, 100.0 * counts / counts.sum(), np.nan),
-            name=f"{letter} ({names[letter]})",
-            mode="lines+markers",
-            line={"color": COLORS[letter], "width": 2, "shape": "hvh"},
-            marker={"color": COLORS[letter], "symbol": _SYMBOLS[letter], "size": 4},
-            hovertemplate="%{x:.3g}: %{y:.3g} %<extra>" + letter + "</extra>",
-        )
+        # a logarithmic axis has no place for 0
+        shares = np.where(counts > 0, 100.0 * counts / counts.sum(), np.nan)
+        line, hover = {"color": COLORS[letter], "width": 2, "shape": "hvh"}, "%{x:.3g}: %{y:.3g} %"
+        named, look = f"{letter} ({names[letter]})", {"symbol": _SYMBOLS[letter], "size": 4}
+        marks.curve(figure, middles, shares, named, line, f"{hover}<extra>{letter}</extra>", **look)
     style(figure, "activation before down_proj (no unit)", "share of the tokens (%)", 300)
     figure.update_yaxes(type="log")
     return figure

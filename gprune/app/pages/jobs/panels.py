@@ -59,13 +59,8 @@ def recovery(run: Run) -> Panel:
     figure = go.Figure()
     for name, one in known.items():
         values = one.steps[:, one.columns.index(loss)]
-        figure.add_scatter(
-            x=np.arange(1, len(values) + 1),
-            y=values,
-            name=in_figure(label(name)),
-            mode="lines",
-            line={"color": METHOD_COLORS.get(name, GREY), "dash": METHOD_DASHES[name]},
-        )
+        line = {"color": METHOD_COLORS.get(name, GREY), "dash": METHOD_DASHES[name]}
+        _over_steps(figure, values, in_figure(label(name)), line)
     words = {"distillation": "distance from the dense model", "cross_entropy": "cross-entropy"}[loss]
     return Panel(
         style(figure, "step", f"{words} (nats/token)", 280),
@@ -86,19 +81,18 @@ def column(history: LearningHistory, name: str) -> Array | None:
     return values
 
 
+def _over_steps(figure: go.Figure, values: Array, name: str, line: dict[str, str]) -> None:
+    """Draws (steps,) values, of which the first step is 1."""
+    figure.add_scatter(x=np.arange(1, len(values) + 1), y=values, name=name, mode="lines", line=line)
+
+
 def losses(history: LearningHistory, names: dict[str, str]) -> go.Figure:
     """Losses over the steps."""
     figure = go.Figure()
     for name, title in names.items():
         values = column(history, name)
         if values is not None:
-            figure.add_scatter(
-                x=np.arange(1, len(values) + 1),
-                y=values,
-                name=title,
-                mode="lines",
-                line={"color": _COLORS[name]},
-            )
+            _over_steps(figure, values, title, {"color": _COLORS[name]})
     return style(figure, "step", "loss (nats/token)", 280)
 
 
@@ -107,12 +101,6 @@ def retention(history: LearningHistory, name: str, target: float) -> go.Figure:
     figure = go.Figure()
     values = column(history, name)
     if values is not None:
-        figure.add_scatter(
-            x=np.arange(1, len(values) + 1),
-            y=values,
-            name="retention",
-            mode="lines",
-            line={"color": METHOD_COLORS["gprune"]},
-        )
+        _over_steps(figure, values, "retention", {"color": METHOD_COLORS["gprune"]})
     figure.add_hline(target, line={"color": GREY, "dash": "dash"}, annotation_text=f"target {target:g}")
     return style(figure, "step", "retention", 280)

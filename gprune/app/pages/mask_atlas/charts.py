@@ -76,11 +76,11 @@ def _height(layers: int) -> int:
 def _colours(atlas: Atlas, shown: str) -> dict[str, object]:
     """Colours of the heat map: of changes, diverging around 0; of shares, from nothing to the largest."""
     if shown == DIFFERS:
-        bar = {"title": {"text": "share of neurons", "side": "right"}, "tickformat": ".0%", "thickness": 12}
+        bar = marks.colorbar("share of neurons", tickformat=".0%")
         top = float(max(atlas.differs.max(), LEAST_RANGE))
         return {"colorscale": "Cividis", "zmin": 0.0, "zmax": top, "colorbar": bar}
     reach = float(max(np.abs(atlas.change).max(), LEAST_RANGE))
-    bar = {"title": {"text": "change of retention", "side": "right"}, "tickformat": "+.0%", "thickness": 12}
+    bar = marks.colorbar("change of retention", tickformat="+.0%")
     return {"colorscale": SIGNS, "zmid": 0.0, "zmin": -reach, "zmax": reach, "colorbar": bar}
 
 
@@ -135,10 +135,8 @@ def _scores(figure: go.Figure, scores: dict[str, UnitScores], before: int) -> No
             "%{customdata[4]:.4g}"
         )
         _cells(figure, one, hover, number, told)
-    bar = {"title": {"text": "deviations from the layer's mean", "side": "right"}, "thickness": 12}
-    figure.update_layout(
-        coloraxis={"colorscale": SIGNS, "cmid": 0.0, "cmin": -reach, "cmax": reach, "colorbar": bar}
-    )
+    scale = {"colorscale": SIGNS, "cmid": 0.0, "cmin": -reach, "cmax": reach}
+    figure.update_layout(coloraxis=scale | {"colorbar": marks.colorbar("deviations from the layer's mean")})
 
 
 def _cells(figure: go.Figure, values: Array, hover: str, panel: int, told: Array | None = None) -> None:

@@ -57,15 +57,9 @@ def lines(
         if chosen is not None and name not in chosen:
             continue
         mean, deviation = analysis.spread(series)
-        figure.add_scatter(
-            x=list(range(values.shape[1])),
-            y=series,
-            name=f"{title}: {mean:.2f} ± {deviation:.2f}",
-            mode="lines+markers",
-            customdata=[[layer, marks.NONE, marks.NONE] for layer in range(values.shape[1])],
-            hovertemplate="layer %{x}: %{y:.3f}<extra>" + title + "</extra>",
-            **look,
-        )
+        layers, called = list(range(values.shape[1])), f"{title}: {mean:.2f} ± {deviation:.2f}"
+        hover = f"layer %{{x}}: %{{y:.3f}}<extra>{title}</extra>"
+        marks.curve(figure, layers, series, called, hover=hover, customdata=marks.layer_data(layers), **look)
     framed = _framed(figure, measure, values.shape[1])
     marks.layer_line(framed, selected)
     return framed
@@ -78,7 +72,7 @@ def _look(comparison: Comparison, index: int) -> dict[str, Any]:
     symbols, dashes = _SYMBOLS[kind], _DASHES[kind]
     return {
         "line": {"color": colors[index % len(colors)], "dash": dashes[index % len(dashes)], "width": 2},
-        "marker": {"symbol": symbols[index % len(symbols)], "size": 8},
+        "symbol": symbols[index % len(symbols)],
     }
 
 
@@ -105,7 +99,7 @@ def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
             colorscale=MAGNITUDE,
             zmin=0,
             zmax=100,
-            colorbar={"title": {"text": "share of row (%)", "side": "right"}, "thickness": 12},
+            colorbar=marks.colorbar("share of row (%)"),
             hovertemplate=(
                 "module %{y} of " + first + ", module %{x} of " + second + ": %{z:.0f} % of the row, "
                 "neurons: %{customdata}<extra></extra>"
@@ -140,15 +134,8 @@ def counts(partition: Partition) -> go.Figure:
         ("in the end", partition.counts, METHOD_COLORS["gprune"], "circle"),
     )
     for name, values, color, symbol in rows:
-        figure.add_scatter(
-            x=np.arange(len(values)),
-            y=values,
-            name=name,
-            mode="lines+markers",
-            line={"color": color, "width": 2},
-            marker={"symbol": symbol, "size": 7},
-            hovertemplate="layer %{x}, modules: %{y}<extra>" + name + "</extra>",
-        )
+        line, hover = {"color": color, "width": 2}, "layer %{x}, modules: %{y}"
+        marks.curve(figure, np.arange(len(values)), values, name, line, hover, symbol=symbol, size=7)
     style(figure, "layer", "modules", 300)
     layer_axis(figure, len(partition.counts))
     figure.update_yaxes(rangemode="tozero", tickformat="d")

@@ -33,7 +33,7 @@ def scatter(
     figure = go.Figure()
     size = 4 if len(numbers) > LARGE else 6
     if colouring.values is not None:
-        bar = {"title": {"text": in_figure(colouring.title), "side": "right"}, "thickness": 12}
+        bar = marks.colorbar(in_figure(colouring.title))
         shown = colouring.values[numbers].astype(np.float32)
         marker = {"color": shown, "colorscale": MAGNITUDE, "size": size, "opacity": 0.85, "colorbar": bar}
         # the ends of the scale are as dark and as light as the page can be

@@ -47,13 +47,8 @@ def survival(curves: list[ranks.Distribution]) -> go.Figure:
         ranks.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
     }
     for name, line in lines.items():
-        figure.add_scatter(
-            x=edges,
-            y=np.round(beyond[name], 3),
-            name=name,
-            mode="lines",
-            line=line,
-            hovertemplate=f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{name}</extra>",
+        marks.curve(
+            figure, edges, np.round(beyond[name], 3), name, line, "%{y:.1f} % move by %{x:.3f} or more"
         )
     style(figure, "rank drift d", "neurons that move ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # above a falling curve there is room for it
@@ -158,14 +153,9 @@ def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
         name=name,
         showlegend=False,
         marker={"color": color, "symbol": METHOD_SYMBOLS.get(cost.method, "circle"), "size": 11},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": [cost.high - cost.ratio],
-            "arrayminus": [cost.ratio - cost.low],
-            "thickness": 2,
-            "width": 5,
-        },
+        error_x=marks.around(
+            *(np.array([one]) for one in (cost.ratio, cost.low, cost.high)), thickness=2, width=5
+        ),
         hovertemplate=f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
         f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>",
     )
@@ -186,7 +176,7 @@ def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
             colorscale=MAGNITUDE,
             xgap=1,
             ygap=3,
-            colorbar={"thickness": 12, "title": {"text": "share (0 to 1)", "side": "right"}},
+            colorbar=marks.colorbar("share (0 to 1)"),
             hoverinfo="skip",
         )
     )

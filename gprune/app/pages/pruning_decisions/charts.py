@@ -1,5 +1,7 @@
 """Figures of the pruning decisions page (Fig. 3)."""
 
+from typing import Any
+
 import numpy as np
 import plotly.graph_objects as go
 
@@ -29,17 +31,10 @@ def retention(result: Bins, base: str) -> go.Figure:
     """Fig. 3a: retention of each bin's neurons under GPrune and the base method."""
     figure = go.Figure()
     for method, values in ((base, result.base), ("gprune", result.ours)):
-        figure.add_bar(
-            x=result.names,
-            y=values,
-            name=label(method),
-            marker={"color": METHOD_COLORS[method]},
-            # two digits: three of neighbouring bars touch where the card is narrow
-            text=[f"{value:.2f}" for value in values],
-            textposition="outside",
-            cliponaxis=False,
-            hovertemplate="%{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",
-        )
+        # two digits: three of neighbouring bars touch where the card is narrow
+        written: dict[str, Any] = {"text": [f"{value:.2f}" for value in values], "textposition": "outside"}
+        look = label(method), METHOD_COLORS[method], "%{x}: %{y:.3f} kept"
+        marks.bars(figure, result.names, values, *look, cliponaxis=False, **written)
     style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
     figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.ours.max(), result.base.max(), 0.05))])
     figure.update_xaxes(type="category")
@@ -49,27 +44,15 @@ def retention(result: Bins, base: str) -> go.Figure:
 def jaccard(result: Bins, base: str) -> go.Figure:
     """Fig. 3b: overlap of the kept neurons of each bin, over its chance level."""
     figure = go.Figure()
-    figure.add_scatter(
-        x=result.names,
-        y=result.chance,
-        name="two independent masks of these retentions",
-        mode="lines+markers",
-        line={"color": GREY, "dash": "dash", "width": 2},
-        marker={"symbol": "line-ew-open", "size": 12},
-        hovertemplate="%{x}: %{y:.3f} by chance<extra></extra>",
-    )
-    figure.add_scatter(
-        x=result.names,
-        y=result.jaccard,
-        name=f"GPrune and {label(base)}",
-        mode="lines+markers+text",
-        line={"color": METHOD_COLORS["gprune"], "width": 2},
-        marker={"symbol": METHOD_SYMBOLS["gprune"], "size": 10},
-        text=[f"{value:.3f}" for value in result.jaccard],
-        textposition="top center",
-        cliponaxis=False,
-        hovertemplate="%{x}: Jaccard %{y:.3f}<extra></extra>",
-    )
+    name, line = "two independent masks of these retentions", {"color": GREY, "dash": "dash", "width": 2}
+    hover = "%{x}: %{y:.3f} by chance<extra></extra>"
+    marks.curve(figure, result.names, result.chance, name, line, hover, symbol="line-ew-open", size=12)
+    marks.curve(
+        figure, result.names, result.jaccard, f"GPrune and {label(base)}",
+        {"color": METHOD_COLORS["gprune"], "width": 2}, "%{x}: Jaccard %{y:.3f}<extra></extra>",
+        symbol=METHOD_SYMBOLS["gprune"], size=10, mode="lines+markers+text", cliponaxis=False,
+        text=[f"{value:.3f}" for value in result.jaccard], textposition="top center",
+    )  # fmt: skip
     style(figure, _DRIFT_AXIS, "Jaccard of the kept neurons", 380)
     figure.update_yaxes(range=[0, 1.08])
     figure.update_xaxes(type="category")
@@ -86,14 +69,7 @@ def shares(result: Bins, base: str) -> go.Figure:
         ("neither", result.shares[3], PALE),
     )
     for name, values, color in rows:
-        figure.add_bar(
-            y=result.names,
-            x=values,
-            name=name,
-            orientation="h",
-            marker={"color": color},
-            hovertemplate="%{y}: %{x:.1f} %<extra>" + name + "</extra>",
-        )
+        marks.bars(figure, values, result.names, name, color, "%{y}: %{x:.1f} %", orientation="h")
     style(figure, "share of the bin's neurons (%)", "drift bin", 320, barmode="stack", bargap=0.25)
     figure.update_yaxes(type="category", autorange="reversed", title_standoff=8)
     figure.update_layout(legend={"traceorder": "normal"}, margin={"l": 92})
@@ -109,17 +85,12 @@ def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTH
     figure, many = go.Figure(), len(masks) > MOST_LINES
     for method, mask in masks.items():
         values: Array = layer_retention(mask)[0 if part == "neurons" else 1]
-        figure.add_scatter(
-            x=np.arange(len(values)),
-            y=values,
-            name=label(method),
-            mode="lines+markers",
-            line={"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2},
-            customdata=[[layer, marks.NONE, marks.NONE] for layer in range(len(values))],
-            marker={"symbol": METHOD_SYMBOLS[method], "size": 7},
-            hovertemplate="layer %{x}: %{y:.3f} kept<extra>" + label(method) + "</extra>",
+        line = {"color": METHOD_COLORS[method], "dash": METHOD_DASHES[method], "width": 2}
+        marks.curve(
+            figure, np.arange(len(values)), values, label(method), line, "layer %{x}: %{y:.3f} kept",
+            symbol=METHOD_SYMBOLS[method], size=7, customdata=marks.layer_data(range(len(values))),
             visible="legendonly" if many and family(method) != method else True,
-        )
+        )  # fmt: skip
     unit = "neurons" if part == "neurons" else "key/value groups"
     # the legend stands above in two columns, and may take half of the height
     style(figure, "layer", f"share of {unit} kept", 320 + (14 * len(masks) if many else 0))

@@ -31,16 +31,10 @@ def survival(curves: list[analysis.Distribution]) -> go.Figure:
     figure = go.Figure()
     edges, beyond = marks.excess(figure, curves)
     for curve in curves:
-        figure.add_scatter(
-            x=edges,
-            y=beyond[curve.name],
-            name=_named(curve),
-            mode="lines",
-            line=_LINES[curve.name],
-            hovertemplate=f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{curve.name}</extra>",
-        )
+        hover = f"%{{y:.1f}} % move by %{{x:.3f}} or more<extra>{curve.name}</extra>"
+        marks.curve(figure, edges, beyond[curve.name], _named(curve), _LINES[curve.name], hover)
     style(figure, DRIFT_AXIS, "neurons that move by d or more (%)", 420)
-    figure.update_xaxes(range=[0, _right_end(curves)])
+    figure.update_xaxes(range=[0, marks.drift_end(curves)])
     figure.update_yaxes(range=[0, 101])
     return figure
 
@@ -65,16 +59,9 @@ def histogram(curves: list[analysis.Distribution], log: bool) -> go.Figure:
                 hovertemplate="d ≈ %{x:.3f}: %{y:.2f} % of neurons<extra>A | B</extra>",
             )
             continue
-        figure.add_scatter(
-            x=edges,
-            y=np.append(curve.shares, curve.shares[-1]),
-            name=name,
-            mode="lines",
-            line={**_LINES[curve.name], "shape": "hv"},
-            hovertemplate=f"d from %{{x:.3f}}: %{{y:.2f}} % of neurons<extra>{curve.name}</extra>",
-        )
+        marks.drift_steps(figure, curve, name, _LINES[curve.name])
     style(figure, DRIFT_AXIS, "share of neurons (%)", 420, bargap=0)
-    figure.update_xaxes(range=[0, _right_end(curves)])
+    figure.update_xaxes(range=[0, marks.drift_end(curves)])
     if log:
         shares = np.concatenate([curve.shares for curve in curves])
         shown = shares[shares > 0]
@@ -84,37 +71,20 @@ def histogram(curves: list[analysis.Distribution], log: bool) -> go.Figure:
     return figure
 
 
-def _right_end(curves: list[analysis.Distribution]) -> float:
-    """Where the last curve has run out, so that the floor's narrow peak stays readable."""
-    last = max(int(np.flatnonzero(curve.shares).max()) for curve in curves)
-    return min(1.0, (last + 2) / len(curves[0].shares))
-
-
 def correlations(table: pd.DataFrame, chosen: Selection = NOTHING) -> go.Figure:
     """Spearman correlation of every layer: across texts, and the re-sampling floors."""
     figure = go.Figure()
     curves = (
-        ("Spearman A|B", "A | B", {"color": PAIR, "width": 2}, "circle"),
-        (
-            "Spearman half A|half B",
-            "half A | half B",
-            {"color": PAIR, "dash": "dash", "width": 2},
-            "diamond-open",
-        ),
-        ("Spearman, A re-sampled", "A re-sampled", {"color": GREY, "width": 2}, "square"),
-        ("Spearman, B re-sampled", "B re-sampled", {"color": GREY, "dash": "dot", "width": 2}, "square-open"),
+        ("Spearman A|B", "A | B", {"color": PAIR}, "circle"),
+        ("Spearman half A|half B", "half A | half B", {"color": PAIR, "dash": "dash"}, "diamond-open"),
+        ("Spearman, A re-sampled", "A re-sampled", {"color": GREY}, "square"),
+        ("Spearman, B re-sampled", "B re-sampled", {"color": GREY, "dash": "dot"}, "square-open"),
     )
     for column, name, line, symbol in curves:
-        figure.add_scatter(
-            x=table["layer"],
-            y=table[column],
-            name=name,
-            mode="lines+markers",
-            line=line,
-            marker={"symbol": symbol, "size": 6},
-            customdata=[[layer, marks.NONE, marks.NONE] for layer in table["layer"]],
-            hovertemplate="layer %{x}: %{y:.3f}<extra>" + name + "</extra>",
-        )
+        marks.curve(
+            figure, table["layer"], table[column], name, line | {"width": 2}, "layer %{x}: %{y:.3f}",
+            symbol=symbol, size=6, customdata=marks.layer_data(table["layer"]),
+        )  # fmt: skip
     style(figure, "layer", "Spearman correlation of ranks", LAYERS_HEIGHT)
     layer_axis(figure, len(table))
     marks.layer_line(figure, chosen)
@@ -131,7 +101,7 @@ def layers(matrix: Array, chosen: Selection = NOTHING) -> go.Figure:
             x=((edges[:-1] + edges[1:]) / 2)[:last],
             y=np.arange(len(matrix)),
             colorscale=MAGNITUDE,
-            colorbar={"title": {"text": "% of layer", "side": "right"}, "thickness": 12},
+            colorbar=marks.colorbar("% of layer"),
             hoverinfo="skip",
         )
     )
@@ -219,12 +189,7 @@ def _cells(counts: Array) -> go.Heatmap:
         y=middle,
         customdata=counts.astype(np.int32),
         colorscale=MAGNITUDE,
-        colorbar={
-            "title": {"text": "neurons", "side": "right"},
-            "thickness": 12,
-            "tickvals": powers,
-            "ticktext": [f"{10**p:,}" for p in powers],
-        },
+        colorbar=marks.colorbar("neurons", tickvals=powers, ticktext=[f"{10**p:,}" for p in powers]),
         hovertemplate="rank %{x:.2f} on A, %{y:.2f} on B, neurons: %{customdata}<extra></extra>",
         name="neurons",
     )

@@ -5,7 +5,7 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.analysis import thresholds
-from gprune.app.ui import chart_style
+from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B, layer_axis, style
 from gprune.app.ui.text import in_figure
 from gprune.records import AdaptedScores, Array, ModuleStatistics
@@ -129,13 +129,7 @@ def by_layer(counts: Array) -> go.Figure:
     figure = go.Figure()
     for row, (value, color, *_) in zip(counts, _GROUPS[1:], strict=True):
         name = thresholds.OUTCOMES[value]
-        figure.add_bar(
-            x=np.arange(len(row)),
-            y=row,
-            name=name,
-            marker={"color": color},
-            hovertemplate="layer %{x}, modules: %{y}<extra>" + name + "</extra>",
-        )
+        marks.bars(figure, np.arange(len(row)), row, name, color, "layer %{x}, modules: %{y}")
     style(figure, "layer", "adapted modules", 280, barmode="stack")
     figure.update_layout(legend={"traceorder": "normal"})
     layer_axis(figure, counts.shape[1])
@@ -151,17 +145,10 @@ def sets(table: pd.DataFrame) -> go.Figure:
     counts = (table["adapted"] - table["from B"], table["from B"])
     names = [in_figure(name) for name in table["set"]]
     for count, (value, color, *_) in zip(counts, _GROUPS[1:], strict=True):
-        name = thresholds.OUTCOMES[value]
-        figure.add_bar(
-            x=count,
-            # two sets can have one name
-            y=list(range(len(names))),
-            customdata=[in_figure(rule) for rule in table["rule"]],
-            orientation="h",
-            name=name,
-            marker={"color": color},
-            hovertemplate="%{customdata}, modules: %{x}<extra>" + name + "</extra>",
-        )
+        look = thresholds.OUTCOMES[value], color, "%{customdata}, modules: %{x}"
+        rules = [in_figure(rule) for rule in table["rule"]]
+        # two sets can have one name
+        marks.bars(figure, count, list(range(len(names))), *look, customdata=rules, orientation="h")
     style(figure, "adapted modules", "", 120 + 34 * len(names), barmode="stack")
     figure.update_xaxes(tickformat="d", rangemode="tozero")
     figure.update_yaxes(

@@ -6,6 +6,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis.decisions import Bins
 from gprune.analysis.mask_diff import Flips
+from gprune.app.ui import marks
 from gprune.app.ui.chart_style import (
     BLUE,
     GREY,
@@ -34,14 +35,9 @@ def flips_by_layer(found: Flips) -> go.Figure:
         (found.added, 1, "removed → kept", ADDED),
         (found.removed, -1, "kept → removed", REMOVED),
     ):
-        figure.add_bar(
-            x=layers,
-            y=sign * values,
-            customdata=values,
-            name=f"{name} ({int(values.sum()):,})",
-            marker={"color": color},
-            hovertemplate="layer %{x}, neurons: %{customdata:,}<extra>" + name + "</extra>",
-        )
+        hover = f"layer %{{x}}, neurons: %{{customdata:,}}<extra>{name}</extra>"
+        named = f"{name} ({int(values.sum()):,})"
+        marks.bars(figure, layers, sign * values, named, color, hover, customdata=values)
     style(figure, "layer", "neurons that change sides", 280, barmode="relative")
     layer_axis(figure, len(layers))
     most = max(int(found.removed.max()), int(found.added.max()))
@@ -76,15 +72,9 @@ def jaccard(before: Bins, after: Bins, base: str) -> go.Figure:
 
 def _line(figure: go.Figure, x: list[str], y: Array, name: str, look: tuple[str, str, str]) -> None:
     color, symbol, dash = look
-    figure.add_scatter(
-        x=x,
-        y=y,
-        name=name,
-        mode="lines+markers",
-        line={"color": color, "dash": dash, "width": 2},
-        marker={"symbol": symbol, "size": 10, "color": color, "line": {"width": 2, "color": color}},
-        hovertemplate="%{x}: %{y:.3f}<extra>" + name + "</extra>",
-    )
+    line, hover = {"color": color, "dash": dash, "width": 2}, "%{x}: %{y:.3f}"
+    marker = {"symbol": symbol, "size": 10, "color": color, "line": {"width": 2, "color": color}}
+    marks.curve(figure, x, y, name, line, hover, mode="lines+markers", marker=marker)
 
 
 def bin_table(before: Bins, after: Bins, base: str) -> pd.DataFrame:
@@ -164,16 +154,10 @@ def kept_by_layer(own: Array, chosen: Array, name: str) -> go.Figure:
     """Share of each layer's neurons that the run keeps, and that a choice keeps."""
     figure = go.Figure()
     layers = np.arange(len(own))
-    figure.add_bar(x=layers, y=100.0 * own, name="this run's GPrune", marker={"color": PALE})
-    figure.add_scatter(
-        x=layers,
-        y=100.0 * chosen,
-        name=name,
-        mode="markers",
-        marker={"color": BLUE, "size": 9, "symbol": "circle"},
-    )
-    for trace in figure.data:
-        trace.hovertemplate = "layer %{x}: %{y:.1f} % kept<extra>" + trace.name + "</extra>"
+    hover = "layer %{x}: %{y:.1f} % kept"
+    marks.bars(figure, layers, 100.0 * own, "this run's GPrune", PALE, hover)
+    marker = {"color": BLUE, "size": 9, "symbol": "circle"}
+    marks.curve(figure, layers, 100.0 * chosen, name, {}, hover, mode="markers", marker=marker)
     style(figure, "layer", "neurons kept (%)", 260)
     layer_axis(figure, len(layers))
     figure.update_yaxes(range=[0, 102])

@@ -156,13 +156,7 @@ def _rate_marks(table: pd.DataFrame, names: list[str], hue: str) -> go.Scatter:
         customdata=table["ratio"],
         mode="markers",
         marker={"color": hue, "symbol": drawn, "size": 11, "line": {"width": 2}},
-        error_x={
-            "type": "data",
-            "symmetric": False,
-            "array": table["high"] - middle,
-            "arrayminus": middle - table["low"],
-            "thickness": 1.5,
-        },
+        error_x=marks.around(middle, table["low"], table["high"], 1.5),
         showlegend=False,
         hovertemplate="%{y}: %{x:,.4g} tokens/s, %{customdata:.2f}× dense<extra></extra>",
     )
@@ -184,16 +178,10 @@ def width_bars(kept: Array, full: int, method: str, units: str) -> go.Figure:
     """
     layers = np.arange(len(kept))
     figure = go.Figure()
-    figure.add_bar(
-        x=layers, y=np.full(len(kept), full), marker={"color": PALE}, name="dense", hoverinfo="skip"
-    )
-    figure.add_bar(
-        x=layers,
-        y=kept,
-        name=label(method),
-        marker={"color": METHOD_COLORS.get(method, GREY)},
-        hovertemplate=f"layer %{{x}}: %{{y:,}} of {full:,} {units}<extra></extra>",
-    )
+    dense = {"marker": {"color": PALE}, "name": "dense", "hoverinfo": "skip"}
+    figure.add_bar(x=layers, y=np.full(len(kept), full), **dense)
+    hover = f"layer %{{x}}: %{{y:,}} of {full:,} {units}<extra></extra>"
+    marks.bars(figure, layers, kept, label(method), METHOD_COLORS.get(method, GREY), hover)
     style(figure, "layer", units, 300, barmode="overlay", bargap=0.2)
     layer_axis(figure, len(kept))
     figure.update_yaxes(range=[0, 1.05 * full], **({"dtick": 1} if full <= _FEW else {}))
