@@ -23,7 +23,7 @@ from gprune.app.pages.rank_drift import charts as drift
 from gprune.app.pages.rasa import charts as reliability
 from gprune.app.report import gathering
 from gprune.app.ui import chart_style as style
-from gprune.app.ui import derived_cache, marks, slope, story
+from gprune.app.ui import derived_cache, marks, story
 from gprune.app.ui.memo import memoized
 from gprune.app.ui.panel import Panel, panel
 from gprune.pipeline import stages
@@ -186,7 +186,7 @@ def test_log_ticks_are_plain_numbers(lowest, highest, names):
 
 def test_slopes_and_costs_have_hues_and_errors_of_their_own(small_run):
     found = story.movers_of(small_run, 1, None)
-    figure = slope.slopes(found, 280, int(found.neurons[0]))
+    figure = marks.slopes(found, 280, int(found.neurons[0]))
     lines = {trace.line.color: trace for trace in figure.data}
     for color, up in ((style.TEXT_A, False), (style.TEXT_B, True)):
         ends = np.array(lines[color].y, dtype=float).reshape(-1, 3)

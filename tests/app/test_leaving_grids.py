@@ -2,7 +2,7 @@
 
 import pytest
 
-from gprune.app.ui import leaving_grids
+from gprune.app.ui import assets
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 
@@ -35,7 +35,7 @@ PAGE = """
 def opened(chromium, within=False):
     page = chromium.new_page()
     # as often as a page is drawn
-    script = f"<script>{leaving_grids.SCRIPT}</script>"
+    script = f"<script>{assets.read('leaving_grids.js')}</script>"
     page.set_content(f"{PAGE}{script}{script}".replace("WITHIN", str(within).lower()))
     page.wait_for_function("window.ready")
     return page

@@ -15,7 +15,7 @@ from gprune.app.pages.mask_atlas import panels as atlas
 from gprune.app.pages.neuron_map import charts as figures
 from gprune.app.pages.neuron_map import colouring, panels
 from gprune.app.pages.neuron_map import page as region
-from gprune.app.ui import masks_cache
+from gprune.app.ui import derived_cache
 from gprune.app.ui.unit import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.stages import BEHAVIOUR, neuron_map
@@ -50,7 +50,8 @@ def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
     assert drawn == 60 and figure.data[0].type == "scattergl"
     colours = colouring.of(small_run, 1, colouring.TEXTS, "flap")
     one, other = (
-        masks_cache.of_text(small_run, "flap", text).ffn[1] for text in (whatif.PRIMARY, whatif.AUXILIARY)
+        derived_cache.masks_of_text(small_run, "flap", text).ffn[1]
+        for text in (whatif.PRIMARY, whatif.AUXILIARY)
     )
     counts = [int(group.members.sum()) for group in colours.groups]
     assert counts == [

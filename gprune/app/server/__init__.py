@@ -4,5 +4,3 @@
 """
 
 from gprune.app.server.server_options import ServerOptions, current_terms, open_with, require_trust
-
-__all__ = ["ServerOptions", "current_terms", "open_with", "require_trust"]

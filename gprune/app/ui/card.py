@@ -15,6 +15,7 @@ import streamlit as st
 
 from gprune.analysis.published import Published, same_setting
 from gprune.app.ui import (
+    assets,
     chart_style,
     export_dialog,
     help_drawer,
@@ -38,11 +39,6 @@ from gprune.system.errors import CorpusError, GpruneError, ModelError
 MAXIMISED = "card"
 MAXIMISED_HEIGHT = 640
 """pixels of a chart whose card fills the window"""
-_FILLS = (
-    "<style>.st-key-card_{key} {{position: fixed; inset: 3.2rem 0.5rem 0.5rem 0.5rem; z-index: 999995; "
-    "overflow: auto; width: auto; max-width: none; height: auto; background: light-dark({light}, {dark});}}"
-    "</style>"
-)
 _UNUSED_TOOLS = ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"]
 
 
@@ -88,8 +84,7 @@ class Card:
             # styles stand outside of a fragment and outlive its drawing
             st.rerun()
         if large:
-            ground = {name: st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")}
-            st.html(_FILLS.format(key=self.key, **ground))
+            assets.look("maximised", self.key)
 
     def copies(self) -> None:
         """Offers what the card shows for a paper, as Python, as a command and as a link, at its end.

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from gprune import records
-from gprune.analysis import ablation_effect, agreement, comparison, decisions, drift, thresholds
+from gprune.analysis import ablation_effect, agreement, comparison, decisions, drift, thresholds, whatif
 from gprune.analysis.ablation_effect import AblationEffect
 from gprune.analysis.paired_test import Measurement
 from gprune.app.ui.chart_style import label
@@ -18,7 +18,7 @@ from gprune.pipeline.runs.opened import MissingResultError, Run, as_told, record
 from gprune.pipeline.stages import Results, Stage
 from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.pruning import rasa
-from gprune.records import Array
+from gprune.records import Array, PruningMasks
 from gprune.study import ReliabilitySettings
 
 MOST_TABLE_ROWS = 2000
@@ -83,6 +83,54 @@ def preview(run: Run, settings: ReliabilitySettings) -> thresholds.Decision:
         return module_scores(run.root, *keys, scale)
 
     return thresholds.decided(run, settings, mean)
+
+
+def masks_of(run: Run, choice: whatif.LabChoice) -> PruningMasks:
+    """Masks that no run has decided, those of a choice, composed once for all pages; nothing is learned anew.
+
+    Raises MissingResultError where the run lacks what GPrune's masks follow from, MethodError where the
+    method cannot be decided here (see `whatif.obstacle`), SettingsError where the retention is below what the
+    floors of the layers cost.
+    """
+    if choice.method != "gprune":
+        # what the decisions of a run's baselines follow from
+        return _of_baseline(run, f"{run.root} {run.study.to_json()} {run.graph.inputs!r}", choice)
+    keys = [run.key(stages.scores, text) for text in stages.PAIR]
+    keys += [run.key(stages.partition), run.key(stages.modules), run.key(stages.learning)]
+    return _of_gprune(run, run.root, tuple(keys), run.study.sparsity.alignment, run.study.seed, choice)
+
+
+def masks_of_text(run: Run, method: str, text: str) -> PruningMasks:
+    """The masks of a method at the run's retention, were PRIMARY or AUXILIARY of whatif alone to decide.
+
+    Errors as `masks_of`.
+    """
+    return masks_of(run, whatif.LabChoice(method, run.study.retention, text, run.study.reliability))
+
+
+@memoized(64)
+def _of_gprune(
+    _run: Run, root: str, keys: tuple[str, ...], alignment: int, seed: int, choice: whatif.LabChoice
+) -> PruningMasks:
+    base = _prepared(_run, root, keys, alignment)
+    if choice.scoring == whatif.ADAPTED:
+        source = preview(_run, choice.settings)[1].source
+    else:
+        source = whatif.whole(base, choice.scoring)
+    return whatif.relocated(base, source, choice.retention)
+
+
+@memoized(4)
+def _prepared(_run: Run, root: str, keys: tuple[str, ...], alignment: int) -> whatif.Prepared:
+    return whatif.prepared(_run)
+
+
+@memoized(64)
+def _of_baseline(_run: Run, identity: str, choice: whatif.LabChoice) -> PruningMasks:
+    adapted: Any = None
+    if choice.scoring == whatif.ADAPTED:
+        adapted = preview(_run, choice.settings)[1].scores
+    return whatif.decide(_run.results, choice.method, choice.retention, choice.scoring, adapted)
 
 
 def measured(run: Run) -> list[tuple[str, str]]:

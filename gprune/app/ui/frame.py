@@ -6,7 +6,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import reduce, wraps
 from operator import or_
-from pathlib import Path
 from textwrap import shorten
 from typing import Any
 
@@ -15,11 +14,10 @@ import streamlit as st
 from gprune.analysis.formatting import counted, percent
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
+    assets,
     help_drawer,
     job_runs,
-    leaving_grids,
     live,
-    one_step_back,
     packed,
     page_names,
     places,
@@ -31,7 +29,6 @@ from gprune.app.ui import (
     titles,
     to_launch,
     tour,
-    unit_search,
     url_state,
     work,
 )
@@ -47,7 +44,6 @@ from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
 _TOLD = "frame_told"
-_LOOK = f"<style>{Path(__file__).with_name('look.css').read_text(encoding='utf-8')}</style>"
 NEW_MODULES = 20
 """so many more modules are worth a new count"""
 _ONE_AT_A_TIME = threading.Lock()
@@ -74,7 +70,7 @@ def run(
     sticky_button.begin(place)
     tour.begin(place)
     present.show()
-    st.html(_LOOK)
+    assets.look("look")
     situation = _looked_at()
     # lists name every run, and what is installed as it calls itself: as a run calls it only on pages of that
     every = reduce(or_, (run.told for run in situation.runs), Told()).absent
@@ -162,7 +158,7 @@ def _sidebar(situation: work.Situation) -> None:
         run_choice.warn(asked)
     run = current_run() if situation.runs else None
     if run is not None:
-        unit_search.draw(run)
+        selection.search(run)
         with st.container(horizontal=True, gap="xsmall"):
             _badges(run)
         if run.about.note:
@@ -172,8 +168,8 @@ def _sidebar(situation: work.Situation) -> None:
         selection.chip(run)
         _settings(run)
     present.button()
-    leaving_grids.install()
-    one_step_back.install()
+    assets.install("leaving_grids")
+    assets.install("one_step_back")
     if situation.unreadable:
         _unreadable(situation)
 

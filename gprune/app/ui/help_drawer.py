@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from gprune.app.ui import url_state
+from gprune.app.ui import assets, url_state
 from gprune.app.ui.glossary import TERMS, aliases
 from gprune.app.ui.page_names import HELP, HELP_PARTS
 
@@ -19,14 +19,6 @@ LONGEST = 200
 _WHOLE = "help_whole"
 _MOST = 8
 """words that a card's button asks for"""
-_LOOK = (
-    "<style>.st-key-frame_help {position: fixed; top: 3.75rem; right: 0; bottom: 0; "
-    "width: min(31rem, 100vw); z-index: 999980; overflow-y: auto; padding: 0.8rem 1.1rem 2rem 1.1rem; "
-    "background: light-dark(%s, %s); border-left: 1px solid light-dark(#d3d8e2, #3a4250); "
-    "box-shadow: -6px 0 18px rgb(0 0 0 / 12%%);} "
-    "@media (min-width: 1500px) {.stMainBlockContainer {padding-right: 33rem;}}</style>"
-)
-"""over the page, and beside it where both have room"""
 
 
 def begin() -> None:
@@ -82,8 +74,7 @@ def show(draw: Callable[[], None]) -> None:
     """Draws the help where it is open; `draw` draws what it says."""
     if not shown():
         return
-    ground = [st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")]
-    st.html(_LOOK % tuple(ground))
+    assets.look("help_drawer")
     with st.container(key="frame_help", gap="small"):
         st.fragment(_drawer)(draw)
 

@@ -13,7 +13,7 @@ from gprune.analysis.formatting import percent, signed
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
 from gprune.app.preview import DENSE, Passage, Question, Read, Reading, Source
-from gprune.app.ui import asking, masks_cache, tokens
+from gprune.app.ui import asking, derived_cache, tokens, url_state
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said, short
 from gprune.pipeline import stages
@@ -24,6 +24,9 @@ from gprune.system.errors import StoreError
 
 EVERY = 0.25
 """seconds between two looks: whoever moves a slider watches"""
+KEEP = "rasa_keep"
+"""how much is kept, in the address"""
+LEAST, MOST = 0.05, 0.98
 LIMIT = 4.0
 """nats at which the colours end: the same at every retention, so that colours can be compared"""
 
@@ -44,11 +47,23 @@ def worst_window(run: Run, method: str, text: str) -> tuple[int, float] | None:
     return token_loss.worst_window(dense, pruned) if 0 < len(pruned) == len(dense) else None
 
 
+def slider(run: Run) -> float:
+    """Draws the slider of the retention, which begins at that of the run; the fraction that is chosen."""
+    return url_state.slider(
+        "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent"
+    )
+
+
+def retention(run: Run) -> float:
+    """The fraction that is chosen, from the address."""
+    return url_state.number(KEEP, run.study.retention, LEAST, MOST)
+
+
 def at_retention(run: Run, method: str, kept: float, text: str, key: str) -> None:
     """Draws the passage for a method of the run at another retention, decided anew as on the page Tune.
 
     `kept` is the fraction of the decoder's weights; for `text`, `key` and errors see `show` and
-    `masks_cache.masks`.
+    `derived_cache.masks_of`.
     """
     scoring = whatif.ADAPTED if METHODS[method].decision == "learned" else whatif.PRIMARY
     show(run, whatif.LabChoice(method, kept, scoring, run.study.reliability), text, key)
@@ -58,9 +73,9 @@ def show(run: Run, choice: whatif.LabChoice, text: str, key: str) -> None:
     """Draws the window of a text that a method of the run loses most on, coloured for a choice of masks.
 
     The first window where the run has stored no losses. `key` is one a place. Raises StoreError and
-    SettingsError as `preview.Client.read`, and what `masks_cache.masks` raises.
+    SettingsError as `preview.Client.read`, and what `derived_cache.masks_of` raises.
     """
-    method, masks = choice.method, masks_cache.masks(run, choice)
+    method, masks = choice.method, derived_cache.masks_of(run, choice)
     label = f"{called(method)}, {percent(choice.retention)} kept"
     found = worst_window(run, method, text)
     window = found[0] if found else 0

@@ -3,19 +3,12 @@
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import url_state
+from gprune.app.ui import assets, url_state
 
 PRESENT = "present"
 _ON = "frame_presenting"
 _LETTERS = 17
 """pixels of a letter in a figure"""
-_LOOK = (
-    "<style>html {font-size: 128%;} "
-    "[data-testid=stSidebar], [data-testid=stHeader] {display: none;} "
-    ".stMainBlockContainer {padding: 1.2rem 2rem 2rem 2rem; max-width: none;} "
-    ".st-key-frame_present {position: fixed; top: 0.4rem; right: 0.8rem; z-index: 999990; width: auto;}"
-    "</style>"
-)
 
 
 def show() -> None:
@@ -23,7 +16,7 @@ def show() -> None:
     st.session_state[_ON] = url_state.flag(PRESENT)
     if not on():
         return
-    st.html(_LOOK)
+    assets.look("present")
     with st.container(key="frame_present"):
         st.button(
             "End presenting",

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.headline import OURS
-from gprune.app.ui import asking, passage, present, retention_slider, slide_keys, story, tour
+from gprune.app.ui import asking, assets, passage, present, story, tour
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
@@ -23,27 +23,6 @@ _BESIDE = {"orientation": "v", "x": 1.01, "xanchor": "left", "y": 1.0, "yanchor"
 """a longer legend stands beside the figure, which is wide, and not below it"""
 _GROWN = 1.7
 """factor by which lines and marks are larger"""
-_LOOK = (
-    "<style>"
-    # letters of the page grow with the window; a figure that is scaled, Plotly would measure wrongly
-    ":root {--grown: 1;} "
-    "@media (min-width: 1600px) {:root {--grown: 1.25;}} "
-    "@media (min-width: 1900px) {:root {--grown: 1.5;}} "
-    "@media (min-width: 2500px) {:root {--grown: 2;}} "
-    "html:has(.st-key-slide) {font-size: calc(128%% * var(--grown));} "
-    ".st-key-slide {position: fixed; inset: 0; z-index: 999980; overflow: hidden; padding: 1rem 2rem 0.4rem "
-    "2rem; width: auto; max-width: none; height: auto; background: light-dark(%s, %s);} "
-    ".st-key-slide h1 {font-size: 1.9rem; line-height: 1.2; padding: 0; text-wrap: balance;} "
-    ".st-key-slide > div:has(> .st-key-slide_figure), .st-key-slide > .st-key-slide_figure {flex: 1 1 0; "
-    "min-height: 0;} "
-    ".st-key-slide_figure {height: 100%%; overflow: auto;} "
-    ".st-key-slide_figure:has(.stPlotlyChart) > div, .st-key-slide_figure .stPlotlyChart "
-    "{height: 100%% !important;} "
-    ".st-key-slide_figure .lens-tokens {font-size: 1.1rem;} "
-    ".st-key-slide_figure .passage {max-height: none;} "
-    ".st-key-slide_foot {flex-wrap: nowrap;} "
-    "</style>"
-)
 
 
 def on() -> bool:
@@ -57,8 +36,8 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
     step = tour.STEPS[number - 1]
     # whoever ends presenting goes on where the slide was
     tour.stay(number)
-    st.html(_LOOK % tuple(st.get_option(f"theme.{name}.backgroundColor") for name in ("light", "dark")))
-    slide_keys.install()
+    assets.look("slides")
+    assets.install("slide_keys")
     with st.container(key="slide", gap="small"):
         st.markdown(f":blue-badge[{number} / {len(tour.STEPS)}] {step.title}")
         try:
@@ -111,11 +90,11 @@ def _passage(run: Run) -> None:
     method = OURS if OURS in run.cut else next(iter(run.cut), "")
     if not method or not asking.allowed(run, wanted=True):
         return
-    passage.at_retention(run, method, retention_slider.draw(run), text, "slide_passage")
+    passage.at_retention(run, method, passage.slider(run), text, "slide_passage")
 
 
 def _foot(number: int) -> None:
-    """The way on for those who use a pointer; `slide_keys` presses these buttons as well."""
+    """The way on for those who use a pointer; the script `slide_keys` presses these buttons as well."""
     with st.container(horizontal=True, horizontal_alignment="center", gap="xsmall", key="slide_foot"):
         for other in range(1, len(tour.STEPS) + 1):
             st.button(

@@ -17,8 +17,10 @@ from gprune.app.ui.chart_style import called, label
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import runs as run_records
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
 from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.records import PruningMasks
 from gprune.store import Store
 from gprune.study.methods import Told, knowing
 from gprune.study.settings import require_choice
@@ -188,3 +190,41 @@ def _distinct(names: dict[tuple[str, str], str]) -> dict[tuple[str, str], str]:
         line: f"{name} ({line[0].rsplit('-', 1)[-1]})" if every.count(name) > 1 else name
         for line, name in names.items()
     }
+
+
+def both_masks(shown: Shown, first: Line, second: Line) -> tuple[PruningMasks, PruningMasks] | None:
+    """The masks of two lines; None where one has none, or they are of models of another shape."""
+    one, other = (masks_of(line, shown.runs) for line in (first, second))
+    return None if one is None or other is None or one.ffn.shape != other.ffn.shape else (one, other)
+
+
+def comparable(shown: Shown) -> tuple[Line | None, dict[str, Line]]:
+    """The line whose masks are compared, and those that they can be compared with."""
+    pruned = {f"{line.method}@{line.name[0]}": line for line in shown.lines if masks_of(line, shown.runs)}
+    lines = list(pruned.values())
+    first = next((line for line in lines if line is shown.pinned), next(iter(lines), None))
+    if first is None:
+        return None, {}
+    same = (key for key, line in pruned.items() if line is not first)
+    return first, {key: pruned[key] for key in same if _dense(pruned[key], shown) == _dense(first, shown)}
+
+
+def default_of(others: dict[str, Line]) -> str:
+    """GPrune, or whichever comes first."""
+    return next((key for key, line in others.items() if line.method == "gprune"), next(iter(others)))
+
+
+def masks_of(line: Line, runs: list[Run]) -> PruningMasks | None:
+    """The masks of a line's first run; None where there are none."""
+    run = _home(line, runs)
+    name = run.cutting.get(line.method)
+    return run.load(stages.masks, name) if name and run.has(stages.masks, name) else None
+
+
+def _home(line: Line, runs: list[Run]) -> Run:
+    return next(run for run in runs if run.name == line.rows[0].run)
+
+
+def _dense(line: Line, shown: Shown) -> str:
+    run = _home(line, shown.runs)
+    return run.graph.inputs.model or run.study.model

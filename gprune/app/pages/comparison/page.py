@@ -13,8 +13,16 @@ from gprune.analysis.comparison import Line, Row
 from gprune.analysis.formatting import signed
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
-from gprune.app.pages.comparison.line_masks import both_masks, comparable, default_of
-from gprune.app.pages.comparison.lines import Shown, asked_of, composed, measured_lines, measured_rows
+from gprune.app.pages.comparison.lines import (
+    Shown,
+    asked_of,
+    both_masks,
+    comparable,
+    composed,
+    default_of,
+    measured_lines,
+    measured_rows,
+)  # fmt: skip
 from gprune.app.ui import derived_cache, frame, recorded, run_choice, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label

@@ -11,11 +11,10 @@ from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.analysis.paired_test import Measurement
 from gprune.app.pages.comparison import charts
-from gprune.app.pages.comparison.line_masks import both_masks, comparable, default_of
-from gprune.app.pages.comparison.lines import Shown, shown_of
+from gprune.app.pages.comparison.lines import Shown, both_masks, comparable, default_of, shown_of
 from gprune.app.ui import derived_cache, marks, story
 from gprune.app.ui.chart_style import METHOD_LABELS, label
-from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.panel import Asked, Panel, PanelFunction, panel
 from gprune.app.ui.text import in_figure, plain
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
@@ -58,8 +57,15 @@ def _of_all(make: Callable[P, Panel]) -> Callable[P, Panel]:
     return made
 
 
-@panel("perplexity", "cp_charts", "Perplexity on a log axis", reads=_every_text, group=LINES)
-@_of_all
+def _lines_panel(
+    name: str, card: str, heading: str, reads: Asked = lambda run, values: [_lines(run, values)]
+) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
+    """Declares a figure of lines, which `reads` finds in an address."""
+    declared = panel(name, card, heading, reads=reads, group=LINES)
+    return lambda make: declared(_of_all(make))
+
+
+@_lines_panel("perplexity", "cp_charts", "Perplexity on a log axis", _every_text)
 def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked: Any) -> Panel:
     """Perplexity of every method on a text, an unseen one where none is named."""
     shown = _shown or shown_of(run, **asked)
@@ -75,14 +81,7 @@ def perplexity(run: Run, *, text: str = "", _shown: Shown | None = None, **asked
     )
 
 
-@panel(
-    "differences",
-    "cp_changes",
-    "Difference to the baseline",
-    reads=lambda run, values: [_lines(run, values)],
-    group=LINES,
-)
-@_of_all
+@_lines_panel("differences", "cp_changes", "Difference to the baseline")
 def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
     """Difference of every method to the baseline, window by window."""
     shown = _shown or shown_of(run, **asked)
@@ -102,14 +101,7 @@ def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel
     )
 
 
-@panel(
-    "generalization",
-    "cp_home",
-    "Home and abroad",
-    reads=lambda run, values: [_lines(run, values)],
-    group=LINES,
-)
-@_of_all
+@_lines_panel("generalization", "cp_home", "Home and abroad")
 def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
     """Perplexity on unseen text against that on the corpora of A and B, a mark a method and repair."""
     shown = _shown or shown_of(run, **asked)
@@ -233,14 +225,10 @@ def tried_of(run: Run, made: Mapping[str, Choice]) -> list[choices.Tried]:
     return choices.tried(made, lambda word: stages.described(run.graph, word))
 
 
-@panel(
-    "kept_units",
-    "cp_units",
-    "Units that two methods keep",
-    reads=lambda run, values: [_lines(run, values, other="cp_other", kind="cp_kind")],
-    group=LINES,
-)
-@_of_all
+@_lines_panel(
+    "kept_units", "cp_units", "Units that two methods keep",
+    lambda run, values: [_lines(run, values, other="cp_other", kind="cp_kind")],
+)  # fmt: skip
 def kept_units_by_layer(
     run: Run,
     *,

@@ -4,7 +4,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis.decisions import chance_jaccard
 from gprune.analysis.headline import OURS
-from gprune.app.ui import marks, slope, story
+from gprune.app.ui import marks, story
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, label, style
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.unit import NOTHING, Selection
@@ -20,7 +20,7 @@ def neuron(run: Run, *, selected: Selection = NOTHING) -> Panel:
     """One neuron among those of its layer that move most: the selected one, or a telling one."""
     found = story.example_of(run, selected)
     return Panel(
-        slope.slopes(story.movers_of(run, found.layer, found.neuron), _HEIGHT, found.neuron),
+        marks.slopes(story.movers_of(run, found.layer, found.neuron), _HEIGHT, found.neuron),
         f"Neuron {found.neuron} among those of layer {found.layer} that move most.",
         title=f"Neuron {found.neuron} of layer {found.layer}, on two texts",
         alt=f"rank {found.first:.2f} on A and {found.second:.2f} on B",

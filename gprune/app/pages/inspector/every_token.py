@@ -1,4 +1,4 @@
-"""Passages whose tokens all have the colour of a neuron's activation, which the worker computes."""
+"""What the worker says of a neuron of the dense model, and passages whose tokens all have its colour."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -7,10 +7,12 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis.inspection import Activation
-from gprune.app.pages.inspector import worker_answers
+from gprune.app import preview
 from gprune.app.pages.inspector.firing import Passage, Token
-from gprune.app.preview import Fired, Firing, Piece
-from gprune.app.preview.token_answers import Found
+from gprune.app.preview import DENSE, Fired, Firing, Piece, Question, Reading, Source
+from gprune.app.preview.token_answers import Found, What
+from gprune.app.ui import asking
+from gprune.app.ui.text import said
 from gprune.app.ui.unit import Selection
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
@@ -44,7 +46,7 @@ def show(
         draw({letter: one for letter, one in answers.items() if isinstance(one, Fired)})
         st.caption(_CAPTION)
 
-    worker_answers.show(run, asked, key, drawn)
+    ask(run, asked, key, drawn)
 
 
 def coloured(
@@ -73,3 +75,31 @@ def _tokens(pieces: Sequence[Piece], values: Array, at: int, most: float) -> lis
         found.append(Token(pieces[start].text, f"{value:+.3g}", strength, value < 0, start <= at < end))
         start = end
     return found
+
+
+def ask(
+    run: Run, asked: Mapping[str, What], key: str, draw: Callable[[dict[str, Found], bool], None]
+) -> None:
+    """Asks by name, and has drawn what is known of the answers; `draw` is told whether more will come.
+
+    `key` is one a card. Raises StoreError where the run lacks what is asked about.
+    """
+    source = Source(run.root, run.graph)
+    identities = {
+        name: preview.pool().read(source, what, [Question("", DENSE)], asking.owner(f"{key} {name}"))
+        for name, what in asked.items()
+    }
+
+    def now() -> dict[str, Reading | None]:
+        return {name: preview.pool().reading(identity) for name, identity in identities.items()}
+
+    def answers(refining: bool) -> None:
+        readings = {name: one for name, one in now().items() if one is not None}
+        for problem in dict.fromkeys(one.problem for one in readings.values() if one.problem):
+            st.error(said(problem), icon=":material/error:")
+        known = {name: one.found[0] for name, one in readings.items()}
+        draw({name: one for name, one in known.items() if one is not None}, refining)
+        if refining:
+            asking.standing(run, "The worker is asked.")
+
+    asking.look(run, lambda: any(one is None or one.progress == "open" for one in now().values()), answers)

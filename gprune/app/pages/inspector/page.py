@@ -15,7 +15,7 @@ from gprune.app.pages.inspector import (
     unit_card,
 )
 from gprune.app.pages.inspector.panels import PIN
-from gprune.app.ui import asking, frame, selection, tables, unit_search, url_state
+from gprune.app.ui import asking, frame, selection, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -111,7 +111,7 @@ def _explained(run: Run, unit: Selection, suffix: str, live: bool) -> None:
 def _steering(run: Run, shown: Selection) -> bool:
     """The field that finds a unit, the way to its neighbours, the pin, and whether the model is asked."""
     with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
-        unit_search.field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
+        selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for word, step, icon, key in (
             ("Previous", -1, ":material/chevron_left:", "P"),
             ("Next", 1, ":material/chevron_right:", "N"),

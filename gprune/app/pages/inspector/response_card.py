@@ -8,7 +8,7 @@ import streamlit as st
 from gprune.analysis import calibration as analysis
 from gprune.analysis import token_loss
 from gprune.analysis.formatting import signed
-from gprune.app.pages.inspector import charts, panels, worker_answers
+from gprune.app.pages.inspector import charts, every_token, panels
 from gprune.app.preview import Counted, Direction, Promoted, Spread
 from gprune.app.preview.token_answers import Found
 from gprune.app.ui import tables
@@ -47,7 +47,7 @@ def draw_spread(run: Run, drawn: Card, unit: Selection, live: bool) -> None:
     if not live:
         st.caption(f"Here will be the histogram of its activations on {', '.join(asked)}: {_OFF}")
         return
-    worker_answers.show(run, asked, drawn.key, functools.partial(_counted, run, drawn, len(asked)))
+    every_token.ask(run, asked, drawn.key, functools.partial(_counted, run, drawn, len(asked)))
 
 
 def _counted(run: Run, drawn: Card, texts: int, answers: dict[str, Found], refining: bool) -> None:
@@ -82,7 +82,7 @@ def draw_promoted(run: Run, drawn: Card, unit: Selection, live: bool) -> None:
         st.caption(f"Here will be the tokens that it promotes and suppresses: {_OFF}")
         return
     asked = {"direction": Direction(unit.layer or 0, unit.neuron or 0)}
-    worker_answers.show(run, asked, drawn.key, functools.partial(_named, drawn))
+    every_token.ask(run, asked, drawn.key, functools.partial(_named, drawn))
 
 
 def _named(drawn: Card, answers: dict[str, Found], refining: bool) -> None:

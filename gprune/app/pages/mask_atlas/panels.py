@@ -11,7 +11,7 @@ from gprune.analysis.formatting import percent, signed
 from gprune.analysis.headline import own_method
 from gprune.analysis.mask_map import Atlas
 from gprune.app.pages.mask_atlas import charts
-from gprune.app.ui import masks_cache
+from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import plain
@@ -193,7 +193,7 @@ def between_texts(run: Run, method: str) -> Atlas:
     decide.
     """
     name = of_masks(method).name
-    masks = [masks_cache.of_text(run, name, text) for text in (whatif.AUXILIARY, whatif.PRIMARY)]
+    masks = [derived_cache.masks_of_text(run, name, text) for text in (whatif.AUXILIARY, whatif.PRIMARY)]
     return analysis.compare(run.load(stages.partition), masks[0], masks[1])
 
 

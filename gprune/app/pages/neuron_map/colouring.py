@@ -6,7 +6,7 @@ import numpy as np
 
 from gprune.analysis import whatif
 from gprune.analysis.formatting import MODULES
-from gprune.app.ui import masks_cache
+from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import METHOD_COLORS, PALE, TEXT_A, TEXT_B, label
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -75,7 +75,7 @@ def of(run: Run, layer: int, colour: str, method: str) -> Colouring:
         return Colouring(values=ranked, title=f"rank on {'AB'[colour == SCORE_B]}")
     if colour == TEXTS:
         name = of_masks(method).name
-        first, second = (masks_cache.of_text(run, name, text).ffn[layer] for text in PAIR)
+        first, second = (derived_cache.masks_of_text(run, name, text).ffn[layer] for text in PAIR)
         return Colouring(_divided(first, second, ("only A's scores", TEXT_A), ("only B's scores", TEXT_B)))
     ours, other = (run.load(stages.masks, masks).ffn[layer] for masks in ("gprune", method))
     one, another = ((f"only {label(each)}", METHOD_COLORS[each]) for each in ("gprune", _named(method)))

@@ -145,6 +145,7 @@ def _two_lines(words: str) -> str:
 
 def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
     """The mark of a method, with its interval."""
+    ends = np.array([cost.ratio]), np.array([cost.low]), np.array([cost.high])
     name, color = called(cost.method), METHOD_COLORS.get(cost.method, GREY)
     figure.add_scatter(
         x=[cost.ratio],
@@ -153,9 +154,7 @@ def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
         name=name,
         showlegend=False,
         marker={"color": color, "symbol": METHOD_SYMBOLS.get(cost.method, "circle"), "size": 11},
-        error_x=marks.around(
-            *(np.array([one]) for one in (cost.ratio, cost.low, cost.high)), thickness=2, width=5
-        ),
+        error_x=marks.around(*ends, 2, width=5),
         hovertemplate=f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
         f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>",
     )

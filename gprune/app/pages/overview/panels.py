@@ -10,7 +10,7 @@ from gprune.analysis.formatting import signed
 from gprune.analysis.neurons import Movers
 from gprune.analysis.paired_test import Measurement, difference
 from gprune.app.pages.overview import charts
-from gprune.app.ui import derived_cache, slope, story
+from gprune.app.ui import derived_cache, marks, story
 from gprune.app.ui.chart_style import METHOD_LABELS, called, label
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import plain, short
@@ -40,7 +40,7 @@ def movers(run: Run, *, selected: Selection = NOTHING) -> Panel:
     found = story.movers_of(run, selected.layer, selected.neuron)
     which = "the selected layer" if selected else "the layer whose neurons drift most (median)"
     return Panel(
-        slope.slopes(found, charts.FIRST_SCREEN, selected.neuron),
+        marks.slopes(found, charts.FIRST_SCREEN, selected.neuron),
         f"{len(found.neurons)} of {found.width:,} neurons; half of all move less than {found.median:.3f}.",
         title=f"Layer {found.layer}, selected" if selected else f"Layer {found.layer} moves most",
         alt=_moves(found),

@@ -19,7 +19,7 @@ from gprune.app.preview import Answer
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.retention_slider import KEEP, LEAST, MOST
+from gprune.app.ui.passage import KEEP, LEAST, MOST
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from gprune.analysis import whatif
 from gprune.analysis.formatting import percent
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.masks_cache import masks as lab_masks
+from gprune.app.ui.derived_cache import masks_of as lab_masks
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import PruningMasks

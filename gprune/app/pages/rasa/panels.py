@@ -1,22 +1,26 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, ParamSpec
 
 import numpy as np
+import pandas as pd
 
 from gprune.analysis import decisions, mask_diff, thresholds, whatif
 from gprune.analysis.formatting import counted, percent
-from gprune.app.pages.rasa import charts, lab, sets_table, whatif_charts
-from gprune.app.pages.rasa.sets import SETS
+from gprune.app.pages.rasa import charts, lab, whatif_charts
+from gprune.app.pages.rasa.sets import SETS, ThresholdSet
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.panel import Panel, panel
+from gprune.app.ui.panel import Panel, PanelFunction, panel
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import PruningMasks
 from gprune.study.settings import ReliabilitySettings, require_choice
 
+P = ParamSpec("P")
 BINS = 5
 """drift bins of the modules"""
 RANGES = {"near": "0.80 to 0.95", "wide": "0 to 1"}
@@ -50,9 +54,14 @@ _HANDS = (
 )
 
 
-@panel(
-    "modules", "rasa_scatter", "Modules by drift and score", reads=_READS | {"log": "rasa_log"}, group=RULE
-)
+def _rule_panel(
+    name: str, card: str, heading: str, *, clicked: bool = False, **reads: str
+) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
+    """Declares a figure of a rule; `reads` says where an address holds its other options."""
+    return panel(name, card, heading, clicked=clicked, reads=_READS | reads, group=RULE)
+
+
+@_rule_panel("modules", "rasa_scatter", "Modules by drift and score", log="rasa_log")
 def modules(run: Run, *, log: bool = True, **given: Any) -> Panel:
     """Modules by drift and score, with the lines of a rule; without one the run's own."""
     rule = rule_of(run, **given)
@@ -72,7 +81,7 @@ def modules(run: Run, *, log: bool = True, **given: Any) -> Panel:
     )
 
 
-@panel("adapted_by_layer", "rasa_layers", "Which layers are adapted?", reads=_READS, group=RULE)
+@_rule_panel("adapted_by_layer", "rasa_layers", "Which layers are adapted?")
 def adapted_by_layer(run: Run, **given: Any) -> Panel:
     """Adapted modules of every layer under a rule."""
     rule = rule_of(run, **given)
@@ -92,13 +101,8 @@ def adapted_by_layer(run: Run, **given: Any) -> Panel:
     return Panel(charts.by_layer(counts), caption, how=how if both else "")
 
 
-@panel(
-    "quantiles",
-    "rasa_grid",
-    "How much is adapted under other quantiles?",
-    clicked=True,
-    reads=_READS | {"span": "rasa_range"},
-    group=RULE,
+@_rule_panel(
+    "quantiles", "rasa_grid", "How much is adapted under other quantiles?", clicked=True, span="rasa_range"
 )
 def quantiles(run: Run, *, span: str = "near", **given: Any) -> Panel:
     """Share of modules adapted under every pair of quantiles."""
@@ -117,7 +121,7 @@ def quantiles(run: Run, *, span: str = "near", **given: Any) -> Panel:
     )
 
 
-@panel("changes", "rasa_changes", "What changes?", reads=_READS, group=RULE)
+@_rule_panel("changes", "rasa_changes", "What changes?")
 def changes(run: Run, **given: Any) -> Panel:
     """Neurons that a rule decides otherwise than the run, in every layer."""
     changed = changed_by(run, rule_of(run, **given))
@@ -130,19 +134,13 @@ def changes(run: Run, **given: Any) -> Panel:
     )
 
 
-@panel("changed_retention", "rasa_bins", _BINS, reads=_READS | {"base": "rasa_base"}, group=RULE)
+@_rule_panel("changed_retention", "rasa_bins", _BINS, base="rasa_base")
 def changed_retention(run: Run, *, base: str = "", **given: Any) -> Panel:
     """Share of neurons kept by drift of the modules: the run, a rule and a base method."""
     return _binned(run, base_of(run, base), rule_of(run, **given), overlap=False)
 
 
-@panel(
-    "changed_overlap",
-    "rasa_bins",
-    "Where does the budget go?",
-    reads=_READS | {"base": "rasa_base"},
-    group=RULE,
-)
+@_rule_panel("changed_overlap", "rasa_bins", _BINS, base="rasa_base")
 def changed_overlap(run: Run, *, base: str = "", **given: Any) -> Panel:
     """How far the neurons kept are those of a base method, in the run and under a rule."""
     return _binned(run, base_of(run, base), rule_of(run, **given), overlap=True)
@@ -163,13 +161,10 @@ def _binned(run: Run, base: str, rule: ReliabilitySettings, overlap: bool) -> Pa
     )
 
 
-@panel(
-    "kept",
-    "rasa_keep",
-    "What moves a model: retention, text, method",
-    reads=_READS | {"method": "rasa_method", "retention": "rasa_keep", "scoring": "rasa_text"},
-    group=RULE,
-)
+@_rule_panel(
+    "kept", "rasa_keep", "What moves a model: retention, text, method",
+    method="rasa_method", retention="rasa_keep", scoring="rasa_text",
+)  # fmt: skip
 def kept(
     run: Run,
     *,
@@ -201,11 +196,11 @@ def kept(
     )
 
 
-@panel("threshold_sets", "rasa_sets", "Threshold sets", reads=_READS, group=RULE)
+@_rule_panel("threshold_sets", "rasa_sets", "Threshold sets")
 def threshold_sets(run: Run, **given: Any) -> Panel:
     """Modules that each named threshold set adapts, beside the run's own and the present lines."""
     there = SETS.kept(run.root)[0]
-    table = sets_table.table(run, rule_of(run, **given), there)
+    table = sets_table(run, rule_of(run, **given), there)
     count = counted(len(there), "threshold set")
     return Panel(
         charts.sets(table),
@@ -214,6 +209,30 @@ def threshold_sets(run: Run, **given: Any) -> Panel:
         title=f"{count} beside the present lines" if there else "",
         table=lambda: table,
     )
+
+
+def sets_table(run: Run, settings: ReliabilitySettings, kept: Sequence[ThresholdSet]) -> pd.DataFrame:
+    """Every named set beside the present lines and the run's own, one a row: what it would adapt and flip."""
+    own = run.study.reliability
+    rows = [ThresholdSet("this run", own), ThresholdSet("present lines", settings), *kept]
+    return pd.DataFrame([_set_row(run, one) for one in rows])
+
+
+def _set_row(run: Run, one: ThresholdSet) -> dict[str, object]:
+    # what a set does not say is as the run has it
+    rule = replace(one.settings, source=run.study.reliability.source)
+    counts = derived_cache.preview(run, rule).counts
+    masks = lab.lab_masks(run, lab.choice(run, rule))
+    return {
+        "set": one.name,
+        "rule": thresholds.described(rule),
+        "adapted": counts.adapted,
+        "from B": counts.from_auxiliary,
+        "neurons in them": counts.neurons,
+        "flips": mask_diff.compare(lab.own_masks(run), masks).total,
+        "neurons kept": masks.ffn.mean(),
+        "key/value groups kept": masks.heads.mean(),
+    }
 
 
 def rule_of(run: Run, **given: Any) -> ReliabilitySettings:

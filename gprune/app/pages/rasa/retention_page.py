@@ -1,7 +1,11 @@
 """The retention curve: how does perplexity grow as less is kept, by each method?"""
 
-from gprune.app.pages.rasa import controls, lab, passage_card, preview_card, retention_card
-from gprune.app.ui import frame, story
+import streamlit as st
+
+from gprune.analysis import whatif
+from gprune.app.pages.rasa import controls, lab, preview_card, retention_card
+from gprune.app.ui import asking, frame, passage, story, url_state
+from gprune.app.ui.card import card
 from gprune.pipeline.runs.opened import Run
 
 
@@ -13,4 +17,15 @@ def show(run: Run) -> None:
     settings = controls.settings(run)
     retention_card.show(run, settings)
     # drawn last and by itself: it looks at its answers
-    passage_card.show(run, retention_card.choice(run, settings))
+    _passage(run, retention_card.choice(run, settings))
+
+
+def _passage(run: Run, choice: whatif.LabChoice) -> None:
+    """The card that recolours a passage while the retention is dragged; not within another fragment."""
+    with card("rasa_passage", "Which words does it predict worse?", run):
+        if not url_state.flag(preview_card.LIVE):
+            st.caption(
+                "Switch on “Live evaluation” above: a passage is then coloured anew as the retention moves."
+            )
+        elif asking.allowed(run, wanted=True):
+            passage.show(run, choice, story.on_unseen(run)[0], "rasa_passage")

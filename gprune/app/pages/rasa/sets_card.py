@@ -5,7 +5,7 @@ from dataclasses import replace
 import streamlit as st
 
 from gprune.analysis import thresholds
-from gprune.app.pages.rasa import controls, panels, sets_table
+from gprune.app.pages.rasa import controls, panels
 from gprune.app.pages.rasa.sets import SETS, ThresholdSet
 from gprune.app.ui import named_files, sticky_button, tables, to_launch, url_state
 from gprune.app.ui.card import Card, card_of
@@ -55,7 +55,7 @@ def _keep(root: str, settings: ReliabilitySettings) -> None:
 
 def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[ThresholdSet]) -> None:
     """Every set beside the present lines and the run's own."""
-    table = sets_table.table(run, settings, kept)
+    table = panels.sets_table(run, settings, kept)
     tables.show(
         table, alt="threshold sets side by side",
         shares={"neurons kept": 2, "key/value groups kept": 2},
@@ -86,7 +86,6 @@ def _lines(rule: ReliabilitySettings) -> None:
 
 def _send(run: Run, name: str, rule: ReliabilitySettings) -> None:
     """Opens the launch form with the run's settings and the rule filled in, and says so there."""
-    fields = ("drift_quantile", "score_quantile", "score_scale", "selection")
-    changed = replace(run.study.reliability, **{field: getattr(rule, field) for field in fields})
+    changed = replace(run.study.reliability, **{field: getattr(rule, field) for field in panels.RULE})
     study = replace(run.study, reliability=changed)
     to_launch.send(study, f"The thresholds “{name}” and the other settings of this run are")

@@ -1,11 +1,5 @@
-"""The keys of a slide, for a presenter who has clicked nowhere: a remote control sends Page Up and Page Down.
-
-Streamlit's own shortcuts know one key a button, and a slider that was just dragged would take Page Down.
-"""
-
-import streamlit as st
-
-_SCRIPT = """
+// The keys of a slide, for a presenter who has clicked nowhere: a remote control sends Page Up and Page Down.
+// Streamlit's own shortcuts know one key a button, and a slider that was just dragged would take Page Down.
 (() => {
   const MARK = "gpruneSlideKeys"
   if (window[MARK]) return
@@ -44,10 +38,3 @@ _SCRIPT = """
     button(wanted).click()
   }, true)
 })()
-"""
-
-
-def install() -> None:
-    """Puts it into the page, once however often it is drawn."""
-    # the script holds nothing from outside
-    st.html(f"<script>{_SCRIPT}</script>", unsafe_allow_javascript=True)

@@ -1,12 +1,6 @@
-"""Has Back leave a page by one press: what a page adds to its own address is no step of the history.
-
-Streamlit adds an entry to the browser's history for every change of the address. A page that was just opened
-completes its address, as by the job that it shows, and Back would first take only that away.
-"""
-
-import streamlit as st
-
-_SCRIPT = """
+// Has Back leave a page by one press: what a page adds to its own address is no step of the history.
+// Streamlit adds an entry to the browser's history for every change of the address. A page that was just opened
+// completes its address, as by the job that it shows, and Back would first take only that away.
 (() => {
   const MARK = "gpruneOneStepBack"
   if (window[MARK]) return
@@ -23,10 +17,3 @@ _SCRIPT = """
     return push(state, title, address)
   }
 })()
-"""
-
-
-def install() -> None:
-    """Puts it into the page, once however often it is drawn."""
-    # the script holds nothing from outside
-    st.html(f"<script>{_SCRIPT}</script>", unsafe_allow_javascript=True)
