@@ -9,7 +9,7 @@ from synthetic_run import a_study, the_run, write_run
 from test_speed_page import a_timed_study
 
 from gprune.analysis.decision import prices
-from gprune.app.pages.decision import page, panels, widths_card
+from gprune.app.pages.decision import page, panels
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, all_runs
 from gprune.system.errors import SettingsError
@@ -102,9 +102,9 @@ def test_equal_widths_stand_beside_the_same_with_free_ones(cache):
 
 def test_methods_that_cannot_have_equal_widths_are_left_out():
     study = a_study(methods=("dense", "flap", "llm_pruner"))
-    assert widths_card.equalled(study).methods == ("dense", "flap")
-    assert widths_card.equalled(replace(study, methods=("dense", "llm_pruner"))) is None
-    assert widths_card.equalled(widths_card.equalled(study)) is None
+    assert page.equalled(study).methods == ("dense", "flap")
+    assert page.equalled(replace(study, methods=("dense", "llm_pruner"))) is None
+    assert page.equalled(page.equalled(study)) is None
 
 
 def test_texts_make_a_study_each_and_too_many_are_refused():

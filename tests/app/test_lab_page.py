@@ -10,7 +10,8 @@ from synthetic_run import a_study
 
 from gprune.analysis import mask_diff, thresholds, whatif
 from gprune.app import preview
-from gprune.app.pages.rasa import curve_card, lab, preview_card, sets, whatif_charts
+from gprune.app.pages.rasa import charts as figures
+from gprune.app.pages.rasa import curve_card, lab, preview_card, sets
 from gprune.app.pages.rasa.sets import ThresholdSet
 from gprune.app.preview import Answer, State
 from gprune.app.ui import derived_cache
@@ -81,7 +82,7 @@ def test_masks_and_counts_of_a_choice_are_those_of_the_run_at_its_own_setting(sm
         for j, score in enumerate(levels):
             settings = ReliabilitySettings(drift_quantile=drift, score_quantile=score)
             assert counts[i, j] == adapt(*parts, *known, settings, 0).adapted.sum()
-    figure = whatif_charts.grid(levels, counts, len(known[1].size), (0.35, 0.8))
+    figure = figures.grid(levels, counts, len(known[1].size), (0.35, 0.8))
     cell = next(point for point in figure.data[1].customdata if tuple(point[:2]) == (0.8, 0.35))
     assert cell[2] == counts[2, 1] and figure.data[-1].name == "present lines"
     everything = replace(small_run.study.reliability, drift_quantile=0.0, score_quantile=1.0)

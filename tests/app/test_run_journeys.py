@@ -11,8 +11,8 @@ from waiting import wait_for
 
 from gprune import pipeline
 from gprune.analysis.decision import COSTS
+from gprune.app.ui.places import EDIT
 from gprune.app.ui.titles import SPEEDS
-from gprune.app.ui.to_launch import EDIT
 from gprune.jobs import listing, queue
 from gprune.store import Store
 from gprune.study import from_dict

@@ -1,14 +1,15 @@
-"""Asking the worker from a page: whether it may be asked, who asks, and looking again until all is there."""
+"""Asking the worker from a page: whether it may be asked, looking until all is there, and what is shown."""
 
 import uuid
 from collections.abc import Callable, Iterable
 
 import streamlit as st
 
+from gprune.analysis.formatting import percent, signed
 from gprune.app import preview
-from gprune.app.preview import Source
+from gprune.app.preview import Answer, Source
 from gprune.app.ui import packed, url_state
-from gprune.app.ui.text import said
+from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import knowing
 
@@ -66,3 +67,42 @@ def look(run: Run, more: Callable[[], bool], draw: Callable[[bool], None], every
         draw(refining)
 
     st.fragment(run_every=every if refining else None)(knowing(run.told)(answers))()
+
+
+def paired(
+    text: str, answer: Answer | None, against: str, slot: str | None = None, title: str | None = None
+) -> None:
+    """Draws the answer for one text; no digit stands in its slot before a value is known.
+
+    `title` stands above the value, as Markdown; it is *perplexity on* the text where left out.
+    """
+    if answer is not None and answer.problem:
+        st.error(f"{plain(text)}: {said(answer.problem)}", icon=":material/error:")
+        return
+    with st.container(horizontal=True, vertical_alignment="center"):
+        with st.container(key=slot, width=230):
+            if answer is not None and answer.done:
+                st.metric(
+                    title or f"perplexity on {plain(text)}",
+                    f"{answer.perplexity:.2f}",
+                    answer.verdict,
+                    delta_color="off",
+                    delta_arrow="off",
+                )
+            else:
+                st.markdown("measuring …")
+        st.caption(_beside(text, answer, against), width="stretch")
+
+
+def _beside(text: str, answer: Answer | None, against: str) -> str:
+    """What a value is held against, and how much of the text is known."""
+    found = answer.difference if answer is not None else None
+    if answer is None or found is None:
+        return f"{plain(text)}: no window is known yet"
+    return (
+        f"against {answer.base_perplexity:.2f} of {against}  \n"
+        f"{signed(found.change, '.2%')} ± {percent(found.margin, 2)} of perplexity, "
+        f"{signed(found.nats, '.4f')} ± {found.nats_margin:.4f} nats/token, "
+        "95 % interval, paired over windows  \n"
+        f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")
+    )

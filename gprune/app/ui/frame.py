@@ -27,7 +27,6 @@ from gprune.app.ui import (
     slides,
     sticky_button,
     titles,
-    to_launch,
     tour,
     url_state,
     work,
@@ -318,8 +317,8 @@ def _incomplete(run: Run) -> None:
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"
-        if failed and sticky_button.pressed(to_launch.EDIT, key="frame_edit", icon=":material/edit:"):
-            to_launch.send(run.study, f"The settings of “{run.title or run.name}” are")
+        if failed and sticky_button.pressed(places.EDIT, key="frame_edit", icon=":material/edit:"):
+            places.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 
 def _offered(run: Run, told: str, icon: str, words: str, key: str, mild: bool = False) -> Any:

@@ -12,9 +12,13 @@ from gprune.app.ui import url_state
 from gprune.app.ui.page_names import HELP, PAGE_OF, TAB
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.unit import KEYS
+from gprune.study import Study
 
 SHARED = (RUN, *KEYS, HELP)
 """keys of addresses that go with the reader from place to place"""
+_SENT = "to_launch_study"
+EDIT = "Edit settings and restart"
+"""what the button is called that leads to the launch form where a run has failed"""
 
 
 def show(places: Mapping[str, Callable[[], None]]) -> None:
@@ -50,3 +54,15 @@ def link(
 def turn(place: str, shared: Iterable[str] = SHARED) -> None:
     """Turns to a place, as a link does."""
     st.switch_page(PAGE_OF[place].file, query_params=url_state.link(place, shared))
+
+
+def to_launch(study: Study, what: str) -> None:
+    """Opens the launch form with a study's settings filled in; `what` it says there is in the form."""
+    st.session_state[_SENT] = study, what
+    turn("launch")
+
+
+def sent_to_launch() -> tuple[Study, str] | None:
+    """What was sent to the launch form and has not been taken yet, and what to say of it."""
+    found: tuple[Study, str] | None = st.session_state.pop(_SENT, None)
+    return found

@@ -12,7 +12,7 @@ import streamlit as st
 from gprune.analysis.formatting import percent
 from gprune.app import preview
 from gprune.app.preview import NO_DIFFERENCE, Answer, Question, Source, repair_of
-from gprune.app.ui import paired_value, url_state
+from gprune.app.ui import asking, url_state
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -94,7 +94,7 @@ def show(text: str, asked: Asked, answers: Mapping[str, Answer | None], against:
     """Draws the figures after the repair, below those before it, and what it is worth in a sentence."""
     after = answers[asked.after]
     words = f"{against}, repaired" if asked.base_gain else against
-    paired_value.show(text, after, words, title=f"repaired, on {plain(text)}")
+    asking.paired(text, after, words, title=f"repaired, on {plain(text)}")
     if after is not None and not after.problem:
         st.caption(sentence(after, answers[asked.gain], answers.get(asked.base_gain), against))
 

@@ -1,6 +1,6 @@
 """The one way to a table on a page: what its toolbar downloads is as safe in a spreadsheet as our own CSV."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,13 @@ from pandas.io.formats.style import Styler
 from gprune.analysis import table
 from gprune.analysis.formatting import percent
 from gprune.analysis.table import Table
+from gprune.app.ui.text import plain
+from gprune.evaluation import protocol
+from gprune.evaluation.protocol import Marks, Stamp
 
 _HEAD_PIXELS, ROW_PIXELS = 38, 35
+_MOST_STAMPS = 3
+"""protocols of figures that are written out below a table"""
 
 
 def show(frame: pd.DataFrame | Styler, *, shares: Mapping[str, int] | None = None, **options: Any) -> Any:
@@ -44,3 +49,18 @@ def csv(frame: pd.DataFrame) -> bytes:
     """A table as the bytes of a CSV file, its cells guarded against spreadsheets."""
     # a name from elsewhere may hold half a surrogate pair
     return Table(frame).csv().encode("utf-8", "replace")
+
+
+def stamps(found: Iterable[Stamp | None]) -> None:
+    """Draws the stamps that are known of some figures, each once; of many the first ones."""
+    lines = protocol.lines(found)
+    for line in lines[:_MOST_STAMPS]:
+        st.caption(f":material/straighten: {plain(line)}.")
+    if len(lines) > _MOST_STAMPS:
+        st.caption(f"And {len(lines) - _MOST_STAMPS} other protocols; the CSV names that of every figure.")
+
+
+def footnotes(marks: Marks) -> None:
+    """Draws what the marks of a table stand for."""
+    if marks.footnotes:
+        st.caption(f"{plain('; '.join(marks.footnotes))}.")

@@ -10,7 +10,7 @@ from gprune.app.preview import DENSE, Client, Direction, Fired, Firing, Question
 from gprune.app.preview.histogram import Histogram, histogram
 from gprune.app.preview.request import resolve
 from gprune.app.preview.worker import activations, messages
-from gprune.app.preview.worker.direction import logits
+from gprune.app.preview.worker.activations import logits
 from gprune.app.preview.worker.worker import RequestHandler
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages

@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis.mask_edits import Edited
 from gprune.app import preview
 from gprune.app.preview import Answer, Question, Source
-from gprune.app.ui import asking, packed, paired_value, repaired_value, story, url_state
+from gprune.app.ui import asking, packed, repaired_value, story, url_state
 from gprune.app.ui.chart_style import called
 from gprune.evaluation.holdout import unseen
 from gprune.pipeline.runs.opened import Run
@@ -47,7 +47,7 @@ def show(run: Run, method: str, found: Edited) -> None:
     asked = repaired_value.ask(source, question, base, owner) if repaired else None
 
     def draw(answers: dict[str, Answer | None]) -> None:
-        paired_value.show(text, answers[identity], itself, VALUE)
+        asking.paired(text, answers[identity], itself, VALUE)
         if asked is not None:
             repaired_value.show(text, asked, answers, itself)
 

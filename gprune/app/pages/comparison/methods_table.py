@@ -13,9 +13,9 @@ from gprune.analysis.comparison import Line
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import BETTER, INTERVAL, NOISE, WORSE, Difference
 from gprune.analysis.table import guarded
-from gprune.app.pages.comparison import inputs_card, marked_table
+from gprune.app.pages.comparison import inputs_card
 from gprune.app.pages.comparison.lines import Shown
-from gprune.app.ui import protocol_line, tables
+from gprune.app.ui import tables
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.text import plain, said
@@ -54,10 +54,10 @@ def show(drawn: Card, shown: Shown) -> None:
     )
     _explain(shown)
     inputs_card.notices(shown)
-    marked_table.exports(
-        drawn,
-        as_text(shown),
+    drawn.reads(lambda: as_text(shown))
+    drawn.tools(
         lambda: analysis.long_table(shown.rows, shown.pinned.name, METHOD_LABELS),
+        switch=False,
         how="Lower perplexity is better. Δ is the change against the baseline, ± its 95 % interval, both "
         "paired over the same windows: where the interval holds 0 nothing is decided. A line of another "
         "budget keeps more or fewer weights and is no rival.",
@@ -175,7 +175,8 @@ def _words(line: Line, text: str, shown: Shown) -> str:
         change = f"({signed(found.change, '.1%')} ± {percent(found.margin, 1)})"
     mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
     value = f"{line.mean(text):,.2f}{mark} ± {line.margin(text):,.2f}"
-    return marked_table.cell(value, change, analysis.glyphs(shown.lines, text).get(line.name, ""))
+    glyph = analysis.glyphs(shown.lines, text).get(line.name, "")
+    return " ".join(filter(None, (value, change, glyph)))
 
 
 def _has_reasons(shown: Shown) -> bool:
@@ -239,8 +240,8 @@ def _explain(shown: Shown) -> None:
         words += " PPL is the mean over seeds, s.d. their deviation."
     st.caption(words)
     marks = analysis.marks(shown.rows)
-    protocol_line.show(marks.usual.values())
-    protocol_line.footnotes(marks)
+    tables.stamps(marks.usual.values())
+    tables.footnotes(marks)
     if shown.differences:
         for (text, reason), methods in analysis.without_change(shown.lines, shown.pinned).items():
             names = plain(", ".join(dict.fromkeys(map(label, methods))))

@@ -13,7 +13,7 @@ from gprune.analysis.comparison import BEST, SECOND
 from gprune.analysis.formatting import percent, signed, spaced
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting
-from gprune.app.pages.comparison import marked_table, studies, study_figures
+from gprune.app.pages.comparison import studies, study_figures
 from gprune.app.pages.comparison.studies import StudyTable
 from gprune.app.ui import frame, run_choice, sticky_button, tables, url_state
 from gprune.app.ui.card import Card, card, published_badge
@@ -143,10 +143,10 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     )
     _explain(drawn, table, settings, columns)
     _open(settings)
-    marked_table.exports(
-        drawn,
-        shown,
+    drawn.reads(lambda: shown)
+    drawn.tools(
         lambda: analysis.long_table(settings, settings[index]),
+        switch=False,
         how="Each row is a setting of the table, of several seeds their mean with its deviation. In "
         "brackets the change against the baseline. Only rows of equal retention and design choice "
         "compete; choose a row to open its run.",
@@ -160,8 +160,9 @@ def _against(settings: list[Setting], columns: list[str]) -> tuple[int, bool]:
         return numbers[0], False
     keys = analysis.keys(settings)
     names = {keys[index]: settings[index].name for index in numbers}
-    pinned, deltas = marked_table.reference(names, ("cp_study_pinned", "cp_study_deltas"), 340)
-    return keys.index(pinned), deltas
+    with st.container(horizontal=True, vertical_alignment="bottom"):
+        pinned = url_state.selectbox("Baseline", names, "cp_study_pinned", next(iter(names)), width=340)
+        return keys.index(pinned), url_state.toggle("Show differences", "cp_study_deltas", True)
 
 
 def _columns(settings: list[Setting]) -> list[str]:
@@ -204,7 +205,7 @@ def _cell(setting: Setting, baseline: Setting | None, column: str, mark: str) ->
     if baseline is not None and baseline is not setting and baseline.values(column):
         change = analysis.change(setting, baseline, column)
         difference = f"({signed(change, '.1%' if analysis.is_perplexity(column) else f'.{digits}f')})"
-    return marked_table.cell(words, difference, mark)
+    return " ".join(filter(None, (words, difference, mark)))
 
 
 def _column_config(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, Any]:

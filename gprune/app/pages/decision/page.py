@@ -4,22 +4,34 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.analysis.decision import COSTS, PARAMETERS, cheapest
+from gprune.analysis.decision import COSTS, PARAMETERS, Price, cheapest, price_table, prices
+from gprune.analysis.formatting import counted
 from gprune.app.pages.comparison.lines import Shown
-from gprune.app.pages.decision import panels, widths_card
+from gprune.app.pages.decision import panels
 from gprune.app.ui import frame, places, run_choice, sticky_button, tables, text_picker, url_state, work
 from gprune.app.ui.card import Card, card, card_of
+from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.experiments.sweep.plan import Sweep
 from gprune.jobs.queue import MOST_OPEN
 from gprune.pipeline.runs.opened import Run
 from gprune.study import Study, profiles, short
-from gprune.study.methods import RECOMMENDED
+from gprune.study.methods import METHODS, RECOMMENDED
 from gprune.system.errors import GpruneError, SettingsError
 
 _MOST = 20.0
 _RETENTIONS = ("0.8", "0.7", "0.5", "0.3")
+_WHY = (
+    "With equal widths every layer keeps the same number of neurons and of key/value groups, and the saved "
+    "folder is a stock model, which runtimes take without code of this project. What weighs layers against "
+    "each other with free widths decides inside each."
+)
+_HOW = (
+    "Perplexity with equal widths against the same method, texts and seeds with free ones, on the same "
+    "windows. Equal widths keep at most the share that was asked for, in whole blocks of the alignment, so "
+    "that a part of the change can be a lower retention: both are shown."
+)
 
 
 def show() -> None:
@@ -34,7 +46,7 @@ def show() -> None:
     with card("dc_recipe", "The recommended recipe", run):
         _recipe(run)
     with card("dc_widths", "What equal widths cost", run) as drawn:
-        widths_card.draw(drawn, run, compared)
+        _equal_widths(drawn, run, compared)
     with card("dc_texts", "Compare calibration texts", run):
         _texts(run)
 
@@ -128,3 +140,37 @@ def compared(study: Study, texts: list[str], retentions: list[float]) -> list[St
     if sweep.count > MOST_OPEN:
         raise SettingsError(f"that makes {sweep.count} studies, and the queue takes at most {MOST_OPEN}")
     return [one.study for one in sweep.variations()]
+
+
+def _equal_widths(drawn: Card, run: Run, compared: tuple[Shown, str] | None) -> None:
+    """What equal widths cost here, and the button that measures it; of the runs and the text of `compared`."""
+    st.caption(_WHY)
+    found: list[Price] = []
+    if compared is not None:
+        shown, text = compared
+        found = prices(shown.lines, {one.name: one.study for one in shown.runs}, text)
+    if found:
+        drawn.title(_price_title(found, text))
+        table = price_table(found, label, text)
+        tables.show(table, alt="perplexity with free and equal widths, by method")
+        drawn.tools(lambda: table, switch=False, how=_HOW)
+    study = equalled(run.study)
+    if study is not None and all(run.name != price.free.rows[0].run for price in found):
+        work.start_button("Measure equal widths on this model", "dc_widths_start", run.root, study)
+        st.caption("What this run has computed and does not depend on widths is not computed again.")
+
+
+def _price_title(found: list[Price], text: str) -> str:
+    changes = [100 * price.difference.change for price in found]
+    span = " to ".join(dict.fromkeys(f"{one(changes):+.0f}" for one in (min, max)))
+    return plain(
+        f"Equal widths change the perplexity of {counted(len(found), 'method')} on {short(text)} by {span} %"
+    )
+
+
+def equalled(study: Study) -> Study | None:
+    """The study with equal widths, without the methods that cannot have them; None where it has them."""
+    methods = [name for name in study.methods if METHODS[name].levels]
+    if study.sparsity.equal or not any(METHODS[name].decision != "none" for name in methods):
+        return None
+    return study.with_settings({"methods": methods, "sparsity.widths": "equal"})

@@ -6,7 +6,7 @@ import streamlit as st
 
 from gprune.app.pages.jobs import comparison_form, settings_form
 from gprune.app.server.server_options import trusts_code
-from gprune.app.ui import to_launch
+from gprune.app.ui import places
 from gprune.app.ui.text import plain
 from gprune.study import Study, profiles
 from gprune.study.demo import DEMOS
@@ -15,7 +15,7 @@ from gprune.study.methods import choices, metric_choices
 
 def take() -> bool:
     """Fills the form, before it is drawn, with a study that was sent to it; whether there was one."""
-    found = to_launch.sent()
+    found = places.sent_to_launch()
     if found is None:
         return False
     study, what = found

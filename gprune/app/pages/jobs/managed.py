@@ -9,7 +9,7 @@ import streamlit as st
 
 from gprune.analysis.formatting import counted
 from gprune.app.pages.jobs import run_table
-from gprune.app.ui import frame, run_choice, sticky_button, tables, to_launch, url_state, work
+from gprune.app.ui import frame, places, run_choice, sticky_button, tables, url_state, work
 from gprune.app.ui.card import card
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
@@ -143,7 +143,7 @@ def _actions(
             "Clone into the form", key=f"runs_clone_{name}", icon=":material/file_copy:",
             help="Fills the form of the tab Start with this run’s settings, to change some and start.",
         ):  # fmt: skip
-            to_launch.send(run.study, f"The settings of “{called}” are")
+            places.to_launch(run.study, f"The settings of “{called}” are")
         if run is not None:
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
             if sticky_button.pressed(

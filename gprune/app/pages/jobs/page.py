@@ -14,11 +14,11 @@ from gprune.app.ui import (
     frame,
     job_runs,
     live,
+    places,
     run_choice,
     sticky_button,
     tables,
     titles,
-    to_launch,
     url_state,
     work,
 )
@@ -142,8 +142,8 @@ def _edit(root: str, job: Job) -> None:
     study = job_runs.study_of(root, job.id)
     if job.state != "failed" or study is None or job.exports:
         return
-    if sticky_button.pressed(to_launch.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
-        to_launch.send(study, f"The settings of “{job.label}” are")
+    if sticky_button.pressed(places.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+        places.to_launch(study, f"The settings of “{job.label}” are")
 
 
 def _cancel(root: str, job_id: str) -> None:

@@ -9,7 +9,7 @@ import pandas as pd
 
 from gprune.analysis import decisions, mask_diff, thresholds, whatif
 from gprune.analysis.formatting import counted, percent
-from gprune.app.pages.rasa import charts, lab, whatif_charts
+from gprune.app.pages.rasa import charts, lab
 from gprune.app.pages.rasa.sets import SETS, ThresholdSet
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import label
@@ -113,11 +113,11 @@ def quantiles(run: Run, *, span: str = "near", **given: Any) -> Panel:
     present = rule.drift_quantile, rule.score_quantile
     share = percent(adapted.adapted.mean(), 1)
     return Panel(
-        whatif_charts.grid(LEVELS[span], counts, len(adapted.adapted), present),
+        charts.grid(LEVELS[span], counts, len(adapted.adapted), present),
         "Share of modules adapted. Ring: the present lines; stars: the paper's. A click sets both lines.",
         title=f"{share} of the modules are adapted at {present[0]:.3f} / {present[1]:.3f}",
         alt=f"{share} of the modules are adapted with the present lines",
-        table=lambda: whatif_charts.grid_table(LEVELS[span], counts),
+        table=lambda: charts.grid_table(LEVELS[span], counts),
     )
 
 
@@ -126,7 +126,7 @@ def changes(run: Run, **given: Any) -> Panel:
     """Neurons that a rule decides otherwise than the run, in every layer."""
     changed = changed_by(run, rule_of(run, **given))
     return Panel(
-        whatif_charts.flips_by_layer(changed),
+        charts.flips_by_layer(changed),
         "Neurons that change sides in each layer, against the masks of this run.",
         title=mask_diff.headline(changed),
         alt=mask_diff.headline(changed),
@@ -151,13 +151,11 @@ def _binned(run: Run, base: str, rule: ReliabilitySettings, overlap: bool) -> Pa
     before, after = binned(run, rule, base)
     name = bases(run)[base]
     return Panel(
-        whatif_charts.jaccard(before, after, name)
-        if overlap
-        else whatif_charts.retention(before, after, base),
+        charts.jaccard(before, after, name) if overlap else charts.retention(before, after, base),
         "Modules sorted by drift, in bins of equal number: the share of neurons kept, and how far the kept "
         f"ones are those of {name}. Hollow: this run; filled: these thresholds, not learned anew.",
         title=decisions.headline(after, name),
-        table=lambda: whatif_charts.bin_table(before, after, name),
+        table=lambda: charts.bin_table(before, after, name),
     )
 
 
@@ -184,7 +182,7 @@ def kept(
     shares = decisions.layer_retention(own)[0], decisions.layer_retention(masks)[0]
     changed = mask_diff.compare(own, masks)
     return Panel(
-        whatif_charts.kept_by_layer(*shares, lab.described(run, wanted)),
+        charts.kept_by_layer(*shares, lab.described(run, wanted)),
         f"{counted(changed.total, 'neuron')} ({percent(changed.total / changed.neurons, 1)}) and "
         f"{counted(changed.heads, 'key/value group')} decided otherwise than in this run's GPrune "
         f"at {percent(run.study.retention)}.",

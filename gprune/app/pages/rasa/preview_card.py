@@ -15,7 +15,6 @@ from gprune.app.preview import Answer, Question, Source
 from gprune.app.ui import (
     asking,
     derived_cache,
-    paired_value,
     repaired_value,
     sticky_button,
     story,
@@ -173,7 +172,7 @@ def _answered(
         st.rerun(scope="app")
     against = _AGAINST[url_state.choice(AGAINST, _AGAINST, "gprune")]
     for place, (text, identity) in enumerate(asked.texts.items()):
-        paired_value.show(text, answers[identity], against, None if place else VALUE)
+        asking.paired(text, answers[identity], against, None if place else VALUE)
         if text in asked.repaired:
             repaired_value.show(text, asked.repaired[text], answers, against)
     told = NOT_LEARNED if wanted.choice.method == "gprune" else DECIDED

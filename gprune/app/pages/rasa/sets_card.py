@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis import thresholds
 from gprune.app.pages.rasa import controls, panels
 from gprune.app.pages.rasa.sets import SETS, ThresholdSet
-from gprune.app.ui import named_files, sticky_button, tables, to_launch, url_state
+from gprune.app.ui import named_files, places, sticky_button, tables, url_state
 from gprune.app.ui.card import Card, card_of
 from gprune.pipeline.runs.opened import Run
 from gprune.store.named import LONGEST_NAME
@@ -88,4 +88,4 @@ def _send(run: Run, name: str, rule: ReliabilitySettings) -> None:
     """Opens the launch form with the run's settings and the rule filled in, and says so there."""
     changed = replace(run.study.reliability, **{field: getattr(rule, field) for field in panels.RULE})
     study = replace(run.study, reliability=changed)
-    to_launch.send(study, f"The thresholds “{name}” and the other settings of this run are")
+    places.to_launch(study, f"The thresholds “{name}” and the other settings of this run are")

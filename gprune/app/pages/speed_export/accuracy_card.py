@@ -7,7 +7,7 @@ import streamlit as st
 
 from gprune.analysis import accuracy
 from gprune.analysis.paired_test import half_interval
-from gprune.app.ui import offered_job, protocol_line, tables, url_state
+from gprune.app.ui import offered_job, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said
@@ -50,7 +50,7 @@ def draw(drawn: Card, run: Run) -> None:
         "length-normalised figures. A method near chance, the accuracy of guessing, has learned nothing of a "
         "task. All methods answer the same documents: overlapping errors do not decide whether two differ."
     )
-    protocol_line.show(protocols(run, found, rule))
+    tables.stamps(protocols(run, found, rule))
     drawn.tools(
         lambda: details(found, rule),
         how="A row a task, a column a method. Compare a method with the dense model and with chance; which "

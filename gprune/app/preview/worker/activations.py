@@ -1,7 +1,11 @@
-"""Answers: how strongly does a neuron of the dense model answer to tokens of passages, or of a whole text?
+"""Answers: how strongly does a neuron answer to tokens of passages, or of a text, and which does it promote?
 
 The passages stand in sequences that the run has drawn; each is read from its beginning, because a token is
 answered by all before it, and no further than it is asked for. The model runs up to the neuron's layer.
+
+What it promotes is the logit lens of its column of down_proj: the column times the scale of the final norm,
+and that through the head. What later layers make of it is left out, and so is what norms divide by, which
+depends on the token.
 """
 
 from typing import Any
@@ -12,7 +16,9 @@ from torch import nn
 
 from gprune.app.preview.histogram import histogram
 from gprune.app.preview.worker.masked_model import MaskedModel
-from gprune.app.preview.worker.passages import pieces
+from gprune.app.preview.worker.passages import alone, pieces, tokenizer_of
+from gprune.models.decoder import Decoder
+from gprune.models.offloading import present
 from gprune.records import Array, Tokens
 from gprune.system.errors import NumericsError, SettingsError
 
@@ -20,6 +26,8 @@ TURN_TOKENS = 4096
 """that are counted in one turn, at least one sequence"""
 MOST_TOKENS = 2**16
 """of a text that are counted, at least one sequence"""
+SHOWN = 10
+"""tokens on either side that a neuron promotes and suppresses"""
 
 
 def fires(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
@@ -104,3 +112,45 @@ def _values(masked: MaskedModel, ids: Array, layer: int, neuron: int) -> Array:
     finally:
         listening.remove()
     return found[0].view(*ids.shape).numpy()
+
+
+def promoted(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
+    """The tokens with the highest and lowest logits; see gprune.app.preview.worker.messages.
+
+    Raises SettingsError where there is no such neuron, CorpusError where the model has no tokenizer.
+    """
+    tokenizer = tokenizer_of(masked)
+    found = logits(masked.decoder, *place(masked, question["direction"]))[: len(tokenizer)]
+    count = min(SHOWN, len(found))
+
+    def named(most: bool) -> list[list[Any]]:
+        values, ids = found.topk(count, largest=most)
+        return [
+            [alone(token, tokenizer), value]
+            for token, value in zip(ids.tolist(), values.tolist(), strict=True)
+        ]
+
+    return {"promoted": named(True), "suppressed": named(False)}
+
+
+@torch.inference_mode()
+def logits(decoder: Decoder, layer: int, neuron: int) -> torch.Tensor:
+    """(vocabulary,) float64 logits that an activation of 1 adds on the direct path, before norms divide."""
+    down = decoder.down_proj(layer)
+    with present(down):
+        column = down.weight[:, neuron].clone()
+    after = decoder.norm_after(layer)
+    column = (column if after is None else _scaled(after, column)) * decoder.residual_scale
+    column = _scaled(decoder.final_norm, column)
+    # what the head adds or caps whatever comes is the same on both sides
+    both = decoder.logits(torch.stack([column, -column])).double()
+    return ((both[0] - both[1]) / 2).cpu()
+
+
+def _scaled(norm: Any, column: torch.Tensor) -> torch.Tensor:
+    """(hidden,) what the scale of a norm makes of a column, which keeps its own size."""
+    weights = next(norm.parameters(), column)
+    size = column.float().square().mean().sqrt().clamp_min(torch.finfo(torch.float32).tiny)
+    unit = (column.float() / size).to(weights)
+    # a bias is the same on both sides
+    return ((norm(unit) - norm(-unit)).float() / 2 * size).to(column.dtype)

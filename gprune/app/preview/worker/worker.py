@@ -97,14 +97,11 @@ class RequestHandler:
             from gprune.app.preview.worker import passages
 
             return (passages.read if "read" in question else passages.write)(self.masked, question)
-        if "fires" in question or "spread" in question:
+        if asked := {"fires", "spread", "direction"} & question.keys():
             from gprune.app.preview.worker import activations
 
-            return (activations.fires if "fires" in question else activations.spread)(self.masked, question)
-        if "direction" in question:
-            from gprune.app.preview.worker import direction
-
-            return direction.promoted(self.masked, question)
+            answers = {"fires": activations.fires, "spread": activations.spread}
+            return answers.get(asked.pop(), activations.promoted)(self.masked, question)
         if "own" in question:
             from gprune.app.preview.worker import own_text
 
