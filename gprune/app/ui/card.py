@@ -237,6 +237,11 @@ class Card:
         if shown and table is not None:
             tables.show(table(), alt="the numbers behind the chart")
 
+    def table(self, frame: pd.DataFrame, *, how: str = "", caption: str = "", **options: Any) -> None:
+        """Draws the table that the card is there for, with its CSV and how it is read; see `tables.show`."""
+        tables.show(frame, **options)
+        self.tools(lambda: frame, switch=False, how=how, caption=caption)
+
     def published(self, claim: Published, study: Study) -> None:
         """Shows what the paper reports, and whether its setting is this run's."""
         with st.container(horizontal=True, vertical_alignment="center"):

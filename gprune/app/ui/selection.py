@@ -70,15 +70,13 @@ def _take_layer(key: str) -> None:
 def table(frame: pd.DataFrame, key: str, then: Callable[[], None] | None = None, **options: Any) -> None:
     """A table in which a chosen row selects, and `then` is called; see KEYS for the columns that count."""
 
-    def take() -> None:
-        rows = st.session_state[key]["selection"]["rows"]
-        if rows:
-            row = frame.iloc[rows[0]]
-            select(*(int(row[name]) if name in frame.columns else None for name in KEYS))
-            if then is not None:
-                then()
+    def take(place: int) -> None:
+        row = frame.iloc[place]
+        select(*(int(row[name]) if name in frame.columns else None for name in KEYS))
+        if then is not None:
+            then()
 
-    tables.show(frame, key=key, on_select=take, selection_mode="single-row", **options)
+    tables.show(frame, key=key, on_row=take, **options)
 
 
 def chip(run: Run) -> None:

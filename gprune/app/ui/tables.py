@@ -1,6 +1,6 @@
 """The one way to a table on a page: what its toolbar downloads is as safe in a spreadsheet as our own CSV."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -20,18 +20,39 @@ _MOST_STAMPS = 3
 """protocols of figures that are written out below a table"""
 
 
-def show(frame: pd.DataFrame | Styler, *, shares: Mapping[str, int] | None = None, **options: Any) -> Any:
+def show(
+    frame: pd.DataFrame | Styler,
+    *,
+    shares: Mapping[str, int] | None = None,
+    forms: Mapping[str, str] | None = None,
+    on_row: Callable[[int], None] | None = None,
+    **options: Any,
+) -> Any:
     """Draws a table without row names; Streamlit's own download writes the cells as they are in the frame.
 
     Whoever styles a table has guarded its cells, whose places have styles. Columns of `shares` read as
-    percent, with so many decimals; their cells stay numbers. `options` go to `st.dataframe`,
-    whose answer is given back.
+    percent, with so many decimals, those of `forms` as numbers of a format; their cells stay numbers.
+    `on_row` is told of the row that a person chooses, by its place in the frame, and needs a `key`.
+    `options` go to `st.dataframe`, whose answer is given back.
     """
+    if forms:
+        numbers = {name: st.column_config.NumberColumn(format=form) for name, form in forms.items()}
+        options["column_config"] = numbers | options.get("column_config", {})
+    if on_row is not None:
+        chosen = partial(_take_row, options["key"], on_row, len(frame))
+        options |= {"on_select": chosen, "selection_mode": "single-row"}
     safe = frame if isinstance(frame, Styler) else table.guard(frame, shown=True)
     if shares and not isinstance(safe, Styler):
         words = {name: partial(percent, digits=digits) for name, digits in shares.items()}
         safe = safe.style.format(words, na_rep="–")
     return st.dataframe(safe, hide_index=True, **options)
+
+
+def _take_row(key: str, then: Callable[[int], None], count: int) -> None:
+    rows = st.session_state[key]["selection"]["rows"]
+    # the table may have been longer when the row was chosen
+    if rows and rows[0] < count:
+        then(rows[0])
 
 
 def height(rows: int) -> int:

@@ -98,15 +98,13 @@ def _table(drawn: Card, text: str, rows: list[dict[str, Any]], measured: bool = 
     table = pd.DataFrame(rows)
     if not measured:
         table = table.drop(columns=_MEASURED)
-    decimals = {
-        name: st.column_config.NumberColumn(format="%.2f" if "perplexity" in name else "%.4f")
-        for name in table.columns
-        if "nats" in name or "perplexity" in name
-    }
-    tables.show(table, column_config=decimals, shares={"kept": 2}, alt="mask sets with what they cost")
-    drawn.tools(
-        lambda: table,
-        switch=False,
+    forms = {name: "%.4f" for name in table.columns if "nats" in name}
+    forms |= {name: "%.2f" for name in table.columns if "perplexity" in name}
+    drawn.table(
+        table,
+        forms=forms,
+        shares={"kept": 2},
+        alt="mask sets with what they cost",
         caption=f"Edited, measured on the windows of {plain(text)} that the row counts; nats/token: "
         "difference in log perplexity to the method itself, paired over windows, with its 95 % interval."
         + (_REPAIRED if "repaired: nats/token" in table else "")

@@ -212,7 +212,7 @@ def _histogram(drawn: Card, run: Run, text: Brought, study: Study, found: Mappin
         pairs,
         placeholder="–",
         alt="mean drift and rank correlation of every pair of texts",
-        column_config={name: st.column_config.NumberColumn(format="%.3f") for name in pairs.columns[1:]},
+        forms=dict.fromkeys(pairs.columns[1:], "%.3f"),
     )
     samples = study.calibration.samples
     anew = " A and B are drawn anew with as few." if samples < run.study.calibration.samples else ""

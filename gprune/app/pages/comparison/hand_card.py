@@ -11,7 +11,7 @@ from gprune.analysis.paired_test import Measurement
 from gprune.analysis.table import guarded
 from gprune.app.pages.by_hand import listed
 from gprune.app.pages.comparison.lines import Shown
-from gprune.app.ui import derived_cache, offered_job, packed, tables
+from gprune.app.ui import derived_cache, offered_job, packed
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain
@@ -24,6 +24,8 @@ _HOW = (
     "what they do to a text has chosen on that text: there the set is not held out, and a text that nobody "
     "looked at says more."
 )
+_FORMS = {"nats/token to its method": "%+.4f", "nats/token to the baseline": "%+.4f", "perplexity": "%.2f"}
+_FORMS |= {"± nats/token": "%.4f", "± nats/token to the baseline": "%.4f"}
 
 
 def sets(shown: Shown) -> list[tuple[Run, MaskSet]]:
@@ -43,10 +45,11 @@ def show(drawn: Card, shown: Shown, there: list[tuple[Run, MaskSet]]) -> None:
     if rows:
         table = pd.DataFrame(rows)
         drawn.title(_finding(table))
-        tables.show(table, shares={"kept": 2}, column_config=_columns(), alt="mask sets")
-        drawn.tools(
-            lambda: table,
-            switch=False,
+        drawn.table(
+            table,
+            shares={"kept": 2},
+            forms=_FORMS,
+            alt="mask sets",
             caption="nats/token: difference in log perplexity, paired over windows, ± its 95 % interval; "
             "below 0 the set is better.",
             how=_HOW,
@@ -64,12 +67,6 @@ def _finding(table: pd.DataFrame) -> str:
         f"Mask sets against the method itself: {better} figures better, {worse} worse, "
         f"{len(table) - better - worse} within noise or not comparable"
     )
-
-
-def _columns() -> dict[str, Any]:
-    forms = {"nats/token to its method": "%+.4f", "nats/token to the baseline": "%+.4f", "perplexity": "%.2f"}
-    forms |= {"± nats/token": "%.4f", "± nats/token to the baseline": "%.4f"}
-    return {name: st.column_config.NumberColumn(format=form) for name, form in forms.items()}
 
 
 def _measured(run: Run, chosen: MaskSet) -> list[Measurement]:

@@ -109,10 +109,9 @@ def _settings(drawn: Card, runs: list[Run]) -> None:
         return
     count = len(table)
     drawn.title(f"The runs differ in {count} setting{'s' if count > 1 else ''}")
-    tables.show(table, alt="settings in which the runs differ")
-    drawn.tools(
-        lambda: table,
-        switch=False,
+    drawn.table(
+        table,
+        alt="settings in which the runs differ",
         how="A row is a setting, a column a run. All settings that are not listed are the same, so that a "
         "difference between the runs comes from these.",
     )
@@ -128,11 +127,9 @@ def _choice(drawn: Card, run: Run) -> None:
     drawn.show(made, switch=False)
     if made.table is not None:
         table = made.table()
-        numbers = [name for name in table if table[name].dtype.kind == "f"]
-        columns = {name: st.column_config.NumberColumn(format="%.4g") for name in numbers}
         tables.show(
             table,
-            column_config=columns,
+            forms={name: "%.4g" for name in table if table[name].dtype.kind == "f"},
             height=tables.height(min(len(table), _TRIED)),
             alt="what was tried, with every figure",
         )
@@ -162,9 +159,8 @@ def _recovery(drawn: Card, run: Run) -> None:
         changes = zip(table.pop("change %"), table.pop("± %"), strict=True)
         table["change"] = [f"{signed(change, '.1f')} ± {error:.1f} %" for change, error in changes]
         table["text"] = [texts[text] for text in table["text"]]
-        two = st.column_config.NumberColumn(format="%.2f")
-        config = {"before": two, "after recovery": two}
-        tables.show(table, column_config=config, alt="perplexities before and after recovery")
+        forms = {"before": "%.2f", "after recovery": "%.2f"}
+        tables.show(table, forms=forms, alt="perplexities before and after recovery")
 
 
 def _perplexities(drawn: Card, run: Run, shown: Shown) -> None:
@@ -261,10 +257,9 @@ def _kept_pair(run: Run, drawn: Card, pair: tuple[Line, Line], shown: Shown, ask
     options = asked | asked_of(run, shown)
     made = panels.kept_units_by_layer(run, **options, selected=selection.current(run), _shown=shown)
     drawn.title(made.title)
-    three = st.column_config.NumberColumn(format="%.3f")
     tables.show(
         kept_units.total_table(found, *names),
-        column_config={"Jaccard": three, "by chance": three},
+        forms={"Jaccard": "%.3f", "by chance": "%.3f"},
         alt=f"units kept by {names[0]} and {names[1]}",
     )
     drawn.show(made)

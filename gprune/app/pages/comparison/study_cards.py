@@ -131,13 +131,11 @@ def _measured(drawn: Card, table: StudyTable) -> None:
     columns = _columns(settings)
     index, deltas = _against(settings, columns)
     shown = _table(settings, columns, index if deltas else None)
-    key = f"cp_study_rows_{table.name}_{each}"
     tables.show(
         shown,
         height=tables.height(len(shown)),
-        key=key,
-        on_select=partial(_select, key, settings),
-        selection_mode="single-row",
+        key=f"cp_study_rows_{table.name}_{each}",
+        on_row=partial(_select, settings),
         column_config=_column_config(shown, settings),
         alt=f"measured rows of the table {table.name}",
     )
@@ -261,11 +259,9 @@ def _begun(name: str) -> str:
     return plain(name[:1].upper() + name[1:])
 
 
-def _select(key: str, settings: list[Setting]) -> None:
+def _select(settings: list[Setting], place: int) -> None:
     """A selected row offers its run."""
-    rows = st.session_state[key]["selection"]["rows"]
-    run = next((row.run for index in rows[:1] for row in settings[index].rows if row.run), "")
-    if run:
+    if run := next((row.run for row in settings[place].rows if row.run), ""):
         url_state.put(_OPENED, run)
 
 

@@ -140,10 +140,9 @@ def _gap(drawn: Card, gap: pd.DataFrame) -> None:
     drawn.title(f"GPrune narrows the gap between Wanda-sp and FLAP in {smaller} of {len(gap)} cases")
     shown = gap.drop(columns="seed", errors="ignore")
     shown["metric"] = shown["metric"].map(heading)
-    two = st.column_config.NumberColumn(format="%.2f")
     tables.show(
         shown,
-        column_config={"before": two, "after": two},
+        forms={"before": "%.2f", "after": "%.2f"},
         shares={"retention": 0, "reduction": 0},
         alt="gap between the base metrics before and after GPrune",
     )

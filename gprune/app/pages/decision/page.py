@@ -65,10 +65,9 @@ def _trade_off(drawn: Card, run: Run) -> tuple[Shown, str]:
     made = panels.trade_off(run, runs=_named(run, shown), _shown=shown, **asked)
     drawn.show(made)
     if made.table is not None:
-        three = st.column_config.NumberColumn(format="%.3f")
         table = made.table()
-        columns = {name: three for name in table if table[name].dtype.kind == "f"}
-        tables.show(table, column_config=columns, alt="every model with what it loses and costs")
+        forms = {name: "%.3f" for name in table if table[name].dtype.kind == "f"}
+        tables.show(table, forms=forms, alt="every model with what it loses and costs")
         taken = cheapest(panels.options(shown, text, cost), most)
         if taken is not None:
             words = f"Export {plain(shown.names[taken.line.name])}"
@@ -143,7 +142,7 @@ def compared(study: Study, texts: list[str], retentions: list[float]) -> list[St
 
 
 def _equal_widths(drawn: Card, run: Run, compared: tuple[Shown, str] | None) -> None:
-    """What equal widths cost here, and the button that measures it; of the runs and the text of `compared`."""
+    """What equal widths cost here, and the button that measures it, for the runs and text `compared`."""
     st.caption(_WHY)
     found: list[Price] = []
     if compared is not None:
@@ -152,8 +151,7 @@ def _equal_widths(drawn: Card, run: Run, compared: tuple[Shown, str] | None) -> 
     if found:
         drawn.title(_price_title(found, text))
         table = price_table(found, label, text)
-        tables.show(table, alt="perplexity with free and equal widths, by method")
-        drawn.tools(lambda: table, switch=False, how=_HOW)
+        drawn.table(table, alt="perplexity with free and equal widths, by method", how=_HOW)
     study = equalled(run.study)
     if study is not None and all(run.name != price.free.rows[0].run for price in found):
         work.start_button("Measure equal widths on this model", "dc_widths_start", run.root, study)

@@ -1,6 +1,5 @@
 """Changed answers: what does the dense model answer that a pruned one does not, and the other way round?"""
 
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,7 +27,6 @@ _WORDS = 90
 """characters of a question in the list"""
 _ROWS_SEEN = 8
 KINDS = {EITHER: "All that change", LOST: "Right → wrong", GAINED: "Wrong → right"}
-_TABLE = "fq_rows"
 
 
 @frame.page(
@@ -152,9 +150,8 @@ def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None
     unit = UNITS[rule]
     tables.show(
         table,
-        key=_TABLE,
-        on_select=partial(_take, [int(number) for number in shown]),
-        selection_mode="single-row",
+        key="fq_rows",
+        on_row=lambda place: url_state.put(QUESTION, int(shown[place]) + 1),
         height=tables.height(min(len(table), _ROWS_SEEN)),
         alt="questions whose answers change",
         column_config={
@@ -222,12 +219,6 @@ def _open(shown: Array, questions: int) -> int:
         listed = f"{place + 1} of {len(known)} in the list" if place >= 0 else "not in this list"
         st.caption(f"Question {number + 1:,}, {listed}", width="stretch")
     return number
-
-
-def _take(numbers: list[int]) -> None:
-    rows = st.session_state[_TABLE]["selection"]["rows"]
-    if rows and rows[0] < len(numbers):
-        url_state.put(QUESTION, numbers[rows[0]] + 1)
 
 
 def _counted(number: int, kind: str) -> str:

@@ -69,8 +69,8 @@ def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -
     figure = go.Figure()
     for letter, values in scores.items():
         counts, _ = np.histogram(np.log10(values) if log else values, bins=edges)
-        line, shares = {"color": COLORS[letter], "width": 2, "shape": "hvh"}, counts / max(len(values), 1)
-        marks.curve(figure, middles, 100.0 * shares, letter, line, "%{x:.3g}: %{y:.1f} %")
+        line, shares = {"color": COLORS[letter], "width": 2, "shape": "hvh"}, 100.0 * counts
+        marks.curve(figure, middles, shares / max(len(values), 1), letter, line, "%{x:.3g}: %{y:.1f} %")
     for letter, value in marked.items():
         line = {"color": COLORS[letter], "dash": "dot", "width": 1.5}
         figure.add_vline(x=float(np.log10(value)) if log else value, line=line)

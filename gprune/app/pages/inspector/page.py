@@ -15,7 +15,7 @@ from gprune.app.pages.inspector import (
     unit_card,
 )
 from gprune.app.pages.inspector.panels import PIN
-from gprune.app.ui import asking, frame, selection, tables, url_state
+from gprune.app.ui import asking, frame, selection, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -191,10 +191,10 @@ def _predicts(run: Run, drawn: Card, shown: Selection) -> None:
     drawn.title(f"{plain(what)} says most: {word} of it is kept, AUC {best['mean AUC']:.3f}")
     left, right = st.columns([2, 3])
     with left:
-        tables.show(table, alt="how well quantities predict", height="content")
-        drawn.tools(
-            lambda: table,
-            switch=False,
+        drawn.table(
+            table,
+            alt="how well quantities predict",
+            height="content",
             caption="0.5 is chance, 1 always right, 0 always wrong; within layers, mean and range over them.",
             how="How often a kept neuron has more of the quantity than a removed one of its layer; equal "
             "ones count by half. Layers that keep all or no neurons are left out.",

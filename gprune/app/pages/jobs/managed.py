@@ -1,7 +1,6 @@
 """The runs of the cache: what each is called, what it takes, what tags it has, and what to do with it."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +67,7 @@ def _table(situation: work.Situation, known: dict[str, str], room: dict[str, Run
         found,
         column_config=run_table.config(),
         key="runs_rows",
-        on_select=partial(_take_row, names),
-        selection_mode="single-row",
+        on_row=lambda place: url_state.put(CHOSEN, names[place]),
         alt="the runs of this cache with tags, state, chosen settings and results, and the room they take",
     )
     every = len(situation.runs) + len(situation.unreadable)
@@ -78,12 +76,6 @@ def _table(situation: work.Situation, known: dict[str, str], room: dict[str, Run
         "needs, and what deleting it frees. “With its run” was measured later: it stands on the pages "
         "of that run, and lists pass it over."
     )
-
-
-def _take_row(names: list[str]) -> None:
-    rows = st.session_state["runs_rows"]["selection"]["rows"]
-    if rows and rows[0] < len(names):
-        url_state.put(CHOSEN, names[rows[0]])
 
 
 def _choose(known: dict[str, str]) -> str:

@@ -155,10 +155,10 @@ def _summary(run: Run, drawn: Card) -> None:
         for name, label, width in zip(table.columns[1:], short, (58, 62, 66, 76), strict=True)
     }
     columns["comparison"] = st.column_config.Column(width=268)
-    tables.show(table, column_config=columns, alt="mean and deviation of every comparison")
-    drawn.tools(
-        lambda: table,
-        switch=False,
+    drawn.table(
+        table,
+        column_config=columns,
+        alt="mean and deviation of every comparison",
         how="Each row compares two partitions of the same neurons. ARI and overlap are means over layers, ± "
         "their deviation: 1 is the same modules, an ARI of 0 is chance. Another seed says what to expect of "
         "the same text.",

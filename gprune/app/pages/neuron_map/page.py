@@ -25,9 +25,8 @@ _NONE = (
     "here. Until then those of the selected module are."
 )
 _EMPTY = "No neuron lies inside what was drawn: draw around some points."
-_COLUMNS: dict[str, Any] = {
-    name: st.column_config.NumberColumn(format="%.3f") for name in ("drift d", "rank on A", "rank on B")
-} | {name: st.column_config.NumberColumn(format="%.4g") for name in ("score on A", "score on B")}
+_FORMS = dict.fromkeys(("drift d", "rank on A", "rank on B"), "%.3f")
+_FORMS |= dict.fromkeys(("score on A", "score on B"), "%.4g")
 
 
 @frame.page("Neuron map", "Which neurons of a layer are alike, and are they pruned together?")
@@ -187,7 +186,7 @@ def _drawn_around(run: Run, drawn: Card) -> None:
         every.head(most),
         "nm_region_rows",
         height=min(360, tables.height(len(every))),
-        column_config=_COLUMNS,
+        forms=_FORMS,
         alt="selected neurons",
     )
     drawn.tools(

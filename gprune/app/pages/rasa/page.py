@@ -71,12 +71,9 @@ def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     statistics, adapted = derived_cache.preview(run, settings)
     table = thresholds.table(statistics, adapted)
     drawn.asked(**told(run, settings))
-    decimals = st.column_config.NumberColumn(format="%.3f")
-    columns = dict.fromkeys(("within-module drift", "u on A", "u on B"), decimals)
-    columns["mean primary score"] = st.column_config.NumberColumn(format="%.3g")
-
+    forms = {"within-module drift": "%.3f", "u on A": "%.3f", "u on B": "%.3f", "mean primary score": "%.3g"}
     selection.table(
-        table, "rasa_modules", _select, height=320, column_config=columns, alt="every module and its decision"
+        table, "rasa_modules", _select, height=320, forms=forms, alt="every module and its decision"
     )
     st.caption(
         "u is the expected discrepancy of the local ranks between disjoint halves of a text: smaller is "
