@@ -228,15 +228,15 @@ def test_a_page_that_is_overtaken_before_it_is_finished_keeps_what_came_with_the
 
 PAGE = """
 import streamlit as st
-from gprune.app.ui import sticky_button
+from gprune.app.ui import buttons
 
 state = st.session_state
 state.setdefault("acted", 0)
-sticky_button.begin(state.get("page", "one"))
+buttons.begin(state.get("page", "one"))
 if state.pop("overtaken", False):
     # as what a chart sends interrupts the script: before the button is reached
     st.rerun()
-if state.get("shown", True) and sticky_button.pressed("Start", "start"):
+if state.get("shown", True) and buttons.pressed("Start", "start"):
     state.acted += 1
 """
 

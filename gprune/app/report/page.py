@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis.formatting import counted
 from gprune.app.report import gathering, making
 from gprune.app.report.making import Report
-from gprune.app.ui import frame, sticky_button, tables, url_session, url_state
+from gprune.app.ui import buttons, frame, tables, url_session, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
@@ -51,17 +51,11 @@ def _choice(run: Run, drawn: Card) -> None:
     )
     drawn.title(f"{len(cards)} of {len(names)} figures in one file" if cards else "Choose a figure")
     with st.container(horizontal=True):
-        st.button("All", key="rp_all", on_click=url_state.put, args=(CHOSEN, list(names)))
+        buttons.act("All", "rp_all", "", url_state.put, CHOSEN, list(names))
         for page in dict.fromkeys(map(gathering.page_of, names)):
             of_page = [name for name in names if gathering.page_of(name) == page]
             both = list(dict.fromkeys([*cards, *of_page]))
-            st.button(
-                f"+ {page}",
-                key=f"rp_page_{page}",
-                type="tertiary",
-                on_click=url_state.put,
-                args=(CHOSEN, both),
-            )
+            buttons.act(f"+ {page}", f"rp_page_{page}", "", url_state.put, CHOSEN, both, type="tertiary")
     st.caption(
         "The file holds findings, figures, tables, the settings of the run, versions and commit. It is light "
         "or dark as its reader's system is, reads on a phone, and fetches nothing."
@@ -73,7 +67,7 @@ def _choice(run: Run, drawn: Card) -> None:
 def _make(run: Run, cards: tuple[str, ...]) -> None:
     """The button that makes the report, and the one that hands it over."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        if sticky_button.pressed(
+        if buttons.pressed(
             "Make the report",
             key="rp_make",
             type="primary",

@@ -16,6 +16,7 @@ import streamlit as st
 from gprune.analysis.published import Published, same_setting
 from gprune.app.ui import (
     assets,
+    buttons,
     chart_style,
     export_dialog,
     help_drawer,
@@ -70,16 +71,12 @@ class Card:
     def _sizing(self) -> None:
         """The button that lets the card fill the window, and gives the window back."""
         large = self.maximised
-        clicked = st.button(
-            "",
-            key=f"{self.key}_size",
-            icon=":material/close_fullscreen:" if large else ":material/open_in_full:",
-            type="tertiary",
+        clicked = buttons.act(
+            "", f"{self.key}_size", "close_fullscreen" if large else "open_in_full", url_state.put,
+            MAXIMISED, "" if large else self.key, type="tertiary",
             help="Back to the page" if large else "Let this card fill the window",
-            on_click=url_state.put,
-            args=(MAXIMISED, "" if large else self.key),
             shortcut="Escape" if large else None,
-        )
+        )  # fmt: skip
         if clicked and url_state.in_fragment():
             # styles stand outside of a fragment and outlive its drawing
             st.rerun()

@@ -12,7 +12,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.table import Table
-from gprune.app.ui import paper_figure, sticky_button, tables
+from gprune.app.ui import buttons, paper_figure, tables
 from gprune.app.ui.text import said, unmarked
 from gprune.system.errors import GpruneError
 
@@ -39,7 +39,7 @@ def button(key: str, goods: Goods) -> None:
     """Draws the button that opens them; nothing where there are none."""
     if not goods.figures and goods.table is None:
         return
-    if sticky_button.pressed(
+    if buttons.pressed(
         "",
         key=f"{key}_take",
         icon=":material/file_export:",

@@ -15,6 +15,7 @@ from gprune.analysis.formatting import counted, percent
 from gprune.app.server.server_options import COMMAND, current_terms
 from gprune.app.ui import (
     assets,
+    buttons,
     help_drawer,
     job_runs,
     live,
@@ -25,7 +26,6 @@ from gprune.app.ui import (
     run_choice,
     selection,
     slides,
-    sticky_button,
     titles,
     tour,
     url_state,
@@ -66,7 +66,7 @@ def run(
     _require_door()
     place = url_state.open_place(page.url_path, list(page_names.page(page.url_path).places))
     url_state.begin(place)
-    sticky_button.begin(place)
+    buttons.begin(place)
     tour.begin(place)
     present.show()
     assets.look("look")
@@ -183,15 +183,10 @@ def _at_work(situation: work.Situation, shown: Run | None) -> None:
     if not others:
         st.badge(f"{count} at work", icon=":material/hourglass_top:", color="orange")
         return
-    st.button(
-        f"{count} running: watch",
-        key="frame_watch",
-        icon=":material/hourglass_top:",
-        on_click=run_choice.choose_run,
-        args=(others[0].name,),
-        help="Shows the run that is being computed; the one shown now stays in the list.",
-        width="stretch",
-    )
+    buttons.act(
+        f"{count} running: watch", "frame_watch", "hourglass_top", run_choice.choose_run, others[0].name,
+        help="Shows the run that is being computed; the one shown now stays in the list.", width="stretch",
+    )  # fmt: skip
 
 
 def _unreadable(situation: work.Situation) -> None:
@@ -317,7 +312,7 @@ def _incomplete(run: Run) -> None:
     with row:
         # going on with the same settings may only fail again
         failed = run.state == "failed"
-        if failed and sticky_button.pressed(places.EDIT, key="frame_edit", icon=":material/edit:"):
+        if failed and buttons.pressed(places.EDIT, key="frame_edit", icon=":material/edit:"):
             places.to_launch(run.study, f"The settings of “{run.title or run.name}” are")
 
 

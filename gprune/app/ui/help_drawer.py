@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import streamlit as st
 
-from gprune.app.ui import assets, url_state
+from gprune.app.ui import assets, buttons, url_state
 from gprune.app.ui.glossary import TERMS, aliases
 from gprune.app.ui.page_names import HELP, HELP_PARTS
 
@@ -33,26 +33,17 @@ def shown() -> bool:
 
 def button() -> None:
     """The button of the side bar."""
-    st.button(
-        "Help",
-        key="frame_help_open",
-        icon=":material/help:",
-        type="tertiary",
-        on_click=_turn,
+    buttons.act(
+        "Help", "frame_help_open", "help", _turn, type="tertiary",
         help="How to read this page, what the words mean, and every key. Alt+H opens and closes it.",
         shortcut="Alt+H",
-    )
+    )  # fmt: skip
 
 
 def open_words(label: str, key: str, words: str = "") -> None:
     """A button that opens the glossary at some words; at all where none are given."""
-    clicked = st.button(
-        label,
-        key=key,
-        icon=":material/menu_book:",
-        type="tertiary",
-        on_click=url_state.put_all,
-        args=({HELP: "words", SEARCH: words},),
+    clicked = buttons.act(
+        label, key, "menu_book", url_state.put_all, {HELP: "words", SEARCH: words}, type="tertiary"
     )
     if clicked and url_state.in_fragment():
         # the drawer stands outside of it
@@ -91,10 +82,7 @@ def _drawer(draw: Callable[[], None]) -> None:
         st.markdown("#### Help", width="stretch")
         # a card that fills the window goes first
         escape = None if url_state.text("card") else "Escape"
-        closed = st.button(
-            "Close", key="frame_help_close", icon=":material/close:", type="tertiary", on_click=_close,
-            shortcut=escape,
-        )  # fmt: skip
+        closed = buttons.act("Close", "frame_help_close", "close", _close, type="tertiary", shortcut=escape)
     if closed and url_state.in_fragment():
         st.rerun()
     draw()

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.app.ui import sticky_button
+from gprune.app.ui import buttons
 from gprune.app.ui.text import said
 from gprune.store.named import Collection
 from gprune.system.errors import GpruneError
@@ -35,14 +35,7 @@ def attempt(key: str, do: Callable[..., object], *given: object) -> bool:
 
 def delete_button(key: str, kept: Collection[Any], root: str, chosen: object) -> None:
     """The button that forgets one."""
-    st.button(
-        "Delete",
-        key=f"{key}_delete",
-        type="tertiary",
-        icon=":material/delete:",
-        on_click=attempt,  # type: ignore[arg-type]
-        args=(key, kept.delete, root, chosen),
-    )
+    buttons.act("Delete", f"{key}_delete", "delete", attempt, key, kept.delete, root, chosen, type="tertiary")
 
 
 def take_along(key: str, kept: Collection[Any], root: str, there: Sequence[Any], megabytes: int) -> None:
@@ -76,7 +69,7 @@ def read_back(key: str, label: str, button: str, megabytes: int, keep: Callable[
     `key` is what the keys of the controls begin with; `keep` says what the bytes were, or raises GpruneError.
     """
     given = st.file_uploader(label, type=["json"], key=f"{key}_file", max_upload_size=megabytes)
-    if given is None or not sticky_button.pressed(button, key=f"{key}_read"):
+    if given is None or not buttons.pressed(button, key=f"{key}_read"):
         return
     try:
         told = keep(given.getvalue())

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import streamlit as st
 
-from gprune.app.ui import frame, job_runs, sticky_button, work
+from gprune.app.ui import buttons, frame, job_runs, work
 from gprune.app.ui.text import plain, said
 from gprune.app.ui.titles import called
 from gprune.evaluation.tasks import STANDARD_TASKS, known
@@ -35,7 +35,7 @@ def standing(run: Run, arguments: tuple[str, ...]) -> bool:
 
 def start(run: Run, arguments: tuple[str, ...], title: str, *, words: str, key: str) -> None:
     """Draws the button that starts the job that its arguments name."""
-    if not sticky_button.pressed(words, key=key, icon=":material/play_arrow:"):
+    if not buttons.pressed(words, key=key, icon=":material/play_arrow:"):
         return
     if work.begin(run.root, run.study, f"{title}: {work.job_label(run.study)}", arguments) is not None:
         st.rerun()

@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import assets, url_state
+from gprune.app.ui import assets, buttons, url_state
 
 PRESENT = "present"
 _ON = "frame_presenting"
@@ -18,15 +18,10 @@ def show() -> None:
         return
     assets.look("present")
     with st.container(key="frame_present"):
-        st.button(
-            "End presenting",
-            key="frame_present_end",
-            icon=":material/close_fullscreen:",
-            on_click=url_state.put,
-            args=(PRESENT, False),
-            # a card that fills the window goes first
+        buttons.act(
+            "End presenting", "frame_present_end", "close_fullscreen", url_state.put, PRESENT, False,
             shortcut=None if url_state.text("card") else "Escape",
-        )
+        )  # fmt: skip
 
 
 def on() -> bool:
@@ -36,15 +31,10 @@ def on() -> bool:
 
 def button() -> None:
     """The button that begins it."""
-    st.button(
-        "Present",
-        key="frame_present_begin",
-        icon=":material/slideshow:",
-        type="tertiary",
-        on_click=url_state.put,
-        args=(PRESENT, True),
+    buttons.act(
+        "Present", "frame_present_begin", "slideshow", url_state.put, PRESENT, True, type="tertiary",
         help="This page without the side bar, in larger type. Escape ends it.",
-    )
+    )  # fmt: skip
 
 
 def enlarged(figure: go.Figure, size: int = _LETTERS) -> go.Figure:

@@ -9,7 +9,7 @@ import streamlit as st
 from gprune.analysis import thresholds
 from gprune.analysis.formatting import counted
 from gprune.analysis.run_settings import told_apart
-from gprune.app.ui import url_state, work
+from gprune.app.ui import buttons, url_state, work
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, short
 from gprune.pipeline.runs.opened import Run
@@ -152,14 +152,11 @@ def _gone(asked: str, chosen: str, called: str) -> None:
         st.warning(f"The run “{plain(label)}” was deleted.", icon=":material/delete:")
     else:
         warn(asked)
-    st.button(
-        f"Go on with “{plain(called)}”",
-        key="frame_go_on",
-        on_click=choose_run,
-        args=(chosen,),
+    buttons.act(
+        f"Go on with “{plain(called)}”", "frame_go_on", "", choose_run, chosen,
         help="The pages show this run already; its name takes the place of the other in the address.",
         width="stretch",
-    )
+    )  # fmt: skip
 
 
 def _selector(runs: list[Run], chosen: str) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import inspection
-from gprune.app.ui import places, tables, url_state
+from gprune.app.ui import buttons, places, tables, url_state
 from gprune.app.ui.text import said
 from gprune.app.ui.unit import KEYS, Selection, there
 from gprune.pipeline.runs.opened import Run
@@ -85,15 +85,10 @@ def chip(run: Run) -> None:
     if not wanted:
         return
     found, lacking = there(run, wanted)
-    st.button(
-        wanted.words,
-        key="frame_selection",
-        icon=":material/close:",
-        on_click=select,
-        args=(None,),
-        help="Selected on every page; click to clear.",
-        width="stretch",
-    )
+    buttons.act(
+        wanted.words, "frame_selection", "close", select, None,
+        help="Selected on every page; click to clear.", width="stretch",
+    )  # fmt: skip
     if url_state.page() != PLACE:
         places.link(PLACE, "Open in Inspector", ":material/frame_inspect:", width="stretch")
     if lacking:

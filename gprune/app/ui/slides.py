@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.headline import OURS
-from gprune.app.ui import asking, assets, passage, present, story, tour
+from gprune.app.ui import asking, assets, buttons, passage, present, story, tour
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
@@ -97,11 +97,7 @@ def _foot(number: int) -> None:
     """The way on for those who use a pointer; the script `slide_keys` presses these buttons as well."""
     with st.container(horizontal=True, horizontal_alignment="center", gap="xsmall", key="slide_foot"):
         for other in range(1, len(tour.STEPS) + 1):
-            st.button(
-                str(other),
-                key=f"slide_to_{other}",
-                type="primary" if other == number else "tertiary",
-                help=tour.STEPS[other - 1].title,
-                on_click=tour.go,
-                args=(other,),
-            )
+            buttons.act(
+                str(other), f"slide_to_{other}", "", tour.go, other,
+                type="primary" if other == number else "tertiary", help=tour.STEPS[other - 1].title,
+            )  # fmt: skip

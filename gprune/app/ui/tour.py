@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.app.ui import job_runs, page_names, places, present, story, url_state
+from gprune.app.ui import buttons, job_runs, page_names, places, present, story, url_state
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said
 from gprune.app.ui.work import AUTOSTART_VARIABLE
@@ -140,9 +140,7 @@ def begin_button() -> None:
     """The button that starts the tour; nothing where somebody is taking it."""
     if url_state.choice(TOUR, _NUMBERS, ""):
         return
-    st.button(
-        "Take the tour", key="tour_start", icon=":material/tour:", type="primary", on_click=go, args=(1,)
-    )
+    buttons.act("Take the tour", "tour_start", "tour", go, 1, type="primary")
 
 
 def under_way() -> int:
@@ -190,31 +188,18 @@ def _finding(step: Step, run: Run | None) -> None:
 
 
 def _buttons(number: int) -> None:
-    st.button(
-        "Back",
-        key="tour_back",
-        icon=":material/arrow_back:",
-        disabled=number == 1,
-        on_click=go,
-        args=(number - 1,),
-    )
+    buttons.act("Back", "tour_back", "arrow_back", go, number - 1, disabled=number == 1)
     last = number == len(STEPS)
     if not last:
-        st.button(
-            "Next",
-            key="tour_next",
-            icon=":material/arrow_forward:",
-            type="primary",
-            icon_position="right",
-            on_click=go,
-            args=(number + 1,),
+        buttons.act(
+            "Next", "tour_next", "arrow_forward", go, number + 1, type="primary", icon_position="right"
         )
     _end(primary=last)
 
 
 def _end(primary: bool = False) -> None:
     kind: Literal["primary", "tertiary"] = "primary" if primary else "tertiary"
-    st.button("End the tour", key="tour_end", type=kind, on_click=_stop)
+    buttons.act("End the tour", "tour_end", "", _stop, type=kind)
 
 
 def _stop() -> None:
@@ -244,9 +229,7 @@ def _elsewhere(number: int, step: Step) -> None:
         st.markdown(
             f"The tour waits at step {number} of {len(STEPS)}, {step.title[0].lower()}{step.title[1:]}"
         )
-        st.button(
-            f"Back to step {number}", key="tour_return", icon=":material/tour:", on_click=go, args=(number,)
-        )
+        buttons.act(f"Back to step {number}", "tour_return", "tour", go, number)
         _end()
 
 

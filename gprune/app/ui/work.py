@@ -11,7 +11,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.server import require_trust
-from gprune.app.ui import job_runs, packed, sticky_button
+from gprune.app.ui import buttons, job_runs, packed
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said, short
 from gprune.jobs import Job, queue
@@ -139,7 +139,7 @@ def start_button(
 ) -> None:
     """Draws the button that submits a study, in a place if one is given; see `start` and `st.button`."""
     with place or nullcontext():
-        clicked = sticky_button.pressed(words, key=key, icon=":material/play_arrow:", **look)
+        clicked = buttons.pressed(words, key=key, icon=":material/play_arrow:", **look)
     if clicked and start(root, study, arguments) is not None:
         st.rerun()
 

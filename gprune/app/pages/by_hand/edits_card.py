@@ -8,7 +8,7 @@ import streamlit as st
 from gprune.analysis.formatting import counted, percent
 from gprune.analysis.mask_edits import KINDS, RULE, Edit, Edited, mask_sets, obstacle
 from gprune.app.pages.by_hand import cost, listed
-from gprune.app.ui import named_files, selection, tables, url_state
+from gprune.app.ui import buttons, named_files, selection, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.card import card as frame_card
 from gprune.app.ui.chart_style import called
@@ -89,16 +89,12 @@ def _adding(run: Run, reason: str) -> None:
 def _buttons(run: Run, reason: str, kind: str, layer: int, number: int, place: str = "") -> None:
     words = KINDS[kind] if place else f"{KINDS[kind]} {number} of layer {layer}"
     with st.container(horizontal=True, gap="xsmall", width="content"):
-        for keep, word, icon in ((True, "keep", ":material/lock:"), (False, "remove", ":material/delete:")):
-            st.button(
-                f"Force-{word} {words}",
-                key=f"hand_{word}_{place or kind}",
-                icon=icon,
-                disabled=bool(reason),
+        for keep, word, icon in ((True, "keep", "lock"), (False, "remove", "delete")):
+            buttons.act(
+                f"Force-{word} {words}", f"hand_{word}_{place or kind}", icon, named_files.attempt, _KEY,
+                listed.add, run, [Edit(keep, kind, layer, number)], disabled=bool(reason),
                 help=said(reason) or None,
-                on_click=named_files.attempt,  # type: ignore[arg-type]
-                args=(_KEY, listed.add, run, [Edit(keep, kind, layer, number)]),
-            )
+            )  # fmt: skip
 
 
 def _list(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
@@ -116,15 +112,11 @@ def _list(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
     rows = set(chosen["selection"]["rows"])
     with st.container(horizontal=True):
         rest = [line for place, line in enumerate(lines) if place not in rows]
-        st.button(
-            f"Take {len(rows) or 'selected'} line{'' if len(rows) == 1 else 's'} off",
-            key="hand_take_off",
-            icon=":material/playlist_remove:",
-            on_click=listed.put,
-            args=(run, rest),
-            disabled=not rows,
-        )
-        st.button("Empty the list", key="hand_empty", type="tertiary", on_click=listed.put, args=(run, ()))
+        buttons.act(
+            f"Take {len(rows) or 'selected'} line{'' if len(rows) == 1 else 's'} off", "hand_take_off",
+            "playlist_remove", listed.put, run, rest, disabled=not rows,
+        )  # fmt: skip
+        buttons.act("Empty the list", "hand_empty", "", listed.put, run, (), type="tertiary")
 
 
 def _row(line: Edit, base: object, partition: Partition) -> dict[str, object]:
@@ -166,8 +158,9 @@ def _saving(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
         st.text_input("Save as a mask set called", key=_NAME, max_chars=named.LONGEST_NAME,
                       placeholder=f"{called(name)}, {counted(len(lines), 'edit')}")  # fmt: skip
     with right:
-        st.button("Save", key="hand_save", icon=":material/bookmark_add:", width="stretch",
-                  on_click=functools.partial(_save, run, name, lines))  # fmt: skip
+        buttons.act(
+            "Save", "hand_save", "bookmark_add", functools.partial(_save, run, name, lines), width="stretch"
+        )
 
 
 def _save(run: Run, name: str, lines: tuple[Edit, ...]) -> None:

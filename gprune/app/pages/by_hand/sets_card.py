@@ -12,7 +12,7 @@ from gprune.analysis.mask_edits import Edited, MaskSet, mask_sets
 from gprune.app import preview
 from gprune.app.pages.by_hand import cost, listed
 from gprune.app.preview import Answer, Question, Source, repair_of
-from gprune.app.ui import asking, named_files, packed, tables, url_state
+from gprune.app.ui import asking, buttons, named_files, packed, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -65,8 +65,7 @@ def _measured(run: Run, drawn: Card, there: list[tuple[MaskSet, Edited]]) -> Non
     if not cost.live(run):
         _table(drawn, text, [_row(one, found, None) for one, found in there])
         if not packed.lacking(run):
-            st.button("Measure them", key="hand_sets_measure", icon=":material/speed:",
-                      on_click=url_state.put, args=(cost.LIVE, True))  # fmt: skip
+            buttons.act("Measure them", "hand_sets_measure", "speed", url_state.put, cost.LIVE, True)
         return
     repaired = url_state.flag(cost.REPAIR)
     asked = [_asked(run, text, one, found, repaired) for one, found in there]
@@ -154,7 +153,7 @@ def _use(run: Run, kept: list[MaskSet]) -> None:
     with left:
         chosen = named[url_state.selectbox("Set", list(named), _SET, kept[0].name)]
     with right, st.container(horizontal=True):
-        st.button("Edit it", key="hand_sets_use", icon=":material/edit:", on_click=_take, args=(run, chosen))
+        buttons.act("Edit it", "hand_sets_use", "edit", _take, run, chosen)
         made, file = functools.partial(mask_sets.SETS.export, [chosen]), "gprune-mask-set.json"
         tables.download("Export the list", made, file, "application/json", "hand_sets_export")
         named_files.delete_button(_KEY, mask_sets.SETS, run.root, chosen)

@@ -13,7 +13,7 @@ from tokenizers import Encoding, Tokenizer
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.app.pages.calibration_data.own_drift import Brought
-from gprune.app.ui import sticky_button, url_state, user_files, work
+from gprune.app.ui import buttons, url_state, user_files, work
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain
 from gprune.data.texts import source
@@ -196,7 +196,7 @@ def _job(run: Run, raw: bytes, name: str, usable: int) -> None:
     st.code(f"{command(studies[PAIR[0]])} {' '.join(UNTIL_DRIFT)}", language="bash", wrap_lines=True)
     with st.container(horizontal=True):
         for role, words, key in zip(PAIR, _BUTTONS, ("cd_own_start", "cd_own_start_b"), strict=True):
-            if sticky_button.pressed(words, key=key, icon=":material/play_arrow:"):
+            if buttons.pressed(words, key=key, icon=":material/play_arrow:"):
                 user_files.save(path, raw)
                 called = work.job_label(studies[role])
                 if work.begin(run.root, studies[role], called, UNTIL_DRIFT) is not None:

@@ -15,7 +15,7 @@ from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting
 from gprune.app.pages.comparison import studies, study_figures
 from gprune.app.pages.comparison.studies import StudyTable
-from gprune.app.ui import frame, run_choice, sticky_button, tables, url_state
+from gprune.app.ui import buttons, frame, run_choice, tables, url_state
 from gprune.app.ui.card import Card, card, published_badge
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
@@ -286,9 +286,7 @@ def _open(settings: list[Setting]) -> None:
             width=460,
             help="Selecting a row of the table chooses its run here.",
         )
-        if sticky_button.pressed(
-            "Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"
-        ):
+        if buttons.pressed("Show this run on every page", key="cp_study_open", icon=":material/open_in_new:"):
             run_choice.choose_run(chosen)
             st.rerun()
 

@@ -8,7 +8,7 @@ from gprune.analysis.decision import COSTS, PARAMETERS, Price, cheapest, price_t
 from gprune.analysis.formatting import counted
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.pages.decision import panels
-from gprune.app.ui import frame, places, run_choice, sticky_button, tables, text_picker, url_state, work
+from gprune.app.ui import buttons, frame, places, run_choice, tables, text_picker, url_state, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
@@ -119,7 +119,7 @@ def _texts(run: Run) -> None:
         st.error(said(error), icon=":material/error:")
         return
     words = f"Start {len(studies)} {'study' if len(studies) == 1 else 'studies'}"
-    if sticky_button.pressed(words, key="dc_texts_start", icon=":material/play_arrow:"):
+    if buttons.pressed(words, key="dc_texts_start", icon=":material/play_arrow:"):
         if all(work.start(run.root, study) is not None for study in studies):
             st.rerun()
 

@@ -12,7 +12,7 @@ from gprune.analysis.formatting import counted
 from gprune.app.pages.flipped_questions import counts_card, panels, task_answers
 from gprune.app.pages.flipped_questions.counts_card import LABELS
 from gprune.app.pages.flipped_questions.task_answers import DENSE, TaskAnswers
-from gprune.app.ui import frame, job_runs, offered_job, packed, tables, url_state, work
+from gprune.app.ui import buttons, frame, job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said
@@ -208,14 +208,10 @@ def _open(shown: Array, questions: int) -> int:
     with st.container(horizontal=True, vertical_alignment="center", gap="small"):
         for words, step, icon in (("Previous", -1, "arrow_back"), ("Next", 1, "arrow_forward")):
             to = place + step
-            st.button(
-                words,
-                key=f"fq_{words.lower()}",
-                icon=f":material/{icon}:",
-                disabled=not 0 <= to < len(known),
-                on_click=url_state.put,
-                args=(QUESTION, known[int(np.clip(to, 0, len(known) - 1))] + 1),
-            )
+            buttons.act(
+                words, f"fq_{words.lower()}", icon, url_state.put, QUESTION,
+                known[int(np.clip(to, 0, len(known) - 1))] + 1, disabled=not 0 <= to < len(known),
+            )  # fmt: skip
         listed = f"{place + 1} of {len(known)} in the list" if place >= 0 else "not in this list"
         st.caption(f"Question {number + 1:,}, {listed}", width="stretch")
     return number

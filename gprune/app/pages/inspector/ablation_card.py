@@ -10,7 +10,7 @@ from gprune.analysis.formatting import signed
 from gprune.app import preview
 from gprune.app.pages.inspector.response_card import texts
 from gprune.app.preview import DENSE, Answer, Question, Source
-from gprune.app.ui import asking, url_state
+from gprune.app.ui import asking, buttons, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.text import plain, said, short
 from gprune.app.ui.unit import Selection
@@ -26,13 +26,7 @@ def draw(run: Run, drawn: Card, unit: Selection) -> None:
     measured = url_state.text(ABLATED) == wanted
     if not measured:
         with st.container(horizontal=True, vertical_alignment="center"):
-            st.button(
-                "Ablate now",
-                key=f"{drawn.key}_now",
-                icon=":material/content_cut:",
-                on_click=url_state.put,
-                args=(ABLATED, wanted),
-            )
+            buttons.act("Ablate now", f"{drawn.key}_now", "content_cut", url_state.put, ABLATED, wanted)
             st.caption(
                 f"A worker sets this one neuron to 0 and measures the change of loss on {', '.join(roles)}.",
                 width="stretch",

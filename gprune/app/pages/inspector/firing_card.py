@@ -9,7 +9,7 @@ from gprune.analysis.inspection import Activation
 from gprune.app.pages.inspector import charts, every_token, firing
 from gprune.app.pages.inspector.firing import Passage
 from gprune.app.preview import Fired
-from gprune.app.ui import job_runs, packed, sticky_button, url_state, work
+from gprune.app.ui import buttons, job_runs, packed, url_state, work
 from gprune.app.ui.card import Card
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain, said, short
@@ -141,7 +141,7 @@ def _how_to_get(run: Run, lacking: list[str], key: str) -> None:
         icon=":material/info:",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = sticky_button.pressed(
+        clicked = buttons.pressed(
             "Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary"
         )
         st.code(command(run.study, told=UNTIL_POSITIONS), language="bash", wrap_lines=True)

@@ -7,7 +7,7 @@ from gprune.analysis.formatting import counted
 from gprune.analysis.mask_edits import Edit
 from gprune.app.pages.by_hand import listed
 from gprune.app.pages.inspector.lists import LISTS, NeuronList
-from gprune.app.ui import named_files, selection, url_state
+from gprune.app.ui import buttons, named_files, selection, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.text import plain
 from gprune.app.ui.unit import Selection
@@ -51,15 +51,11 @@ def _adding(run: Run, shown: Selection, chosen: NeuronList | None) -> None:
             max_chars=LONGEST_NAME,
             width=320,
         )
-        st.button(
-            f"Add {count:,} selected" if count != 1 else "Add the selected neuron",
-            key="ins_lists_add",
-            icon=":material/playlist_add:",
-            disabled=not count,
-            on_click=_add,
-            args=(run, shown, chosen),
+        buttons.act(
+            f"Add {count:,} selected" if count != 1 else "Add the selected neuron", "ins_lists_add",
+            "playlist_add", _add, run, shown, chosen, disabled=not count,
             help="Into the list of this name; without a name into the one that is shown",
-        )
+        )  # fmt: skip
 
 
 def _selected(run: Run, shown: Selection) -> list[tuple[int, int]]:
@@ -109,18 +105,13 @@ def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(f"Select a row to inspect it.{missing}", width="stretch")
         for keep, word, icon in (
-            (True, "keep", ":material/lock:"),
-            (False, "remove", ":material/content_cut:"),
+            (True, "keep", "lock"),
+            (False, "remove", "content_cut"),
         ):
-            st.button(
-                f"Force-{word} them",
-                key=f"ins_lists_{word}",
-                icon=icon,
-                disabled=not there,
-                on_click=_by_hand,
-                args=(run, there, keep),
-                help="Puts every neuron shown onto the list of the tab Mask editor",
-            )
+            buttons.act(
+                f"Force-{word} them", f"ins_lists_{word}", icon, _by_hand, run, there, keep,
+                disabled=not there, help="Puts every neuron shown onto the list of the tab Mask editor",
+            )  # fmt: skip
         named_files.delete_button(_KEY, LISTS, run.root, chosen)
 
 

@@ -15,7 +15,7 @@ from gprune.app.pages.inspector import (
     unit_card,
 )
 from gprune.app.pages.inspector.panels import PIN
-from gprune.app.ui import asking, frame, selection, url_state
+from gprune.app.ui import asking, buttons, frame, selection, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -113,30 +113,20 @@ def _steering(run: Run, shown: Selection) -> bool:
     with st.container(horizontal=True, vertical_alignment="bottom", key="ins_steering"):
         selection.search_field(run, "ins_search", placeholder="L5N688 or module 3 of layer 2", width=320)
         for word, step, icon, key in (
-            ("Previous", -1, ":material/chevron_left:", "P"),
-            ("Next", 1, ":material/chevron_right:", "N"),
+            ("Previous", -1, "chevron_left", "P"),
+            ("Next", 1, "chevron_right", "N"),
         ):
             there = _beside(run, shown, step)
-            st.button(
-                word,
-                key=f"ins_{word.lower()}",
-                icon=icon,
-                shortcut=key,
-                disabled=there is None,
-                on_click=selection.select,
-                args=_parts(there or Selection()),
-                help="The one before, or after, in its layer",
-            )
+            buttons.act(
+                word, f"ins_{word.lower()}", icon, selection.select, *_parts(there or Selection()),
+                shortcut=key, disabled=there is None, help="The one before, or after, in its layer",
+            )  # fmt: skip
         pinned = panels.pinned(run, url_state.text(PIN))
-        st.button(
-            "Unpin" if pinned else "Pin",
-            key="ins_pin_button",
-            icon=":material/keep_off:" if pinned else ":material/keep:",
-            disabled=not (shown or pinned),
-            on_click=url_state.put,
-            args=(PIN, "" if pinned else _written(shown)),
+        buttons.act(
+            "Unpin" if pinned else "Pin", "ins_pin_button", "keep_off" if pinned else "keep", url_state.put,
+            PIN, "" if pinned else _written(shown), disabled=not (shown or pinned),
             help="Keeps it on the page, beside what is selected next",
-        )
+        )  # fmt: skip
         wanted = url_state.toggle(
             "Ask the model",
             LIVE,

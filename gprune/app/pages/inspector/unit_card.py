@@ -9,7 +9,7 @@ from gprune.analysis.formatting import percent
 from gprune.analysis.inspection import LayerRanks
 from gprune.analysis.thresholds import KEPT, OUTCOMES
 from gprune.app.pages.inspector import panels
-from gprune.app.ui import selection, url_state
+from gprune.app.ui import buttons, selection, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain
@@ -107,14 +107,10 @@ def _numbers(
             st.metric("Module", f"{labels[neuron]} ({size:,})", border=True, width="content",
                       help="Its module within the layer, and how many neurons that has.")  # fmt: skip
     if labels is not None:
-        st.button(
-            f"Inspect module {labels[neuron]}",
-            key=f"ins_to_module_{layer}_{neuron}",
-            type="tertiary",
-            icon=":material/arrow_upward:",
-            on_click=selection.select,
-            args=(layer, int(labels[neuron])),
-        )
+        buttons.act(
+            f"Inspect module {labels[neuron]}", f"ins_to_module_{layer}_{neuron}", "arrow_upward",
+            selection.select, layer, int(labels[neuron]), type="tertiary",
+        )  # fmt: skip
 
 
 def _kept(run: Run, layer: int, neuron: int) -> None:

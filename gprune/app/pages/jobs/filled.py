@@ -6,7 +6,7 @@ import streamlit as st
 
 from gprune.app.pages.jobs import comparison_form, settings_form
 from gprune.app.server.server_options import trusts_code
-from gprune.app.ui import places
+from gprune.app.ui import buttons, places
 from gprune.app.ui.text import plain
 from gprune.study import Study, profiles
 from gprune.study.demo import DEMOS
@@ -31,14 +31,10 @@ def bundled() -> None:
         st.caption("Fill in a bundled study:", width="content")
         for name, made in DEMOS.items():
             study = made()
-            st.button(
-                study.name,
-                key=f"launch_fill_{name}",
-                type="tertiary",
+            buttons.act(
+                study.name, f"launch_fill_{name}", "", _fill, name, type="tertiary",
                 help=f"A: {study.primary}; B: {study.auxiliary}. As a command: run {name}",
-                on_click=_fill,
-                args=(name,),
-            )
+            )  # fmt: skip
 
 
 def _fill(name: str) -> None:

@@ -6,7 +6,7 @@ import streamlit as st
 
 from gprune.app.pages.jobs import comparison_form, complaints, filled, settings_form, starting, task_form
 from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
-from gprune.app.ui import frame, sticky_button, text_picker, work
+from gprune.app.ui import buttons, frame, text_picker, work
 from gprune.app.ui.card import card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
@@ -66,7 +66,7 @@ def new_study(root: str) -> Study | None:
         arguments = None if gpus is None or told is None else (*gpus, *told)
         starting.show_command(studies, arguments or (), slurm is not None)
         refused = _refused(studies[0], complaint)
-        if sticky_button.pressed(
+        if buttons.pressed(
             "Start the run",
             key="launch_start",
             type="primary",
@@ -330,7 +330,7 @@ def evaluate_run(root: str) -> None:
             return
         st.code(command(study), language="bash", wrap_lines=True)
         refused = _refused(study)
-        if sticky_button.pressed(
+        if buttons.pressed(
             "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
         ):
             _start(root, [study])

@@ -8,7 +8,7 @@ import streamlit as st
 
 from gprune.analysis.formatting import counted
 from gprune.app.pages.jobs import run_table
-from gprune.app.ui import frame, places, run_choice, sticky_button, tables, url_state, work
+from gprune.app.ui import buttons, frame, places, run_choice, tables, url_state, work
 from gprune.app.ui.card import card
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
@@ -124,25 +124,21 @@ def _actions(
     with st.container(horizontal=True):
         shown = frame.current_run()
         if run is not None and (shown is None or shown.name != name):
-            st.button(
-                "Show it on every page",
-                key=f"runs_show_{name}",
-                icon=":material/visibility:",
-                on_click=run_choice.choose_run,
-                args=(name,),
+            buttons.act(
+                "Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name
             )
-        if run is not None and sticky_button.pressed(
+        if run is not None and buttons.pressed(
             "Clone into the form", key=f"runs_clone_{name}", icon=":material/file_copy:",
             help="Fills the form of the tab Start with this run’s settings, to change some and start.",
         ):  # fmt: skip
             places.to_launch(run.study, f"The settings of “{called}” are")
         if run is not None:
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if sticky_button.pressed(
+            if buttons.pressed(
                 words, key=f"runs_hide_{name}", help="Its results and its pages stay as they are."
             ):
                 _save(run, hidden=not run.about.hidden)
-        if sticky_button.pressed("Delete …", key=f"runs_delete_{name}", icon=":material/delete:"):
+        if buttons.pressed("Delete …", key=f"runs_delete_{name}", icon=":material/delete:"):
             _confirm(situation.root, name, called, usage)
     st.caption(f"Folder of its record: {plain(Path(situation.root) / 'runs' / name)}")
 
@@ -162,12 +158,9 @@ def _confirm(root: str, name: str, called: str, usage: RunUsage | None) -> None:
     else:
         st.markdown("What no other run needs goes with it. It cannot be undone.")
     with st.container(horizontal=True):
-        if st.button(
-            "Delete it", key="runs_delete_yes", type="primary", icon=":material/delete:", on_click=_delete,
-            args=(root, name, called),
-        ):  # fmt: skip
+        if buttons.act("Delete it", "runs_delete_yes", "delete", _delete, root, name, called, type="primary"):
             st.rerun()
-        if sticky_button.pressed("Keep it", key="runs_delete_no"):
+        if buttons.pressed("Keep it", key="runs_delete_no"):
             st.rerun()
 
 

@@ -11,12 +11,12 @@ import streamlit as st
 from gprune.app.pages.jobs import filled, launch, panels, sweep_form
 from gprune.app.pages.jobs import managed as manage
 from gprune.app.ui import (
+    buttons,
     frame,
     job_runs,
     live,
     places,
     run_choice,
-    sticky_button,
     tables,
     titles,
     url_state,
@@ -112,28 +112,16 @@ def _controls(root: str, job: Job) -> None:
         if (job.active and job.state != "cancelling") or job.state == "interrupted":
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be continued later.")
-                st.button(
-                    "Yes, stop this job", key=f"jobs_cancel_{job.id}", on_click=_cancel, args=(root, job.id)
-                )
+                buttons.act("Yes, stop this job", f"jobs_cancel_{job.id}", "", _cancel, root, job.id)
         if job.state in ("cancelled", "interrupted", "failed") and not job.returns:
-            st.button(
-                "Resume",
-                key=f"jobs_resume_{job.id}",
-                icon=":material/play_arrow:",
-                on_click=_resume,
-                args=(root, job.id),
-            )
+            buttons.act("Resume", f"jobs_resume_{job.id}", "play_arrow", _resume, root, job.id)
         _edit(root, job)
         made, current = frame.situation().run_named(job_runs.made_by(root, job.id)), frame.current_run()
         # what was measured later stands on the pages of the run that it measures
         name = (made.shown_by or made.name) if made is not None else ""
         if name and (current is None or current.name != name):
-            st.button(
-                "Show its run on every page",
-                key=f"jobs_open_{job.id}",
-                icon=":material/visibility:",
-                on_click=run_choice.choose_run,
-                args=(name,),
+            buttons.act(
+                "Show its run on every page", f"jobs_open_{job.id}", "visibility", run_choice.choose_run, name
             )
 
 
@@ -142,7 +130,7 @@ def _edit(root: str, job: Job) -> None:
     study = job_runs.study_of(root, job.id)
     if job.state != "failed" or study is None or job.exports:
         return
-    if sticky_button.pressed(places.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
+    if buttons.pressed(places.EDIT, key=f"jobs_edit_{job.id}", icon=":material/edit:"):
         places.to_launch(study, f"The settings of “{job.label}” are")
 
 

@@ -11,7 +11,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.app.pages.jobs.launch import input_problem
-from gprune.app.ui import frame, live, sticky_button, tables, url_state, work
+from gprune.app.ui import buttons, frame, live, tables, url_state, work
 from gprune.app.ui.card import card
 from gprune.app.ui.text import plain, said
 from gprune.experiments.scheduler import arguments
@@ -113,7 +113,7 @@ def _start(root: str, made: Sequence[Variation], until: str) -> None:
     """The button, and what it does: every study that is neither done nor at work becomes a job."""
     again = st.toggle("Also those that have failed", key="sweep_again")
     words = f"Start {len(made)} {'study' if len(made) == 1 else 'studies'}"
-    if not sticky_button.pressed(words, key="sweep_start", type="primary", icon=":material/play_arrow:"):
+    if not buttons.pressed(words, key="sweep_start", type="primary", icon=":material/play_arrow:"):
         return
     problem = next(filter(None, (input_problem(one.study) for one in made)), "")
     if problem:

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.app.ui import url_state
+from gprune.app.ui import buttons, url_state
 from gprune.pipeline.runs.opened import Run
 from gprune.study import ReliabilitySettings
 
@@ -52,12 +52,11 @@ def presets(run: Run) -> None:
     own = run.study.reliability
     with st.container(horizontal=True, vertical_alignment="center"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
-            st.button(name, key=f"rasa_preset_{name}", on_click=put, args=preset, shortcut=f"Alt+{number}")
+            buttons.act(name, f"rasa_preset_{name}", "", put, *preset, shortcut=f"Alt+{number}")
         defaults = own.drift_quantile, own.score_quantile, own.selection
-        st.button(
-            "This run's own", key="rasa_preset_own", on_click=put, args=defaults, type="tertiary",
-            shortcut="Alt+0",
-        )  # fmt: skip
+        buttons.act(
+            "This run's own", "rasa_preset_own", "", put, *defaults, type="tertiary", shortcut="Alt+0"
+        )
 
 
 def fields(run: Run) -> None:

@@ -11,7 +11,7 @@ from gprune.analysis import thresholds
 from gprune.analysis.formatting import percent
 from gprune.app.pages.rasa import controls, panels
 from gprune.app.pages.rasa.threshold_lines import Lines, draw
-from gprune.app.ui import derived_cache, selection, sticky_button, url_state, work
+from gprune.app.ui import buttons, derived_cache, selection, url_state, work
 from gprune.app.ui.card import card_of
 from gprune.app.ui.panel import Panel
 from gprune.app.ui.text import said, short
@@ -129,7 +129,7 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
     if settings == run.study.reliability:
         st.caption("These are the thresholds of this run.")
         return
-    if sticky_button.pressed(
+    if buttons.pressed(
         "Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"
     ):
         try:

@@ -14,9 +14,9 @@ from gprune.app.pages.rasa.panels import DECIDED, NOT_LEARNED
 from gprune.app.preview import Answer, Question, Source
 from gprune.app.ui import (
     asking,
+    buttons,
     derived_cache,
     repaired_value,
-    sticky_button,
     story,
     url_state,
     work,
@@ -202,7 +202,7 @@ def _full_run(run: Run, choice: whatif.LabChoice) -> None:
     results = stages.Results(run.results.store, stages.Graph(study, run.graph.inputs))
     seconds = sum(eta.expected(results.course("all"), results).values())
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = sticky_button.pressed("Run it in full", key="rasa_full", icon=":material/play_arrow:")
+        clicked = buttons.pressed("Run it in full", key="rasa_full", icon=":material/play_arrow:")
         # the frame, which was drawn before, is to show the job
         if clicked and work.start(run.root, study) is not None:
             st.rerun(scope="app")

@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis import thresholds
 from gprune.app.pages.rasa import controls, panels
 from gprune.app.pages.rasa.sets import SETS, ThresholdSet
-from gprune.app.ui import named_files, places, sticky_button, tables, url_state
+from gprune.app.ui import buttons, named_files, places, tables, url_state
 from gprune.app.ui.card import Card, card_of
 from gprune.pipeline.runs.opened import Run
 from gprune.store.named import LONGEST_NAME
@@ -43,8 +43,7 @@ def _saving(run: Run, settings: ReliabilitySettings) -> None:
             max_chars=LONGEST_NAME,
         )  # fmt: skip
     with right:
-        st.button("Save", key="rasa_sets_keep", icon=":material/bookmark_add:", on_click=_keep,
-                  args=(run.root, settings), width="stretch")  # fmt: skip
+        buttons.act("Save", "rasa_sets_keep", "bookmark_add", _keep, run.root, settings, width="stretch")
 
 
 def _keep(root: str, settings: ReliabilitySettings) -> None:
@@ -74,8 +73,8 @@ def _use(run: Run, kept: list[ThresholdSet]) -> None:
         chosen = named[url_state.selectbox("Set", list(named), "rasa_set", kept[0].name)]
     rule = chosen.settings
     with right, st.container(horizontal=True):
-        st.button("Set the lines", key="rasa_sets_use", icon=":material/tune:", on_click=_lines, args=(rule,))
-        if sticky_button.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
+        buttons.act("Set the lines", "rasa_sets_use", "tune", _lines, rule)
+        if buttons.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
             _send(run, chosen.name, rule)
         named_files.delete_button(_KEY, SETS, run.root, chosen)
 

@@ -15,7 +15,7 @@ from gprune.analysis.token_loss import Token
 from gprune.app import preview
 from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
 from gprune.app.preview.token_requests import MOST_CHARACTERS
-from gprune.app.ui import asking, frame, passage, tables, tokens, url_state
+from gprune.app.ui import asking, buttons, frame, passage, tables, tokens, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -148,8 +148,7 @@ def _passage(run: Run, chosen: Chosen) -> Passage | None:
     what = url_state.segmented("What is read", WHATS, WHAT, "window", label_visibility="collapsed")
     if what == "typed":
         words = _area("Text", "lens_typed", height=140, placeholder="Type or paste a text, then press Read.")
-        st.button("Read", key="lens_read", icon=":material/visibility:", on_click=url_state.put,
-                  args=(LIVE, True))  # fmt: skip
+        buttons.act("Read", "lens_read", "visibility", url_state.put, LIVE, True)
         if not words.strip():
             st.caption("The text is empty: type or paste some words.")
             return None
@@ -243,8 +242,7 @@ def _writing(run: Run, chosen: Chosen, live: bool) -> None:
                 help="What logits are divided by before a token is drawn; 0 takes the likeliest."
             )  # fmt: skip
             seed = url_state.number_field("Seed", "lens_seed", 0, 0, _SEEDS, 1, width=160)
-            st.button("Go on", key="lens_write", icon=":material/edit:", on_click=url_state.put,
-                      args=(LIVE, True))  # fmt: skip
+            buttons.act("Go on", "lens_write", "edit", url_state.put, LIVE, True)
         if not prompt.strip():
             st.caption("The prompt is empty: type some words.")
             return

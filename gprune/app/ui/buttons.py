@@ -1,10 +1,11 @@
-"""Buttons whose click is not lost.
+"""Buttons: those that do something before a page is drawn, and those whose click is not lost meanwhile.
 
 What a page sends while it is still being built, as the answer of a chart, interrupts the script and starts it
 again, without the click that it was about to see. So a click is noted where nothing can interrupt, and stays
 noted until the script has come to the button.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
@@ -26,3 +27,12 @@ def pressed(label: str, key: str, **options: Any) -> bool:
     found = key in noted
     noted.discard(key)
     return found
+
+
+def act(label: str, key: str, icon: str, do: Callable[..., object], *given: object, **look: Any) -> bool:
+    """Draws a button that does something with what is given, before the page is drawn anew; whether it was.
+
+    `icon` is a name of Material Symbols, or empty; `look` are options of `st.button`.
+    """
+    shown = f":material/{icon}:" if icon else None
+    return bool(st.button(label, key=key, icon=shown, on_click=do, args=given, **look))  # type: ignore[arg-type]
