@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -12,15 +13,37 @@ from gprune.analysis.formatting import counted, percent
 from gprune.analysis.headline import OURS
 from gprune.analysis.neurons import Example, standing
 from gprune.app.pages.help import panels
-from gprune.app.pages.help.reading import KEYS, READ
 from gprune.app.ui import frame, glossary, help_drawer, places, selection, story, tables, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.glossary import TERMS
 from gprune.app.ui.page_names import HELP, HELP_PARTS, PAGE_OF, PAGES
+from gprune.app.ui.recorded import parts_of
 from gprune.app.ui.text import plain, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study.methods import METHODS
+
+READ = dict(parts_of(Path(__file__).with_name("reading.md").read_text("utf-8")).parts)
+"""of each place: what to look at and, in a paragraph of its own, what it does not say"""
+KEYS = (
+    ("Alt+H", "opens and closes this help"),
+    ("Escape", "closes this help, gives the window back where a card fills it, and ends presenting"),
+    ("Tab, Shift+Tab", "goes through buttons, fields, tabs and lines, and leaves a table"),
+    ("Enter, Space", "presses what has the focus"),
+    (
+        "Arrow keys",
+        "move a slider, or the line of a chart, by one step; go from tab to tab and through a table",
+    ),
+    (
+        "Page Up, Page Down",
+        "move the line of a chart by ten steps; on slides, go to the one before and after",
+    ),
+    ("Home, End", "move the line of a chart to its end; on slides, go to the first and last"),
+    ("Space, ← →, ↑ ↓", "on slides, go on and back; Escape leaves them"),
+    ("P, N", "go to the previous or next neuron or module, on the tab Inspector"),
+    ("Alt+0 … Alt+4", "set the lines by a preset, on the tab RASA thresholds; Alt+0 is the run’s own"),
+)
+"""every key of the app, and what it does"""
 
 
 def _neuron(run: Run | None, drawn: Card) -> None:
@@ -223,7 +246,7 @@ def _reading(_: Run | None) -> None:
 
 def _read(place: str) -> None:
     """The way to a place, what to look at there, and what it does not say."""
-    look, silent = READ[place]
+    look, silent = (" ".join(told.split()) for told in READ[place].split("\n\n"))
     page = PAGE_OF[place]
     places.link(place, page.places[place], page.icon)
     st.markdown(f"{look} :grey[It does not say {silent}]")
