@@ -15,7 +15,7 @@ from synthetic_run import a_study, write_run
 
 import gprune
 from gprune.app.report import gathering
-from gprune.app.ui import python_code
+from gprune.app.ui import commands
 from gprune.pipeline.runs.opened import all_runs
 from gprune.study import CalibrationSettings, EvaluationSettings, Study, run_name
 from gprune.system.errors import MethodError, ModelError
@@ -137,20 +137,20 @@ def test_the_launch_form_gives_its_study_as_python(here, monkeypatch):
     exec(code, {})
     first, *seeded = ran
     assert [one.seed for one in ran] == [0, 0, 3]
-    assert python_code.of_study(first) in python_code.of_study(seeded[0]) and first.model == "demo"
+    assert commands.python_of(first) in commands.python_of(seeded[0]) and first.model == "demo"
     assert run_name(first).split("-")[-1] == first.digest[:10] == seeded[0].digest[:10]
 
 
 def test_a_study_comes_back_from_its_code():
     known: dict[str, Any] = {}
-    exec(python_code.of_study(STUDY).rpartition("\n")[0], known)
+    exec(commands.python_of(STUDY).rpartition("\n")[0], known)
     assert known["study"] == STUDY
 
 
-@pytest.mark.parametrize("card", python_code.TABLES)
+@pytest.mark.parametrize("card", commands.TABLES)
 def test_what_a_table_offers_runs(here, card):
     run = all_runs(str(here))[0][0]
-    code = python_code.code(run, card, (), {"rows": 20} if card == "rd_top" else {})
+    code = commands.python_code(run, card, (), {"rows": 20} if card == "rd_top" else {})
     if card == "sx_export":
         with pytest.raises(ModelError, match="has changed since the run"):
             given(code)

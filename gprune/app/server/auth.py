@@ -11,6 +11,7 @@ import secrets
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from html import escape
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,24 +24,7 @@ UNKNOWN = "The server was started anew.\nReload this page, and enter the token\n
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; form-action 'self'; base-uri 'none'"
 """what these pages may load: nothing but their own style"""
 
-_STYLE = """
-:root {color-scheme: light dark; --back: #ffffff; --field: #f3f5f8; --text: #1b2430; --line: #d5dbe3;
-  --main: #0068a3; --bad: #b3261e;}
-@media (prefers-color-scheme: dark) {:root {--back: #11161d; --field: #1a212b; --text: #e6eaf0;
-  --line: #3d4957; --main: #2f8fc9; --bad: #ff8a80;}}
-body {margin: 0; min-height: 100vh; display: grid; place-items: center; background: var(--back);
-  color: var(--text); font: 16px/1.5 "Source Sans 3", "Source Sans Pro", system-ui, sans-serif;}
-main {box-sizing: border-box; width: min(30rem, 100vw); padding: 1.6rem;}
-h1 {font-size: 1.9rem; line-height: 1.2; margin: 0 0 .6rem;}
-p {margin: 0 0 1rem;} label {display: block; font-size: .875rem; margin: 0 0 .3rem;}
-input {box-sizing: border-box; width: 100%; padding: .5rem .75rem; font: inherit; color: inherit;
-  background: var(--field); border: 1px solid var(--line); border-radius: .4rem;}
-button {margin-top: 1rem; padding: .45rem 1rem; font: inherit; color: #ffffff; background: #0068a3;
-  border: 1px solid #0068a3; border-radius: .4rem; cursor: pointer;}
-input:focus-visible, button:focus-visible {outline: 2px solid var(--main); outline-offset: 2px;}
-code {font-size: .9em; background: var(--field); border-radius: .25rem; padding: .1em .3em;}
-[role=alert] {color: var(--bad);}
-"""
+_STYLE = Path(__file__).with_name("door.css").read_text(encoding="utf-8")
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

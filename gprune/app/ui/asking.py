@@ -37,6 +37,12 @@ def coming(asked: Iterable[str]) -> bool:
     return any(one is None or one.progress == "open" for one in found)
 
 
+def unread(asked: Iterable[str]) -> bool:
+    """Whether some readings, token by token, are still to come."""
+    found = [preview.pool().reading(identity) for identity in asked]
+    return any(one is None or one.progress == "open" for one in found)
+
+
 def waits(run: Run, otherwise: str, **words: str) -> str:
     """Why an answer is not there yet; `words` are of phases of the worker, and else there is `otherwise`."""
     state = preview.pool().state(Source(run.root, run.graph))

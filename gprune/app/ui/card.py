@@ -23,12 +23,11 @@ from gprune.app.ui import (
     job_runs,
     packed,
     present,
-    python_code,
     selection,
     tables,
     url_state,
 )
-from gprune.app.ui.commands import command
+from gprune.app.ui.commands import command, python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import said
@@ -94,7 +93,7 @@ class Card:
         if self.run is None:
             return
         calls = self._calls or ([Call(self._figure, {})] if self._figure else [])
-        python = python_code.code(self.run, self.key, calls, self._options)
+        python = python_code(self.run, self.key, calls, self._options)
         with (
             self._copies,
             st.popover(

@@ -8,7 +8,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis import drift
 from gprune.analysis.neurons import Movers
-from gprune.app.ui.chart_style import TEXT_A, TEXT_B, style
+from gprune.app.ui.chart_style import MAGNITUDE, TEXT_A, TEXT_B, style
 from gprune.app.ui.unit import Selection
 from gprune.records import Array
 
@@ -90,6 +90,19 @@ def curve(
         more = {"mode": "lines+markers", "marker": {"symbol": symbol, "size": size}} | more
     box = hover if "<extra>" in hover else f"{hover}<extra>{name}</extra>"
     figure.add_scatter(x=x, y=y, name=name, line=line, hovertemplate=box, **({"mode": "lines"} | more))
+
+
+def guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
+    """Draws a line that says nothing under the pointer and stands in no legend."""
+    figure.add_scatter(
+        x=x, y=y, line=line, **({"mode": "lines", "hoverinfo": "skip", "showlegend": False} | more)
+    )
+
+
+def heat(z: Array, x: Any, y: Any, title: str, **more: Any) -> go.Figure:
+    """A heat map of magnitudes beside their scale; `cells` make it answer to pointer and click."""
+    shown = {"x": x, "y": y, "colorscale": MAGNITUDE, "colorbar": colorbar(title), "hoverinfo": "skip"}
+    return go.Figure(go.Heatmap(z=z.astype(np.float32), **(shown | more)))
 
 
 def bars(figure: go.Figure, x: Any, y: Any, name: str, color: str, hover: str, **more: Any) -> None:

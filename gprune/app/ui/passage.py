@@ -86,14 +86,10 @@ def show(run: Run, choice: whatif.LabChoice, text: str, key: str) -> None:
         f", which {called(method)} as measured loses most on" if found else ""
     )
 
-    def now() -> Reading | None:
-        return preview.pool().reading(identity)
+    def draw(refining: bool) -> None:
+        _draw(run, preview.pool().reading(identity), refining, (where, label, key))
 
-    def more() -> bool:
-        reading = now()
-        return reading is None or reading.progress == "open"
-
-    asking.look(run, more, lambda refining: _draw(run, now(), refining, (where, label, key)), EVERY)
+    asking.look(run, lambda: asking.unread([identity]), draw, EVERY)
 
 
 def _draw(run: Run, reading: Reading | None, refining: bool, words: tuple[str, str, str]) -> None:

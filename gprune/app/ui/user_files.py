@@ -2,9 +2,13 @@
 
 import hashlib
 import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from gprune.store import explain
+from gprune.system.errors import CorpusError
 from gprune.system.files import make_folder, write_bytes
 
 
@@ -16,6 +20,19 @@ def place(root: str, folder: str, name: str, suffix: str, raw: bytes) -> Path:
     stem = name.lower().removesuffix(suffix)
     safe = re.sub(r"[^a-z0-9]+", "-", stem).strip("-")[:40].strip("-") or folder
     return Path(root) / folder / "user" / f"{safe}-{hashlib.sha256(raw).hexdigest()[:12]}{suffix}"
+
+
+@contextmanager
+def as_file(raw: bytes, suffix: str, name: str) -> Iterator[Path]:
+    """What was given as a file, for as long as it is read; a CorpusError calls it by its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / f"text{suffix}"
+        file.write_bytes(raw)
+        try:
+            yield file
+        except CorpusError as error:
+            # the person knows no such file
+            raise CorpusError(str(error).replace(str(file), name)) from error
 
 
 def save(path: Path, raw: bytes) -> None:

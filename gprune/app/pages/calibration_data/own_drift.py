@@ -1,10 +1,8 @@
 """The rank drift of a text of one's own against A and B: at once on a small model, else from its jobs."""
 
 import hashlib
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -17,7 +15,7 @@ from gprune.analysis.own_text import A_B, A_OWN, B_OWN, FLOOR
 from gprune.app import preview
 from gprune.app.preview import Held, OwnText, Source
 from gprune.app.preview.worker.messages import OWN_PAIRS
-from gprune.app.ui import asking, marks, packed, tables
+from gprune.app.ui import asking, marks, packed, tables, user_files
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import GREY, PAIR, TEXT_A, TEXT_B, label, layer_axis, style
 from gprune.app.ui.panel import Panel
@@ -130,9 +128,7 @@ def study_of(study: Study, usable: int) -> Study:
 @st.cache_data(max_entries=32, show_spinner=False)
 def _content(digest: str, suffix: str, _raw: bytes) -> str:
     """What a run would know the text by, which depends on its bytes and how they are read alone."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"text{suffix}"
-        file.write_bytes(_raw)
+    with user_files.as_file(_raw, suffix, _NAME) as file:
         return corpora.fingerprint(str(file), "calibration")
 
 

@@ -1,7 +1,6 @@
 """Bring your own text: its tokens and its distance to the other texts at once, and the jobs of its drift."""
 
 import hashlib
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -112,16 +111,9 @@ def _counted(model: str, digest: str, suffix: str, _raw: bytes, _name: str) -> C
 
 def _documents(raw: bytes, suffix: str, name: str) -> list[str]:
     """The documents as a job would read them from a file of these bytes."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"text{suffix}"
-        file.write_bytes(raw)
-        try:
-            return [
-                text for text in source.documents(source.resolve(str(file), "calibration")) if text.strip()
-            ]
-        except CorpusError as error:
-            # the person knows no such file
-            raise CorpusError(str(error).replace(str(file), name)) from error
+    with user_files.as_file(raw, suffix, name) as file:
+        found = source.documents(source.resolve(str(file), "calibration"))
+        return [text for text in found if text.strip()]
 
 
 def count(documents: Sequence[str], tokenizer: Tokenizer) -> Counted:

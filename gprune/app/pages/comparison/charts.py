@@ -15,6 +15,7 @@ from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, Overlap
 from gprune.analysis.paired_test import Difference
 from gprune.analysis.recovery import Recovered
+from gprune.app.ui import marks
 from gprune.app.ui.chart_style import (
     GREY,
     METHOD_COLORS,
@@ -198,8 +199,7 @@ def home_and_abroad(found: list[Place], names: dict[tuple[str, str], str]) -> go
     abroad = [1.0, *(1 + place.abroad.change for place in found)]
     # both axes are fitted to their marks: the line leaves the figure where one of them ends
     ends = [max(min(home), min(abroad)), min(max(home), max(abroad))]
-    figure.add_scatter(x=ends, y=ends, mode="lines", line={"color": GREY, "dash": "dot", "width": 1.5},
-                       hoverinfo="skip", showlegend=False)  # fmt: skip
+    marks.guide(figure, ends, ends, {"color": GREY, "dash": "dot", "width": 1.5})
     for method in dict.fromkeys(place.line.method for place in found):
         own = [place for place in found if place.line.method == method]
         color = METHOD_COLORS.get(method, GREY)

@@ -13,16 +13,8 @@ from gprune.analysis.comparison import Line, Row
 from gprune.analysis.formatting import signed
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
-from gprune.app.pages.comparison.lines import (
-    Shown,
-    asked_of,
-    both_masks,
-    comparable,
-    composed,
-    default_of,
-    measured_lines,
-    measured_rows,
-)  # fmt: skip
+from gprune.app.pages.comparison import lines as compared
+from gprune.app.pages.comparison.lines import Shown, asked_of
 from gprune.app.ui import derived_cache, frame, recorded, run_choice, selection, tables, url_state
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
@@ -200,16 +192,16 @@ def _runs(run: Run) -> list[Run]:
 
 def _shown(chosen: list[Run]) -> Shown:
     """Asks for methods, the pinned line and how seeds are shown; MissingResultError without a perplexity."""
-    rows = measured_rows(chosen)
+    rows = compared.measured_rows(chosen)
     groups = run_settings.seed_groups({run.name: run.study for run in chosen})
     with st.container(horizontal=True, vertical_alignment="bottom"):
         methods = _picked(rows)
         several = run_settings.has_several_seeds(groups)
         together = not several or url_state.toggle("Seeds together", "cp_seeds", True)
-        found = composed(chosen, rows, methods, together=together)
+        found = compared.composed(chosen, rows, methods, together=together)
         pinned = _pinned(found)
         differences = url_state.toggle("Show differences", "cp_deltas", True)
-    return composed(chosen, rows, methods, together=together, pinned=pinned, differences=differences)
+    return compared.composed(chosen, rows, methods, together=together, pinned=pinned, differences=differences)
 
 
 def _picked(rows: list[Row]) -> list[str]:
@@ -225,19 +217,19 @@ def _picked(rows: list[Row]) -> list[str]:
 
 def _pinned(found: Shown) -> str:
     """Asks for the line that the others are compared with, as an address names it."""
-    measured, default = measured_lines(found.lines, found.runs[0].study.metric)
+    measured, default = compared.measured_lines(found.lines, found.runs[0].study.metric)
     options = {key: found.names[line.name] for key, line in measured.items()}
     return url_state.selectbox("Baseline", options, "cp_pinned", default, width=260)
 
 
 def _kept_units(run: Run, drawn: Card, shown: Shown) -> None:
     """Draws the table of both kinds of units and the bars of one; StoreError where masks are damaged."""
-    pinned, lines = comparable(shown)
+    pinned, lines = compared.comparable(shown)
     others = {key: shown.names[line.name] for key, line in lines.items()}
     if pinned is None or not others:
         st.info("Needs the masks of two methods on the same model.", icon=":material/hourglass_empty:")
         return
-    ours = default_of(lines)
+    ours = compared.default_of(lines)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         key = url_state.selectbox(
             f"Beside {plain(shown.names[pinned.name])}", others, "cp_other", ours, width=260
@@ -248,7 +240,7 @@ def _kept_units(run: Run, drawn: Card, shown: Shown) -> None:
 
 
 def _kept_pair(run: Run, drawn: Card, pair: tuple[Line, Line], shown: Shown, asked: dict[str, Any]) -> None:
-    masks = both_masks(shown, *pair)
+    masks = compared.both_masks(shown, *pair)
     if masks is None:
         st.info("These masks are of models of another shape.", icon=":material/hourglass_empty:")
         return

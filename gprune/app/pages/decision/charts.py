@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis.decision import COSTS, Option
 from gprune.app.pages.comparison.charts import logarithmic
+from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
 from gprune.app.ui.text import in_figure
 
@@ -26,14 +27,8 @@ def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: s
     """
     figure = go.Figure()
     best = [one for one in found if one.front]
-    figure.add_scatter(
-        x=[one.cost for one in best],
-        y=[one.ratio for one in best],
-        mode="lines",
-        line={"color": GREY, "width": 1.5, "shape": "hv"},
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    line = {"color": GREY, "width": 1.5, "shape": "hv"}
+    marks.guide(figure, [one.cost for one in best], [one.ratio for one in best], line)
     for method in dict.fromkeys(one.line.method for one in found):
         _marks(figure, method, [one for one in found if one.line.method == method], names, len(best), most)
     figure.add_scatter(

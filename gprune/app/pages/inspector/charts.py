@@ -32,15 +32,8 @@ def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mappi
         low, high = float(found.low[neuron]), float(found.high[neuron])
         place, color = f"{letter} ({names[letter]})", COLORS[letter]
         # a line of its own: on the whole text the rank may lie outside of all that halves give
-        figure.add_scatter(
-            x=[low, high],
-            y=[place, place],
-            mode="lines+markers",
-            line={"color": color, "width": 2},
-            marker={"color": color, "symbol": "line-ns-open", "size": 12},
-            hoverinfo="skip",
-            showlegend=False,
-        )
+        ends = {"marker": {"color": color, "symbol": "line-ns-open", "size": 12}, "mode": "lines+markers"}
+        marks.guide(figure, [low, high], [place, place], {"color": color, "width": 2}, **ends)
         figure.add_scatter(
             x=[rank],
             y=[place],

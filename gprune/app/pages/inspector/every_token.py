@@ -9,7 +9,7 @@ import streamlit as st
 from gprune.analysis.inspection import Activation
 from gprune.app import preview
 from gprune.app.pages.inspector.firing import Passage, Token
-from gprune.app.preview import DENSE, Fired, Firing, Piece, Question, Reading, Source
+from gprune.app.preview import DENSE, Fired, Firing, Piece, Question, Source
 from gprune.app.preview.token_answers import Found, What
 from gprune.app.ui import asking
 from gprune.app.ui.text import said
@@ -90,11 +90,9 @@ def ask(
         for name, what in asked.items()
     }
 
-    def now() -> dict[str, Reading | None]:
-        return {name: preview.pool().reading(identity) for name, identity in identities.items()}
-
     def answers(refining: bool) -> None:
-        readings = {name: one for name, one in now().items() if one is not None}
+        now = {name: preview.pool().reading(identity) for name, identity in identities.items()}
+        readings = {name: one for name, one in now.items() if one is not None}
         for problem in dict.fromkeys(one.problem for one in readings.values() if one.problem):
             st.error(said(problem), icon=":material/error:")
         known = {name: one.found[0] for name, one in readings.items()}
@@ -102,4 +100,4 @@ def ask(
         if refining:
             asking.standing(run, "The worker is asked.")
 
-    asking.look(run, lambda: any(one is None or one.progress == "open" for one in now().values()), answers)
+    asking.look(run, lambda: asking.unread(identities.values()), answers)

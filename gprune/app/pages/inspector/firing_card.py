@@ -5,6 +5,7 @@ from tokenizers import Tokenizer
 
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection
+from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.analysis.inspection import Activation
 from gprune.app.pages.inspector import charts, every_token, firing
 from gprune.app.pages.inspector.firing import Passage
@@ -17,7 +18,6 @@ from gprune.app.ui.unit import Selection
 from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
-from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.system.errors import ModelError
 
 WINDOW = 16
@@ -31,7 +31,7 @@ def draw(run: Run, drawn: Card, unit: Selection, key: str, live: bool) -> None:
 
     Raises ModelError without a tokenizer, StoreError where a result is damaged.
     """
-    letters = {analysis.ROLES[role]: role for role in roles_of(run.study) if role in analysis.ROLES}
+    letters = {analysis.ROLES[role]: role for role in texts_of(run.study)}
     there = {letter: role for letter, role in letters.items() if run.has(stages.positions, role)}
     lacking = [letter for letter in letters if letter not in there]
     shown = {letter: role for letter, role in there.items() if run.has(stages.tokens, role)}

@@ -6,8 +6,8 @@ import streamlit as st
 
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection, prediction
+from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.app.pages.inspector import (
-    ablation_card,
     firing_card,
     lists_card,
     panels,
@@ -22,7 +22,6 @@ from gprune.app.ui.text import plain, said
 from gprune.app.ui.unit import Selection, there
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
-from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.records import Array
 from gprune.system.errors import GpruneError
 
@@ -100,7 +99,7 @@ def _explained(run: Run, unit: Selection, suffix: str, live: bool) -> None:
         response_card.draw_promoted(run, drawn, unit, live)
     key = f"ins_ablation{suffix}"
     with card(key, f"What does the model lose without {unit.words}?", run) as drawn:
-        ablation_card.draw(run, drawn, unit)
+        response_card.draw_ablation(run, drawn, unit)
     key = f"{firing_card.FIELD}{suffix}"
     with card(key, f"Top-activating examples of {unit.words}", run) as drawn:
         firing_card.draw(run, drawn, unit, key, live)
@@ -203,8 +202,8 @@ def _predicts(run: Run, drawn: Card, shown: Selection) -> None:
 def _keys(run: Run) -> dict[str, tuple[str, str, str]]:
     """What is there of each neuron, by name: kind, key and field of a record."""
     found: dict[str, tuple[str, str, str]] = {}
-    for role in roles_of(run.study):
-        if role in analysis.ROLES and run.has(stages.scores, role):
+    for role in texts_of(run.study):
+        if run.has(stages.scores, role):
             name = f"score on {analysis.ROLES[role]}"
             found[name] = ("scores", run.key(stages.scores, role), "ffn")
     if run.has(stages.adapted):

@@ -10,6 +10,7 @@ import pandas as pd
 from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection
+from gprune.analysis.calibration_report.measuring import texts_of
 from gprune.analysis.formatting import counted
 from gprune.analysis.inspection import LayerRanks
 from gprune.app.pages.inspector import charts
@@ -20,7 +21,6 @@ from gprune.app.ui.text import in_figure, short
 from gprune.app.ui.unit import KEYS, NOTHING, Selection, there
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
-from gprune.pipeline.stages.inputs import roles as roles_of
 from gprune.pruning import scoring
 from gprune.pruning.scoring import layer_scorer
 from gprune.records import Array
@@ -188,8 +188,8 @@ def members_table(run: Run, unit: Selection, members: Array) -> pd.DataFrame:
 def standings(run: Run, layer: int) -> dict[str, LayerRanks]:
     """How a layer's neurons rank on every text that is scored, by letter; MissingResultError if none is."""
     found = {}
-    for role in roles_of(run.study):
-        if role in analysis.ROLES and run.has(stages.scores, role):
+    for role in texts_of(run.study):
+        if run.has(stages.scores, role):
             whole = not_parts(run) == "" and run.has(stages.statistics, role) and run.has(stages.norms)
             keys = (run.key(stages.statistics, role), run.key(stages.norms)) if whole else ("", "")
             own = run.key(stages.scores, role)
@@ -227,7 +227,4 @@ def profiles(run: Run, layer: int) -> Array:
 
 def drawn_names(run: Run) -> dict[str, str]:
     """Short names of the texts by letter, safe to draw."""
-    known = roles_of(run.study)
-    return {
-        analysis.ROLES[role]: in_figure(short(text)) for role, text in known.items() if role in analysis.ROLES
-    }
+    return {analysis.ROLES[role]: in_figure(short(text)) for role, text in texts_of(run.study).items()}

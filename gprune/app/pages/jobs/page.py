@@ -15,6 +15,7 @@ from gprune.app.ui import (
     frame,
     job_runs,
     live,
+    named_files,
     places,
     run_choice,
     tables,
@@ -27,7 +28,6 @@ from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, queue
 from gprune.jobs.job import SLURM
 from gprune.pipeline import stages
-from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
 WANTED = "jobs_wanted"
@@ -112,9 +112,15 @@ def _controls(root: str, job: Job) -> None:
         if (job.active and job.state != "cancelling") or job.state == "interrupted":
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be continued later.")
-                buttons.act("Yes, stop this job", f"jobs_cancel_{job.id}", "", _cancel, root, job.id)
+                buttons.act(
+                    "Yes, stop this job", f"jobs_cancel_{job.id}", "", named_files.attempt, "jobs",
+                    queue.cancel, Path(root), job.id,
+                )  # fmt: skip
         if job.state in ("cancelled", "interrupted", "failed") and not job.returns:
-            buttons.act("Resume", f"jobs_resume_{job.id}", "play_arrow", _resume, root, job.id)
+            buttons.act(
+                "Resume", f"jobs_resume_{job.id}", "play_arrow", named_files.attempt, "jobs", _resume, root,
+                job.id,
+            )  # fmt: skip
         _edit(root, job)
         made, current = frame.situation().run_named(job_runs.made_by(root, job.id)), frame.current_run()
         # what was measured later stands on the pages of the run that it measures
@@ -134,18 +140,8 @@ def _edit(root: str, job: Job) -> None:
         places.to_launch(study, f"The settings of “{job.label}” are")
 
 
-def _cancel(root: str, job_id: str) -> None:
-    try:
-        queue.cancel(Path(root), job_id)
-    except GpruneError as error:
-        st.session_state["jobs_problem"] = str(error)
-
-
 def _resume(root: str, job_id: str) -> None:
-    try:
-        st.session_state[WANTED] = work.resume(root, job_id).id
-    except GpruneError as error:
-        st.session_state["jobs_problem"] = str(error)
+    st.session_state[WANTED] = work.resume(root, job_id).id
 
 
 def _polled(root: str, marks: work.Marks, drawn: float, job_id: str) -> None:
@@ -160,9 +156,7 @@ def _polled(root: str, marks: work.Marks, drawn: float, job_id: str) -> None:
 
 
 def _detail(situation: work.Situation, job: Job) -> None:
-    problem = st.session_state.pop("jobs_problem", None)
-    if problem:
-        st.error(said(problem), icon=":material/error:")
+    named_files.complain("jobs")
     with card("jobs_table", "All jobs"):
         _table(situation)
     with card("jobs_detail", plain(job.label)):

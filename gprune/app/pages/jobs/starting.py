@@ -6,8 +6,8 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.ui import python_code, tables
-from gprune.app.ui.commands import command, in_slurm
+from gprune.app.ui import tables
+from gprune.app.ui.commands import command, in_slurm, python_of
 from gprune.app.ui.text import plain, said
 from gprune.jobs import device_slots
 from gprune.jobs.slurm import client, settings
@@ -105,7 +105,7 @@ def show_command(studies: list[Study], arguments: tuple[str, ...], slurm: bool) 
     words = in_slurm(*studies) if slurm else command(*studies, told=arguments)
     st.code(words, language="bash", wrap_lines=True)
     with st.popover("As Python", icon=":material/content_copy:", type="tertiary", key="launch_python"):
-        same = python_code.of_study(*studies, anyway="--anyway" in arguments)
+        same = python_of(*studies, anyway="--anyway" in arguments)
         st.code(same, language="python", wrap_lines=True)
 
 

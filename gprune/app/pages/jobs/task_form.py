@@ -1,7 +1,6 @@
 """The part of a form that asks what to measure besides perplexity: zero-shot tasks, own questions, speed."""
 
 import hashlib
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -196,11 +195,5 @@ def check(name: str, raw: bytes) -> int:
         raise CorpusError(
             f"{name!r} has {len(raw) / 2**20:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it"
         )
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / f"questions{SUFFIX}"
-        file.write_bytes(raw)
-        try:
-            return len(documents(TaskSource(name, "own", file)))
-        except CorpusError as error:
-            # the person knows no such file
-            raise CorpusError(str(error).replace(str(file), name)) from error
+    with user_files.as_file(raw, SUFFIX, name) as file:
+        return len(documents(TaskSource(name, "own", file)))

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis import agreement as analysis
 from gprune.app.ui import marks
-from gprune.app.ui.chart_style import GREY, MAGNITUDE, METHOD_COLORS, layer_axis, style
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, layer_axis, style
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline.stages.comparisons import COMPARISONS, CONTROL, FANG, SUBSTITUTION, SWAP, Comparison
 from gprune.records import Agreement, Partition
@@ -90,24 +90,13 @@ def _framed(figure: go.Figure, measure: str, layers: int) -> go.Figure:
 
 def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
     """Where the neurons of each module of `first`, a row each in matched order, are in the other."""
-    figure = go.Figure(
-        go.Heatmap(
-            z=100.0 * shared.shares.astype(np.float32),
-            x=list(shared.columns),
-            y=list(shared.rows),
-            customdata=shared.counts.astype(np.int32),
-            colorscale=MAGNITUDE,
-            zmin=0,
-            zmax=100,
-            colorbar=marks.colorbar("share of row (%)"),
-            hovertemplate=(
-                "module %{y} of " + first + ", module %{x} of " + second + ": %{z:.0f} % of the row, "
-                "neurons: %{customdata}<extra></extra>"
-            ),
-        )
-    )
-    columns = f"module of {second}, in the order of the best match"
-    style(figure, columns, f"module of {first}", 140 + 17 * max(len(shared.rows), 8))
+    hover = f"module %{{y}} of {first}, module %{{x}} of {second}: %{{z:.0f}} % of the row, neurons: "
+    told: dict[str, Any] = {"hoverinfo": "all", "hovertemplate": hover + "%{customdata}<extra></extra>"}
+    told |= {"customdata": shared.counts.astype(np.int32), "zmin": 0, "zmax": 100}
+    columns, rows = list(shared.columns), list(shared.rows)
+    figure = marks.heat(100.0 * shared.shares.astype(np.float32), columns, rows, "share of row (%)", **told)
+    across = f"module of {second}, in the order of the best match"
+    style(figure, across, f"module of {first}", 140 + 17 * max(len(shared.rows), 8))
     # numbers are names here, not quantities
     figure.update_xaxes(type="category", showgrid=False, tickangle=0)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)

@@ -10,7 +10,6 @@ from gprune.analysis.cost import Cost
 from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import (
     GREY,
-    MAGNITUDE,
     METHOD_COLORS,
     METHOD_SYMBOLS,
     PAIR,
@@ -165,20 +164,8 @@ def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
     names = list(rows)
     values = np.stack([rows[name] for name in names])
     layers = values.shape[1]
-    figure = go.Figure(
-        go.Heatmap(
-            z=values.astype(np.float32),
-            x=np.arange(layers),
-            y=names,
-            zmin=0,
-            zmax=1,
-            colorscale=MAGNITUDE,
-            xgap=1,
-            ygap=3,
-            colorbar=marks.colorbar("share (0 to 1)"),
-            hoverinfo="skip",
-        )
-    )
+    look = {"zmin": 0, "zmax": 1, "xgap": 1, "ygap": 3}
+    figure = marks.heat(values, np.arange(layers), names, "share (0 to 1)", **look)
     if layers <= _MOST_WRITTEN:
         _numbers(figure, names, values)
     _cells(figure, names, values)

@@ -95,17 +95,8 @@ def layers(matrix: Array, chosen: Selection = NOTHING) -> go.Figure:
     """Layer by drift bin: share of the layer's neurons."""
     edges = np.linspace(0.0, 1.0, matrix.shape[1] + 1)
     last = int(np.flatnonzero(matrix.sum(axis=0)).max()) + 1
-    figure = go.Figure(
-        go.Heatmap(
-            z=matrix[:, :last].astype(np.float32),
-            x=((edges[:-1] + edges[1:]) / 2)[:last],
-            y=np.arange(len(matrix)),
-            colorscale=MAGNITUDE,
-            colorbar=marks.colorbar("% of layer"),
-            hoverinfo="skip",
-        )
-    )
     middle = ((edges[:-1] + edges[1:]) / 2)[:last]
+    figure = marks.heat(matrix[:, :last], middle, np.arange(len(matrix)), "% of layer")
     row, column = (part.ravel() for part in np.indices((len(matrix), last)))
     hover = "layer %{y}, d ≈ %{x:.3f}: %{customdata[3]:.2f} % of the layer"
     marks.cells(figure, middle[column].astype(np.float32), row, row, matrix[row, column], hover)
@@ -132,15 +123,7 @@ def joint(
         figure.add_trace(_neurons(x, y, layer, modules))
     else:
         figure.add_trace(_cells(analysis.joint_ranks(primary, auxiliary, LARGEST_GRID)))
-    figure.add_scatter(
-        x=[0, 1],
-        y=[0, 1],
-        mode="lines",
-        line={"color": GREY, "dash": "dash", "width": 1.5},
-        name="same rank",
-        showlegend=False,
-        hoverinfo="skip",
-    )
+    marks.guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     _mark(figure, x, y, layer, modules, chosen)
     style(figure, f"rank on A in layer {layer} (1 = most important)", "rank on B", JOINT_HEIGHT)
     figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")

@@ -11,7 +11,6 @@ from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import (
     BLUE,
     GREY,
-    MAGNITUDE,
     METHOD_COLORS,
     METHOD_SYMBOLS,
     ORANGE,
@@ -247,16 +246,8 @@ def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float
     drift quantile and score quantile; `present` are those of the lines.
     """
     share = 100.0 * counts.T / modules
-    figure = go.Figure(
-        go.Heatmap(
-            x=levels,
-            y=levels,
-            z=np.round(share, 3),
-            colorscale=MAGNITUDE,
-            colorbar={"title": {"text": "% adapted"}, "thickness": 12},
-            hoverinfo="skip",
-        )
-    )
+    bar = {"title": {"text": "% adapted"}, "thickness": 12}
+    figure = marks.heat(np.round(share, 3), levels, levels, "", colorbar=bar)
     drift, score = (axis.ravel() for axis in np.meshgrid(levels, levels))
     figure.add_scatter(
         x=drift,

@@ -1,4 +1,4 @@
-"""The card of exports: the pruned model's folder, how to load it, and other forms of it, made as jobs."""
+"""The cards of exports: the pruned model's folder and other forms of it, and the model of every method."""
 
 import shlex
 from collections.abc import Callable
@@ -11,6 +11,8 @@ import streamlit as st
 from gprune.analysis.mask_edits import mask_sets
 from gprune.app.ui import job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card
+from gprune.app.ui.chart_style import label
+from gprune.app.ui.text import plain
 from gprune.models import identity
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -22,6 +24,9 @@ PLAN = "plan.json"
 _ITS_CODE = "The folder holds the few lines of code that it needs; read them before you trust them."
 _NO_CODE = "Every layer has the same width: an ordinary model, which any tool loads that knows its family."
 _WAYS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
+
+_ROW = (3, 7, 2)
+"""widths of a row's columns"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,3 +223,58 @@ def _size(place: Path) -> str:
     """Size of a file, or of all files of a folder, in words."""
     files = [place] if place.is_file() else [path for path in place.rglob("*") if path.is_file()]
     return amount(sum(path.stat().st_size for path in files))
+
+
+def draw_methods(drawn: Card, run: Run) -> None:
+    """Draws the card: a row a method whose masks are there."""
+    if run.packed:
+        st.info(packed.no_model(run), icon=":material/inventory_2:")
+        return
+    if not run.cut:
+        st.info("No method of this run has its masks yet.", icon=":material/hourglass_empty:")
+        return
+    drawn.title("Every method leaves a model that loads anywhere")
+    st.caption(
+        "Folders with the repair of the run, plan, model card and tokenizer, made on the CPU from the dense "
+        "model and the masks, read back and compared."
+    )
+    for method in run.cut:
+        _method(run, method)
+    words = shlex.join(["python", "-m", "gprune", "export", run.name, "METHOD", "OUT"])
+    st.code(words, language="bash", wrap_lines=True)
+
+
+def _method(run: Run, method: str) -> None:
+    name, state, action = st.columns(_ROW, vertical_alignment="center")
+    name.markdown(plain(label(method)))
+    place = folder_of(run, method)
+    with state:
+        if place is not None:
+            st.code(str(place), language=None, wrap_lines=True)
+            return
+        active = offered_job.standing(run, method_arguments(run, method))
+    if not active:
+        with action:
+            title = f"The model of {label(method)}"
+            offered_job.start(
+                run, method_arguments(run, method), title, words="Write it", key=f"sx_write_{method}"
+            )
+
+
+def folder_of(run: Run, method: str) -> Path | None:
+    """Where a method's model lies: what the run has written, or what was exported; None where neither is."""
+    own, places = stages.checkpoint(run.graph, method), [method_destination(run, method)]
+    if run.there(own):
+        places.insert(0, run.results.model_folder(own))
+    return next((place for place in places if (place / PLAN).is_file()), None)
+
+
+def method_destination(run: Run, method: str) -> Path:
+    """Where an export goes: below the cache, by run, method and content of its model."""
+    key = stages.checkpoint(run.graph, method).key
+    return Store(Path(run.root)).folder("exports", run.name) / f"{method}-{key[:8]}"
+
+
+def method_arguments(run: Run, method: str) -> tuple[str, ...]:
+    """The command that writes a method's model."""
+    return ("export", run.name, method, str(method_destination(run, method)), "--cache", run.root)

@@ -12,7 +12,6 @@ from gprune.analysis import speed as analysis
 from gprune.app.pages.speed_export import (
     accuracy_card,
     export_card,
-    methods_card,
     models_card,
     panels,
     widths_card,
@@ -60,7 +59,7 @@ def show_export(run: Run) -> None:
     with card("sx_export", "The pruned model outside of this app", run) as drawn:
         export_card.draw(drawn, run)
     with card("sx_methods", "The model of every method as a folder", run) as drawn:
-        methods_card.draw(drawn, run)
+        export_card.draw_methods(drawn, run)
     with card("sx_pack", "This run as one file, to open elsewhere", run):
         _pack(run)
 

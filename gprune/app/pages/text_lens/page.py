@@ -101,10 +101,6 @@ def _question(run: Run, name: str) -> Question:
 def _look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
     """Shows a reading, and looks again as long as it is not complete."""
 
-    def more() -> bool:
-        now = preview.pool().reading(identity)
-        return now is None or now.progress == "open"
-
     def draw(refining: bool) -> None:
         found = preview.pool().reading(identity)
         if found is not None and found.problem:
@@ -114,7 +110,7 @@ def _look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
         if refining:
             st.caption(asking.waits(run, "The worker is asked.", warm="The worker reads."))
 
-    asking.look(run, more, draw, EVERY)
+    asking.look(run, lambda: asking.unread([identity]), draw, EVERY)
 
 
 def _area(label: str, key: str, default: str = "", **options: Any) -> str:
