@@ -91,14 +91,11 @@ def _inspected(run: Run, units: list[Selection], pinned: Selection, live: bool) 
 def _explained(run: Run, unit: Selection, suffix: str, live: bool) -> None:
     """What one neuron does; `suffix` tells the cards of what is pinned from those of what is selected."""
     left, right = st.columns([3, 2])
-    key = f"ins_spread{suffix}"
-    with left, card(key, f"How strong is {unit.words} on each text?", run) as drawn:
+    with left, card(f"ins_spread{suffix}", f"How strong is {unit.words} on each text?", run) as drawn:
         response_card.draw_spread(run, drawn, unit, live)
-    key = f"ins_promoted{suffix}"
-    with right, card(key, f"Which tokens does {unit.words} promote?", run) as drawn:
+    with right, card(f"ins_promoted{suffix}", f"Which tokens does {unit.words} promote?", run) as drawn:
         response_card.draw_promoted(run, drawn, unit, live)
-    key = f"ins_ablation{suffix}"
-    with card(key, f"What does the model lose without {unit.words}?", run) as drawn:
+    with card(f"ins_ablation{suffix}", f"What does the model lose without {unit.words}?", run) as drawn:
         response_card.draw_ablation(run, drawn, unit)
     key = f"{firing_card.FIELD}{suffix}"
     with card(key, f"Top-activating examples of {unit.words}", run) as drawn:

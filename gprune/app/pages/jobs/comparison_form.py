@@ -2,6 +2,7 @@
 
 import re
 import typing
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -76,12 +77,18 @@ _EXPLAINED = {
 }
 
 
-def methods_field(demo: Study, words: str) -> tuple[str, ...]:
+def ask(widget: Callable[..., Any], field: str, *given: Any, form: str = "launch", **options: Any) -> Any:
+    """Draws the widget of a field, under what the form calls it and with what is documented of it.
+
+    `form` begins its key, `given` and `options` are those of the widget.
+    """
+    shared = {"key": KEYS[field].replace("launch", form, 1), "help": settings_form.documentation().get(field)}
+    return widget(LABELS[field], *given, **(shared | options))
+
+
+def methods_field(demo: Study) -> tuple[str, ...]:
     """The methods side by side, with the controls where the switch is on."""
-    chosen = st.multiselect(
-        "Methods side by side", list(choices()), demo.methods, format_func=label, key="launch_methods",
-        help=words,
-    )  # fmt: skip
+    chosen = ask(st.multiselect, "methods", list(choices()), demo.methods, format_func=label)
     for fault in methods.faults():
         st.caption(f":material/extension_off: {plain(fault.words)}")
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
@@ -121,10 +128,8 @@ def _one_of(field: str, start: Study, key: str, words: dict[str, str]) -> str:
 
 def further_seeds() -> str:
     """Asks for seeds beside the form's own; as typed."""
-    typed = st.text_input(
-        "Further seeds (optional)", key="launch_seeds", placeholder="1 2", help=_SEEDS_HELP, max_chars=200
-    )
-    return typed.strip()
+    typed = ask(st.text_input, FURTHER, placeholder="1 2", help=_SEEDS_HELP, max_chars=200)
+    return str(typed).strip()
 
 
 def of_seeds(study: Study, typed: str) -> list[Study]:

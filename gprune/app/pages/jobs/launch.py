@@ -5,6 +5,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.pages.jobs import comparison_form, complaints, filled, settings_form, starting, task_form
+from gprune.app.pages.jobs.comparison_form import ask
 from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
 from gprune.app.ui import buttons, frame, text_picker, work
 from gprune.app.ui.card import card
@@ -121,23 +122,20 @@ def _basics(root: str) -> tuple[dict[str, Any], Any]:
 
     They have the demo's values to begin with, so that the first click works.
     """
-    demo, help_ = demo_study(), settings_form.documentation()
+    demo = demo_study()
     with st.grid(3, min_column_width=240):
-        values = _inputs(demo, help_) | _sizes(demo, help_)
-    methods = comparison_form.methods_field(demo, help_["methods"])
+        values = _inputs(demo) | _sizes(demo)
+    methods = comparison_form.methods_field(demo)
     st.caption(f":material/recommend: {plain(profiles.recipe())}")
     repair = st.container()
     values |= {"methods": methods, "evaluation": _evaluation(root, demo, "launch")}
-    name = st.text_input("Name (optional)", key="launch_name", help=help_["name"]).strip()
-    return values | {"name": name}, repair
+    return values | {"name": ask(st.text_input, "name").strip()}, repair
 
 
-def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+def _inputs(demo: Study) -> dict[str, Any]:
     """Model and texts."""
-    model = st.selectbox(
-        "Model", _models(), key="launch_model", accept_new_options=True, help=help_["model"],
-        placeholder="demo, a folder or a hub name",
-    )  # fmt: skip
+    words = "demo, a folder or a hub name"
+    model = ask(st.selectbox, "model", _models(), accept_new_options=True, placeholder=words)
     return {
         "model": (model or "").strip(),
         "primary": text_picker.pick("Primary text A", "launch_primary", demo.primary, optional=False),
@@ -148,23 +146,15 @@ def _inputs(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
     }
 
 
-def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
+def _sizes(demo: Study) -> dict[str, Any]:
     """Metric, retention and the sizes of the run."""
-    metric = st.selectbox(
-        "Metric", list(metric_choices()), format_func=label, key="launch_metric", help=help_["metric"]
-    )
-    retention = st.number_input(
-        "Retention", value=demo.retention, step=0.05, format="%.2f", key="launch_retention",
-        help=help_["retention"],
-    )  # fmt: skip
-    samples = st.number_input(
-        "Sequences of each text", value=demo.calibration.samples, step=64, key="launch_samples",
-        help=help_["calibration.samples"],
-    )  # fmt: skip
+    metric = ask(st.selectbox, "metric", list(metric_choices()), format_func=label)
+    retention = ask(st.number_input, "retention", value=demo.retention, step=0.05, format="%.2f")
+    samples = ask(st.number_input, "calibration.samples", value=demo.calibration.samples, step=64)
     # a profile may set it: see _take_epochs
     st.session_state.setdefault("launch_epochs", demo.sparsity.epochs)
-    epochs = st.number_input("Epochs", value=None, step=1, key="launch_epochs", help=help_["sparsity.epochs"])
-    seed = st.number_input("Seed", value=0, step=1, key="launch_seed", help=help_["seed"])
+    epochs = ask(st.number_input, "sparsity.epochs", value=None, step=1)
+    seed = ask(st.number_input, "seed", value=0, step=1)
     sizes = {"calibration": {"samples": samples}, "sparsity": {"epochs": epochs}}
     values = {"metric": metric, "retention": retention, "seed": seed, **sizes}
     return values | {comparison_form.FURTHER: comparison_form.further_seeds()}
@@ -172,25 +162,19 @@ def _sizes(demo: Study, help_: dict[str, str]) -> dict[str, Any]:
 
 def _evaluation(root: str, study: Study, key: str, owner: str = "") -> dict[str, Any]:
     """What is measured: texts and their windows, tasks and speed."""
-    help_, state = settings_form.documentation(), st.session_state
+    state = st.session_state
     task_form.begin(study.evaluation, key, owner)
     left, middle, right = st.columns([3, 1, 1])
     with left:
-        chosen = st.multiselect(
-            "Evaluate on", list(dict.fromkeys([*text_picker.known(), *state[f"{key}_evaluate"]])),
-            key=f"{key}_evaluate", accept_new_options=True, placeholder="choose, or type a path",
-        )  # fmt: skip
+        texts = list(dict.fromkeys([*text_picker.known(), *state[f"{key}_evaluate"]]))
+        look: dict[str, Any] = {"help": None, "placeholder": "choose, or type a path"}
+        chosen = ask(st.multiselect, "evaluation.texts", texts, form=key, accept_new_options=True, **look)
     with middle:
         presets = dict.fromkeys([*PRESET_LENGTHS, state[f"{key}_preset"] or study.evaluation.preset])
-        preset = st.selectbox(
-            "Window tokens", list(presets), key=f"{key}_preset",
-            accept_new_options=True, help=help_["evaluation.preset"],
-        )  # fmt: skip
+        preset = ask(st.selectbox, "evaluation.preset", list(presets), form=key, accept_new_options=True)
     with right:
-        windows = st.number_input(
-            "Windows at most", value=None, step=16, key=f"{key}_windows",
-            placeholder="all", help=help_["evaluation.windows"],
-        )  # fmt: skip
+        size: dict[str, Any] = {"value": None, "step": 16, "placeholder": "all"}
+        windows = ask(st.number_input, "evaluation.windows", form=key, **size)
     named = tuple(text.strip() for text in chosen if text.strip())
     perplexity = {"texts": named, "preset": str(preset or "").strip(), "windows": windows}
     return perplexity | task_form.ask(root, key)

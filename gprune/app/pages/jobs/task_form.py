@@ -7,6 +7,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.pages.jobs import settings_form
+from gprune.app.pages.jobs.comparison_form import ask as ask_for
 from gprune.app.ui import user_files
 from gprune.app.ui.text import plain, said, short
 from gprune.app.ui.titles import SPEEDS
@@ -65,11 +66,10 @@ def _fields(key: str) -> dict[str, Any]:
     chosen = st.session_state[f"{key}_tasks"]
     left, right = st.columns([3, 2])
     with left:
-        tasks = st.multiselect(
-            "Zero-shot tasks", [*names, *(task for task in chosen if task not in names)],
-            key=f"{key}_tasks", format_func=task_label, accept_new_options=True,
-            placeholder="choose, or type the path of a .jsonl file", help=help_["evaluation.tasks"],
-        )  # fmt: skip
+        every = [*names, *(task for task in chosen if task not in names)]
+        look: dict[str, Any] = {"placeholder": "choose, or type the path of a .jsonl file", "form": key}
+        look |= {"format_func": task_label, "accept_new_options": True}
+        tasks = ask_for(st.multiselect, "evaluation.tasks", every, **look)
     with right:
         speed = st.selectbox(
             "Speed", list(SPEEDS), key=f"{key}_speed", format_func=lambda name: SPEEDS[name],
@@ -77,15 +77,11 @@ def _fields(key: str) -> dict[str, Any]:
         )  # fmt: skip
     left, right = st.columns([1, 4])
     with left:
-        limit = st.number_input(
-            "Documents at most", value=None, step=10, key=f"{key}_limit", placeholder="all",
-            help=help_["evaluation.limit"],
-        )  # fmt: skip
+        size: dict[str, Any] = {"value": None, "step": 10, "placeholder": "all"}
+        limit = ask_for(st.number_input, "evaluation.limit", form=key, **size)
     with right:
-        folder = st.text_input(
-            "Folder with the data of the seven tasks", key=f"{key}_task_folder",
-            placeholder="empty: from the hub", help=help_["evaluation.task_folder"],
-        )  # fmt: skip
+        empty = "empty: from the hub"
+        folder = ask_for(st.text_input, "evaluation.task_folder", form=key, placeholder=empty)
     wanted, place = tuple(task.strip() for task in tasks if task.strip()), folder.strip()
     _where_from(wanted, place)
     documents = None if limit is None else int(limit)
