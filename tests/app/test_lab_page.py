@@ -67,12 +67,12 @@ def test_the_preview_takes_the_texts_that_no_method_has_read(cache):
 def test_masks_and_counts_of_a_choice_are_those_of_the_run_at_its_own_setting(small_run):
     choice = lab.choice(small_run, small_run.study.reliability)
     own = lab.own_masks(small_run)
-    assert mask_diff.compare(own, lab.lab_masks(small_run, choice)).total == 0
-    fewer = lab.lab_masks(small_run, replace(choice, retention=0.3))
+    assert mask_diff.compare(own, derived_cache.masks_of(small_run, choice)).total == 0
+    fewer = derived_cache.masks_of(small_run, replace(choice, retention=0.3))
     assert fewer.retention == pytest.approx(0.3, abs=0.01) and (fewer.ffn.sum() < own.ffn.sum())
-    from_b = lab.lab_masks(small_run, replace(choice, scoring=whatif.AUXILIARY))
+    from_b = derived_cache.masks_of(small_run, replace(choice, scoring=whatif.AUXILIARY))
     assert mask_diff.compare(own, from_b).total > 0
-    flap = lab.lab_masks(small_run, replace(choice, method="flap", retention=0.4))
+    flap = derived_cache.masks_of(small_run, replace(choice, method="flap", retention=0.4))
     assert flap.method == "flap" and flap.retention == pytest.approx(0.4, abs=0.02)
     parts = [small_run.load(stages.scores, text) for text in stages.PAIR]
     known = small_run.load(stages.partition), small_run.load(stages.modules)

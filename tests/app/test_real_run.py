@@ -13,6 +13,7 @@ from gprune.analysis.whatif import LabChoice
 from gprune.app.pages.calibration_data.panels import MEASURES
 from gprune.app.pages.rasa import lab
 from gprune.app.pages.speed_export import page as pack_card
+from gprune.app.ui import derived_cache
 from gprune.pipeline import archive, provenance, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.comparisons import COMPARISONS
@@ -126,7 +127,7 @@ def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(
     shown = on(app(name), "module_agreement")
     titles = [COMPARISONS[one].title for one in comparisons]
     assert list(shown.selectbox(key="ma_pair_selectbox").options) == titles
-    found = lab.lab_masks(run, lab.choice(run, run.study.reliability))
+    found = derived_cache.masks_of(run, lab.choice(run, run.study.reliability))
     changed = mask_diff.compare(lab.own_masks(run), found)
     assert changed.total == changed.heads == 0 and found.retention == lab.own_masks(run).retention
     decided = [
@@ -137,7 +138,7 @@ def test_a_run_has_the_results_comparisons_and_masks_of_its_course_and_no_other(
     for method in decided:
         choice = LabChoice(method, run.study.retention, "primary", run.study.reliability)
         assert not whatif.obstacle(run.results, method, "primary"), method
-        again, own = lab.lab_masks(run, choice), run.load(stages.masks, method)
+        again, own = derived_cache.masks_of(run, choice), run.load(stages.masks, method)
         changed = mask_diff.compare(own, again)
         assert changed.total == changed.heads == 0, method
     assert decided or name != "every method"

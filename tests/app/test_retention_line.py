@@ -9,6 +9,7 @@ from browser import expect
 
 from gprune.app.pages.rasa import dragging, lab, retention_line
 from gprune.app.pages.rasa.retention_line import Point, Series
+from gprune.app.ui import derived_cache
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 CHART = ".retention-line"
@@ -65,7 +66,7 @@ def agrees(page, level, run):
     slider = page.locator(".st-key-rasa_keep_slider input")
     expect(slider).to_have_value(f"{level:g}")
     wanted = lab.choice(run, run.study.reliability)
-    masks = lab.lab_masks(run, type(wanted)(wanted.method, level, wanted.scoring, wanted.settings))
+    masks = derived_cache.masks_of(run, type(wanted)(wanted.method, level, wanted.scoring, wanted.settings))
     assert masks.retention == pytest.approx(level, abs=0.02)
     sentence = (
         f"GPrune keeps {100 * masks.ffn.mean():.1f} % of the neurons and {100 * masks.heads.mean():.1f} %"

@@ -82,7 +82,9 @@ def _drawer(draw: Callable[[], None]) -> None:
         st.markdown("#### Help", width="stretch")
         # a card that fills the window goes first
         escape = None if url_state.text("card") else "Escape"
-        closed = buttons.act("Close", "frame_help_close", "close", _close, type="tertiary", shortcut=escape)
+        closed = buttons.act(
+            "Close", "frame_help_close", "close", url_state.put, HELP, "", type="tertiary", shortcut=escape
+        )
     if closed and url_state.in_fragment():
         st.rerun()
     draw()
@@ -90,10 +92,6 @@ def _drawer(draw: Callable[[], None]) -> None:
 
 def _turn() -> None:
     url_state.put(HELP, "" if url_state.given(HELP) else "read")
-
-
-def _close() -> None:
-    url_state.put(HELP, "")
 
 
 def _found(word: str, text: str) -> int:

@@ -7,13 +7,7 @@ import streamlit as st
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection, prediction
 from gprune.analysis.calibration_report.measuring import texts_of
-from gprune.app.pages.inspector import (
-    firing_card,
-    lists_card,
-    panels,
-    response_card,
-    unit_card,
-)
+from gprune.app.pages.inspector import firing_card, lists_card, panels, response_card, unit_card
 from gprune.app.pages.inspector.panels import PIN
 from gprune.app.ui import asking, buttons, frame, selection, url_state
 from gprune.app.ui.card import Card, card

@@ -9,16 +9,7 @@ from gprune.analysis import agreement as analysis
 from gprune.analysis import published
 from gprune.app.pages.module_agreement import panels
 from gprune.app.pages.module_agreement.panels import MEASURES, both_sides, sides_of
-from gprune.app.ui import (
-    derived_cache,
-    frame,
-    job_runs,
-    selection,
-    tables,
-    text_picker,
-    url_state,
-    work,
-)
+from gprune.app.ui import derived_cache, frame, job_runs, selection, tables, text_picker, url_state, work
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain, said

@@ -8,15 +8,7 @@ import plotly.graph_objects as go
 from gprune.analysis import drift as ranks
 from gprune.analysis.cost import Cost
 from gprune.app.ui import chart_style, marks
-from gprune.app.ui.chart_style import (
-    GREY,
-    METHOD_COLORS,
-    METHOD_SYMBOLS,
-    PAIR,
-    called,
-    layer_axis,
-    style,
-)
+from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, PAIR, called, layer_axis, style
 from gprune.app.ui.text import from_figure
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.records import Array

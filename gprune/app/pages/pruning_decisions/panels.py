@@ -22,8 +22,7 @@ _READS = {"base": "pd_base", "bins": "pd_bins"}
 @panel("retention", "pd_budget", "Retention by drift of the modules", reads=_READS)
 def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
     """Share of neurons kept by drift of the modules, GPrune's and a base method's."""
-    named = base_of(run, base)
-    result = binned(run, named, bins)
+    named, result = _binned(run, base, bins)
     return Panel(
         charts.retention(result, named),
         analysis.total_sentence(result, label(named)),
@@ -37,8 +36,7 @@ def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
 @panel("overlap", "pd_jaccard", "Which neurons are chosen differently?", reads=_READS)
 def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
     """How far the neurons kept are those of a base method, by drift of the modules."""
-    named = base_of(run, base)
-    result = binned(run, named, bins)
+    named, result = _binned(run, base, bins)
     title = (
         f"Overlap with {label(named)} goes from {result.jaccard[0]:.2f} in the most stable modules to "
         f"{result.jaccard[-1]:.2f} in the most unstable"
@@ -56,8 +54,7 @@ def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
 @panel("shares", "pd_shares", "Who keeps the neurons?", reads=_READS)
 def shares(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
     """How the neurons of a bin divide between GPrune and a base method."""
-    named = base_of(run, base)
-    result = binned(run, named, bins)
+    named, result = _binned(run, base, bins)
     return Panel(
         charts.shares(result, named),
         "How the neurons of a bin divide between the two methods.",
@@ -141,6 +138,11 @@ def base_of(run: Run, base: str) -> str:
     if not found:
         raise MissingResultError(stages.masks(run.graph, own).title)
     return own if own in found else found[0]
+
+
+def _binned(run: Run, base: str, bins: int) -> tuple[str, analysis.Bins]:
+    named = base_of(run, base)
+    return named, binned(run, named, bins)
 
 
 def binned(run: Run, base: str, bins: int) -> analysis.Bins:

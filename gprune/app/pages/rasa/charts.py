@@ -8,19 +8,7 @@ from gprune.analysis import thresholds
 from gprune.analysis.decisions import Bins
 from gprune.analysis.mask_diff import Flips
 from gprune.app.ui import chart_style, marks
-from gprune.app.ui.chart_style import (
-    BLUE,
-    GREY,
-    METHOD_COLORS,
-    METHOD_SYMBOLS,
-    ORANGE,
-    PALE,
-    TEXT_A,
-    TEXT_B,
-    label,
-    layer_axis,
-    style,
-)
+from gprune.app.ui.chart_style import BLUE, GREY, TEXT_A, TEXT_B, layer_axis, style
 from gprune.app.ui.text import in_figure
 from gprune.records import AdaptedScores, Array, ModuleStatistics
 
@@ -198,7 +186,13 @@ def retention(before: Bins, after: Bins, method: str) -> go.Figure:
     """Share of neurons kept in every drift bin: the base method, the run, and these thresholds."""
     figure = go.Figure()
     series = (
-        (before.base, label(method), METHOD_COLORS[method], METHOD_SYMBOLS[method], "dot"),
+        (
+            before.base,
+            chart_style.label(method),
+            chart_style.METHOD_COLORS[method],
+            chart_style.METHOD_SYMBOLS[method],
+            "dot",
+        ),
         (before.ours, "this run", BLUE, "circle-open", "dash"),
         (after.ours, "these thresholds", BLUE, "circle", "solid"),
     )
@@ -261,7 +255,7 @@ def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float
     )
     edge = 0.5 * float(levels[1] - levels[0])
     for (name, (x, y)), symbol in zip(_PAPER.items(), ("star", "star-diamond"), strict=True):
-        _spot(figure, (x, y), name, {"symbol": symbol, "size": 13, "color": ORANGE})
+        _spot(figure, (x, y), name, {"symbol": symbol, "size": 13, "color": chart_style.ORANGE})
     if all(levels[0] - edge <= level <= levels[-1] + edge for level in present):
         _spot(figure, present, "present lines", {"symbol": "circle-open", "size": 18, "color": marks.RING})
     style(figure, "γ_drift", "γ_score", 380)
@@ -294,7 +288,7 @@ def kept_by_layer(own: Array, chosen: Array, name: str) -> go.Figure:
     figure = go.Figure()
     layers = np.arange(len(own))
     hover = "layer %{x}: %{y:.1f} % kept"
-    marks.bars(figure, layers, 100.0 * own, "this run's GPrune", PALE, hover)
+    marks.bars(figure, layers, 100.0 * own, "this run's GPrune", chart_style.PALE, hover)
     marker = {"color": BLUE, "size": 9, "symbol": "circle"}
     marks.curve(figure, layers, 100.0 * chosen, name, {}, hover, mode="markers", marker=marker)
     style(figure, "layer", "neurons kept (%)", 260)

@@ -13,10 +13,10 @@ from gprune.analysis import whatif
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Measurement
-from gprune.app.pages.rasa import lab, retention_line
+from gprune.app.pages.rasa import retention_line
 from gprune.app.pages.rasa.retention_line import Point, Series
 from gprune.app.preview import Answer
-from gprune.app.ui import tables, url_state
+from gprune.app.ui import derived_cache, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.passage import KEEP, LEAST, MOST
@@ -150,7 +150,7 @@ def _kept(run: Run, choice: whatif.LabChoice, methods: Sequence[str]) -> dict[st
     rows, refused = list[dict[str, object]](), dict[str, str]()
     for method in methods:
         try:
-            masks = lab.lab_masks(run, at_the_line(choice, method))
+            masks = derived_cache.masks_of(run, at_the_line(choice, method))
         except GpruneError as error:
             refused[method] = str(error)
             continue

@@ -5,14 +5,11 @@ from collections.abc import Mapping
 from gprune.analysis import whatif
 from gprune.analysis.formatting import percent
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.derived_cache import masks_of as lab_masks
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import PruningMasks
 from gprune.study import ReliabilitySettings
 from gprune.study.methods import METHODS
-
-__all__ = ["choice", "described", "lab_masks", "methods", "own_masks", "texts"]
 
 
 def own_masks(run: Run) -> PruningMasks:

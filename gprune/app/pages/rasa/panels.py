@@ -178,7 +178,7 @@ def kept(
     level = run.study.retention if retention is None else retention
     study = run.study.with_settings({"retention": level})
     wanted = whatif.LabChoice(method, study.retention, scoring, rule)
-    own, masks = lab.own_masks(run), lab.lab_masks(run, wanted)
+    own, masks = lab.own_masks(run), derived_cache.masks_of(run, wanted)
     shares = decisions.layer_retention(own)[0], decisions.layer_retention(masks)[0]
     changed = mask_diff.compare(own, masks)
     return Panel(
@@ -220,7 +220,7 @@ def _set_row(run: Run, one: ThresholdSet) -> dict[str, object]:
     # what a set does not say is as the run has it
     rule = replace(one.settings, source=run.study.reliability.source)
     counts = derived_cache.preview(run, rule).counts
-    masks = lab.lab_masks(run, lab.choice(run, rule))
+    masks = derived_cache.masks_of(run, lab.choice(run, rule))
     return {
         "set": one.name,
         "rule": thresholds.described(rule),
@@ -250,7 +250,7 @@ def told(run: Run, settings: ReliabilitySettings) -> dict[str, Any]:
 
 def changed_by(run: Run, rule: ReliabilitySettings) -> mask_diff.Flips:
     """What a rule decides otherwise than the run."""
-    return mask_diff.compare(lab.own_masks(run), lab.lab_masks(run, lab.choice(run, rule)))
+    return mask_diff.compare(lab.own_masks(run), derived_cache.masks_of(run, lab.choice(run, rule)))
 
 
 def bases(run: Run) -> dict[str, str]:
@@ -274,7 +274,7 @@ def base_of(run: Run, base: str = "") -> str:
 
 def binned(run: Run, settings: ReliabilitySettings, base: str) -> tuple[decisions.Bins, decisions.Bins]:
     """The run and a rule beside a base method, by drift of the modules."""
-    own, now = lab.own_masks(run), lab.lab_masks(run, lab.choice(run, settings))
+    own, now = lab.own_masks(run), derived_cache.masks_of(run, lab.choice(run, settings))
     drift, partition = run.load(stages.drift).magnitude, run.load(stages.partition)
     other = run.load(stages.masks, base)
 

@@ -12,15 +12,7 @@ from gprune.app.pages.rasa.curve_card import Known
 from gprune.app.pages.rasa.lines_card import changed_study
 from gprune.app.pages.rasa.panels import DECIDED, NOT_LEARNED
 from gprune.app.preview import Answer, Question, Source
-from gprune.app.ui import (
-    asking,
-    buttons,
-    derived_cache,
-    repaired_value,
-    story,
-    url_state,
-    work,
-)
+from gprune.app.ui import asking, buttons, derived_cache, repaired_value, story, url_state, work
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.text import plain, short
 from gprune.evaluation.holdout import unseen
@@ -131,7 +123,11 @@ def _questions(run: Run, curves: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _ask(run: Run, wanted: _Wanted) -> _Asked:
     """Puts the questions; asking the same again costs nothing."""
-    choice, source, masks = wanted.choice, Source(run.root, run.graph), lab.lab_masks(run, wanted.choice)
+    choice, source, masks = (
+        wanted.choice,
+        Source(run.root, run.graph),
+        derived_cache.masks_of(run, wanted.choice),
+    )
     base = url_state.choice(AGAINST, _AGAINST, "gprune")
     found, repaired = dict[str, str](), dict[str, repaired_value.Asked]()
     for text in wanted.texts:
@@ -146,7 +142,9 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
         for level in sorted({choice.retention, *RETENTIONS}):
             there = replace(curve_card.at_the_line(choice, method), retention=level)
             try:
-                questions.append(Question(wanted.texts[0], method, lab.lab_masks(run, there), fitted=False))
+                questions.append(
+                    Question(wanted.texts[0], method, derived_cache.masks_of(run, there), fitted=False)
+                )
                 points.append((method, level))
             except GpruneError as error:
                 refused[method] = str(error)

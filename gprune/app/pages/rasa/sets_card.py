@@ -72,15 +72,12 @@ def _use(run: Run, kept: list[ThresholdSet]) -> None:
     with left:
         chosen = named[url_state.selectbox("Set", list(named), "rasa_set", kept[0].name)]
     rule = chosen.settings
+    lines = rule.drift_quantile, rule.score_quantile, rule.selection, rule.score_scale
     with right, st.container(horizontal=True):
-        buttons.act("Set the lines", "rasa_sets_use", "tune", _lines, rule)
+        buttons.act("Set the lines", "rasa_sets_use", "tune", controls.put, *lines)
         if buttons.pressed("Send to Launch", key="rasa_sets_launch", icon=":material/rocket_launch:"):
             _send(run, chosen.name, rule)
         named_files.delete_button(_KEY, SETS, run.root, chosen)
-
-
-def _lines(rule: ReliabilitySettings) -> None:
-    controls.put(rule.drift_quantile, rule.score_quantile, rule.selection, rule.score_scale)
 
 
 def _send(run: Run, name: str, rule: ReliabilitySettings) -> None:

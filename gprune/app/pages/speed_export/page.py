@@ -9,13 +9,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import speed as analysis
-from gprune.app.pages.speed_export import (
-    accuracy_card,
-    export_card,
-    models_card,
-    panels,
-    widths_card,
-)
+from gprune.app.pages.speed_export import accuracy_card, export_card, models_card, panels, widths_card
 from gprune.app.ui import frame, job_runs, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
