@@ -31,12 +31,8 @@ def noise(card: TextCard, share: float) -> go.Figure:
     _measured(figure, card, color)
     _expected(figure, card, color, last)
     for other in card.others:
-        _level(
-            figure,
-            share * other.drift_beyond,
-            f"{percent(share)} of the drift to {other.letter}",
-            other.letter,
-        )
+        if (height := share * other.drift_beyond) > 0:
+            level(figure, height, f"{percent(share)} of the drift to {other.letter}", TEXTS[other.letter])
     _marked(figure, count, f"{count:,} drawn", "bottom", last)
     if needed and needed != count and needed <= last:
         _marked(figure, needed, f"{needed:,} for {percent(share)}", "top", last)
@@ -78,21 +74,15 @@ def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
         figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
 
 
-def _level(figure: go.Figure, level: float, words: str, letter: str) -> None:
-    """A part of the drift to another text, as a line across."""
-    if not level > 0:
-        return
-    figure.add_hline(y=level, line={"color": TEXTS[letter], "dash": "dash", "width": 1.5})
-    figure.add_annotation(
-        text=words,
-        x=0,
-        xref="paper",
-        y=math.log10(level),
-        xanchor="left",
-        yanchor="bottom",
-        showarrow=False,
-        font={"size": 12},
-    )
+def level(
+    figure: go.Figure, height: float, words: str, color: str, *, side: str = "left", dash: str = "dash"
+) -> None:
+    """A line across a logarithmic axis, at a height above 0, with words at its left or right end."""
+    figure.add_hline(y=height, line={"color": color, "dash": dash, "width": 1.5})
+    # an annotation of a logarithmic axis takes the exponent
+    place = {"x": 0 if side == "left" else 1, "xref": "paper", "y": math.log10(height)}
+    anchors = {"xanchor": side, "yanchor": "bottom"}
+    figure.add_annotation(text=words, showarrow=False, font={"size": 12}, **place, **anchors)
 
 
 def _measured(figure: go.Figure, card: TextCard, color: str) -> None:

@@ -1,10 +1,10 @@
 """The figure of the page: what models lose against what they cost, with the Pareto front."""
 
-import math
 from collections.abc import Mapping, Sequence
 
 import plotly.graph_objects as go
 
+from gprune.analysis.calibration_report.figures import level
 from gprune.analysis.decision import COSTS, Option
 from gprune.app.pages.comparison.charts import logarithmic
 from gprune.app.ui import marks
@@ -39,14 +39,9 @@ def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: s
         marker={"color": GREY, "symbol": "star", "size": _ON},
         hovertemplate="the dense model<extra></extra>",
     )
-    figure.add_hline(most, line={"color": GREY, "dash": "dot", "width": 1.5})
-    figure.add_annotation(
-        # an annotation of a logarithmic axis takes the exponent
-        {"x": 1, "xref": "paper", "xanchor": "right", "y": math.log10(most), "yanchor": "bottom"},
-        text=f"at most {most:g} times",
-        showarrow=False,
-        font={"size": 11},
-    )
+    level(figure, most, f"at most {most:g} times", GREY, side="right", dash="dot")
+    # as large as the names of the marks
+    figure.update_annotations(font={"size": 11})
     style(figure, f"{COSTS[cost]}, times the dense model’s", "perplexity, times dense (log scale)", 440)
     figure.update_yaxes(**logarithmic([1.0, most, *(one.ratio for one in found)]))
     return figure
