@@ -30,7 +30,7 @@ def pressed(label: str, key: str, **options: Any) -> bool:
 
 
 def act(label: str, key: str, icon: str, do: Callable[..., object], *given: object, **look: Any) -> bool:
-    """Draws a button that does something with what is given, before the page is drawn anew; whether it was.
+    """Draws a button that, before the page is drawn anew, does something with what is given; whether clicked.
 
     `icon` is a name of Material Symbols, or empty; `look` are options of `st.button`.
     """

@@ -1,4 +1,4 @@
-"""Marks that figures share: cells that can be clicked, and what is selected."""
+"""What figures share: lines, bars, scales and whiskers, cells that can be clicked, and what is selected."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
