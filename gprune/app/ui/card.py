@@ -31,6 +31,7 @@ from gprune.app.ui.commands import command, python_code
 from gprune.app.ui.panel import Call, Panel, PanelFunction
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import said
+from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
 from gprune.study.methods import knowing
@@ -300,6 +301,13 @@ def panel_card(
         if "selected" in panel.options:
             options["selected"] = selection.current(run)
         drawn.show(panel(run, **options), on_point=on_point)
+
+
+def await_drift(run: Run, key: str, sentence: str) -> None:
+    """Draws empty axes with a sentence while the drift is computed; the browser loads Plotly meanwhile."""
+    if not run.has(stages.drift) and job_runs.is_live(run):
+        figure = chart_style.waiting(sentence)
+        st.plotly_chart(figure, key=key, config={"displayModeBar": False}, alt=sentence)
 
 
 def published_badge() -> None:

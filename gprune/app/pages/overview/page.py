@@ -11,20 +11,9 @@ from gprune import records
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.analysis.formatting import percent
 from gprune.app.pages.overview import panels
-from gprune.app.ui import (
-    derived_cache,
-    frame,
-    help_drawer,
-    job_runs,
-    places,
-    recorded,
-    selection,
-    story,
-    tables,
-    tour,
-)
-from gprune.app.ui.card import Card, card, card_of, panel_card
-from gprune.app.ui.chart_style import METHOD_LABELS, label, waiting
+from gprune.app.ui import derived_cache, frame, help_drawer, places, recorded, selection, story, tables, tour
+from gprune.app.ui.card import Card, await_drift, card, card_of, panel_card
+from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.commands import command
 from gprune.app.ui.page_names import PAGE_OF, PURPOSE, TOOL
 from gprune.app.ui.run_choice import RUN
@@ -248,11 +237,11 @@ def _first_screen(run: Run) -> None:
     # in the order of the argument: ranks move, more than noise moves them, and that is what it costs
     with st.grid(3, min_column_width=NARROWEST):
         with card_of(panels.movers, run) as drawn:
-            _wait(run, "ov_slope_waiting")
+            await_drift(run, "ov_slope_waiting", "Drawn here in a moment")
             shown = panels.movers(run, selected=selection.current(run))
             drawn.show(shown, on_point=selection.of_point, narrow=True)
         with card_of(panels.noise, run) as drawn:
-            _wait(run, "ov_survival_waiting")
+            await_drift(run, "ov_survival_waiting", "Drawn here in a moment")
             drawn.show(panels.noise(run), narrow=True)
         with card_of(panels.cost, run) as drawn:
             drawn.show(panels.cost(run), narrow=True)
@@ -270,10 +259,3 @@ def _headline(run: Run) -> None:
         with right:
             tour.begin_button()
         st.caption(plain(found.detail))
-
-
-def _wait(run: Run, key: str) -> None:
-    """Draws empty axes while the drift is being computed; the browser loads Plotly meanwhile."""
-    if not run.has(stages.drift) and job_runs.is_live(run):
-        sentence = "Drawn here in a moment"
-        st.plotly_chart(waiting(sentence), key=key, config={"displayModeBar": False}, alt=sentence)

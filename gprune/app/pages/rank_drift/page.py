@@ -7,9 +7,8 @@ import streamlit as st
 from gprune.analysis import published
 from gprune.app.pages.rank_drift import panels
 from gprune.app.pages.rank_drift.panels import HISTOGRAM, SURVIVAL
-from gprune.app.ui import derived_cache, frame, job_runs, selection, url_state
-from gprune.app.ui.card import Card, card, card_of, panel_card
-from gprune.app.ui.chart_style import waiting
+from gprune.app.ui import derived_cache, frame, selection, url_state
+from gprune.app.ui.card import Card, await_drift, card, card_of, panel_card
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 
@@ -49,9 +48,7 @@ def show(run: Run) -> None:
 
 
 def _distribution(run: Run, drawn: Card) -> None:
-    if not run.has(stages.drift) and job_runs.is_live(run):
-        sentence = "The drift of every neuron is drawn here in a moment"
-        st.plotly_chart(waiting(sentence), key="rd_waiting", config={"displayModeBar": False}, alt=sentence)
+    await_drift(run, "rd_waiting", "The drift of every neuron is drawn here in a moment")
     run.key(stages.drift)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         form = url_state.segmented("Form", _FORMS, "rd_form", SURVIVAL)
