@@ -39,16 +39,8 @@ def modules(
     """
     values = atlas.change if shown == CHANGE else atlas.differs
     cells = analysis.grid(atlas, values, column)
-    figure = go.Figure(
-        go.Heatmap(
-            z=cells.astype(np.float32),
-            hoverinfo="skip",
-            hoverongaps=False,
-            xgap=1,
-            ygap=1,
-            **_colours(atlas, shown),
-        )
-    )
+    look = {"hoverinfo": "skip", "hoverongaps": False, "xgap": 1, "ygap": 1} | _colours(atlas, shown)
+    figure = go.Figure(go.Heatmap(z=cells.astype(np.float32), **look))
     hover = _HOVER.replace("{first}", in_figure(named[0])).replace("{second}", in_figure(named[1]))
     told = np.column_stack([atlas.size, atlas.first, atlas.second, atlas.differs])
     place = column.astype(np.int16), atlas.layer.astype(np.int16)
