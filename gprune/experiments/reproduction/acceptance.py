@@ -44,8 +44,8 @@ class Compared:
     row: Row
     ours: float
     """NaN where it was not measured"""
-    error: float
-    """standard error; NaN where there is none"""
+    half: float
+    """half the 95 % interval over windows; NaN where there is none"""
     reason: str = ""
     """why it was not measured"""
 
@@ -98,13 +98,13 @@ class Acceptance:
         found = []
         for claim, row in self.asked:
             answer, line = next(pair for pair in answers.values() if _same(pair[0].row, row))
-            errors = {value.subject: value.error for value in answer.values}
+            halves = {one.subject: half_interval(one.error, one.windows - 1) for one in answer.values}
             whole = {task.task for task in answer.accuracies} >= set(published.TASKS)
             accurate = claim.figure == ACCURACY
             ours = float(line.get(ACCURACY if accurate else f"ppl:{claim.figure}", math.nan))
             ours = math.nan if accurate and not whole else ours
             reason = _reason(answer.reason, answer.missing_tasks, accurate) if math.isnan(ours) else ""
-            found.append(Compared(claim, row, ours, errors.get(claim.figure, math.nan), reason))
+            found.append(Compared(claim, row, ours, halves.get(claim.figure, math.nan), reason))
         return found
 
 
@@ -188,7 +188,7 @@ def markdown(found: Sequence[Compared], name: str, made: Assembled, series: Seri
     parts.append(Table.of(columns, map(_line, found)).markdown())
     reasons = dict.fromkeys(f"{one.row.labels['method']}: {one.reason}" for one in found if one.reason)
     origin = _origin(found, made, series, command)
-    notes = (*reasons, f"± is half the {INTERVAL} over windows or documents.", *origin)
+    notes = (*reasons, f"± is half the {INTERVAL} over windows.", *origin)
     parts.append("\n".join(f"- {line}" for line in notes))
     return "\n\n".join(parts) + "\n"
 
@@ -204,8 +204,7 @@ def _count(found: Sequence[Compared]) -> str:
 def _line(one: Compared) -> list[str]:
     column = ACCURACY if one.claim.figure == ACCURACY else f"ppl:{one.claim.figure}"
     here = "" if math.isnan(one.ours) else number(one.ours, column)
-    half = half_interval(one.error, math.inf)
-    spread = "" if math.isnan(half) or not here else f" ± {number(half, column)}"
+    spread = "" if math.isnan(one.half) or not here else f" ± {number(one.half, column)}"
     kind = "accuracy, 7 tasks" if one.claim.figure == ACCURACY else f"perplexity, {short(one.claim.figure)}"
     theirs = number(one.claim.value, column)
     difference = "" if math.isnan(one.difference) else f"{one.difference:+.1%}"
