@@ -19,6 +19,10 @@ _NEAR = 0.75
 """of the limit: a name above a mark from there to the limit would stand on its line"""
 
 
+_HALF = 0.9
+"""of the dense model's cost, which stands at the right: names of cheaper models are written towards it"""
+
+
 def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: str, most: float) -> go.Figure:
     """Perplexity of every model against its cost, both over the dense model's.
 
@@ -63,7 +67,7 @@ def _marks(
         error_y={"array": [one.loss.nats_margin * one.ratio for one in own], "thickness": 1},
         mode="markers+text",
         text=shown,
-        textposition=["bottom center" if _NEAR * most < one.ratio <= most else "top center" for one in own],
+        textposition=[_beside(one, most) for one in own],
         textfont={"size": 11},
         customdata=told,
         name=in_figure(label(method)),
@@ -75,3 +79,9 @@ def _marks(
         },
         hovertemplate="%{customdata}: %{y:.2f} times the dense perplexity at %{x:.3f}<extra></extra>",
     )
+
+
+def _beside(one: Option, most: float) -> str:
+    """Where the name of a mark has room: not on its whisker, on the limit, or beyond the figure."""
+    height = "bottom" if _NEAR * most < one.ratio <= most else "top"
+    return f"{height} {'left' if one.cost > _HALF else 'right'}"

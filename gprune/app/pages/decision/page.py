@@ -24,8 +24,8 @@ _MOST = 20.0
 _RETENTIONS = ("0.8", "0.7", "0.5", "0.3")
 _WHY = (
     "With equal widths every layer keeps the same number of neurons and of key/value groups, and the saved "
-    "folder is a stock model, which runtimes take without code of this project. What weighs layers against "
-    "each other with free widths decides inside each."
+    "folder is a stock model, which runtimes take without code of this project. A method that weighs layers "
+    "against each other with free widths then ranks neurons within each layer."
 )
 _HOW = (
     "Perplexity with equal widths against the same method, texts and seeds with free ones, on the same "
