@@ -104,7 +104,9 @@ def describe(device: str) -> str:
     libraries = f"torch {version('torch')}, transformers {version('transformers')}"
     # the card decides, by whatever name it was asked for
     name = card(device)
-    return f"{name}, {libraries}" if name else f"{processor()}, {threads()} threads, {libraries}"
+    count = threads()
+    computes = f"{processor()}, {count} thread{'' if count == '1' else 's'}"
+    return f"{name or computes}, {libraries}"
 
 
 def card(device: str) -> str:

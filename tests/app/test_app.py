@@ -14,7 +14,7 @@ from gprune.records import ModelShape
 from gprune.store import Store
 
 pytestmark = pytest.mark.slow
-TITLES = {"compare": "Compare", "calibration": "Calibration data"}
+TITLES = {"compare": "Compare", "calibration": "All texts"}
 """of places whose tab is called otherwise"""
 
 

@@ -135,6 +135,8 @@ METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Lo
 MOST_LAYER_TICKS = 16
 MOST_LETTERS = 36
 """of the words of an axis that a phone is as wide as"""
+KEY_PIXELS = 20
+"""of a line of the legend"""
 _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
 
 
@@ -162,11 +164,14 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
 
 
 def is_wide(figure: go.Figure) -> bool:
-    """Whether a figure does not fit across a phone: panels, written cells, or long words of an axis."""
+    """Whether a figure does not fit across a phone: panels, written cells, long words of an axis, many keys."""
     titles = [str(axis.title.text or "") for axis in figure.select_xaxes()]
     cells = any(trace.type == "heatmap" for trace in figure.data)
     written = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
-    return len(titles) > 1 or written or max(map(len, titles), default=0) > MOST_LETTERS
+    # there keys stand below each other
+    keys = KEY_PIXELS * sum(bool(trace.name) and trace.showlegend is not False for trace in figure.data)
+    crowded = figure.layout.height is not None and 2 * keys > figure.layout.height
+    return len(titles) > 1 or written or crowded or max(map(len, titles), default=0) > MOST_LETTERS
 
 
 def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **place: Any) -> None:

@@ -20,7 +20,7 @@ HELP_PARTS = {"read": "This page", "words": "Words", "ideas": "Ideas", "keys": "
 
 NAMES = {
     "overview": "Overview",
-    "calibration_data": "Calibration data",
+    "calibration_data": "Texts",
     "rank_drift": "Rank drift",
     "module_agreement": "Module agreement",
     "inspector": "Inspector",

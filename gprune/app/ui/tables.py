@@ -18,6 +18,8 @@ from gprune.evaluation.protocol import Marks, Stamp
 _HEAD_PIXELS, ROW_PIXELS = 38, 35
 _MOST_STAMPS = 3
 """protocols of figures that are written out below a table"""
+_LINE_PIXELS, _LETTERS = 22, 48
+"""height of a line of words, and how many letters of a cell stand in one"""
 
 
 def show(
@@ -58,6 +60,13 @@ def _take_row(key: str, then: Callable[[int], None], count: int) -> None:
 def height(rows: int) -> int:
     """Pixels that show so many rows without scrolling."""
     return _HEAD_PIXELS + ROW_PIXELS * max(rows, 1)
+
+
+def lines(frame: pd.DataFrame, most: int) -> dict[str, int]:
+    """Heights for a table of sentences, which break where they are long; at most `most` rows are seen."""
+    longest = max((len(str(cell)) for cell in frame.to_numpy().ravel()), default=0)
+    row = ROW_PIXELS if longest <= _LETTERS else 3 * _LINE_PIXELS
+    return {"row_height": row, "height": _HEAD_PIXELS + row * max(min(len(frame), most), 1)}
 
 
 def download(words: str, data: Any, file: str, mime: str, key: str, **look: Any) -> None:

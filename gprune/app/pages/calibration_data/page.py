@@ -33,7 +33,7 @@ _FORMS: Mapping[str, tuple[str, str]] = {
 _WRITERS = {".html": writing.page, ".json": writing.as_json, ".csv": writing.as_csv}
 
 
-@frame.page("Calibration data", "What am I calibrating on, and how stable is it?")
+@frame.page("All texts", "What am I calibrating on, and how stable is it?")
 def show(run: Run) -> None:
     """Draws all texts of the run beside each other."""
     with card("cd_texts", "The calibration texts", run) as drawn:

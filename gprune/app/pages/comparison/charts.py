@@ -113,7 +113,8 @@ def _dots(marks: tuple[Mark, ...], text: str) -> go.Figure:
     for value in sorted({mark.value for mark in marks if mark.method == DENSE}):
         figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(marks))
-    figure.update_xaxes(**logarithmic([mark.value for mark in marks]))
+    ends = [mark.value + side * mark.error for mark in marks for side in (-1, 1)]
+    figure.update_xaxes(**logarithmic([*ends, *(mark.value for mark in marks)]))
     _rows_of(figure, [mark.row for mark in marks])
     return figure
 

@@ -108,8 +108,10 @@ def _texts(run: Run) -> None:
         f"Each text in turn is A; B stays {plain(short(run.study.auxiliary))}. Every study is a run of its "
         "own and joins the figure above; what studies share is computed once."
     )
-    with st.container(horizontal=True, vertical_alignment="bottom"):
+    left, right = st.columns(2)
+    with left:
         texts = url_state.multiselect("Texts", names, "dc_texts", [run.study.primary])
+    with right:
         kept = url_state.multiselect(
             "Retentions", {one: f"{100 * float(one):.0f} %" for one in _RETENTIONS}, "dc_kept", ["0.5"]
         )

@@ -105,7 +105,7 @@ def _one(drawn: Card, found: TaskAnswers, method: str, number: int, rule: str) -
     tables.show(
         listed,
         column_config=widths,
-        height=tables.height(min(len(listed), panels.MOST_OPTIONS)),
+        **tables.lines(listed, panels.MOST_OPTIONS),
         alt="the options of the question",
     )
     drawn.show(shown)

@@ -152,5 +152,7 @@ def called(field: str) -> str:
 def in_words(field: str, complaint: str) -> str:
     """A complaint that begins with the name of a field, as a study file has it, in the form's words."""
     # what is said of further seeds begins in words already
-    found = field != FURTHER and complaint.startswith(field)
-    return f"{called(field)}{complaint.removeprefix(field)}" if found else complaint
+    if field == FURTHER or not complaint.startswith(field):
+        return complaint
+    said = f"{called(field)}{complaint.removeprefix(field)}".replace("or null for all", "or empty for all")
+    return said.replace("and auxiliary are", f"and {LABELS['auxiliary']} are")

@@ -132,6 +132,6 @@ def _bins(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     drawn.title(both[0].title)
     for column, name, one in zip(st.columns(2), ("retention", "jaccard"), both, strict=True):
         drawn.offers(one)
-        column.plotly_chart(one.figure, key=f"rasa_bins_{name}")
+        column.plotly_chart(one.figure, key=f"rasa_bins_{name}", alt=one.alt or one.title)
     st.caption(both[0].caption)
     drawn.tools(both[0].table, how=both[0].how)

@@ -35,7 +35,8 @@ def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     table = analysis.speed_table(rows, phase)
     return Panel(
         rate_dots(table, phase),
-        f"Medians over the repetitions, whiskers their quartiles; ratios are to {_reference(rows)}.",
+        f"Medians over the repetitions, whiskers their quartiles; ratios are to {_reference(rows)}, ± their "
+        "interquartile range.",
         title=headline(rows),
         alt=headline(rows, phase),
         table=lambda: table,

@@ -5,6 +5,7 @@
 const MARGIN = { left: 66, right: 18, top: 26, bottom: 44 }
 const REACH = [0, 1]
 const SAME = 0.005 // a point this near to the line is the one that is read
+const NARROW = 400 // of the plot, in pixels: more than five shares of the weights would run into each other
 const SVG = "http://www.w3.org/2000/svg"
 
 export default function (component) {
@@ -109,7 +110,7 @@ function picture(self) {
 function axes(self) {
   const { curve, data, width, height } = self
   const foot = height - MARGIN.bottom
-  for (const value of ticks(...REACH, 10)) {
+  for (const value of ticks(...REACH, across(self) < NARROW ? 5 : 10)) {
     const x = toX(self, value)
     shape(curve, "line", { class: "grid", x1: x, x2: x, y1: MARGIN.top, y2: foot })
     shape(curve, "text", { x, y: foot + 17, "text-anchor": "middle" }, `${Math.round(100 * value)} %`)
