@@ -192,6 +192,17 @@ def addresses():
     return [one.removeprefix("/") for one in [*map(path, PAGE_OF), *helped] if one != "/drift"]
 
 
+STATES = (
+    *(f"?tour={step}&present=1" for step in (2, 7)),
+    *(f"compare?cp_view={view}" for view in ("studies", "fair", "paper")),
+    *(f"rasa?rasa_view={view}" for view in ("cost", "sets")),
+    *(f"runs?jobs_tab={tab}" for tab in ("jobs", "runs")),
+    "byhand?hand_edits=rn1.7",
+    "drift?run=nowhere&layer=99",
+)
+"""slides, views, and what is said of an address that holds what is not there"""
+
+
 def faults(page):
     """What axe finds serious on a page, but for the exceptions."""
     from axe_playwright_python.sync_playwright import Axe
@@ -211,11 +222,28 @@ def faults(page):
     "where",
     [
         "drift",
-        *(pytest.param(one, marks=pytest.mark.long) for one in [*addresses(), "drift?tour=2&present=1"]),
+        *(pytest.param(one, marks=pytest.mark.long) for one in [*addresses(), *STATES]),
     ],
 )
 def test_no_page_has_a_serious_fault(visit, where):
-    page = visit.page(where)
+    without_faults(visit.page(where))
+
+
+@pytest.mark.long
+def test_an_empty_cache_and_a_form_with_errors_have_no_serious_fault(chromium, tmp_path):
+    with visiting(chromium, tmp_path) as visit:
+        for where in ("", "compare?tab=decide", "runs"):
+            page = visit.page(where)
+            without_faults(page)
+        for field in ("launch_retention", "launch_samples"):
+            page.locator(f".st-key-{field} input").fill("0")
+            page.keyboard.press("Enter")
+        page.get_by_text("Not ready to start").wait_for()
+        without_faults(page)
+
+
+def without_faults(page):
+    """Fails where axe finds something serious on a page, in the light or in the dark."""
     for scheme, ground in (("light", "rgb(255, 255, 255)"), ("dark", "rgb(17, 22, 29)")):
         page.emulate_media(color_scheme=scheme)
         page.wait_for_function(

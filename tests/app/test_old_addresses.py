@@ -1,14 +1,15 @@
 """Old addresses open what they showed, with all that they held; the help opens; Back leaves by one press."""
 
+import re
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from app_driver import PLACES, on, open_page, opened, words
+from app_driver import FIRST, PLACES, on, open_page, opened, words
 from browser import AT_REST, expect, looking, served
 from synthetic_run import a_study, write_run
 
 from gprune.app.ui import glossary, help_drawer, page_names
-from gprune.app.ui.page_names import HELP, OLD, PAGE_OF, PAGES
+from gprune.app.ui.page_names import HELP, OLD, PAGE_OF, PAGES, TAB
 from gprune.jobs import local, queue
 
 FORMERLY = {
@@ -30,6 +31,41 @@ FORMERLY = {
 }
 """where the pages of earlier versions stand that have another address now"""
 STAYED = ("drift", "compare")
+ADDRESS = re.compile(r"(?:http://(?:127\.0\.0\.1|localhost):\d+|`)/(?P<page>[a-z]+)\?(?P<query>[^`\s]*)")
+"""of the app, in a document: whole, or as code below that of the app"""
+
+
+def leads(old, query):
+    """The page and the tab that an address of any version opens; fails where there is none."""
+    there = urlsplit(page_names.moved(old, query) if old in OLD else f"/{old}?{query}")
+    page = next(page for page in PAGES if page.url == (there.path.strip("/") or FIRST.url))
+    place = parse_qs(there.query).get(TAB, [page_names.first(page.url)])[0]
+    return page.name, page.places[place]
+
+
+def test_every_address_of_the_documents_and_of_before_leads_to_a_page_and_tab_that_exist(project):
+    texts = {path: path.read_text() for path in [*project.glob("*.md"), *project.glob("docs/*.md")]}
+    found = [match for text in texts.values() for match in ADDRESS.finditer(text)]
+    assert ("rasa", "rasa_qd=0.8") in {match.group("page", "query") for match in found}
+    for page, query in [match.group("page", "query") for match in found] + [(old, "") for old in FORMERLY]:
+        assert all(leads(page, query)), (page, query)
+    assert [leads(old, "") for old in ("rasa", *STAYED)] == [
+        ("Tune", "RASA thresholds"),
+        ("Drift", "Rank drift"),
+        ("Compare", "Methods and studies"),
+    ]
+    assert all((project / page.file).is_file() for page in PAGES) and len({*FORMERLY, *STAYED}) == 17
+    # the table of docs/pages.md has every tab of every page, and the paper's table in README.md none beside
+    told, page = set(), ""
+    for line in (
+        texts[project / "docs" / "pages.md"].partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
+    ):
+        name, tab = (cell.strip() for cell in line.split("|")[1:3])
+        page = name or page
+        told.add((page, tab or page))
+    assert told == {(page.name, tab) for page in PAGES for tab in page.places.values()}
+    shown = re.findall(r"^\|[^|]*\| `gprune/[^|]*\| ([^|]*) \| `tests/", texts[project / "README.md"], re.M)
+    assert len(shown) > 8 and set(shown) <= {name for place in told for name in place}
 
 
 @pytest.mark.parametrize("old", FORMERLY)
@@ -99,7 +135,14 @@ def test_the_glossary_has_the_words_that_were_asked_for_and_finds_them_in_senten
 def test_a_browser_is_led_to_the_new_place_and_back_by_one_press(visit):
     run = visit.first.name
     page = visit.page(f"drift?run={run}")
-    for old, title in (("map?layer=2", "Neuron map"), ("speed?sx_way=lm-eval", "Export")):
+    for old, title in (
+        ("map?layer=2", "Neuron map"),
+        ("speed?sx_way=lm-eval", "Export"),
+        ("rasa?rasa_qd=0.8", "RASA thresholds"),
+        ("byhand?hand_edits=rn1.7", "Mask editor"),
+        ("calibration?cd_view=B", "Calibration card"),
+        ("questions?layer=2", "Changed answers"),
+    ):
         page.goto(f"{visit.address}/{old}&run={run}")
         page.get_by_role("heading", name=title, exact=True).wait_for()
         page.wait_for_function(AT_REST)
