@@ -19,8 +19,8 @@ NAMES = ("paper", "recommended")
 PROPOSED = NAMES[0]
 """the profile that a new study begins with"""
 PROPOSAL = (
-    "The paper’s are proposed: what it claims is claimed for them, and the recommended ones were chosen on one "
-    "small model; what those bring on others stands in Compare, view Fair study."
+    "The paper’s are proposed: what it claims is claimed for them, and the recommended ones were chosen on "
+    "one small model; what those bring on others stands in Compare, view Fair study."
 )
 """why, in a sentence for people who choose"""
 

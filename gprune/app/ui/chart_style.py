@@ -164,7 +164,7 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
 
 
 def is_wide(figure: go.Figure) -> bool:
-    """Whether a figure does not fit across a phone: panels, written cells, long words of an axis, many keys."""
+    """Whether a figure does not fit across a phone: panels, written cells, long words, many keys."""
     titles = [str(axis.title.text or "") for axis in figure.select_xaxes()]
     cells = any(trace.type == "heatmap" for trace in figure.data)
     written = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
