@@ -62,7 +62,7 @@ def height(rows: int) -> int:
     return _HEAD_PIXELS + ROW_PIXELS * max(rows, 1)
 
 
-def lines(frame: pd.DataFrame, most: int) -> dict[str, int]:
+def lines(frame: pd.DataFrame, most: int) -> dict[str, Any]:
     """Heights for a table of sentences, which break where they are long; at most `most` rows are seen."""
     longest = max((len(str(cell)) for cell in frame.to_numpy().ravel()), default=0)
     row = ROW_PIXELS if longest <= _LETTERS else 3 * _LINE_PIXELS
