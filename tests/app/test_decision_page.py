@@ -42,9 +42,9 @@ def test_models_stand_by_what_they_lose_and_cost(cache):
     assert "None stays within 1 times the dense perplexity" in panels.trade_off(run, most=1.0).caption
     # a name stands on the side of its mark where the line of the limit is not
     for most, side in (
-        (ratio * 1.01, "bottom center"),
-        (ratio * 2, "top center"),
-        (ratio / 1.01, "top center"),
+        (ratio * 1.01, "bottom right"),
+        (ratio * 2, "top right"),
+        (ratio / 1.01, "top right"),
     ):
         figure = panels.trade_off(run, most=most).figure
         line = figure.layout.annotations[0]
