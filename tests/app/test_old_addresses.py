@@ -145,7 +145,7 @@ def test_a_browser_is_led_to_the_new_place_and_back_by_one_press(visit):
         ("questions?layer=2", "Changed answers"),
     ):
         page.goto(f"{visit.address}/{old}&run={run}")
-        page.get_by_role("heading", name=title, exact=True).wait_for()
+        page.get_by_role("heading", name=title, exact=True, level=1).wait_for()
         page.wait_for_function(AT_REST)
         held = parse_qs(urlsplit(page.url).query)
         assert parse_qs(old.partition("?")[2]).items() <= held.items() and held["run"] == [run]
