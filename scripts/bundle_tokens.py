@@ -26,7 +26,8 @@ def made(cache: Path | None = None) -> dict[str, tuple[np.ndarray, int]]:
     study, tokenizer = demo_study(), load_tokenizer("demo")
     calibration, evaluation = study.calibration, study.evaluation
     asked = {"samples": calibration.samples, "length": calibration.length, "seed": study.seed}
-    limit, known = (evaluation.windows or 0) * evaluation.length, identity.tokenizer_fingerprint("demo")
+    limit, known = evaluation.tokens, identity.tokenizer_fingerprint("demo")
+    assert limit is not None
     found: dict[str, tuple[np.ndarray, int]] = {}
     for name in TEXTS:
         drawn = texts.draw(name, tokenizer, **asked, cache=cache)

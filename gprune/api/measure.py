@@ -55,5 +55,5 @@ def perplexity(
     require_whole(length=length, batch=batch, **({} if windows is None else {"windows": windows}))
     settings = EvaluationSettings(preset=str(length), windows=windows, batch=batch)
     require_language_model(model)
-    tokens = stream(text, tokenizer, windows * length if windows else None)
+    tokens = stream(text, tokenizer, settings.tokens)
     return measurement.perplexity(model, tokens, name_of(text), settings)

@@ -343,3 +343,8 @@ class EvaluationSettings(Checked):
     def length(self) -> int:
         """Tokens of one window."""
         return int(self.preset)
+
+    @property
+    def tokens(self) -> int | None:
+        """Tokens of a text that are measured at most; None for all."""
+        return self.windows * self.length if self.windows else None

@@ -12,5 +12,5 @@ from gprune.data.texts import bundled
 from gprune.data.texts.catalogue import TextEntry, known
 from gprune.data.texts.identity import describe, fingerprint, prepare
 from gprune.data.texts.sampled import Recipe, is_sampled, recipe, seed_of
-from gprune.data.texts.source import build_ahead, by_amount
+from gprune.data.texts.source import build_ahead, by_amount, is_embedded
 from gprune.data.texts.tokens import choose, cut_from, draw, draw_windows, drawn_from, missing, stream

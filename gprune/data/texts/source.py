@@ -123,11 +123,14 @@ def build_ahead(names: Iterable[str], cache: Path) -> None:
     Whoever reads them from the same cache later finds them there, or waits for the rest. A name that means no
     embedded text, or nothing at all, is passed over.
     """
-    places = []
-    for text in names:
-        with contextlib.suppress(SettingsError):
-            places.append(naming.parse(text).place)
-    prefetch.start([place for place in places if place in texts.NAMES], cache)
+    prefetch.start([naming.parse(text).place for text in names if is_embedded(text)], cache)
+
+
+def is_embedded(text: str) -> bool:
+    """Whether a name means a text that is made on the spot; no file is opened."""
+    with contextlib.suppress(SettingsError):
+        return naming.parse(text).place in texts.NAMES
+    return False
 
 
 def fields_of(source: Source) -> tuple[str, ...]:

@@ -152,8 +152,7 @@ def operations(rows: Iterable[Row], weights: int) -> float:
         learning = 2.0 * _STEP * study.sparsity.epochs * METHODS[row.method].epochs if learns else 0.0
         own = {"sequential": 1.0, "fang": 8.0, "osscar": 6.0, "slimllm": 7.0}
         contexts = 8.0 if study.metric == "twflap" and learns else 0.0
-        windows = study.evaluation.windows
-        measured = TEXT_TOKENS if windows is None else windows * study.evaluation.length
+        measured = study.evaluation.tokens or TEXT_TOKENS
         passes += one * (own.get(decision, learning) + contexts) + len(study.evaluation.texts) * measured
     passes += sum(2 * samples * length for _, samples, length in texts)
     return 2.0 * weights * passes

@@ -74,9 +74,8 @@ def _passes(stage: StageId, study: Study) -> float:
     calibration, evaluation = study.calibration, study.evaluation
     one = float(calibration.samples * calibration.length)
     if stage.kind in ("perplexity", "recovered_perplexity"):
-        windows = evaluation.windows
         kept = 1.0 if METHODS[stage.method].decision == "none" else study.retention
-        return kept * (TEXT_TOKENS if windows is None else windows * evaluation.length)
+        return kept * (evaluation.tokens or TEXT_TOKENS)
     if stage.kind in LEARNING:
         # student, two ways back, and the teacher in the first epoch
         return 2 * one * (3 * _epochs(stage, study) + 1)

@@ -235,8 +235,7 @@ def tokens_read(study: Study, role: str) -> int | None:
     `role` is that of a calibration text, or evaluation.
     """
     if role == "evaluation":
-        windows = study.evaluation.windows
-        return windows * study.evaluation.length if windows else None
+        return study.evaluation.tokens
     if role == GRADIENT:
         return corpora.cut_from(study.baselines.taylor_samples, study.baselines.taylor_length)
     if role == CHECK:

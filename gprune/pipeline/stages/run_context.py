@@ -114,8 +114,7 @@ class RunContext:
     def stream(self, text: str) -> Array:
         """Token stream of an evaluation text, tokenized once a run unless it comes with the project."""
         if text not in self._streams:
-            evaluation = self.study.evaluation
-            limit = evaluation.windows * evaluation.length if evaluation.windows else None
+            limit = self.study.evaluation.tokens
             known = texts.bundled.stream(self.inputs.evaluation[text], self.inputs.tokenizer, limit)
             if known is None:
                 known = texts.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)

@@ -1,6 +1,6 @@
 """Which texts of a study have to be built or read before it can run: those whose tokens are not at hand."""
 
-from gprune.data.texts import bundled
+from gprune.data.texts import bundled, is_embedded
 from gprune.models import identity
 from gprune.pipeline.stages.inputs import ROLES, content_of, is_local, tokens_read
 from gprune.study import Study
@@ -21,6 +21,9 @@ def to_build(study: Study) -> list[str]:
 
 def _comes_along(study: Study, text: str, role: str) -> bool:
     """Whether what a study reads of a text comes with the project."""
+    # the digest of a file would read it whole before a run starts
+    if not is_embedded(text):
+        return False
     try:
         known = content_of(study, "", "", text, role), identity.tokenizer_fingerprint(study.model)
     except GpruneError:

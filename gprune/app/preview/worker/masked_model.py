@@ -96,7 +96,7 @@ class MaskedModel:
         if "sampled" in text:
             ids: Array = self.store.get("sampled", str(text["sampled"]), SampledText).ids
             return ids.ravel()
-        limit = settings.windows * settings.length if settings.windows else None
+        limit = settings.tokens
         require_same_text(name, "evaluation", text["digest"], limit)
         known = texts.bundled.stream(text["digest"], self._tokenizer, limit)
         if known is not None:
