@@ -18,7 +18,7 @@ from gprune.pipeline import runs as run_records
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
-from gprune.study import Study, from_dict, from_file, run_name
+from gprune.study import Study, from_dict, run_name
 from gprune.study.settings import require_choice
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError
@@ -132,9 +132,9 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
         raise SettingsError(
             f"a study is a gprune.Study, its fields by name, or a file (got {safe_parsing.quoted(study)})"
         )
-    from gprune.study.demo import demo_named
+    from gprune.study.demo import named
 
-    return demo_named(str(os.fspath(study))) or from_file(Path(study))
+    return named(str(os.fspath(study)))
 
 
 def store_in(cache: Place | None) -> Store:

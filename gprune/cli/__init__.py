@@ -5,7 +5,6 @@ that `--help` answers at once: what it says of every command stands here.
 """
 
 import argparse
-import difflib
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -15,13 +14,10 @@ from typing import Any, NoReturn, TextIO
 
 from gprune.system import installation, safe_parsing
 from gprune.system.errors import UnreadableError
+from gprune.system.nearest import did_you_mean
 
 EXIT_UNFILLED = 3
 """the command did what it could, and something that was asked for could not be measured"""
-
-
-_LONGEST = 80
-"""letters of a word that are held against known ones"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +89,7 @@ def place(text: str) -> Path:
 
 
 def _near(word: str, known: Iterable[str]) -> str:
-    """The nearest of some words, as what is added to a complaint; empty where none is near."""
-    close = difflib.get_close_matches(word[:_LONGEST], known, n=1)
-    return f" (did you mean {close[0]}?)" if close and word not in ("-", "--") else ""
+    return "" if word in ("-", "--") else did_you_mean(word, known)
 
 
 class Parser(argparse.ArgumentParser):

@@ -107,15 +107,15 @@ def _cache(options: argparse.Namespace) -> Path:
 
 def _submit(options: argparse.Namespace) -> int:
     from gprune import jobs
-    from gprune.cli.run import read
     from gprune.jobs.slurm import settings
     from gprune.jobs.slurm.submission import StudyJob
+    from gprune.study.demo import named
 
     if options.slurm_template:
         say(settings.template(), end="")
         return 0
     require(bool(options.studies), "STUDY", "nothing", "at least one study's file, or demo")
-    cache, studies = _cache(options), [read(name) for name in options.studies]
+    cache, studies = _cache(options), [named(name, pipe=True) for name in options.studies]
     # all are read before the first one starts
     slurm = slurm_settings(options, cache)
     arguments = _for_run(options, studies, slurm)

@@ -125,10 +125,10 @@ def _unpack(options: argparse.Namespace) -> int:
 def _arrays(options: argparse.Namespace) -> int:
     from gprune import pipeline
     from gprune.cli import progress
-    from gprune.cli.run import read
     from gprune.pipeline import arrays
+    from gprune.study.demo import named
 
-    study, store = read(options.study), Store(options.cache)
+    study, store = named(options.study, pipe=True), Store(options.cache)
     arrays.check_target(options.out)
     with progress.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
         pipeline.run(study, store, shown, "masks")

@@ -14,7 +14,8 @@ from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered, say
 from gprune.cli.study import add_fields, changes
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
-from gprune.study import Study, from_file, short
+from gprune.study import Study, short
+from gprune.study.demo import named
 from gprune.study.settings import require
 from gprune.system import safe_parsing
 
@@ -59,19 +60,9 @@ def add(commands: Any) -> None:
 
 
 def _asked(options: argparse.Namespace) -> Study:
-    """The study of a run with the settings that its options change; for errors see `read`."""
-    study, changed = read(options.study), changes(options)
+    """The study of a run with the settings that its options change; for errors see `named`."""
+    study, changed = named(options.study, pipe=True), changes(options)
     return study.with_settings(changed) if changed else study
-
-
-def read(name: str) -> Study:
-    """Reads a study file; `demo` and `demo-strong-drift` are the bundled ones.
-
-    Raises SettingsError where the file is missing or holds no valid study.
-    """
-    from gprune.study.demo import demo_named
-
-    return demo_named(name) or from_file(name, pipe=True)
 
 
 def _run(options: argparse.Namespace) -> int:

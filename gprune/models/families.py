@@ -6,13 +6,13 @@ the cut, the masks, the widths, the saved model and the exports read. A family i
 ``tests/models/test_families.py``, which holds each against the model's own answers. Needs no torch.
 """
 
-import difflib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gprune.records import ModelShape
 from gprune.system.errors import ModelError, SettingsError
+from gprune.system.nearest import did_you_mean
 from gprune.system.safe_parsing import quoted
 
 PRUNED_PREFIX = "gprune_"
@@ -258,8 +258,7 @@ def _why(word: str) -> str:
         return " (mixtures of experts are not)"
     if word in _WITHOUT_GATE or word.startswith(("gpt", "bloom")):
         return " (FFNs without a gate are not)"
-    near = difflib.get_close_matches(word, FAMILIES, 1)
-    return f" (did you mean {near[0]}?)" if near else ""
+    return did_you_mean(word, FAMILIES)
 
 
 def require_prunable(values: Mapping[str, Any], name: str) -> Layout:

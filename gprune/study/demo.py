@@ -11,7 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gprune.study import CalibrationSettings, ContextSettings, EvaluationSettings, SparsitySettings, Study
+from gprune.study import (
+    CalibrationSettings,
+    ContextSettings,
+    EvaluationSettings,
+    SparsitySettings,
+    Study,
+    from_file,
+)
+from gprune.system.errors import SettingsError
+from gprune.system.nearest import did_you_mean
 
 TEXTS = ("python-reference", "science-docs", "python-code")
 TABLE = "unicode-table"
@@ -47,9 +56,18 @@ DEMOS: Mapping[str, Callable[[], Study]] = {"demo": demo_study, "demo-strong-dri
 """the bundled studies by what commands call them"""
 
 
-def demo_named(name: str) -> Study | None:
-    """A bundled study by its name; None where there is none, or a file of that name stands here."""
-    return DEMOS[name]() if name in DEMOS and not Path(name).exists() else None
+def named(name: str, *, pipe: bool = False) -> Study:
+    """A bundled study by its name, or that of a file, which is meant where one of that name stands here.
+
+    `pipe` allows one. Raises SettingsError where there is neither, or the file holds no valid study.
+    """
+    if name in DEMOS and not Path(name).exists():
+        return DEMOS[name]()
+    try:
+        return from_file(name, pipe=pipe)
+    except SettingsError as error:
+        near = "" if Path(name).exists() else did_you_mean(name, DEMOS)
+        raise SettingsError(f"{error}{near}") if near else error from error
 
 
 def name_of(study: Study) -> str:

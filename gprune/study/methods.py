@@ -20,6 +20,7 @@ from gprune.study.pruning_method import Method, method_of
 from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
+from gprune.system.nearest import closest
 
 
 def _look() -> None:
@@ -292,7 +293,9 @@ def require_known(field: str, name: str) -> None:
     fault = next((one for one in faults() if one.name == name), None)
     if fault is not None:
         raise SettingsError(f"{field} names {safe_parsing.quoted(name)}, but {fault.words}")
-    raise SettingsError(f"{listed}; if another package brings it, install that package")
+    near = closest(name, names)
+    remedy = f"did you mean {near!r}?" if near else "if another package brings it, install that package"
+    raise SettingsError(f"{listed}; {remedy}")
 
 
 def plugins_of(metric: str, methods: Sequence[str]) -> tuple[Plugin, ...]:

@@ -13,6 +13,7 @@ from gprune.study.field_types import Real, Several, Text, Whole
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Checked, Rule, at_least, between
+from gprune.system.nearest import closest
 from gprune.system.safe_parsing import json_file, path, quoted, refused_as
 
 T = TypeVar("T")
@@ -47,7 +48,9 @@ def require(condition: bool, name: str, value: object, rule: str) -> None:
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises SettingsError where a setting is not one of a few words."""
     if value not in choices:
-        raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {quoted(value)})")
+        near = closest(value, choices)
+        meant = f"; did you mean {near!r}?" if near else ""
+        raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {quoted(value)}){meant}")
 
 
 def require_whole(**values: object) -> None:

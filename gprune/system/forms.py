@@ -11,7 +11,6 @@ when the first value is read: whoever only asks for the fields does not wait for
 
 from __future__ import annotations
 
-import difflib
 import sys
 import types
 import typing
@@ -21,6 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.nearest import closest
 from gprune.system.safe_parsing import quoted
 
 if TYPE_CHECKING:
@@ -295,10 +295,12 @@ def _fault(one: Any, what: str, where: str, names: tuple[str, ...]) -> str:
     if kind == "value_error":
         # a form names its own fields, but not which of several it is
         return f"{place}: {context['error']}" if "[" in place else str(context["error"])
-    rule = context.get("words") or _WORDS.get(kind)
+    rule, meant = context.get("words") or _WORDS.get(kind), ""
     if kind == "literal_error":
-        rule = f"one of {context['expected'].replace(' or ', ', ').replace(chr(39), '')}"
-    return f"{place or what} must be {rule or one['msg']} (got {quoted(one['input'])})"
+        words = context["expected"].replace(" or ", ", ").replace("'", "")
+        near = closest(one["input"], words.split(", ")) if isinstance(one["input"], str) else ""
+        rule, meant = f"one of {words}", f"; did you mean {near!r}?" if near else ""
+    return f"{place or what} must be {rule or one['msg']} (got {quoted(one['input'])}){meant}"
 
 
 def _place(parts: Iterable[str | int], where: str) -> str:
@@ -320,5 +322,5 @@ def names_of(form: Any) -> tuple[str, ...]:
 
 def suggestion(name: str, known: Iterable[str]) -> str:
     """What was probably meant, or what there is."""
-    close = difflib.get_close_matches(name[:_LONGEST], names := list(known), n=1)
-    return f"did you mean {close[0]!r}?" if close else f"known fields: {', '.join(names)}"
+    near = closest(name, names := list(known))
+    return f"did you mean {near!r}?" if near else f"known fields: {', '.join(names)}"

@@ -391,3 +391,23 @@ def test_run_takes_settings_as_study_does(workshop, tmp_path, capsys):
     assert settings["metric"] == "wanda_sp"
     assert main([*words, "--set", "calibration.sample=8"]) == 2
     assert "did you mean 'calibration.samples'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["study", "--model", "demo", "--methods", "gprun"], "(got 'gprun'); did you mean 'gprune'?"),
+        (["study", "--model", "demo", "--metric", "flop"], "(got 'flop'); did you mean 'flap'?"),
+        (["study", "--model", "demo", "--set", "gates.start=maen"], "(got 'maen'); did you mean 'mean'?"),
+        (["run", "demoo"], "'demoo' cannot be read: there is no such file (did you mean demo?)"),
+        (["report", "smal", "-o", "a.html"], "there is no run 'smal' (did you mean small?)"),
+        (["run", "xyz.json"], "there is no such file\n"),
+    ],
+)
+def test_unknown_names_are_told_with_the_nearest_known_one(words, told, tmp_path, monkeypatch, capsys):
+    folder = tmp_path / "runs" / "small"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_text(json.dumps({"study": {}}))
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    assert main(words) == 2
+    assert told in capsys.readouterr().err

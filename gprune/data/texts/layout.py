@@ -12,9 +12,10 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from gprune.data.texts.naming import TextName, closest
+from gprune.data.texts.naming import TextName
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, UnreadableError
+from gprune.system.nearest import closest
 
 Splits = dict[str, list[str]]
 
@@ -229,7 +230,7 @@ def _pick_config(listed: Mapping[str, Mapping[str, Any]], name: TextName) -> str
         if len(listed) == 1:
             return next(iter(listed))
     problem = f"has no configuration {asked!r}" if asked else "has several configurations"
-    example = name.typed(config=closest(asked, tuple(listed)) or next(iter(listed)))
+    example = name.typed(config=closest(asked, listed) or next(iter(listed)))
     raise CorpusError(f"{name.place!r} {problem}: {', '.join(listed)}. Type for example {example}")
 
 

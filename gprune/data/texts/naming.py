@@ -6,12 +6,12 @@ folder, ``hub:owner/name``, or ``self:`` for what the model writes itself. Nothi
 a path exists.
 """
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, UnreadableError
+from gprune.system.nearest import closest
 
 EXAMPLE = "c4.jsonl#fields=prefix+gold_completion&documents=1280:1480"
 OPTIONS: dict[str, str] = {
@@ -106,12 +106,6 @@ def path_exists(place: str) -> bool:
         return False
 
 
-def closest(name: str, known: Sequence[str]) -> str:
-    """The known name that was probably meant, or an empty string."""
-    close = difflib.get_close_matches(name, known, n=1)
-    return close[0] if close else ""
-
-
 def _divide(asked: str) -> tuple[str, str]:
     if "#" not in asked or path_exists(asked):
         return asked, ""
@@ -125,7 +119,7 @@ def _divide(asked: str) -> tuple[str, str]:
 
 def _check_option(asked: str, option: str, equals: str, value: str) -> None:
     if option not in OPTIONS:
-        near = closest(option, tuple(OPTIONS))
+        near = closest(option, OPTIONS)
         hint = f"did you mean {near!r}? " if near else ""
         raise SettingsError(
             f"the text {asked!r} has the unknown option {option!r}: {hint}Options are "

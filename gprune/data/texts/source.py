@@ -19,6 +19,7 @@ from gprune.data.texts import catalogue, hub, layout, naming, rows, sampled
 from gprune.data.texts.naming import TextName
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, SettingsError
+from gprune.system.nearest import closest
 
 Role = Literal["calibration", "evaluation"]
 Kind = Literal["embedded", "hub", "folder", "records", "file", "sampled"]
@@ -167,7 +168,7 @@ def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
 
 def _known_split(name: TextName, split: str, known: tuple[str, ...]) -> str:
     if split not in known:
-        example = name.typed(split=naming.closest(split, known) or known[0])
+        example = name.typed(split=closest(split, known) or known[0])
         raise SettingsError(
             f"the text {name.place!r} has no split {split!r}, only {', '.join(known)}. "
             f"Type for example {example}"
@@ -239,8 +240,8 @@ def _missing(name: TextName) -> str:
     """What may have been meant by a place that does not exist."""
     path = Path(name.place)
     folder = path.parent
-    near = naming.closest(path.name, _names_in(folder))
-    hints = [naming.closest(name.place, catalogue.names()), str(folder / near) if near else ""]
+    near = closest(path.name, _names_in(folder))
+    hints = [closest(name.place, catalogue.names()), str(folder / near) if near else ""]
     meant = " or ".join(repr(hint) for hint in hints if hint)
     if meant:
         return f"there is no text {name.place!r}: did you mean {meant}?"

@@ -18,6 +18,7 @@ from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
+from gprune.system.nearest import closest
 
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 _BRANCH = "main"
@@ -46,7 +47,7 @@ def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> 
     with safe_parsing.refused_as(SettingsError):
         file = safe_parsing.path(task, "a task")
     if file.suffix.lower() not in _OWN_SUFFIXES:
-        near = naming.closest(task, known())
+        near = closest(task, known())
         meant = f": did you mean {near}?" if near else f"; known tasks: {', '.join(known())}."
         raise SettingsError(
             f"there is no task {task!r}{meant} A file of your own questions ends in .jsonl or .parquet"

@@ -4,7 +4,6 @@ Perplexity and accuracy tables of section 4 and of the appendix; figures and the
 of their own. Labels and order are the paper's; `extra` rows are controls of ours that stand beside them.
 """
 
-import difflib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -19,6 +18,7 @@ from gprune.experiments.reproduction.scale import LARGE, PAPER_EPOCHS, paper_mod
 from gprune.study import short
 from gprune.study.methods import METHODS
 from gprune.system.errors import SettingsError
+from gprune.system.nearest import closest
 
 ALL = "all"
 QUANTILES = (0.80, 0.85, 0.90)
@@ -298,7 +298,7 @@ def choose(names: Iterable[str]) -> list[PaperTable]:
     wanted = list(names)
     for name in wanted:
         if name != ALL and name not in TABLES:
-            close = difflib.get_close_matches(name, TABLES, n=1)
-            remedy = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(TABLES)}, {ALL}"
+            near = closest(name, TABLES)
+            remedy = f"did you mean {near!r}?" if near else f"known: {', '.join(TABLES)}, {ALL}"
             raise SettingsError(f"there is no table {name!r}; {remedy}")
     return [table for name, table in TABLES.items() if name in wanted or (ALL in wanted and not table.scale)]

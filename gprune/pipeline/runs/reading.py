@@ -10,6 +10,7 @@ from gprune.pipeline.runs import form
 from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import StoreError, UnreadableError
+from gprune.system.nearest import did_you_mean
 from gprune.system.network_files import again
 
 RECORD = "run.json"
@@ -66,9 +67,10 @@ def required(store: Store, run: str) -> dict[str, Any]:
     except UnreadableError as error:
         if os.path.lexists(path):
             raise StoreError(f"{error}; {REMEDY}") from error
+        near = did_you_mean(run, (other.parent.name for other in path.parents[1].glob(f"*/{RECORD}")))
         raise StoreError(
-            f"there is no run {safe_parsing.quoted(run)} in {store.root}: `python -m gprune runs` lists "
-            "those that are"
+            f"there is no run {safe_parsing.quoted(run)}{near} in {store.root}: `python -m gprune runs` "
+            "lists those that are"
         ) from error
 
 
