@@ -4,6 +4,7 @@ Over the socket, as a browser would send it. The server stays, nothing is writte
 its memory does not grow with what it is sent.
 """
 
+import os
 import re
 import socket
 from pathlib import Path
@@ -121,6 +122,28 @@ def test_no_address_does_more_than_show_a_page(tmp_path, project, pages):
         assert visitor.opened("overview", f"run={name}")
     after = {path.relative_to(cache): path.read_bytes() for path in cache.rglob("*") if path.is_file()}
     assert {path: after.get(path) for path in before} == before and not everything_beside(cache)
+
+
+@pytest.mark.long
+def test_results_cut_to_half_under_open_pages_end_no_server(tmp_path):
+    cache = tmp_path / "home" / "cache"
+    cache.mkdir(parents=True)
+    name = write_run(cache)
+    with served(cache) as server:
+        visitor, process = Visitor(server), psutil.Process(server.pid)
+        for page in PAGES:
+            visitor.opened(page, f"run={name}")
+        arrays = sorted(cache.rglob("*.npy"))
+        for path in arrays:
+            os.truncate(path, path.stat().st_size // 2)
+        said = []
+        for page in PAGES:
+            messages = visitor.opened(page, f"run={name}")
+            elements = [one.delta.new_element for one in messages if one.HasField("delta")]
+            assert "exception" not in {one.WhichOneof("type") for one in elements}, page
+            said += [one.SerializeToString() for one in elements]
+        assert any(b"is damaged" in one for one in said) and process.is_running()
+    assert len(arrays) > 10
 
 
 @pytest.mark.long
