@@ -75,7 +75,8 @@ $(VENV)/.dev: $(VENV)/bin/python requirements.txt requirements-recovery.txt requ
 	touch $(VENV)/.app $@
 
 $(VENV)/.gguf: $(VENV)/.dev requirements-gguf.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt
+	CMAKE_ARGS="-DLLAVA_BUILD=OFF -DCMAKE_C_FLAGS_RELEASE=-O1 -DCMAKE_CXX_FLAGS_RELEASE=-O1" \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-gguf.txt
 	touch $@
 
 # and llama.cpp's own converter, which is in the source that llama-cpp-python is compiled from
