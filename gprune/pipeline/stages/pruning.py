@@ -46,7 +46,7 @@ def _learn(
     from gprune.pruning.sparsity.learning import learn
 
     with work.learner() as decoder:
-        masks, history = learn(
+        return learn(
             decoder,
             adapted.scores,
             heads.heads,
@@ -61,7 +61,6 @@ def _learn(
             kept=work.resumption,
             ranks=None if work.company is None else work.company.ranks,
         )
-    return Learning.of(masks, history)
 
 
 @once
