@@ -186,8 +186,7 @@ def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
     style(figure, "", "rank (1 = most important)", height, margin=margin)
     ticks = {"tickvals": [0, 1], "ticktext": ["on text A", "on text B"]}
     figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, **ticks)
-    figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
-    return figure
+    return figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
 
 
 def _lines(found: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:

@@ -194,10 +194,9 @@ def row_dots(table: list[Setting], column: str) -> go.Figure:
     style(figure, axis_title(column), "", 100 + ROW_PIXELS * len(shown))
     if is_perplexity(column) and shown:
         figure.update_xaxes(**logarithmic(setting.mean(column) for setting, _ in shown))
-    figure.update_yaxes(
+    return figure.update_yaxes(
         type="category", categoryorder="array", categoryarray=[n for _, n in shown][::-1], automargin=True
     )
-    return figure
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -262,8 +261,7 @@ def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
     words = "change of perplexity by GPrune (%)" if ratio else "change of accuracy by GPrune (points)"
     style(figure, "target retention (stronger pruning to the right)", words, 340)
     order = [percent(value) for value in sorted(gains["retention"].unique(), reverse=True)]
-    figure.update_xaxes(type="category", categoryorder="array", categoryarray=order)
-    return figure
+    return figure.update_xaxes(type="category", categoryorder="array", categoryarray=order)
 
 
 def bin_lines(table: list[Setting], curves: dict[str, str]) -> go.Figure:
@@ -282,8 +280,7 @@ def bin_lines(table: list[Setting], curves: dict[str, str]) -> go.Figure:
     unit = "Jaccard of the kept neurons" if "Jaccard" in curves else "fraction of neurons kept"
     style(figure, "drift bin (modules from stable to unstable)", unit, 360)
     figure.update_xaxes(type="category")
-    figure.update_yaxes(range=[0, 1.02])
-    return figure
+    return figure.update_yaxes(range=[0, 1.02])
 
 
 def drift_curves(histogram: pd.DataFrame) -> go.Figure:
@@ -299,5 +296,6 @@ def drift_curves(histogram: pd.DataFrame) -> go.Figure:
         marks.curve(figure, middle, histogram[name], shown, line, "d ≈ %{x:.2f}: %{y:.2f} %")
     style(figure, "rank drift d (0 = rank unchanged, 1 = from first to last)", "share of neurons (%)", 360)
     present = histogram[names].to_numpy().max(axis=1) > 0.05
-    figure.update_xaxes(range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0])
-    return figure
+    return figure.update_xaxes(
+        range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0]
+    )

@@ -47,8 +47,7 @@ def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: s
     # as large as the names of the marks
     figure.update_annotations(font={"size": 11})
     style(figure, f"{COSTS[cost]}, times the dense model’s", "perplexity, times dense (log scale)", 440)
-    figure.update_yaxes(**logarithmic([1.0, most, *(one.ratio for one in found)]))
-    return figure
+    return figure.update_yaxes(**logarithmic([1.0, most, *(one.ratio for one in found)]))
 
 
 def _marks(

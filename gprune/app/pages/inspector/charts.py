@@ -44,8 +44,7 @@ def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mappi
         )
     style(figure, "rank within the layer (1 = most important)", "", 110 + 34 * len(standings))
     figure.update_xaxes(range=[-0.02, 1.02])
-    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
-    return figure
+    return figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
 
 
 def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -> go.Figure:
@@ -68,8 +67,7 @@ def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -
         line = {"color": COLORS[letter], "dash": "dot", "width": 1.5}
         figure.add_vline(x=float(np.log10(value)) if log else value, line=line)
     style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    return figure.update_yaxes(rangemode="tozero")
 
 
 def binned(found: Mapping[str, Histogram]) -> pd.DataFrame:
@@ -103,5 +101,4 @@ def activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure:
         named, look = f"{letter} ({names[letter]})", {"symbol": _SYMBOLS[letter], "size": 4}
         marks.curve(figure, middles, shares, named, line, f"{hover}<extra>{letter}</extra>", **look)
     style(figure, "activation before down_proj (no unit)", "share of the tokens (%)", 300)
-    figure.update_yaxes(type="log")
-    return figure
+    return figure.update_yaxes(type="log")

@@ -46,8 +46,7 @@ def survival(curves: list[ranks.Distribution]) -> go.Figure:
     place = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
     figure.update_layout(legend=place | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
     figure.update_xaxes(range=[0, _right_end(beyond)])
-    figure.update_yaxes(range=[0, 101])
-    return figure
+    return figure.update_yaxes(range=[0, 101])
 
 
 def _right_end(beyond: dict[str, Array]) -> float:
@@ -71,8 +70,7 @@ def costs(found: list[Cost]) -> go.Figure:
     values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
     axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
-    figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.5 + _ABOVE])
-    return figure
+    return figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.5 + _ABOVE])
 
 
 def _apart(values: list[float], factor: float) -> list[float]:

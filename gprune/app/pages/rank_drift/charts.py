@@ -35,8 +35,7 @@ def survival(curves: list[analysis.Distribution]) -> go.Figure:
         marks.curve(figure, edges, beyond[curve.name], _named(curve), _LINES[curve.name], hover)
     style(figure, DRIFT_AXIS, "neurons that move by d or more (%)", 420)
     figure.update_xaxes(range=[0, marks.drift_end(curves)])
-    figure.update_yaxes(range=[0, 101])
-    return figure
+    return figure.update_yaxes(range=[0, 101])
 
 
 def _named(curve: analysis.Distribution) -> str:
@@ -127,8 +126,7 @@ def joint(
     _mark(figure, x, y, layer, modules, chosen)
     style(figure, f"rank on A in layer {layer} (1 = most important)", "rank on B", JOINT_HEIGHT)
     figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")
-    figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
-    return figure
+    return figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
 
 
 def _neurons(x: Array, y: Array, layer: int, modules: Array | None) -> go.Scatter:

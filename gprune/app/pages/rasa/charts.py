@@ -156,10 +156,9 @@ def sets(table: pd.DataFrame) -> go.Figure:
         marks.bars(figure, count, list(range(len(names))), *look, customdata=rules, orientation="h")
     style(figure, "adapted modules", "", 120 + 34 * len(names), barmode="stack")
     figure.update_xaxes(tickformat="d", rangemode="tozero")
-    figure.update_yaxes(
+    return figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, autorange="reversed", automargin=True
     )
-    return figure
 
 
 def flips_by_layer(found: Flips) -> go.Figure:
@@ -178,8 +177,7 @@ def flips_by_layer(found: Flips) -> go.Figure:
     most = max(int(found.removed.max()), int(found.added.max()))
     if most < 5:
         figure.update_yaxes(dtick=1, range=[-max(most, 1) - 0.2, max(most, 1) + 0.2])
-    figure.add_hline(0, line={"color": GREY, "width": 1})
-    return figure
+    return figure.add_hline(0, line={"color": GREY, "width": 1})
 
 
 def retention(before: Bins, after: Bins, method: str) -> go.Figure:
@@ -198,8 +196,7 @@ def retention(before: Bins, after: Bins, method: str) -> go.Figure:
     )
     for values, name, color, symbol, dash in series:
         _line(figure, before.names, values, name, (color, symbol, dash))
-    style(figure, "drift bin of the modules", "share of neurons kept", 300)
-    return figure
+    return style(figure, "drift bin of the modules", "share of neurons kept", 300)
 
 
 def jaccard(before: Bins, after: Bins, base: str) -> go.Figure:
@@ -293,5 +290,4 @@ def kept_by_layer(own: Array, chosen: Array, name: str) -> go.Figure:
     marks.curve(figure, layers, 100.0 * chosen, name, {}, hover, mode="markers", marker=marker)
     style(figure, "layer", "neurons kept (%)", 260)
     layer_axis(figure, len(layers))
-    figure.update_yaxes(range=[0, 102])
-    return figure
+    return figure.update_yaxes(range=[0, 102])

@@ -140,8 +140,7 @@ def rate_dots(table: pd.DataFrame, phase: str) -> go.Figure:
         figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
     style(figure, f"tokens a second, {phase} (higher is better)", "", 96 + ROW_PIXELS * len(table))
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
-    figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
-    return figure
+    return figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
 
 
 def _rate_marks(table: pd.DataFrame, names: list[str], hue: str) -> go.Scatter:
@@ -185,5 +184,4 @@ def width_bars(kept: Array, full: int, method: str, units: str) -> go.Figure:
     marks.bars(figure, layers, kept, label(method), METHOD_COLORS.get(method, GREY), hover)
     style(figure, "layer", units, 300, barmode="overlay", bargap=0.2)
     layer_axis(figure, len(kept))
-    figure.update_yaxes(range=[0, 1.05 * full], **({"dtick": 1} if full <= _FEW else {}))
-    return figure
+    return figure.update_yaxes(range=[0, 1.05 * full], **({"dtick": 1} if full <= _FEW else {}))
