@@ -93,6 +93,11 @@ def is_printable(value: Any) -> bool:
     return bool(printable_values(value) == value)
 
 
+def is_whole(text: str) -> bool:
+    """Whether no letter is half of one, which JSON can write and UTF-8 cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
+
+
 def printable_json(text: str) -> str:
     """A JSON text of the same value, in which what a terminal would obey is written by its number."""
     return _OBEYED.sub(lambda found: found[0] if found[0] in "\t\n\r" else f"\\u{ord(found[0]):04x}", text)
