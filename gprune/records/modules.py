@@ -34,6 +34,22 @@ class Partition(Record):
     history: Annotated[Array, real("layers", "steps", 5)]
     """(layers, steps, 5) inner, pair, repulsion, consistency and total loss during refinement"""
 
+    @classmethod
+    def unrefined(cls, kind: str, labels: Array, counts: Array, silhouette: Array | None = None) -> Partition:
+        """Modules that no drift took part in; without a silhouette no counts were tried."""
+        layers = len(counts)
+        return cls(
+            kind=kind,
+            profile="none",
+            labels=labels.astype(np.int32),
+            counts=counts.astype(np.int32),
+            initial_counts=counts.astype(np.int32),
+            silhouette=np.zeros((layers, 0)) if silhouette is None else silhouette,
+            mixing=np.full(2, np.nan),
+            variation=np.full(2, np.nan),
+            history=np.zeros((layers, 0, 5)),
+        )
+
     def check(self) -> None:
         """Checks that every label is in range and every module has a neuron."""
         for layer, (labels, count) in enumerate(zip(self.labels, self.counts, strict=True)):
