@@ -12,7 +12,7 @@ from evaluation.task_files import write_rows
 from made_contexts import contexts_of
 from sparsity.reference_sparsity import random_partition
 
-from gprune.evaluation.accuracy import accuracy
+from gprune.evaluation.accuracy import answered
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
@@ -31,6 +31,10 @@ from gprune.system.errors import MethodError, SettingsError
 from gprune.system.progress import Notice, silent
 
 LENGTH = 24
+
+
+def accuracy(*arguments, **options):
+    return {task: each.accuracy for task, each in answered(*arguments, **options).items()}
 
 
 def decoder_of(**changes):

@@ -153,11 +153,11 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
 
 def _work(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
     from gprune.experiments.reproduction.work import TableWork
-    from gprune.experiments.reproduction.writing import default_folder
+    from gprune.experiments.reproduction.writing import folder_name
     from gprune.store import Store
 
     store = Store(options.cache)
-    folder = options.out or default_folder(store.root, series.model, series.scale)
+    folder = options.out or store.root / "reproductions" / folder_name(series.model, series.scale)
     return TableWork(store, series, chosen, folder, command=command_line())
 
 

@@ -148,7 +148,7 @@ def test_runs_are_listed_latest_first_and_unreadable_ones_left_out(store):
         os.utime(store.folder("runs", name) / "run.json", (index, index))
     runs.save(store, "broken", {"study": {}, "stages": {}})
     (store.folder("runs", "broken") / "run.json").write_text("{")
-    assert runs.names(store) == ["two", "one"]
+    assert list(dict(runs.every(store))) == ["two", "one"]
     assert runs.read(store, "broken") is None and runs.read(store, "absent") is None
 
 
