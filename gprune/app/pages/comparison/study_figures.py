@@ -176,21 +176,12 @@ def row_dots(table: list[Setting], column: str) -> go.Figure:
     for setting, name in shown:
         own, spread = family(setting.method), setting.spread(column)
         symbol = METHOD_SYMBOLS.get(setting.method.partition(":")[0], "circle")
-        figure.add_scatter(
-            x=[setting.mean(column)],
-            y=[name],
-            name=name,
-            mode="markers",
-            marker={
-                "color": METHOD_COLORS.get(own, GREY),
-                "symbol": f"{symbol.removesuffix('-open')}-open" if setting.rows[0].control else symbol,
-                "size": 11,
-                "line": {"width": 2} if setting.rows[0].control else {},
-            },
-            error_x={"type": "data", "array": [spread if np.isfinite(spread) else 0.0], "thickness": 1.5},
-            showlegend=False,
-            hovertemplate="%{y}: %{x:.4g}<extra></extra>",
-        )
+        look = {"color": METHOD_COLORS.get(own, GREY), "symbol": symbol, "size": 11}
+        if setting.rows[0].control:
+            look |= {"symbol": f"{symbol.removesuffix('-open')}-open", "line": {"width": 2}}
+        error = {"type": "data", "array": [spread if np.isfinite(spread) else 0.0], "thickness": 1.5}
+        more = {"name": name, "error_x": error, "showlegend": False}
+        marks.points(figure, [setting.mean(column)], [name], look, "%{y}: %{x:.4g}<extra></extra>", **more)
     style(figure, axis_title(column), "", 100 + ROW_PIXELS * len(shown))
     if is_perplexity(column) and shown:
         figure.update_xaxes(**logarithmic(setting.mean(column) for setting, _ in shown))

@@ -34,14 +34,9 @@ def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mappi
         # a line of its own: on the whole text the rank may lie outside of all that halves give
         ends = {"marker": {"color": color, "symbol": "line-ns-open", "size": 12}, "mode": "lines+markers"}
         marks.guide(figure, [low, high], [place, place], {"color": color, "width": 2}, **ends)
-        figure.add_scatter(
-            x=[rank],
-            y=[place],
-            mode="markers",
-            marker={"color": color, "symbol": _SYMBOLS[letter], "size": 12},
-            hovertemplate=f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>",
-            showlegend=False,
-        )
+        marker = {"color": color, "symbol": _SYMBOLS[letter], "size": 12}
+        hover = f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>"
+        marks.points(figure, [rank], [place], marker, hover, showlegend=False)
     style(figure, "rank within the layer (1 = most important)", "", 110 + 34 * len(standings))
     figure.update_xaxes(range=[-0.02, 1.02])
     return figure.update_yaxes(autorange="reversed", type="category", showgrid=False)

@@ -113,16 +113,9 @@ def acting(found: AblationEffect) -> go.Figure:
         showlegend=False,
     )
     # beside the line where the bar ends before it
-    figure.add_scatter(
-        y=names,
-        x=[max(share, 100 * LEAST) for share in shares],
-        mode="text",
-        text=[f" {share:.1f} %" for share in shares],
-        textposition="middle right",
-        cliponaxis=False,
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    written = {"text": [f" {share:.1f} %" for share in shares], "textposition": "middle right"}
+    x = [max(share, 100 * LEAST) for share in shares]
+    marks.guide(figure, x, names, {}, mode="text", cliponaxis=False, **written)
     style(figure, "neurons decided otherwise without it (%)", "part of GPrune", 260, bargap=0.4)
     figure.add_vline(x=100 * LEAST, line={"color": GREY, "dash": "dash", "width": 2})
     figure.update_yaxes(type="category", autorange="reversed")
