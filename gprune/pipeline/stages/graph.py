@@ -256,6 +256,12 @@ class Graph:
         """What a stage reads that runs the dense model."""
         return {"model": self.inputs.model, "precision": self.inputs.precision}
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a pruned model's plan says of where it came from: dense model, its digest, and settings."""
+        study = self.study
+        return {"source": study.model, "fingerprint": self.inputs.model, "study": study.to_dict()}
+
 
 def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Graph, P], R]:
     """Has a declaration made once a graph for the same arguments, however many stages ask for it."""
