@@ -112,7 +112,8 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
         links = st.container(gap="xxsmall", key="frame_pages")
         _sidebar(situation)
     with links:
-        help_drawer.begin()
+        # read here for the links that are drawn before the help
+        help_drawer.shown()
         for heading, pages in sections.items():
             st.caption(heading)
             for one in pages:

@@ -146,7 +146,7 @@ def _rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: s
     middle = table["tokens/s"]
     symbols = [METHOD_SYMBOLS.get(model, "circle") for model in table["model"]]
     drawn = [
-        f"{symbol}-open" if _is_open(mode, symbol) else symbol
+        f"{symbol}-open" if mode != _EAGER and not symbol.endswith("-open") else symbol
         for mode, symbol in zip(table["mode"], symbols, strict=True)
     ]
     look = {"color": hue, "symbol": drawn, "size": 11, "line": {"width": 2}}
@@ -158,10 +158,6 @@ def _rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: s
 def _row_name(model: str, mode: str, several: bool) -> str:
     name = in_figure(label(model))
     return f"{name}, {mode}" if several else name
-
-
-def _is_open(mode: str, symbol: str) -> bool:
-    return mode != _EAGER and not symbol.endswith("-open")
 
 
 def width_bars(kept: Array, full: int, method: str, units: str) -> go.Figure:
