@@ -25,8 +25,6 @@ from gprune.experiments.reproduction.tables import PaperTable
 from gprune.records import Accuracy
 from gprune.study import Study
 
-__all__ = ["NOT_RUN", "REASON", "Assembled", "assemble", "cell", "gaps", "heading", "number", "wide"]
-
 NOT_RUN = "not run yet"
 SUMMARY = "mean ± s.d."
 REASON = "not filled because"

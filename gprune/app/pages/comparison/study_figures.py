@@ -22,7 +22,8 @@ from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, famil
 from gprune.app.ui.panel import Panel
 from gprune.app.ui.text import in_figure
 from gprune.experiments.reproduction import catalogue
-from gprune.experiments.reproduction.assembly import gaps, heading
+from gprune.experiments.reproduction.assembly import gaps
+from gprune.experiments.reproduction.cells import heading
 
 MAIN_LIKE = ("main", "metric-gap", "gain-by-retention")
 BINS = {
