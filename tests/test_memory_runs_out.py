@@ -12,7 +12,7 @@ from evaluation.task_files import write_rows
 from made_contexts import contexts_of
 from sparsity.reference_sparsity import random_partition
 
-from gprune.evaluation.accuracy import accuracy
+from gprune.evaluation.accuracy import answered
 from gprune.evaluation.perplexity import perplexity
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
@@ -31,6 +31,10 @@ from gprune.system.errors import MethodError, SettingsError
 from gprune.system.progress import Notice, silent
 
 LENGTH = 24
+
+
+def accuracy(*arguments, **options):
+    return {task: each.accuracy for task, each in answered(*arguments, **options).items()}
 
 
 def decoder_of(**changes):
@@ -186,7 +190,7 @@ def test_a_batch_whose_merging_fails_changes_nothing(monkeypatch):
 def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypatch):
     """Portions of one sequence give the thresholds, the masks and every decision of the whole batch."""
     changes = {"supervision": supervision, "distillation_weight": weight, "epochs": 1}
-    masks, history = learned(decoder_of(), silent, **changes)
+    expected = learned(decoder_of(), silent, **changes)
     true, heard = Decoder.hidden_states, Heard()
 
     def refuse(self, ids):
@@ -197,11 +201,11 @@ def test_the_admission_is_decided_on_whole_subsets(supervision, weight, monkeypa
     monkeypatch.setattr(Decoder, "hidden_states", refuse)
     found = learned(decoder_of(), heard, **changes)
     assert "going on with 1," in heard.notices[-1]
-    np.testing.assert_array_equal(found[0].ffn, masks.ffn)
-    np.testing.assert_array_equal(found[0].heads, masks.heads)
-    column = history.columns.index("admitted")
-    np.testing.assert_array_equal(found[1].steps[:, column], history.steps[:, column])
-    np.testing.assert_allclose(found[1].thresholds, history.thresholds, atol=1e-4)
+    np.testing.assert_array_equal(found.ffn, expected.ffn)
+    np.testing.assert_array_equal(found.heads, expected.heads)
+    column = expected.columns.index("admitted")
+    np.testing.assert_array_equal(found.steps[:, column], expected.steps[:, column])
+    np.testing.assert_allclose(found.thresholds, expected.thresholds, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis.drift import middle
-from gprune.pipeline.stages.comparisons import COMPARISONS, FANG, SUBSTITUTION
+from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.pruning.ranking import ranks, spearman
 from gprune.records import Agreement, Array, RankDrift, Tokens
 
@@ -20,8 +20,6 @@ ROLES = {"primary": "A", "auxiliary": "B", "substitute": "C"}
 """Roles of the texts, and the letters that the pages call them by."""
 MOST_FREQUENT = 10
 """tokens whose share tells how repetitive a text is"""
-PAIRS = tuple(itertools.combinations(ROLES, 2))
-"""The roles of every two texts."""
 
 Score = Callable[[Sequence[int]], Array]
 """(layers, neurons) importance scores of some shards of a text"""
@@ -167,18 +165,12 @@ def _range(values: Array) -> str:
     return lowest if lowest == highest else f"{lowest} to {highest}"
 
 
-def module_agreements(agreement: Agreement) -> pd.DataFrame:
-    """Mean ARI over layers of the modules when one text takes the place of another, the third staying."""
-    return _agreements(agreement, SUBSTITUTION)
+def agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
+    """Mean ARI over layers of the comparisons of a kind, by the letters of the texts that only one side has.
 
-
-def group_agreements(agreement: Agreement) -> pd.DataFrame:
-    """Mean ARI over layers of FANG's groups of one text and of another."""
-    return _agreements(agreement, FANG)
-
-
-def _agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
-    """Mean ARI of the comparisons of a kind, by the letters of the texts that only one of their sides has."""
+    Of SUBSTITUTION: of the modules when one text takes the place of another, the third staying; of FANG: of
+    its groups of one text and of another.
+    """
     found = {}
     for name, row in zip(agreement.comparisons, agreement.ari, strict=True):
         comparison = COMPARISONS[name]

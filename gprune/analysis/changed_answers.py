@@ -96,11 +96,6 @@ def moved(base: Choices, other: Choices) -> Array:
     return found
 
 
-def agrees(found: Choices, share: float) -> bool:
-    """Whether choices are as often right as an accuracy in [0, 1] says; of all questions or none."""
-    return bool(abs(float(found.hit.sum()) - share * len(found.hit)) < 0.5)
-
-
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
     """Numbers of the questions that flip (LOST, GAINED or EITHER), those first that have moved most."""
     wanted = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]

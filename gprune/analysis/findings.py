@@ -56,7 +56,13 @@ def agreement(record: Agreement) -> str:
         return _groups_alone(groups)
     sentence = f"With another calibration text the modules agree at an ARI of {found[0]:.2f} (1 = identical)"
     if seed is not None:
-        sentence += f"; with the same texts and another seed at {seed:.2f}. {_against_seed(found[0], seed)}"
+        sentence += f"; with the same texts and another seed at {seed:.2f}. " + _order(
+            found[0],
+            seed,
+            "Changing the seed changes the modules more than changing the text does.",
+            "Changing the text changes the modules more than changing the seed does.",
+            "Changing the text changes the modules about as much as changing the seed does.",
+        )
     else:
         sentence += "."
     if groups is not None:
@@ -69,16 +75,6 @@ def _groups_alone(groups: tuple[float, float] | None) -> str:
     if groups is None:
         return "Only controls were compared: no text was replaced."
     return f"FANG’s groups of two texts agree at an ARI of {groups[0]:.2f} (1 = identical)."
-
-
-def _against_seed(text: float, seed: float) -> str:
-    return _order(
-        text,
-        seed,
-        "Changing the seed changes the modules more than changing the text does.",
-        "Changing the text changes the modules more than changing the seed does.",
-        "Changing the text changes the modules about as much as changing the seed does.",
-    )
 
 
 def _order(first: float, second: float, more: str, less: str, alike: str) -> str:

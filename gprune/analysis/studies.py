@@ -272,7 +272,8 @@ def against(rows: Iterable[StudyRow]) -> pd.DataFrame:
 
 
 def _line(ours: Setting, others: list[Setting], column: str) -> dict[str, str]:
-    rivals = [one for one in others if _is_baseline(one) and one.values(column)]
+    baselines = (one for one in others if one.method in METHODS and METHODS[one.method].baseline)
+    rivals = [one for one in baselines if not one.control and one.values(column)]
     best = min(rivals, key=lambda one: one.mean(column), default=None)
     line = {"retention": percent(ours.retention), "text": column.removeprefix(PERPLEXITY)}
     line["GPrune (FLAP)"] = _figure(ours, column)
@@ -282,10 +283,6 @@ def _line(ours: Setting, others: list[Setting], column: str) -> dict[str, str]:
         control = next((one for one in others if one.method == method and one.values(column)), None)
         line[f"control: {METHODS[method].label} {_BESIDE}"] = _beside(ours, control, column)
     return line
-
-
-def _is_baseline(one: Setting) -> bool:
-    return one.method in METHODS and METHODS[one.method].baseline and not one.control
 
 
 def _figure(one: Setting, column: str) -> str:

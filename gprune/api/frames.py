@@ -1,6 +1,6 @@
 """Results as data frames: one row a unit, a module or a measurement; docs/arrays.md says what each holds."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,13 +9,11 @@ import pandas as pd
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import (
-    Accuracy,
     AdaptedScores,
     Agreement,
     Array,
     ModuleStatistics,
     Partition,
-    Perplexity,
     PruningMasks,
     RankDrift,
     UnitScores,
@@ -106,54 +104,42 @@ def agreement(found: Agreement) -> pd.DataFrame:
     )
 
 
-def perplexity(
-    found: Iterable[tuple[str, Perplexity]], retention: Mapping[str, float], parameters: Mapping[str, int]
-) -> pd.DataFrame:
-    """One row a method and an evaluation text.
-
-    `retention`, the fraction of the decoder's weights that is kept, and `parameters`, of the whole model, are
-    by method.
-    """
-    fields = ("text", "perplexity", "standard_error", "windows", "length")
-    rows = [
-        {"method": method, "retention": retention[method], "parameters": parameters[method]}
-        | {name: getattr(one, name) for name in fields}
-        for method, one in found
-    ]
-    return pd.DataFrame(rows, columns=["method", *fields, "retention", "parameters"])
-
-
-def accuracy(found: Iterable[tuple[str, Accuracy]]) -> pd.DataFrame:
-    """One row a method and a task."""
-    fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version")
-    rows = [{"method": method} | {name: getattr(one, name) for name in fields} for method, one in found]
-    return pd.DataFrame(rows, columns=["method", *fields])
-
-
 def measured_perplexities(run: Run) -> pd.DataFrame:
-    """One row a method and text that is there. Raises MissingResultError where none is."""
+    """One row a method and text that is there, both in the order of the study.
+
+    Raises MissingResultError where none is.
+    """
     from gprune.pipeline.summary import sizes
 
-    pairs = [(method, text) for method in run.study.methods for text in run.study.evaluation.texts]
-    there = [pair for pair in pairs if run.has(stages.perplexity, *pair)]
-    if pairs and not there:
-        raise MissingResultError(stages.perplexity(run.graph, *pairs[0]).title)
-    known = sizes(run.results, list(dict.fromkeys(method for method, _ in there))) if there else {}
-    found = [(method, run.load(stages.perplexity, method, text)) for method, text in there]
-    return perplexity(found, known.get("retention", {}), known.get("parameters", {}))
+    fields = ("text", "perplexity", "standard_error", "windows", "length")
+    frame = _measured(run, stages.perplexity, run.study.evaluation.texts, fields)
+    methods = list(dict.fromkeys(frame["method"]))
+    known = sizes(run.results, methods) if methods else {}
+    columns = ("retention", "parameters")
+    return frame.assign(**{name: [known[name][one] for one in frame["method"]] for name in columns})
 
 
 def measured_accuracies(run: Run) -> pd.DataFrame:
     """One row a method and task that is there.
 
-    Raises MissingResultError where none is, and the study has tasks that have data.
+    Raises MissingResultError where none is and the study, or what it was measured on since, has tasks.
     """
     tasks = [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
-    pairs = [(method, task) for method in run.study.methods for task in tasks]
-    there = [pair for pair in pairs if run.has(stages.accuracy, *pair)]
+    fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version")
+    return _measured(run, stages.accuracy, tasks, fields)
+
+
+def _measured(
+    run: Run, declared: Callable[..., stages.Stage[Any]], items: Sequence[str], fields: tuple[str, ...]
+) -> pd.DataFrame:
+    """One row a method and text or task whose result is there, with some fields of it."""
+    pairs = [(method, item) for method in run.study.methods for item in items]
+    there = [pair for pair in pairs if run.has(declared, *pair)]
     if pairs and not there:
-        raise MissingResultError(stages.accuracy(run.graph, *pairs[0]).title)
-    return accuracy((method, run.load(stages.accuracy, method, task)) for method, task in there)
+        raise MissingResultError(declared(run.graph, *pairs[0]).title)
+    found = [(method, run.load(declared, method, item)) for method, item in there]
+    rows = [{"method": method} | {name: getattr(one, name) for name in fields} for method, one in found]
+    return pd.DataFrame(rows, columns=["method", *fields])
 
 
 class Masks(Mapping[str, pd.DataFrame]):

@@ -57,8 +57,8 @@ def cut(
         model = work.pruned(pruned).requires_grad_(True)
         if pruned is None:
             return model
-        told = graph.study.model, graph.inputs.model, graph.study.to_dict()
-        known = origin.Origin(pruned, *told, _figures(results, method, recovered), recovered)
+        figures = _figures(results, method, recovered)
+        known = origin.Origin(pruned, **graph.origin, figures=figures, trained=recovered)
         return origin.remember(model, known)
 
 
@@ -88,16 +88,8 @@ def export(
     with work.within_memory(f"the model of {method}"):
         model = work.pruned(replace(pruned, recovered=None))
         on_progress(2, _STEPS, "writing and reading back")
-        checkpoint.save(
-            model,
-            work.tokenizer,
-            folder,
-            pruned,
-            source=study.model,
-            fingerprint=graph.inputs.model,
-            study=graph.study.to_dict(),
-            figures=_figures(results, method, recovered),
-        )
+        figures = _figures(results, method, recovered)
+        checkpoint.save(model, work.tokenizer, folder, pruned, **graph.origin, figures=figures)
     on_progress(_STEPS, _STEPS, "exported")
     return folder.absolute()
 

@@ -15,7 +15,7 @@ import pandas as pd
 
 from gprune.api.results import Run
 from gprune.pipeline import runs as run_records
-from gprune.pipeline.runs.opened import all_runs
+from gprune.pipeline.runs.opened import run_named
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
 from gprune.study import Study, from_dict, run_name
@@ -160,14 +160,7 @@ def _silent(stage: str, done: int, total: int, message: str) -> None:
 def _loaded_from(folder: Path, trusted: bool) -> Run:
     """The run in a folder of a cache; SettingsError where its record cannot be used."""
     # what its models were measured on later stands in other runs
-    readable, damaged = all_runs(str(folder.parent.parent))
-    found = next((run for run in readable if run.name == folder.name), None)
-    if found is None:
-        reasons = (one.reason for one in damaged if one.name == folder.name)
-        raise SettingsError(
-            next(reasons, f"the run {folder.name!r} was deleted meanwhile: choose another one")
-        )
-    return Run(found, trusted)
+    return Run(run_named(str(folder.parent.parent), folder.name), trusted)
 
 
 _WIDEST = 60

@@ -6,8 +6,9 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered, say
+from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, paths, place, registered, say
 from gprune.cli.jobs import add_devices
+from gprune.cli.reproduce import work_of
 from gprune.cli.study import add_field
 from gprune.models.shapes import is_random
 from gprune.study.fields import OPTIONS, assignment
@@ -51,7 +52,7 @@ def _accept(options: argparse.Namespace) -> int:
     from gprune.models import identity
 
     found = _acceptance(options)
-    made = _work(options, found)
+    made = work_of(options, [found.table], found.series, "acceptance")
     # a table that is piped into a file has nothing before it
     _plan(found, made, sys.stdout if options.dry_run else sys.stderr)
     if options.dry_run:
@@ -93,16 +94,6 @@ def _acceptance(options: argparse.Namespace) -> Acceptance:
     scale = choose(model, "paper", changes)
     scale = choose(model, "paper", changes | acceptance.scale_for(chosen, scale))
     return acceptance.Acceptance(name, Series(model, scale), chosen)
-
-
-def _work(options: argparse.Namespace, found: Acceptance) -> TableWork:
-    from gprune.experiments.reproduction.work import TableWork
-    from gprune.experiments.reproduction.writing import folder_name
-    from gprune.store import Store
-
-    store, series = Store(options.cache), found.series
-    folder = options.out or store.root / "acceptance" / folder_name(series.model, series.scale)
-    return TableWork(store, series, [found.table], folder, command=command_line())
 
 
 def _plan(found: Acceptance, made: TableWork, stream: TextIO) -> None:

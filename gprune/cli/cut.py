@@ -90,15 +90,9 @@ def _write(
     pruned = stages.pruned_model(graph, chosen.method, found.masks, **stages.resolve(needs, results.record))
     model = work.pruned(pruned)
     progress(2, _STEPS, "writing and reading back")
-    checkpoint.save(
-        model,
-        work.tokenizer,
-        options.out,
-        pruned or found.masks,
-        source=study.model,
-        fingerprint=graph.inputs.model,
-        study=graph.study.to_dict() | {"by_hand": _told(chosen)},
-    )
+    told = graph.origin
+    told["study"] |= {"by_hand": _told(chosen)}
+    checkpoint.save(model, work.tokenizer, options.out, pruned or found.masks, **told)
     progress(_STEPS, _STEPS, "cut")
 
 

@@ -6,11 +6,11 @@ import argparse
 import contextlib
 import shlex
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import add_cache, place, registered, say
+from gprune.cli.export import shown
 from gprune.store import Store, default_cache
 from gprune.system.units import amount
 
@@ -62,7 +62,6 @@ def add(commands: Any) -> None:
 
 
 def _pack(options: argparse.Namespace) -> int:
-    from gprune.cli import progress
     from gprune.pipeline import archive
     from gprune.pipeline.archive.contents_form import ENDING
 
@@ -71,9 +70,8 @@ def _pack(options: argparse.Namespace) -> int:
     chosen = archive.contents(store, options.run, **wanted)
     _say_texts(chosen, options.with_contexts)
     out = options.out or Path(f"{options.run}{ENDING}")
-    with progress.Reporter() as shown:
-        progressed = partial(shown, "pack")
-        made = archive.write(store, options.run, out, **wanted, progress=progressed)
+    with shown("pack") as progress:
+        made = archive.write(store, options.run, out, **wanted, progress=progress)
     for line in _left_out(chosen):
         say(line, file=sys.stderr)
     say(f"{out}: {len(chosen.results)} results of {options.run}, {amount(made.size)}")
@@ -104,7 +102,6 @@ def _left_out(chosen: Contents) -> list[str]:
 
 
 def _unpack(options: argparse.Namespace) -> int:
-    from gprune.cli import progress
     from gprune.pipeline import archive
     from gprune.system.errors import SettingsError
 
@@ -112,9 +109,8 @@ def _unpack(options: argparse.Namespace) -> int:
         raise SettingsError(f"--largest takes a number of GiB above 0 (got {options.largest})")
     largest = None if options.largest is None else int(options.largest * 2**30)
     store = Store(options.cache)
-    with progress.Reporter() as shown:
-        progressed = partial(shown, "unpack")
-        found = archive.unpack(options.file, store, name=options.name, largest=largest, progress=progressed)
+    with shown("unpack") as progress:
+        found = archive.unpack(options.file, store, name=options.name, largest=largest, progress=progress)
     there = f", {found.kept} were there already" if found.kept else ""
     say(f"{found.run}: {found.added} results unpacked{there}")
     where = "" if store.root == default_cache() else f" --cache {shlex.quote(str(store.root))}"
@@ -130,8 +126,8 @@ def _arrays(options: argparse.Namespace) -> int:
 
     study, store = named(options.study, pipe=True), Store(options.cache)
     arrays.check_target(options.out)
-    with progress.Reporter() as shown, contextlib.redirect_stdout(sys.stderr):
-        pipeline.run(study, store, shown, "masks")
+    with progress.Reporter() as listener, contextlib.redirect_stdout(sys.stderr):
+        pipeline.run(study, store, listener, "masks")
         names = arrays.write(pipeline.opened(study, store), options.out)
     say(f"{options.out}: {len(names)} arrays", file=sys.stderr)
     return 0

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
@@ -24,36 +23,41 @@ if TYPE_CHECKING:
 _REDRAW_SECONDS = 10.0
 
 
-class Reporter:
-    """Draws one bar a stage on a terminal; elsewhere prints one line a stage."""
+class _Bars:
+    """Bars that are drawn on a terminal only. A context manager around the work."""
 
-    def __init__(self) -> None:
-        """Prepares the console; nothing is drawn before the first event."""
+    def __init__(self, before: str, width: int, after: str) -> None:
+        """Prepares bars of a width between two templates of words; nothing is drawn yet."""
         # what is shown holds paths and messages, in which brackets are just brackets
         self.console = Console(stderr=True, markup=False)
-        self.bars = Progress(
-            TextColumn("{task.description:<28}", markup=False),
-            BarColumn(bar_width=30),
-            TextColumn("{task.fields[message]}", markup=False),
-            TimeElapsedColumn(),
-            console=self.console,
-        )
-        self.tasks: dict[str, TaskID] = {}
-        self.reused: list[str] = []
-        self.printed: dict[str, float] = {}
+        columns = TextColumn(before, markup=False), BarColumn(width), TextColumn(after, markup=False)
+        self.bars = Progress(*columns, TimeElapsedColumn(), console=self.console)
 
-    def __enter__(self) -> Reporter:
+    def __enter__(self) -> Self:
         """Starts drawing."""
         if self.console.is_terminal:
             self.bars.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Stops drawing and says what was reused."""
+    def __exit__(self, *_: object) -> None:
+        """Stops drawing."""
         if self.console.is_terminal:
             self.bars.stop()
+
+
+class Reporter(_Bars):
+    """Draws one bar a stage on a terminal; elsewhere prints one line a stage."""
+
+    def __init__(self) -> None:
+        """Prepares the console; nothing is drawn before the first event."""
+        super().__init__("{task.description:<28}", 30, "{task.fields[message]}")
+        self.tasks: dict[str, TaskID] = {}
+        self.reused: list[str] = []
+        self.printed: dict[str, float] = {}
+
+    def __exit__(self, *_: object) -> None:
+        """Stops drawing and says what was reused."""
+        super().__exit__()
         if self.reused:
             self.console.print(f"reused {len(self.reused)} stages: {', '.join(self.reused)}", soft_wrap=True)
 
@@ -296,37 +300,19 @@ def _passes(console: Console, passes: dict[str, dict[str, float]]) -> None:
             _say(console, f"{way} passes over a calibration set: {parts}")
 
 
-class Shown:
-    """One line of progress on a terminal; elsewhere one line a study. A context manager around the work."""
+class Shown(_Bars):
+    """One line of progress on a terminal; elsewhere one line a study."""
 
     def __init__(self) -> None:
         """Prepares the line; nothing is drawn yet."""
-        self.console = Console(stderr=True)
-        self.bar: Progress = Progress(
-            TextColumn("{task.completed}/{task.total} studies"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.description}", markup=False),
-            TimeElapsedColumn(),
-            console=self.console,
-        )
-        self.line = self.bar.add_task("", total=None)
-
-    def __enter__(self) -> Shown:
-        """Starts drawing."""
-        if self.console.is_terminal:
-            self.bar.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Stops drawing."""
-        if self.console.is_terminal:
-            self.bar.stop()
+        super().__init__("{task.completed}/{task.total} studies", 24, "{task.description}")
+        self.line = self.bars.add_task("", total=None)
 
     def watch(self, status: Status) -> None:
         """Shows where the work stands."""
         left = "" if status.remaining is None else f", about {duration(status.remaining, 1)} left"
         words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
-        self.bar.update(self.line, completed=status.done, total=status.total, description=words)
+        self.bars.update(self.line, completed=status.done, total=status.total, description=words)
 
     def ended(self, entry: ScheduledStudy, reason: str) -> None:
         """Says that a study has ended, and why it failed if it did."""

@@ -31,6 +31,8 @@ def add(commands: Any) -> None:
 
 def _report(options: argparse.Namespace) -> int:
     from gprune.app.report import gathering, making
+    from gprune.pipeline import runs
+    from gprune.pipeline.runs.opened import run_named
     from gprune.store import Store
     from gprune.system.errors import SettingsError
     from gprune.system.units import amount
@@ -42,24 +44,12 @@ def _report(options: argparse.Namespace) -> int:
     if not options.run or options.out is None:
         raise SettingsError("a report needs a run and a file: `report RUN -o FILE.html`")
     making.require_place(options.out)
-    made = making.make(_run(Store(options.cache), options.run), options.cards)
+    store = Store(options.cache)
+    runs.required(store, options.run)
+    made = making.make(run_named(str(store.root.resolve()), options.run), options.cards)
     making.save(made, options.out)
     for name, problem in made.missing.items():
         say(f"left out: {name}: {problem}", file=sys.stderr)
     figures = counted(made.figures, "figure")
     say(f"{options.out}: {figures}, {amount(len(made.content))}", file=sys.stderr)
     return 0
-
-
-def _run(store: Any, name: str) -> Any:
-    """A run as the pages have it."""
-    from gprune.pipeline import runs
-    from gprune.pipeline.runs.opened import all_runs
-    from gprune.system.errors import StoreError
-
-    runs.required(store, name)
-    readable, damaged = all_runs(str(store.root.resolve()))
-    for run in readable:
-        if run.name == name:
-            return run
-    raise StoreError(next((one.reason for one in damaged if one.name == name), f"the run {name!r} is gone"))

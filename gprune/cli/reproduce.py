@@ -151,20 +151,23 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
     return scale.choose(model, options.scale or own or None, changes)
 
 
-def _work(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
+def work_of(
+    options: argparse.Namespace, chosen: list[PaperTable], series: Series, where: str = "reproductions"
+) -> TableWork:
+    """What there is to do for some tables, written below a folder of the cache unless --out is given."""
     from gprune.experiments.reproduction.work import TableWork
-    from gprune.experiments.reproduction.writing import default_folder
+    from gprune.experiments.reproduction.writing import folder_name
     from gprune.store import Store
 
     store = Store(options.cache)
-    folder = options.out or default_folder(store.root, series.model, series.scale)
+    folder = options.out or store.root / where / folder_name(series.model, series.scale)
     return TableWork(store, series, chosen, folder, command=command_line())
 
 
 def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
     from gprune.experiments.reproduction import work
 
-    made = _work(options, chosen, series)
+    made = work_of(options, chosen, series)
     missing = {entry.shared: entry for entry in work.missing(chosen, series, made.finished)}
     needed = work.needed(chosen, series)
     for entry in needed:
@@ -184,7 +187,7 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
 
     slurm = slurm_settings(options, Store(options.cache).root)
     work.prepare(series)
-    made = _work(options, chosen, series)
+    made = work_of(options, chosen, series)
     missing, seconds = made.outlook()
     left = f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
     say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)

@@ -60,14 +60,15 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _dry_run(sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
-    from gprune.experiments.sweep.running import extents
+    from gprune.pipeline import opened
+    from gprune.pipeline.eta import extent
 
-    found = extents(made, store, sweep.until)
-    for one, extent in zip(made, found, strict=True):
-        say(f"{len(extent.keys):>4} stages, {len(extent.missing):>4} missing  {one.words}")
-    distinct = frozenset[str]().union(*(extent.keys for extent in found))
-    missing = frozenset[str]().union(*(extent.missing for extent in found))
-    asked = sum(len(extent.keys) for extent in found)
+    found = [extent(opened(one.study, store), sweep.until) for one in made]
+    for one, each in zip(made, found, strict=True):
+        say(f"{len(each.keys):>4} stages, {len(each.missing):>4} missing  {one.words}")
+    distinct = frozenset[str]().union(*(each.keys for each in found))
+    missing = frozenset[str]().union(*(each.missing for each in found))
+    asked = sum(len(each.keys) for each in found)
     say(
         f"{_studies(len(made))} with {asked:,} stages, {len(distinct):,} of them distinct, "
         f"{len(missing):,} missing",

@@ -30,19 +30,6 @@ class Answered:
     questions: Questions
 
 
-def accuracy(
-    model: nn.Module,
-    tokenizer: Any,
-    tasks: tuple[str, ...],
-    settings: EvaluationSettings,
-    on_progress: Progress = silent,
-    cache: Path | None = None,
-) -> dict[str, Accuracy]:
-    """The accuracy of each task alone; see `answered`."""
-    found = answered(model, tokenizer, tasks, settings, on_progress, cache)
-    return {task: each.accuracy for task, each in found.items()}
-
-
 def answered(
     model: nn.Module,
     tokenizer: Any,

@@ -94,7 +94,7 @@ def window_losses(
 
     def measure(chosen: slice) -> None:
         ids = torch.as_tensor(windows[chosen].astype(np.int64), device=device)
-        losses[chosen] = _batch_losses(model, ids).cpu().numpy()
+        losses[chosen] = token_losses(model, ids).double().mean(dim=1).cpu().numpy()
         _require_finite(losses[chosen], places[chosen], text, model)
         on_progress(chosen.stop, len(windows), f"perplexity on {text}")
 
@@ -102,11 +102,6 @@ def window_losses(
     going = Sequences(batch, length, "evaluation.batch", _SHORTER, device, on_progress)
     going.over(len(windows), measure)
     return losses
-
-
-def _batch_losses(model: Any, ids: torch.Tensor) -> torch.Tensor:
-    """(batch,) float64 mean loss of each window of (batch, length) ids."""
-    return token_losses(model, ids).double().mean(dim=1)
 
 
 @torch.inference_mode()

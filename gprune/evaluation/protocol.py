@@ -123,11 +123,8 @@ class Marks:
             if ordered:
                 self.usual[name] = ordered[0]
             for stamp in ordered[1:]:
-                words = difference(stamp, ordered[0])
-                self._marks[name, stamp] = self._meaning.setdefault(words, self._next())
-
-    def _next(self) -> str:
-        return MARKS[min(len(self._meaning), len(MARKS) - 1)]
+                words, following = difference(stamp, ordered[0]), min(len(self._meaning), len(MARKS) - 1)
+                self._marks[name, stamp] = self._meaning.setdefault(words, MARKS[following])
 
     def of(self, column: str, *stamps: Stamp | None) -> str:
         """The mark of a figure in a column, or of one made of several; empty under the usual stamp."""

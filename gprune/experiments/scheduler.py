@@ -215,7 +215,9 @@ class Schedule(Generic[E]):
             if reason is None:
                 continue
             self._open.remove(item)
-            if not item.own and (self._killed(item) or (not reason and self._lacks(item.entry))):
+            if not item.own and (
+                self._killed(item) or (not reason and self._each and self._needed(item.entry))
+            ):
                 # killed before its command began: it only looked as if it were under way; or done, and its
                 # run has another name, as that of a sweep with another title
                 self._waiting.appendleft(item.entry)
@@ -223,10 +225,6 @@ class Schedule(Generic[E]):
             if reason:
                 failures[item.entry.shared] = reason
             self._ended(item.entry, reason)
-
-    def _lacks(self, entry: E) -> bool:
-        """Whether an entry still lacks the run of its own that it is to leave."""
-        return self._each and self._needed(entry)
 
     def _killed(self, item: Open[E]) -> bool:
         with contextlib.suppress(JobError):

@@ -121,18 +121,14 @@ def write_json(path: Path, values: dict[str, Any], allowed: Callable[[], bool] =
             raise
         if not allowed():
             return False
-        _overwrite(path, data)
+        with open(path, "r+b") as file:
+            file.write(data)
+            file.truncate()
     return True
 
 
 class _OvertakenError(Exception):
     """A file may not be replaced any more; its new content goes."""
-
-
-def _overwrite(path: Path, data: bytes) -> None:
-    with open(path, "r+b") as file:
-        file.write(data)
-        file.truncate()
 
 
 def _plain(value: object) -> object:

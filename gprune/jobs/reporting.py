@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TextIO
 
 from gprune.jobs import folder as files
@@ -75,9 +74,7 @@ class JobReporter:
             raise Cancelled("the run was stopped on request before it began")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Records how the run ended; the exception, if any, goes on to the caller."""
         self._flush()
         self._change(lambda state: self._end(state, error))

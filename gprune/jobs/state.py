@@ -32,8 +32,7 @@ DAMAGED = f"the job's {files.STATE} is missing or damaged; {REMEDY}"
 
 def is_text(value: object) -> bool:
     """Whether a value is text that can be shown: of bounded length, and of whole letters."""
-    halves = isinstance(value, str) and any("\ud800" <= letter <= "\udfff" for letter in value)
-    return isinstance(value, str) and not halves and len(value) <= MOST_TEXT
+    return isinstance(value, str) and len(value) <= MOST_TEXT and safe_parsing.is_whole(value)
 
 
 Shown = Annotated[str, Rule("text that can be shown", is_text)]

@@ -6,7 +6,7 @@ from itertools import tee
 from typing import Any
 
 from gprune.pipeline import runs
-from gprune.pipeline.estimate import Forecast, forecast, judged, libraries
+from gprune.pipeline.estimate import Forecast, TooLarge, forecast, judged, libraries
 from gprune.pipeline.eta import last_time
 from gprune.pipeline.record import Listener
 from gprune.pipeline.stages import Graph, Results, Stage, course
@@ -96,7 +96,7 @@ def require_room(
     verdict = judged(replace(found, libraries=float(libraries.own())))
     for words in (verdict.summary, *verdict.warnings):
         listener(ESTIMATE, 1, 1, Notice(words))
-    if not anyway:
-        verdict.require_fitting()
-    elif verdict.refusal:
+    if verdict.refusal:
+        if not anyway:
+            raise TooLarge(verdict.refusal)
         listener(ESTIMATE, 1, 1, Notice(f"started anyway: {verdict.refusal}"))

@@ -22,7 +22,6 @@
 from __future__ import annotations
 
 import time
-from types import TracebackType
 from typing import Any
 
 from gprune.pipeline import runs
@@ -62,9 +61,7 @@ class RunOwner:
             raise
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         """Says how the run ended, where that is this process's to say; the exception goes on."""
         try:
             if isinstance(error, Interrupted):

@@ -11,8 +11,6 @@ from typing import Any, Literal
 
 from gprune.records import Array, ModelShape, UnitScores
 
-NO_FACTS: Mapping[str, Array] = {}
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:

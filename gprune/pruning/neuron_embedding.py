@@ -26,7 +26,6 @@ SETTINGS: dict[str, Any] = {"components": MOST_COMPONENTS, "neighbours": NEIGHBO
 """all that decides a layout besides the points and the seed"""
 FEWEST = NEIGHBOURS + 1
 """neurons below which there are not as many neighbours"""
-Rows = Array
 
 
 @dataclass(frozen=True, slots=True, eq=False)

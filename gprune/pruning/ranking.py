@@ -165,11 +165,6 @@ def ranks(scores: Array) -> Array:
     return result
 
 
-def rank_within(scores: Array, labels: Array) -> Array:
-    """(units,) float64 average ranks among the units of the same label, from 0 to module size - 1."""
-    return GroupedRanks(labels).by_unit(scores)
-
-
 def module_sizes(labels: Array, count: int | None = None) -> Array:
     """(modules,) int64 number of units that carry each label."""
     return np.bincount(labels, minlength=count or 0)
@@ -181,7 +176,7 @@ def rank_quantile_within(scores: Array, labels: Array) -> Array:
     The half makes the fraction of units at or above a threshold t an unbiased 1 - t for modules of any size.
     """
     size = module_sizes(labels)[labels]
-    return (rank_within(scores, labels) + 0.5) / size
+    return (GroupedRanks(labels).by_unit(scores) + 0.5) / size
 
 
 def module_means(values: Array, labels: Array, count: int | None = None) -> Array:

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from gprune.records.decisions import (
         GateLearning,
         Learning,
-        LearningHistory,
         PruningMasks,
         RecoveredWeights,
         RepairedWeights,
@@ -59,7 +58,6 @@ __all__ = [
     "Contexts",
     "GateLearning",
     "Learning",
-    "LearningHistory",
     "ModelShape",
     "ModelSize",
     "ModuleStatistics",

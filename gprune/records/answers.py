@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, freeze, real, require_axes, require_range, whole
+from gprune.records.base import Array, Record, real, require_range, whole
 
 MOST_QUESTIONS, MOST_OPTIONS = 12_000, 60_000
 """questions of a task, and options of them all, whose answers are kept: 0.6 MB a task and method at most. The
@@ -17,7 +17,7 @@ QUESTION_CHARACTERS, OPTION_CHARACTERS = 600, 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class Answers(Record):
     """What one model answers to the questions of one task: the likelihood of every option."""
 
     task: str
@@ -28,44 +28,37 @@ class Answers:
     """(options,) log-likelihood of every option in nats, question after question"""
     lengths: Annotated[Array, whole("options")]
     """(options,) characters of the option, by which acc_norm divides"""
-    counts: Annotated[Array, whole("questions")]
+    counts: Annotated[Array, whole("questions", within=(0, MOST_OPTIONS))]
     """(questions,) options of each question"""
     right: Annotated[Array, whole("questions")]
     """(questions,) index of the right option among them"""
 
-    def __post_init__(self) -> None:
-        """Checks and freezes the arrays; ValueError where they do not fit each other."""
-        require_axes(self)
-        require_range(self, 0, MOST_OPTIONS, "counts")
+    def check(self) -> None:
+        """Checks that every question has its options, and the right one is among them."""
         if int(self.counts.sum()) != len(self.likelihoods) or (self.counts < 1).any():
             raise ValueError("Answers.counts does not add up to the options")
         if ((self.right < 0) | (self.right >= self.counts)).any():
             raise ValueError("Answers.right names options that are not there")
-        freeze(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Questions:
+class Questions(Record):
     """The questions of one task as models were asked them, cut to a bounded length."""
 
     task: str
     """the task as asked for"""
-    text: Annotated[Array, whole("bytes")]
+    text: Annotated[Array, whole("bytes", within=(0, 255))]
     """(bytes,) UTF-8 of all questions, each followed by its options"""
     ends: Annotated[Array, whole("pieces")]
     """(pieces,) where each question and each option ends in the text"""
-    counts: Annotated[Array, whole("questions")]
+    counts: Annotated[Array, whole("questions", within=(0, MOST_OPTIONS))]
     """(questions,) options of each question"""
 
-    def __post_init__(self) -> None:
-        """Checks and freezes the arrays; ValueError where they do not fit each other."""
-        require_axes(self)
-        require_range(self, 0, 255, "text")
-        require_range(self, 0, MOST_OPTIONS, "counts")
+    def check(self) -> None:
+        """Checks that the text is divided into questions and options."""
         require_range(self, 0, len(self.text), "ends")
         if int(self.counts.sum()) + len(self.counts) != len(self.ends) or (np.diff(self.ends) < 0).any():
             raise ValueError("Questions.ends does not divide the text into questions and options")
-        freeze(self)
 
     @classmethod
     def of(cls, task: str, asked: list[tuple[str, list[str]]]) -> Questions:

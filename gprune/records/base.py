@@ -20,16 +20,20 @@ class Axes:
     """names of the dimensions in order; a number is a length that never changes"""
     kinds: str
     """numpy's letters of the number types that it may hold"""
+    finite: bool = False
+    """whether NaN and infinity are refused"""
+    within: tuple[int, int] | None = None
+    """the least and the most that it may hold; None where there is no bound"""
 
 
-def real(*names: str | int) -> Axes:
+def real(*names: str | int, finite: bool = False, within: tuple[int, int] | None = None) -> Axes:
     """Dimensions of an array of numbers."""
-    return Axes(names, "fiu")
+    return Axes(names, "fiu", finite, within)
 
 
-def whole(*names: str | int) -> Axes:
+def whole(*names: str | int, within: tuple[int, int] | None = None) -> Axes:
     """Dimensions of an array of whole numbers."""
-    return Axes(names, "iu")
+    return Axes(names, "iu", within=within)
 
 
 def truth(*names: str | int) -> Axes:
@@ -41,6 +45,29 @@ MOST_UNITS = 2**24
 """layers, neurons, heads, channels or modules that a model can have"""
 MOST_SEQUENCES = 2**31 - 1
 """sequences that a calibration set can have"""
+
+
+class Record:
+    """A frozen dataclass of plain values and of read-only arrays, which are as their fields declare."""
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Checks what the fields declare and what `check` asks for, and freezes the arrays.
+
+        Raises ValueError where something does not fit, NumericsError where a number has to be finite.
+        """
+        require_axes(self)
+        for name, axes in axes_of(type(self)).items():
+            if axes.within is not None:
+                require_range(self, *axes.within, name)
+            if axes.finite:
+                require_finite(self, name)
+        self.check()
+        freeze(self)
+
+    def check(self) -> None:
+        """Raises ValueError where fields do not fit each other in ways that no single one can declare."""
 
 
 def freeze(record: object) -> None:

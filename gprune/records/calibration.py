@@ -7,22 +7,11 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import (
-    MOST_SEQUENCES,
-    Array,
-    axes_of,
-    freeze,
-    real,
-    require_axes,
-    require_finite,
-    require_range,
-    truth,
-    whole,
-)
+from gprune.records.base import MOST_SEQUENCES, Array, Record, real, require_range, truth, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tokens:
+class Tokens(Record):
     """A calibration set: token-disjoint sequences of equal length (section 4, 2048 x 128 in the paper)."""
 
     text: str
@@ -34,13 +23,9 @@ class Tokens:
     available: int
     """how many disjoint sequences the text would have given"""
 
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class SampledText:
+class SampledText(Record):
     """What the dense model has written: documents of equal length, and how likely it finds each of them."""
 
     text: str
@@ -52,14 +37,9 @@ class SampledText:
     kept: Annotated[Array, truth("drawn")]
     """(drawn,) whether it is kept"""
 
-    def __post_init__(self) -> None:
-        """Checks shapes against each other, and freezes the arrays."""
-        require_axes(self)
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ActivationStatistics:
+class ActivationStatistics(Record):
     """Moments of the inputs of down_proj and o_proj over one calibration set, per shard of disjoint samples.
 
     `*_mean` is the mean over tokens, `*_moment` the sum over tokens of the squared deviation from that
@@ -74,28 +54,22 @@ class ActivationStatistics:
     """(shards,) int64 sequences in each shard"""
     shard_tokens: Annotated[Array, whole("shards")]
     """(shards,) int64 tokens in each shard"""
-    ffn_mean: Annotated[Array, real("shards", "layers", "neurons")]
+    ffn_mean: Annotated[Array, real("shards", "layers", "neurons", finite=True)]
     """(shards, layers, neurons)"""
-    ffn_moment: Annotated[Array, real("shards", "layers", "neurons")]
+    ffn_moment: Annotated[Array, real("shards", "layers", "neurons", finite=True)]
     """(shards, layers, neurons)"""
-    ffn_energy: Annotated[Array, real("shards", "layers", "neurons")]
+    ffn_energy: Annotated[Array, real("shards", "layers", "neurons", finite=True)]
     """(shards, layers, neurons)"""
-    attention_mean: Annotated[Array, real("shards", "layers", "channels")]
+    attention_mean: Annotated[Array, real("shards", "layers", "channels", finite=True)]
     """(shards, layers, heads * head_width)"""
-    attention_moment: Annotated[Array, real("shards", "layers", "channels")]
+    attention_moment: Annotated[Array, real("shards", "layers", "channels", finite=True)]
     """(shards, layers, heads * head_width)"""
-    attention_energy: Annotated[Array, real("shards", "layers", "channels")]
+    attention_energy: Annotated[Array, real("shards", "layers", "channels", finite=True)]
     """(shards, layers, heads * head_width)"""
-    ffn_released_fluctuation: Annotated[Array, real("layers", "neurons")]
+    ffn_released_fluctuation: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) fluctuation by FLAP's released recursion over all samples in order, batch 1"""
-    attention_released_fluctuation: Annotated[Array, real("layers", "channels")]
+    attention_released_fluctuation: Annotated[Array, real("layers", "channels", finite=True)]
     """(layers, heads * head_width) likewise"""
-
-    def __post_init__(self) -> None:
-        """Checks shapes against each other, finiteness, and freezes the arrays."""
-        require_axes(self)
-        require_finite(self, *(name for name in axes_of(type(self)) if not name.startswith("shard")))
-        freeze(self)
 
     @property
     def shards(self) -> int:
@@ -130,7 +104,7 @@ class ActivationStatistics:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StrongestPositions:
+class StrongestPositions(Record):
     """Where each FFN neuron answers most on one calibration set: the strongest inputs of down_proj.
 
     Of a sequence the strongest position stands, the first of equal ones, so that the positions of a neuron
@@ -143,20 +117,16 @@ class StrongestPositions:
     """SHA-256 of the tokens seen"""
     length: int
     """tokens of a sequence"""
-    sequences: Annotated[Array, whole("layers", "neurons", "kept")]
+    sequences: Annotated[Array, whole("layers", "neurons", "kept", within=(0, MOST_SEQUENCES))]
     """(layers, neurons, kept) the sequence, counted from 0; the smallest type that holds all of them"""
     positions: Annotated[Array, whole("layers", "neurons", "kept")]
     """(layers, neurons, kept) the token in it, counted from 0"""
-    values: Annotated[Array, real("layers", "neurons", "kept")]
+    values: Annotated[Array, real("layers", "neurons", "kept", finite=True)]
     """(layers, neurons, kept) float32 activation with its sign; bfloat16 and larger values fit"""
 
-    def __post_init__(self) -> None:
-        """Checks shapes against each other, places and finiteness, and freezes the arrays."""
-        require_axes(self)
-        require_range(self, 0, MOST_SEQUENCES, "sequences")
+    def check(self) -> None:
+        """Checks that every position is one of a sequence."""
         require_range(self, 0, self.length - 1, "positions")
-        require_finite(self, "values")
-        freeze(self)
 
     @property
     def kept(self) -> int:

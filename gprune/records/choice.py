@@ -5,11 +5,11 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, freeze, real, require_axes
+from gprune.records.base import Array, Record, real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CandidateFigures:
+class CandidateFigures(Record):
     """What one candidate is worth on text that took part in nothing."""
 
     measures: tuple[str, ...]
@@ -17,14 +17,9 @@ class CandidateFigures:
     nats: Annotated[Array, real("measures", "windows")]
     """(measures, windows) of each sequence: mean loss, or divergence from the dense model, nats per token"""
 
-    def __post_init__(self) -> None:
-        """Checks and freezes the arrays."""
-        require_axes(self)
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class Choice(Record):
     """Every candidate with its figures, and the one that was chosen."""
 
     masks: tuple[str, ...]
@@ -45,11 +40,6 @@ class Choice:
     """place of the candidate whose number is 1"""
     chosen: int
     """place of the candidate that was chosen"""
-
-    def __post_init__(self) -> None:
-        """Checks and freezes the arrays."""
-        require_axes(self)
-        freeze(self)
 
     @property
     def repair(self) -> str:

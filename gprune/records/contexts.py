@@ -10,57 +10,45 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import Array, axes_of, freeze, real, require_axes, require_finite
+from gprune.records.base import Array, Record, real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Contexts:
+class Contexts(Record):
     """Context clusters of every layer, made from the FFN inputs of one calibration set."""
 
     text: str
     """the text they were made from, as typed"""
-    mean: Annotated[Array, real("layers", "hidden")]
+    mean: Annotated[Array, real("layers", "hidden", finite=True)]
     """(layers, hidden) float32 mean FFN input, subtracted before the projection"""
-    components: Annotated[Array, real("layers", "dimensions", "hidden")]
+    components: Annotated[Array, real("layers", "dimensions", "hidden", finite=True)]
     """(layers, dimensions, hidden) float32 principal directions, orthonormal rows"""
-    centroids: Annotated[Array, real("layers", "contexts", "dimensions")]
+    centroids: Annotated[Array, real("layers", "contexts", "dimensions", finite=True)]
     """(layers, contexts, dimensions) float32 cluster centres in the projected space"""
-    distances: Annotated[Array, real("layers", "contexts", "contexts")]
+    distances: Annotated[Array, real("layers", "contexts", "contexts", finite=True)]
     """(layers, contexts, contexts) float64 distances of the centroids over their off-diagonal mean"""
     tokens: int
     """tokens of each layer that the clusters were made from"""
 
-    def __post_init__(self) -> None:
-        """Checks shapes against each other, finiteness, and freezes the arrays."""
-        require_axes(self)
-        require_finite(self, *axes_of(type(self)))
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ContextStatistics:
+class ContextStatistics(Record):
     """Moments of the inputs of down_proj over one calibration set, per shard and context; all float64."""
 
     text: str
     """the text measured, as typed"""
     contexts: str
     """the text that the contexts were made from"""
-    tokens: Annotated[Array, real("shards", "layers", "contexts")]
+    tokens: Annotated[Array, real("shards", "layers", "contexts", finite=True)]
     """(shards, layers, contexts) tokens seen in each context"""
-    mean: Annotated[Array, real("shards", "layers", "contexts", "neurons")]
+    mean: Annotated[Array, real("shards", "layers", "contexts", "neurons", finite=True)]
     """(shards, layers, contexts, neurons) mean over those tokens; 0 where there are none"""
-    moment: Annotated[Array, real("shards", "layers", "contexts", "neurons")]
+    moment: Annotated[Array, real("shards", "layers", "contexts", "neurons", finite=True)]
     """(shards, layers, contexts, neurons) sum over tokens of the squared deviation from that mean"""
-    affinity: Annotated[Array, real("layers", "contexts", "neurons")]
+    affinity: Annotated[Array, real("layers", "contexts", "neurons", finite=True)]
     """(layers, contexts, neurons) mean over a context's tokens of |input * gradient of the loss|"""
-    layer_change: Annotated[Array, real("layers")]
+    layer_change: Annotated[Array, real("layers", finite=True)]
     """(layers,) mean over tokens of 1 - cosine similarity of a layer's input and output"""
-
-    def __post_init__(self) -> None:
-        """Checks shapes against each other, finiteness, and freezes the arrays."""
-        require_axes(self)
-        require_finite(self, *axes_of(type(self)))
-        freeze(self)
 
     @property
     def shards(self) -> int:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from gprune.records.base import Array, freeze, real, truth, whole
+from gprune.records.base import Array, Record, real, truth, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PruningMasks:
+class PruningMasks(Record):
     """Which units a method keeps."""
 
     method: str
@@ -23,112 +23,57 @@ class PruningMasks:
     target: float
     """the retention that was asked for"""
 
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class LearningHistory:
-    """How modular sparsity learning went: one row per step."""
+class _Learned(Record):
+    """What a learning ends with: masks, and one row per step of how it went."""
 
+    ffn: Annotated[Array, truth("layers", "neurons")]
+    """(layers, neurons) bool, True = kept"""
+    heads: Annotated[Array, truth("layers", "groups")]
+    """(layers, key/value groups) bool, True = kept"""
+    retention: float
+    """kept fraction of the decoder's linear weights"""
+    target: float
+    """the retention that was asked for"""
     steps: Annotated[Array, real("steps", "columns")]
     """(steps, columns) float64, columns named in `columns`"""
     columns: tuple[str, ...]
     """names of the columns of `steps`"""
+
+    METHOD: ClassVar[str]
+    """what its masks are called"""
+
+    @property
+    def masks(self) -> PruningMasks:
+        """The units that are kept."""
+        return PruningMasks(self.METHOD, self.ffn, self.heads, self.retention, self.target)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Learning(_Learned):
+    """What modular sparsity learning ends with: the masks of GPrune, and how they came about."""
+
+    METHOD: ClassVar[str] = "gprune"
     thresholds: Annotated[Array, real("modules")]
     """(modules,) final FFN thresholds in rank-quantile space, after the exact-budget shift"""
     head_thresholds: Annotated[Array, real("layers")]
     """(layers,) final attention thresholds in rank-quantile space"""
 
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Learning:
-    """What modular sparsity learning ends with: the masks of GPrune, and how they came about."""
-
-    ffn: Annotated[Array, truth("layers", "neurons")]
-    """(layers, neurons) bool, True = kept"""
-    heads: Annotated[Array, truth("layers", "groups")]
-    """(layers, key/value groups) bool, True = kept"""
-    retention: float
-    """kept fraction of the decoder's linear weights"""
-    target: float
-    """the retention that was asked for"""
-    steps: Annotated[Array, real("steps", "columns")]
-    """see LearningHistory"""
-    columns: tuple[str, ...]
-    """see LearningHistory"""
-    thresholds: Annotated[Array, real("modules")]
-    """see LearningHistory"""
-    head_thresholds: Annotated[Array, real("layers")]
-    """see LearningHistory"""
-
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)
-
-    @classmethod
-    def of(cls, masks: PruningMasks, history: LearningHistory) -> Learning:
-        """Puts both together."""
-        return cls(
-            ffn=masks.ffn,
-            heads=masks.heads,
-            retention=masks.retention,
-            target=masks.target,
-            steps=history.steps,
-            columns=history.columns,
-            thresholds=history.thresholds,
-            head_thresholds=history.head_thresholds,
-        )
-
-    @property
-    def masks(self) -> PruningMasks:
-        """The units that are kept."""
-        return PruningMasks("gprune", self.ffn, self.heads, self.retention, self.target)
-
-    @property
-    def history(self) -> LearningHistory:
-        """How it went."""
-        return LearningHistory(self.steps, self.columns, self.thresholds, self.head_thresholds)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class GateLearning:
+class GateLearning(_Learned):
     """What the learning of gates ends with: the masks, and the gates that they follow from."""
 
-    ffn: Annotated[Array, truth("layers", "neurons")]
-    """(layers, neurons) bool, True = kept"""
-    heads: Annotated[Array, truth("layers", "groups")]
-    """(layers, key/value groups) bool, True = kept"""
-    retention: float
-    """kept fraction of the decoder's linear weights"""
-    target: float
-    """the retention that was asked for"""
-    steps: Annotated[Array, real("steps", "columns")]
-    """(steps, columns) float64, columns named in `columns`"""
-    columns: tuple[str, ...]
-    """names of the columns of `steps`"""
+    METHOD: ClassVar[str] = "gates"
     gates: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) float32 final gates: the highest are kept"""
     head_gates: Annotated[Array, real("layers", "groups")]
     """(layers, key/value groups) float32 final gates"""
 
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)
-
-    @property
-    def masks(self) -> PruningMasks:
-        """The units that are kept."""
-        return PruningMasks("gates", self.ffn, self.heads, self.retention, self.target)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RepairedWeights:
+class RepairedWeights(Record):
     """Weights of o_proj and down_proj, layer by layer, as a repair has fitted them to some masks."""
 
     method: str
@@ -148,13 +93,9 @@ class RepairedWeights:
     errors: Annotated[Array, real("maps", 2)]
     """(2 * layers, 2) mean over the tokens of the squared residual of each map, before and after"""
 
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RecoveredWeights:
+class RecoveredWeights(Record):
     """What recovery adds to the linear maps of a pruned model: to each a product of two narrow matrices."""
 
     method: str
@@ -175,7 +116,3 @@ class RecoveredWeights:
     """(steps, columns) float64, how the training went, columns named in `columns`"""
     columns: tuple[str, ...]
     """names of the columns of `steps`"""
-
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from gprune.records.base import Array, freeze, real, require_axes, require_range
+from gprune.records.base import Array, Record, real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Perplexity:
+class Perplexity(Record):
     """Perplexity of one model on one text under a named preset; lower is better."""
 
     text: str
@@ -25,13 +25,9 @@ class Perplexity:
     losses: Annotated[Array, real("windows")]
     """(windows,) mean negative log-likelihood of each window, nats per token"""
 
-    def __post_init__(self) -> None:
-        """Freezes the arrays."""
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class TextOverlap:
+class TextOverlap(Record):
     """How much of an evaluated text stands word for word in the calibration sets of A and B."""
 
     text: str
@@ -40,16 +36,10 @@ class TextOverlap:
     """tokens of a run that is looked for"""
     windows: int
     """windows evaluated"""
-    share: Annotated[Array, real("texts")]
+    share: Annotated[Array, real("texts", within=(0, 1))]
     """(texts,) share of the windows' runs that occur in the set of A, and of B, in [0, 1]"""
-    drawn: Annotated[Array, real("texts")]
+    drawn: Annotated[Array, real("texts", within=(0, 1))]
     """(texts,) share of the calibration text that was drawn, which a copy of it would overlap by"""
-
-    def __post_init__(self) -> None:
-        """Checks and freezes the arrays."""
-        require_axes(self)
-        require_range(self, 0, 1, "share", "drawn")
-        freeze(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

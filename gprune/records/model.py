@@ -3,7 +3,7 @@
 from dataclasses import dataclass, fields
 from typing import Annotated
 
-from gprune.records.base import MOST_UNITS, Array, freeze, real, require_axes, require_finite, require_range
+from gprune.records.base import MOST_UNITS, Array, Record, real, require_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,44 +72,33 @@ class ModelSize:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeightNorms:
+class WeightNorms(Record):
     """What the importance scores need to know of the weights, so that scoring needs no model."""
 
-    down_column_square: Annotated[Array, real("layers", "neurons")]
+    down_column_square: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) squared Euclidean norm of each column of down_proj"""
-    down_column_absolute: Annotated[Array, real("layers", "neurons")]
+    down_column_absolute: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) mean over output rows of |w| in each column of down_proj"""
-    out_column_square: Annotated[Array, real("layers", "channels")]
+    out_column_square: Annotated[Array, real("layers", "channels", finite=True)]
     """(layers, heads * head_width) squared norm of each column of o_proj"""
-    out_column_absolute: Annotated[Array, real("layers", "channels")]
+    out_column_absolute: Annotated[Array, real("layers", "channels", finite=True)]
     """(layers, heads * head_width) mean of |w| in each column of o_proj"""
-
-    def __post_init__(self) -> None:
-        """Checks finiteness and freezes the arrays."""
-        require_finite(self, *(field.name for field in fields(self)))
-        freeze(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class WeightFacts:
+class WeightFacts(Record):
     """What a plug-in's metric needs to know of the weights beyond their norms, by names of its own."""
 
     metric: str
     """name of the metric"""
     neuron_names: tuple[str, ...]
     """names of the facts of neurons"""
-    neurons: Annotated[Array, real("layers", "neuron_facts", "neurons")]
+    neurons: Annotated[Array, real("layers", "neuron_facts", "neurons", finite=True)]
     """(layers, facts, neurons) float64"""
     channel_names: tuple[str, ...]
     """names of the facts of o_proj's input channels"""
-    channels: Annotated[Array, real("layers", "channel_facts", "channels")]
+    channels: Annotated[Array, real("layers", "channel_facts", "channels", finite=True)]
     """(layers, facts, heads * head_width) float64"""
-
-    def __post_init__(self) -> None:
-        """Checks shapes and finiteness, and freezes the arrays."""
-        require_axes(self)
-        require_finite(self, "neurons", "channels")
-        freeze(self)
 
     def of_layer(self, part: str, layer: int) -> dict[str, Array]:
         """The facts of one layer by name, of `ffn` or of `attention`."""

@@ -8,21 +8,11 @@ from typing import Annotated
 
 import numpy as np
 
-from gprune.records.base import (
-    MOST_UNITS,
-    Array,
-    freeze,
-    real,
-    require_axes,
-    require_finite,
-    require_range,
-    truth,
-    whole,
-)
+from gprune.records.base import MOST_UNITS, Array, Record, real, truth, whole
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Partition:
+class Partition(Record):
     """Modules: a partition of each layer's neurons (section 3.1, BCM)."""
 
     kind: str
@@ -44,9 +34,24 @@ class Partition:
     history: Annotated[Array, real("layers", "steps", 5)]
     """(layers, steps, 5) inner, pair, repulsion, consistency and total loss during refinement"""
 
-    def __post_init__(self) -> None:
-        """Checks that every label is in range and every module has a neuron, and freezes the arrays."""
-        freeze(self)
+    @classmethod
+    def unrefined(cls, kind: str, labels: Array, counts: Array, silhouette: Array | None = None) -> Partition:
+        """Modules that no drift took part in; without a silhouette no counts were tried."""
+        layers = len(counts)
+        return cls(
+            kind=kind,
+            profile="none",
+            labels=labels.astype(np.int32),
+            counts=counts.astype(np.int32),
+            initial_counts=counts.astype(np.int32),
+            silhouette=np.zeros((layers, 0)) if silhouette is None else silhouette,
+            mixing=np.full(2, np.nan),
+            variation=np.full(2, np.nan),
+            history=np.zeros((layers, 0, 5)),
+        )
+
+    def check(self) -> None:
+        """Checks that every label is in range and every module has a neuron."""
         for layer, (labels, count) in enumerate(zip(self.labels, self.counts, strict=True)):
             present = np.unique(labels)
             if len(present) != count or present[0] != 0 or present[-1] != count - 1:
@@ -76,36 +81,28 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ModuleStatistics:
+class ModuleStatistics(Record):
     """What RASA decides on, for every module of every layer (section 3.2); thresholds not yet applied."""
 
-    drift: Annotated[Array, real("modules")]
+    drift: Annotated[Array, real("modules", finite=True)]
     """(modules,) mean within-module rank drift, in [0, 1]"""
-    score: Annotated[Array, real("modules")]
+    score: Annotated[Array, real("modules", finite=True)]
     """(modules,) mean primary score, raw or standardised within the layer"""
-    size: Annotated[Array, whole("modules")]
+    size: Annotated[Array, whole("modules", within=(1, MOST_UNITS))]
     """(modules,) int64 neurons in the module"""
-    layer: Annotated[Array, whole("modules")]
+    layer: Annotated[Array, whole("modules", within=(0, MOST_UNITS))]
     """(modules,) int64 layer of the module"""
-    u_primary: Annotated[Array, real("modules")]
+    u_primary: Annotated[Array, real("modules", finite=True)]
     """(modules,) expected local-rank discrepancy between disjoint halves of A; smaller is more repeatable"""
-    u_auxiliary: Annotated[Array, real("modules")]
+    u_auxiliary: Annotated[Array, real("modules", finite=True)]
     """(modules,) the same for B"""
-
-    def __post_init__(self) -> None:
-        """Checks shapes, finiteness and counts, and freezes the arrays."""
-        require_axes(self)
-        require_finite(self, "drift", "score", "u_primary", "u_auxiliary")
-        require_range(self, 1, MOST_UNITS, "size")
-        require_range(self, 0, MOST_UNITS, "layer")
-        freeze(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class AdaptedScores:
+class AdaptedScores(Record):
     """The result of RASA: importance scores with unreliable modules re-scored."""
 
-    scores: Annotated[Array, real("layers", "neurons")]
+    scores: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) float64"""
     adapted: Annotated[Array, truth("modules")]
     """(modules,) bool: both conditions hold, the module is in K_adapt"""
@@ -116,14 +113,9 @@ class AdaptedScores:
     score_threshold: float
     """quantile of the modules' mean score; a module at or below it is weakly supported"""
 
-    def __post_init__(self) -> None:
-        """Checks finiteness and freezes the arrays."""
-        require_finite(self, "scores")
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class PartitionAgreement:
+class PartitionAgreement(Record):
     """How far two partitions agree, layer by layer (Fig. 1b)."""
 
     ari: Annotated[Array, real("layers")]
@@ -131,14 +123,9 @@ class PartitionAgreement:
     overlap: Annotated[Array, real("layers")]
     """(layers,) matched overlap in [0, 1]"""
 
-    def __post_init__(self) -> None:
-        """Checks shapes and freezes the arrays."""
-        require_axes(self)
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Agreement:
+class Agreement(Record):
     """Agreement of partitions over several comparisons: one row per comparison."""
 
     comparisons: tuple[str, ...]
@@ -148,12 +135,10 @@ class Agreement:
     overlap: Annotated[Array, real("comparisons", "layers")]
     """(comparisons, layers) matched overlap in [0, 1]"""
 
-    def __post_init__(self) -> None:
-        """Checks shapes and freezes the arrays."""
-        require_axes(self)
+    def check(self) -> None:
+        """Checks that every comparison has its row."""
         if len(self.comparisons) != len(self.ari):
             raise ValueError(f"Agreement.ari has {len(self.ari)} rows, expected {len(self.comparisons)}")
-        freeze(self)
 
     @classmethod
     def of(cls, rows: Mapping[str, PartitionAgreement]) -> Agreement:

@@ -3,45 +3,40 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from gprune.records.base import Array, freeze, real, require_axes, require_finite, require_range
+from gprune.records.base import Array, Record, real
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class UnitScores:
+class UnitScores(Record):
     """Importance scores of one text under one metric; a higher score is more important."""
 
     metric: str
     """name in gprune.pruning.scoring.METRICS"""
     text: str
     """the calibration text, as typed"""
-    ffn: Annotated[Array, real("layers", "neurons")]
+    ffn: Annotated[Array, real("layers", "neurons", finite=True)]
     """(layers, neurons) float64, >= 0"""
-    heads: Annotated[Array, real("layers", "groups")]
+    heads: Annotated[Array, real("layers", "groups", finite=True)]
     """(layers, key/value groups) float64, >= 0"""
-    channels: Annotated[Array, real("layers", "channels")]
+    channels: Annotated[Array, real("layers", "channels", finite=True)]
     """(layers, heads * head_width) float64: the channel scores that `heads` sums up"""
-
-    def __post_init__(self) -> None:
-        """Checks finiteness and freezes the arrays."""
-        require_finite(self, "ffn", "heads", "channels")
-        freeze(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankDrift:
+class RankDrift(Record):
     """Rank drift between two score sets (Eq. 1) with its re-sampling control."""
 
-    magnitude: Annotated[Array, real("layers", "neurons")]
+    magnitude: Annotated[Array, real("layers", "neurons", within=(0, 1))]
     """(layers, neurons) in [0, 1]: |rank on A - rank on B| / (N - 1)"""
-    signed: Annotated[Array, real("layers", "neurons")]
+    signed: Annotated[Array, real("layers", "neurons", within=(-1, 1))]
     """(layers, neurons) in [-1, 1]: (rank on A - rank on B) / (N - 1)"""
     scaled: Annotated[Array, real("layers", "neurons")]
     """(layers, neurons) signed drift scaled to the spread of the magnitude, d± (Eq. 15)"""
-    resample_primary: Annotated[Array, real("layers", "neurons")]
+    resample_primary: Annotated[Array, real("layers", "neurons", within=(0, 1))]
     """(layers, neurons) drift between two token-disjoint halves (even and odd shards) of A"""
-    resample_auxiliary: Annotated[Array, real("layers", "neurons")]
+    resample_auxiliary: Annotated[Array, real("layers", "neurons", within=(0, 1))]
     """(layers, neurons) the same for B"""
-    half: Annotated[Array, real("layers", "neurons")]
+    half: Annotated[Array, real("layers", "neurons", within=(0, 1))]
     """(layers, neurons) drift between a half of A and a half of B: equal in sample size to the control"""
     correlation: Annotated[Array, real("layers")]
     """(layers,) Spearman correlation of the ranks on A and B"""
@@ -52,47 +47,28 @@ class RankDrift:
     correlation_auxiliary: Annotated[Array, real("layers")]
     """(layers,) between the halves of B"""
 
-    def __post_init__(self) -> None:
-        """Checks shapes and ranges, and freezes the arrays."""
-        require_axes(self)
-        require_range(self, 0, 1, "magnitude", "resample_primary", "resample_auxiliary", "half")
-        require_range(self, -1, 1, "signed")
-        freeze(self)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Components:
+class Components(Record):
     """The neurons of a layer in the principal components of what is known of them."""
 
     layer: int
     """counted from 0"""
-    places: Annotated[Array, real("neurons", "components")]
+    places: Annotated[Array, real("neurons", "components", finite=True)]
     """(neurons, components) float32, the component of largest variance first"""
-    shares: Annotated[Array, real("components")]
+    shares: Annotated[Array, real("components", finite=True)]
     """(components,) float64 share of the whole variance"""
-
-    def __post_init__(self) -> None:
-        """Checks shapes and finiteness, and freezes the arrays."""
-        require_axes(self)
-        require_finite(self, "places", "shares")
-        freeze(self)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NeuronMap:
+class NeuronMap(Record):
     """The neurons of a layer laid out in a plane by UMAP, neighbours beside each other."""
 
     layer: int
     """counted from 0"""
     basis: str
     """behaviour or parameters: by what neurons are neighbours"""
-    kept: Annotated[Array, real("neurons")]
+    kept: Annotated[Array, real("neurons", finite=True)]
     """(neurons,) share of a neuron's nearest in the components that are its nearest in the plane as well"""
-    places: Annotated[Array, real("neurons", 2)]
+    places: Annotated[Array, real("neurons", 2, finite=True)]
     """(neurons, 2) float32; distances between far points and the axes themselves say nothing"""
-
-    def __post_init__(self) -> None:
-        """Checks shapes and finiteness, and freezes the arrays."""
-        require_axes(self)
-        require_finite(self, "places", "kept")
-        freeze(self)

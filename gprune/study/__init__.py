@@ -14,10 +14,9 @@ from gprune.study.settings import (
     RepairSettings,
     SparsitySettings,
 )
-from gprune.study.study import METRIC_NAMES, Study, field_names, from_dict, from_file, run_name, short
+from gprune.study.study import Study, field_names, from_dict, from_file, run_name, short
 
 __all__ = [
-    "METRIC_NAMES",
     "PRESET_LENGTHS",
     "BaselineSettings",
     "CalibrationSettings",

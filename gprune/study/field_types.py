@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 
 from gprune.system import forms, limits
 from gprune.system.forms import Rule
+from gprune.system.safe_parsing import is_whole
 
 T = TypeVar("T")
 
@@ -28,14 +29,10 @@ def _text(value: Any) -> Any:
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
-def _sound(value: str) -> bool:
-    return not any(letter == "\0" or "\ud800" <= letter <= "\udfff" for letter in value)
-
-
 _BITS = Rule("a finite number of 64 bits", _of_64_bits, first=True)
 Whole = Annotated[int, forms.Before(_whole), _BITS]
 Real = Annotated[float, _BITS]
-SOUND = Rule("text without NUL or half a character", _sound)
+SOUND = Rule("text without NUL or half a character", lambda text: "\0" not in text and is_whole(text))
 Words = Annotated[str, forms.shorter(limits.LONGEST_TEXT), SOUND]
 Text = Annotated[Words, forms.Before(_text), _BITS]
 Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list", "entries")]

@@ -12,6 +12,7 @@ from typing import Any
 from gprune.study import ChoiceSettings, Study
 from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
+from gprune.system.units import listed
 
 FILE = Path(__file__).with_name("recommended.json")
 RECIPE = Path(__file__).with_name("recipe.json")
@@ -56,14 +57,14 @@ def recipe() -> str:
     """
     labels = [METHODS[name].label for name in ChoiceSettings().masks]
     words = (
-        f"Recommended recipe, a method of its own: it tries the masks of {_listed(labels)} with several "
+        f"Recommended recipe, a method of its own: it tries the masks of {listed(labels)} with several "
         "repairs and takes what is best on held-out text."
     )
     known = _evidence()
     if not known:
         return f"{words} What that brings is not measured yet: no figure is claimed."
     return (
-        f"{words} On {_listed(known['models'])}, which its weights were chosen on, it had "
+        f"{words} On {listed(known['models'])}, which its weights were chosen on, it had "
         f"{known['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
         f"{known['to the best unrepaired']:.2f} of the best masks’ without repair ({known['cases']} cases)."
     )
@@ -79,10 +80,6 @@ def _evidence() -> dict[str, Any]:
     if not RECIPE.is_file():
         return {}
     return dict(safe_parsing.json_file(RECIPE, "the evidence of the recommended recipe"))
-
-
-def _listed(names: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def applied(study: Study, name: str) -> Study:

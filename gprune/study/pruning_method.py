@@ -62,6 +62,11 @@ class Method:
         return self.decision in ("sequential", "osscar", "slimllm")
 
     @property
+    def foreign(self) -> bool:
+        """Whether code of another package runs the model."""
+        return self.decision == "plugin" and self.plugin is not None and self.plugin.needs != "scores"
+
+    @property
     def levels(self) -> bool:
         """Whether it can keep as many units in every layer (sparsity.widths equal)."""
         return self.decision not in ("llm_pruner", "slimllm", "plugin")

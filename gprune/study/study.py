@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from gprune.study.choice import MOST_CANDIDATES, ChoiceSettings
 from gprune.study.field_types import Real, Several, Text, Whole
-from gprune.study.methods import BUILT_IN_METRICS, DEFAULT, METHODS, RECOMMENDED, require_known
+from gprune.study.methods import DEFAULT, METHODS, RECOMMENDED, require_known
 from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
     BaselineSettings,
@@ -36,7 +36,6 @@ from gprune.system import forms, html_tables, limits, safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Checked, Rule
 
-METRIC_NAMES = BUILT_IN_METRICS
 _UNNAMED = ("name", "group", "offload")
 """fields that do not tell one study from another: what it is called, and where its model waits"""
 _LATER: dict[str, dict[str, Any]] = {

@@ -88,9 +88,9 @@ def printable_values(value: Any) -> Any:
     return printable(value) if isinstance(value, str) else value
 
 
-def is_printable(value: Any) -> bool:
-    """Whether no text in a JSON value holds what `printable` would change."""
-    return bool(printable_values(value) == value)
+def is_whole(text: str) -> bool:
+    """Whether no letter is half of one, which JSON can write and UTF-8 cannot."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
 def printable_json(text: str) -> str:

@@ -1,6 +1,7 @@
-"""Moments, durations and sizes, for people."""
+"""Moments, durations, sizes and lists, for people."""
 
 import time
+from collections.abc import Sequence
 from datetime import datetime
 
 
@@ -41,3 +42,9 @@ def amount(count: float) -> str:
         if count >= 2**power:
             return f"{count / 2**power:,.1f} {unit}"
     return f"{count / 2**10:,.1f} KiB"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a sentence, as A, B and self; empty for none."""
+    *first, last = words or ("",)
+    return f"{', '.join(first)} and {last}" if first else last

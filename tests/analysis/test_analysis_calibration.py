@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import spearmanr
 
 from gprune.analysis import agreement, calibration
-from gprune.pipeline.stages.comparisons import COMPARISONS, SWAP
+from gprune.pipeline.stages.comparisons import COMPARISONS, FANG, SUBSTITUTION, SWAP
 from gprune.records import Agreement, RankDrift, Tokens
 
 
@@ -94,9 +94,9 @@ def test_modules_are_compared_where_one_text_takes_the_place_of_another():
     names = ("ab_ac", "ab_bc", "ac_bc", "fang_ab", "initialization")
     ari = np.repeat([[0.1], [0.2], [0.3], [0.4], [0.9]], 2, axis=1)
     record = Agreement(names, ari, ari)
-    modules = calibration.module_agreements(record)
+    modules = calibration.agreements(record, SUBSTITUTION)
     assert [modules.loc[a, b] for a, b in ("BC", "AC", "AB")] == pytest.approx([0.1, 0.2, 0.3])
-    groups = calibration.group_agreements(record)
+    groups = calibration.agreements(record, FANG)
     assert list(groups) == ["A", "B"] and groups.loc["B", "A"] == pytest.approx(0.4)
 
 

@@ -57,12 +57,12 @@ def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_f
     work = RunContext(study, results.graph.inputs, results.store.texts)
     modules = whole_layers(work.decoder.shape)
     settings = study.sparsity, study.retention, study.seed
-    masks, history = learn(work.decoder, scores.ffn, scores.heads, modules, *texts, *settings, silent)
+    learned = learn(work.decoder, scores.ffn, scores.heads, modules, *texts, *settings, silent)
     found, kept = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")
-    assert kept.ffn.tobytes() == masks.ffn.tobytes() and kept.heads.tobytes() == masks.heads.tobytes()
-    assert found.thresholds.tobytes() == history.thresholds.tobytes()
-    assert found.head_thresholds.tobytes() == history.head_thresholds.tobytes()
-    np.testing.assert_array_equal(found.steps, history.steps)
+    assert kept.ffn.tobytes() == learned.ffn.tobytes() and kept.heads.tobytes() == learned.heads.tobytes()
+    assert found.thresholds.tobytes() == learned.thresholds.tobytes()
+    assert found.head_thresholds.tobytes() == learned.head_thresholds.tobytes()
+    np.testing.assert_array_equal(found.steps, learned.steps)
     # one order a layer: nothing that is kept scores less than what is removed
     for row, keep in zip(scores.ffn, kept.ffn, strict=True):
         assert keep.all() or row[keep].min() >= row[~keep].max()

@@ -68,6 +68,6 @@ def write_tables(
     series = Series(model, size)
     answers: Any = Answers(fill)
     made = [assembly.assemble(tables.TABLES[name], series, answers) for name in names]
-    folder = writing.default_folder(root, model, size)
+    folder = root / "reproductions" / writing.folder_name(model, size)
     writing.write(folder, series, made, f"python -m gprune reproduce {' '.join(names)} --model {model}")
     return folder

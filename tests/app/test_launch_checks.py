@@ -45,7 +45,7 @@ def test_without_a_client_or_settings_the_choice_is_closed_and_says_why(cache, c
     app = open_page("jobs")
     assert app.radio(key="launch_engine").disabled
     assert "slurm-settings.json' do not exist" in words(app).replace("\\", "")
-    settings.default_file(cache).write_text('{"nodes": 2}')
+    (cache / settings.FILE).write_text('{"nodes": 2}')
     assert "has no field 'nodes'" in words(app.run()).replace("\\", "")
     monkeypatch.setenv("PATH", str(cache))
     assert "this machine has no Slurm client" in words(app.run()) and app.radio(key="launch_engine").disabled
@@ -53,7 +53,7 @@ def test_without_a_client_or_settings_the_choice_is_closed_and_says_why(cache, c
 
 
 def test_a_start_in_slurm_is_one_array_of_all_its_seeds(cache, clients):
-    settings.default_file(cache).write_text('{"partition": "big", "gpus": "a100:1"}')
+    (cache / settings.FILE).write_text('{"partition": "big", "gpus": "a100:1"}')
     app = open_page("jobs")
     app.radio(key="launch_engine").set_value("Slurm").run()
     assert "partition big, GPUs a100:1, cores 1" in words(app).replace("\\", "")
@@ -71,7 +71,7 @@ def test_a_start_in_slurm_is_one_array_of_all_its_seeds(cache, clients):
 
 
 def test_what_slurm_refuses_stands_on_the_page_and_leaves_no_job(cache, clients):
-    settings.default_file(cache).write_text('{"partition": "nope"}')
+    (cache / settings.FILE).write_text('{"partition": "nope"}')
     (clients / "wrong").write_text("sbatch: error: invalid partition specified: nope")
     app = open_page("jobs")
     app.radio(key="launch_engine").set_value("Slurm").run()

@@ -217,7 +217,7 @@ def test_every_seed_is_a_run_and_what_no_seed_changes_is_made_once(capsys, works
     whole = json.loads(said.out)
     assert whole["seeds"] == [3, 0, 1]
     assert [one["settings"]["seed"] for one in whole["runs"]] == [3, 0, 1]
-    assert len(runs.names(Store(folder / "cache"))) == 3
+    assert len(dict(runs.every(Store(folder / "cache")))) == 3
     first, *others = (set(one["reused"]) for one in whole["runs"])
     assert not first
     for reused in others:

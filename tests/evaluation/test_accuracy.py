@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM
 from gprune import pipeline
 from gprune.analysis import changed_answers
 from gprune.evaluation import accuracy as measuring
-from gprune.evaluation.accuracy import accuracy, answered, questions
+from gprune.evaluation.accuracy import answered, questions
 from gprune.evaluation.tasks import asked
 from gprune.models.decoder import Decoder
 from gprune.models.loading import load
@@ -32,6 +32,10 @@ OWN = [
     {"question": "2024", "choices": ["was a year", "{{answer}}", "12", "no"], "answer": 3},
     {"question": "", "choices": ["He reads the book.", "Book the reads he."], "answer": 1},
 ]
+
+
+def accuracy(*arguments, **options):
+    return {task: each.accuracy for task, each in answered(*arguments, **options).items()}
 
 
 @pytest.fixture(scope="module")

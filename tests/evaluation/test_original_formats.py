@@ -10,12 +10,16 @@ from evaluation.original_files import FORMS, SETS, documented
 from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
 
 from gprune.__main__ import main
-from gprune.evaluation.accuracy import accuracy
+from gprune.evaluation.accuracy import answered
 from gprune.evaluation.tasks import STANDARD_TASKS, documents, doubt, fingerprint, known, own, resolve
 from gprune.evaluation.tasks.reading import SIZES
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError
+
+
+def accuracy(*arguments, **options):
+    return {task: each.accuracy for task, each in answered(*arguments, **options).items()}
 
 
 def in_folder(folder):

@@ -135,10 +135,10 @@ def test_settings_come_from_the_cache_or_a_file_and_a_template_is_valid(cache, s
     assert main(words) == 2
     assert "--slurm-template" in capsys.readouterr().err
     cache.mkdir()
-    settings.default_file(cache).write_text('{"account": "mine"}')
+    (cache / settings.FILE).write_text('{"account": "mine"}')
     assert main(words) == 0
     assert "Slurm's 41_0" in capsys.readouterr().out and "--account=mine" in asked(slurm, "sbatch")[0]
-    settings.default_file(cache).write_text('{"gpus": "a100:2"}')
+    (cache / settings.FILE).write_text('{"gpus": "a100:2"}')
     assert main([*words, "--model-gpus", "4"]) == 2
     assert "at most the 2 GPUs that the Slurm settings give a job" in capsys.readouterr().err
     assert main(["submit", "demo", "--slurm", "x.json", "--cache", str(cache)]) == 2
@@ -147,7 +147,7 @@ def test_settings_come_from_the_cache_or_a_file_and_a_template_is_valid(cache, s
 
 def test_devices_of_this_machine_and_slurm_are_not_asked_for_at_once(cache, slurm, capsys, project):
     cache.mkdir()
-    settings.default_file(cache).write_text('{"account": "mine"}')
+    (cache / settings.FILE).write_text('{"account": "mine"}')
     more = ["--engine", "slurm", "--devices", "cuda:0", "cuda:1", "--cache", str(cache)]
     sweep = str(project / "examples" / "sweep.json")
     for words in (["sweep", sweep], ["reproduce", "main", "--model", "demo", "--scale", "demo"]):

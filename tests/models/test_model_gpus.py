@@ -126,7 +126,7 @@ def test_two_processes_find_what_one_finds(tmp_path, settings):
         one, other = (results.get(stages.masks, method) for results in (found, expected))
         np.testing.assert_array_equal(one.ffn, other.ffn)
         np.testing.assert_array_equal(one.heads, other.heads)
-    first, second = (one.get(stages.learning).history for one in (found, expected))
+    first, second = (one.get(stages.learning) for one in (found, expected))
     np.testing.assert_allclose(first.steps[:10], second.steps[:10], rtol=1e-3, atol=1e-3)
     assert found.details(stages.learning(found.graph))["processes"] == 2
     assert "processes" not in found.details(stages.norms(found.graph))

@@ -228,5 +228,5 @@ def test_nan_weights_are_refused_and_the_run_says_so(workshop, tmp_path):
     store, study = Store(tmp_path / "c"), study_of(workshop, model=str(tmp_path / "nan"))
     with pytest.raises((ModelError, NumericsError), match=r"(?i)nan|not finite"):
         pipeline.run(study, store, Heard())
-    record = runs.read(store, runs.names(store)[0])
+    record = runs.read(store, next(runs.every(store))[0])
     assert record["state"] == "failed" and "layers.1.mlp.down_proj" in record["error"]

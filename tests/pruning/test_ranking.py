@@ -34,7 +34,9 @@ def test_rank_within_is_the_loop(modules, levels):
     generator = np.random.default_rng(modules)
     labels = generator.integers(0, modules, 60)
     values = scores(modules, 60, levels)
-    np.testing.assert_array_equal(ranking.rank_within(values, labels), loop_rank_within(values, labels))
+    np.testing.assert_array_equal(
+        ranking.GroupedRanks(labels).by_unit(values), loop_rank_within(values, labels)
+    )
 
 
 @pytest.mark.parametrize("levels", [None, 3])

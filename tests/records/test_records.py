@@ -135,6 +135,8 @@ def test_partition_refuses_gaps_and_empty_modules(labels, count):
 
 def test_other_records_check_their_shapes():
     ones = np.ones((2, 3))
+    with pytest.raises(ValueError, match=r"Tokens.ids has shape \(4,\), expected \(samples, length\)"):
+        Tokens("a text", "f", np.zeros(4, np.int32), 9)
     with pytest.raises(ValueError, match="RankDrift.half"):
         RankDrift(ones, ones, ones, ones, ones, np.ones((2, 2)), *np.ones((4, 2)))
     with pytest.raises(ValueError, match="ModuleStatistics.size"):

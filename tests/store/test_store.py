@@ -148,7 +148,7 @@ def test_runs_are_listed_latest_first_and_unreadable_ones_left_out(store):
         os.utime(store.folder("runs", name) / "run.json", (index, index))
     runs.save(store, "broken", {"study": {}, "stages": {}})
     (store.folder("runs", "broken") / "run.json").write_text("{")
-    assert runs.names(store) == ["two", "one"]
+    assert list(dict(runs.every(store))) == ["two", "one"]
     assert runs.read(store, "broken") is None and runs.read(store, "absent") is None
 
 
@@ -185,7 +185,7 @@ def test_sweep_leaves_what_others_keep_in_a_folder_that_was_named_as_the_cache(s
     assert all((folder / "config").read_text() == "mine" for folder in (*hidden, *linked))
 
 
-@pytest.mark.parametrize("values", [np.zeros((3, 4)), np.zeros(4, np.int32), np.array([["a"]])])
+@pytest.mark.parametrize("values", [np.zeros((3, 4)), np.array([["a"]])])
 def test_a_record_that_breaks_its_own_form_is_not_kept(store, values):
     with pytest.raises(ValueError, match="what was made is not what it should be: .*ids"):
         store.put("tokens", KEY, Tokens("a text", "f", values, 9))

@@ -153,8 +153,7 @@ def overlap(card: TextCard) -> go.Figure:
     _laid_out(figure, "Jaccard index of the neurons kept", "", 130 + _ROW * len(rows))
     figure.update_xaxes(range=[0, 1.04], dtick=0.2)
     # the first row on top, with room for its numbers
-    figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.7], showgrid=False)
-    return figure
+    return figure.update_yaxes(type="category", range=[len(rows) - 0.5, -0.7], showgrid=False)
 
 
 def _laid_out(figure: go.Figure, x: str, y: str, height: int) -> None:

@@ -43,10 +43,6 @@ class OwnText:
         keys = [drift(self.source.graph, *pair).key for pair in OWN_PAIRS.values()]
         return hashlib.sha256(" ".join(keys).encode()).hexdigest()[:32]
 
-    def study_at(self, place: Path) -> dict[str, Any]:
-        """The study with the text where it is now; no key depends on the name of a file."""
-        return replace(self.source.graph.study, substitute=str(place)).to_dict()
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Held:
@@ -90,7 +86,9 @@ class Task:
         self._folder, self.asked.measured = tempfile.TemporaryDirectory(prefix="gprune-own-"), True
         place = Path(self._folder.name) / f"text{text.suffix}"
         place.write_bytes(text.raw)
-        known = {"folder": self._folder.name, "study": text.study_at(place)}
+        # no key depends on the name of a file
+        study = replace(text.source.graph.study, substitute=str(place))
+        known = {"folder": self._folder.name, "study": study.to_dict()}
         return {"id": self.identity, "own": known | {"inputs": asdict(text.source.graph.inputs)}}
 
     def drifts(self, keys: Mapping[str, Any]) -> dict[str, RankDrift]:

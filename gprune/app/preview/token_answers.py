@@ -172,7 +172,8 @@ def answered(content: Mapping[str, Any], reply: Mapping[str, Any], known: Found 
         before = known.ids if isinstance(known, Written) else ()
         return _written(reply, before, int(content["write"]["most"]))
     if "fires" in content:
-        return Fired(tuple(_fired(one) for one in reply["passages"]))
+        passages = reply["passages"]
+        return Fired(tuple((_pieces(one), np.array(one["values"], dtype=np.float64)) for one in passages))
     if "direction" in content:
         return Promoted(_named(reply["promoted"]), _named(reply["suppressed"]))
     if "spread" in content:
@@ -183,10 +184,6 @@ def answered(content: Mapping[str, Any], reply: Mapping[str, Any], known: Found 
 def _read(reply: Mapping[str, Any]) -> Read:
     losses = np.array([np.nan, *reply["losses"]], dtype=np.float64)
     return Read(_pieces(reply), losses, int(reply["total"]), int(reply["places"]))
-
-
-def _fired(passage: Mapping[str, Any]) -> tuple[tuple[Piece, ...], Array]:
-    return _pieces(passage), np.array(passage["values"], dtype=np.float64)
 
 
 def _named(logits: Sequence[Any]) -> tuple[tuple[str, float], ...]:

@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 
 from gprune.app.preview.request import Resolved
-from gprune.app.preview.request_queue import CURVE, LOOK_SECONDS, PREVIEW, Entry, RequestQueue, surplus
+from gprune.app.preview.request_queue import Entry, RequestQueue, surplus
 from gprune.app.preview.response import Answer
 from gprune.records import Array
 
-__all__ = ["CURVE", "LOOK_SECONDS", "PREVIEW", "WindowScheduler", "Compared", "Item", "visiting_order"]
 MOST_ENTRIES, MOST_LOSSES = 512, 1024
 """answers and losses that are kept, the newest"""
 TARGET_SECONDS = 0.5

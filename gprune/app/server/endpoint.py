@@ -12,7 +12,6 @@ from gprune.app.server.auth import Keys
 from gprune.app.server.request import TOKEN
 from gprune.system.errors import SettingsError
 
-PORT = 8501
 _MOST = 65535
 UNSAFE = (
     "warning: this server listens to a network without TLS, so that whoever reads its traffic has the token: "

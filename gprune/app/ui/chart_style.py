@@ -159,8 +159,7 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
     }
     figure.update_layout(**(shared | layout))
     figure.update_xaxes(title_text=x, zeroline=False)
-    figure.update_yaxes(title_text=y, zeroline=False)
-    return figure
+    return figure.update_yaxes(title_text=y, zeroline=False)
 
 
 def is_wide(figure: go.Figure) -> bool:
@@ -187,8 +186,7 @@ def waiting(sentence: str) -> go.Figure:
     style(figure, "", "", 220)
     figure.update_xaxes(showticklabels=False, showgrid=False)
     figure.update_yaxes(showticklabels=False, showgrid=False)
-    figure.add_annotation(text=sentence, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
-    return figure
+    return figure.add_annotation(text=sentence, x=0.5, y=0.5, xref="paper", yref="paper", showarrow=False)
 
 
 def log_ticks(lowest: float, highest: float) -> dict[str, Any]:

@@ -42,7 +42,6 @@ from gprune.study.methods import Told, knowing
 from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
-_TOLD = "frame_told"
 NEW_MODULES = 20
 """so many more modules are worth a new count"""
 _ONE_AT_A_TIME = threading.Lock()
@@ -82,8 +81,6 @@ def run(
             else:
                 help_drawer.show(help_page)
                 tour.banner(place, run)
-                if told := st.session_state.pop(_TOLD, ""):
-                    st.success(plain(told), icon=":material/check_circle:")
                 page.run()
     url_state.finish(complaints)
     settle_memory()
@@ -115,7 +112,8 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
         links = st.container(gap="xxsmall", key="frame_pages")
         _sidebar(situation)
     with links:
-        help_drawer.begin()
+        # read here for the links that are drawn before the help
+        help_drawer.shown()
         for heading, pages in sections.items():
             st.caption(heading)
             for one in pages:
@@ -132,11 +130,6 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
         st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
         _nothing_yet(situation)
-
-
-def tell(words: str) -> None:
-    """Has the page that is drawn next say above itself what a button of this one has done."""
-    st.session_state[_TOLD] = words
 
 
 def situation() -> work.Situation:

@@ -21,11 +21,6 @@ _MOST = 8
 """words that a card's button asks for"""
 
 
-def begin() -> None:
-    """Reads what of the help is open, for the links that are drawn before it."""
-    url_state.choice(HELP, ["", *HELP_PARTS], "")
-
-
 def shown() -> bool:
     """Whether the help is open."""
     return bool(url_state.choice(HELP, ["", *HELP_PARTS], ""))

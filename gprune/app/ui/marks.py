@@ -48,16 +48,9 @@ def cells(
     `x`, `y`, `layers` and `modules` (selected by a click) are (cells,); `values` (cells,) or (cells, several)
     are `%{customdata[3]}` and on of `hover`, a template of Plotly; `place` is row and col of the panel.
     """
-    figure.add_scatter(
-        x=x,
-        y=y,
-        mode="markers",
-        customdata=np.column_stack([identity(layers, modules), values]).astype(np.float32),
-        marker={"symbol": "square", "size": 16, "opacity": 0, "maxdisplayed": 1},
-        hovertemplate=f"{hover}<extra></extra>",
-        showlegend=False,
-        **place,
-    )
+    data = np.column_stack([identity(layers, modules), values]).astype(np.float32)
+    marker = {"symbol": "square", "size": 16, "opacity": 0, "maxdisplayed": 1}
+    points(figure, x, y, marker, f"{hover}<extra></extra>", customdata=data, showlegend=False, **place)
     # pixels from a mark to the corner of its cell, however large: the nearest mark is that of the cell
     figure.update_layout(hoverdistance=80)
 
@@ -92,6 +85,14 @@ def curve(
     figure.add_scatter(x=x, y=y, name=name, line=line, hovertemplate=box, **({"mode": "lines"} | more))
 
 
+def points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str, **more: Any) -> None:
+    """Draws marks that look as `marker` says.
+
+    `hover` is the template of a mark’s box, `more` are further options of the trace, its name among them.
+    """
+    figure.add_scatter(x=x, y=y, marker=marker, hovertemplate=hover, **({"mode": "markers"} | more))
+
+
 def guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
     """Draws a line that says nothing under the pointer and stands in no legend."""
     figure.add_scatter(
@@ -124,14 +125,8 @@ def around(middle: Array, low: Array, high: Array, thickness: float, **more: Any
 
 def ring(figure: go.Figure, x: Any, y: Any, words: str) -> None:
     """Circles the mark of what is selected."""
-    figure.add_scatter(
-        x=[x],
-        y=[y],
-        mode="markers",
-        marker={"symbol": "circle-open", "size": 18, "color": RING, "line": {"width": 3}},
-        name=words,
-        hovertemplate=f"{words}<extra>selected</extra>",
-    )
+    marker = {"symbol": "circle-open", "size": 18, "color": RING, "line": {"width": 3}}
+    points(figure, [x], [y], marker, f"{words}<extra>selected</extra>", name=words)
 
 
 def drift_steps(figure: go.Figure, one: drift.Distribution, name: str, line: dict[str, Any]) -> None:
@@ -186,8 +181,7 @@ def slopes(found: Movers, height: int, chosen: int | None = None) -> go.Figure:
     style(figure, "", "rank (1 = most important)", height, margin=margin)
     ticks = {"tickvals": [0, 1], "ticktext": ["on text A", "on text B"]}
     figure.update_xaxes(range=[-0.12, 1.12], showgrid=False, **ticks)
-    figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
-    return figure
+    return figure.update_yaxes(range=[-0.03, 1.03], tickvals=[0, 0.25, 0.5, 0.75, 1])
 
 
 def _lines(found: Movers, members: np.ndarray, name: str, color: str) -> go.Scatter:
@@ -214,13 +208,6 @@ def _chosen(figure: go.Figure, found: Movers, chosen: int | None) -> None:
     place = np.flatnonzero(found.neurons == chosen) if chosen is not None else np.empty(0)
     if len(place):
         ends = [float(found.first[place[0]]), float(found.second[place[0]])]
-        figure.add_scatter(
-            x=[0, 1],
-            y=ends,
-            mode="lines+markers",
-            line={"color": RING, "width": 4},
-            marker={"color": RING, "size": 10},
-            name=f"neuron {chosen}",
-            showlegend=False,
-            hovertemplate=f"neuron {chosen}: rank %{{y:.3f}}<extra>selected</extra>",
-        )
+        name, line, marker = f"neuron {chosen}", {"color": RING, "width": 4}, {"color": RING, "size": 10}
+        box, shown = f"{name}: rank %{{y:.3f}}<extra>selected</extra>", {"mode": "lines+markers"}
+        curve(figure, [0, 1], ends, name, line, box, **shown, marker=marker, showlegend=False)

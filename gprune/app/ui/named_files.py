@@ -7,7 +7,7 @@ import streamlit as st
 
 from gprune.app.ui import buttons
 from gprune.app.ui.text import said
-from gprune.store.named import Collection
+from gprune.store.named import LONGEST_NAME, Collection
 from gprune.system.errors import GpruneError
 
 
@@ -31,6 +31,25 @@ def attempt(key: str, do: Callable[..., object], *given: object) -> bool:
         st.session_state[f"{key}_error"] = str(error)
         return False
     return True
+
+
+def saving(
+    key: str, label: str, proposal: str, save: Callable[[str], object], field: str, button: str
+) -> None:
+    """A field for a name, and the button that saves under it, or under what is proposed.
+
+    `field` and `button` are the keys of the two; why it could not be saved is kept for `complain`.
+    """
+
+    def press() -> None:
+        if attempt(key, save, str(st.session_state.get(field) or "") or proposal):
+            st.session_state[field] = ""
+
+    left, right = st.columns([4, 1], vertical_alignment="bottom")
+    with left:
+        st.text_input(label, key=field, placeholder=proposal, max_chars=LONGEST_NAME)
+    with right:
+        buttons.act("Save", button, "bookmark_add", press, width="stretch")
 
 
 def delete_button(key: str, kept: Collection[Any], root: str, chosen: object) -> None:

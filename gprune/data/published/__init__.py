@@ -6,14 +6,5 @@ project: a published figure may stand beside a measured one, never among them.
 """
 
 from gprune.data.published.checks import Inconsistency, inconsistencies
-from gprune.data.published.figures import (
-    METHODS,
-    MODELS,
-    RULES,
-    TABLES,
-    TASKS,
-    Figure,
-    frame,
-    paper_name,
-    table,
-)
+from gprune.data.published.figures import MODELS, RULES, TABLES, frame, paper_name, table
+from gprune.data.published.rows import METHODS, TASKS, Figure

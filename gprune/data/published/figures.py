@@ -23,8 +23,6 @@ from gprune.data.published.rows import (
 )
 from gprune.system.errors import SettingsError
 
-__all__ = ["METHODS", "MODELS", "RULES", "TABLES", "TASKS", "Figure", "frame", "paper_name", "table"]
-
 MODELS = ("LLaMA2-7B", "Vicuna1.5-7B", "LLaMA2-13B")
 RULES = ("max", "fixed")
 TABLES = {

@@ -67,7 +67,8 @@ def read_documents(file: Path, name: TextName) -> Iterator[str]:
     """
     if kind_of(file) == "text":
         if name.fields:
-            raise CorpusError(f"the text file {str(file)!r} has no fields: leave out {_typed_fields(name)}")
+            typed = "+".join(name.fields)
+            raise CorpusError(f"the text file {str(file)!r} has no fields: leave out fields={typed}")
         yield read_text(file)
         return
     unit = "line" if kind_of(file) == "json" else "row"
@@ -111,10 +112,6 @@ def _field_remedy(record: Record, text_fields: list[str], name: TextName) -> str
         return ". None of them is text"
     longest = max(text_fields, key=lambda key: len(record[key]))
     return f". Type for example {name.typed(fields=longest)}"
-
-
-def _typed_fields(name: TextName) -> str:
-    return f"fields={'+'.join(name.fields)}"
 
 
 def _join(record: Record, fields: tuple[str, ...], name: TextName, where: str) -> str:

@@ -4,14 +4,6 @@ The seven tasks of section 4, files of one's own, and questions made from the de
 torch or lm-eval, except ``harness``, which hands the documents to lm-eval.
 """
 
-from importlib import metadata
-
-from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.reading import TaskSource, documents, doubt, fingerprint
 from gprune.evaluation.tasks.source import available, known, resolve
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
-
-
-def scoring_version() -> str:
-    """What asks and scores the tasks: a change of either makes other figures of the same documents."""
-    return f"lm-eval {metadata.version('lm_eval')}, own questions {own.VERSION}"

@@ -7,6 +7,8 @@ caller knows the task, the file and the row.
 from typing import Any
 
 from gprune.system import safe_parsing
+from gprune.system.safe_parsing import is_whole
+from gprune.system.units import listed
 
 Row = dict[str, Any]
 
@@ -47,15 +49,15 @@ class Columns:
         value = self._value(column)
         if value is _MISSING:
             return ""
-        return value if _whole(value) else self._refused(column, value, "text", "")
+        return value if _is_text(value) else self._refused(column, value, "text", "")
 
     def texts(self, column: str, fewest: int = 2) -> list[str]:
         """The texts of a column that holds a list of them."""
         value = self._value(column)
         if value is _MISSING:
             return []
-        listed = isinstance(value, list) and len(value) >= fewest and all(map(_whole, value))
-        return value if listed else self._refused(column, value, f"a list of at least {fewest} texts", [])
+        sound = isinstance(value, list) and len(value) >= fewest and all(map(_is_text, value))
+        return value if sound else self._refused(column, value, f"a list of at least {fewest} texts", [])
 
     def index(self, column: str, count: int) -> int:
         """The index of the right choice, as a number or as a text of digits.
@@ -102,7 +104,7 @@ class Columns:
     def one_of(self, column: str, known: list[str], *, spaced: bool = False) -> str:
         """A text that is one of several; any text where these could not be read."""
         value = self.text(column).lstrip() if spaced else self.text(column)
-        if known and column in self and _whole(self._row[column]) and value not in known:
+        if known and column in self and _is_text(self._row[column]) and value not in known:
             rule = f"one of {safe_parsing.sentence(', '.join(known), _LISTED)}"
             return str(self._refused(column, value, rule, ""))
         return value
@@ -124,11 +126,11 @@ class Columns:
                 f"in {column!r} {rule} (not {safe_parsing.quoted(value, _SHOWN_OF_SEVERAL)})"
                 for column, value, rule in self._wrong
             ]
-            parts.append(f"must hold {_listed(told)}")
+            parts.append(f"must hold {listed(told)}")
         if self._missing:
             columns = "column" if len(self._missing) == 1 else "columns"
             there = safe_parsing.sentence(", ".join(map(str, self._row)) or "none", _LISTED)
-            parts.append(f"lacks the {columns} {_listed(list(map(repr, self._missing)))}; it has {there}")
+            parts.append(f"lacks the {columns} {listed(list(map(repr, self._missing)))}; it has {there}")
         return ", and ".join(parts)
 
     def require(self) -> None:
@@ -150,10 +152,5 @@ class Columns:
 _MISSING = object()
 
 
-def _whole(value: Any) -> bool:
-    """Whether a value is text without half a character, which JSON can write and UTF-8 cannot."""
-    return isinstance(value, str) and not any("\ud800" <= character <= "\udfff" for character in value)
-
-
-def _listed(words: list[str]) -> str:
-    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str) and is_whole(value)

@@ -25,8 +25,6 @@ from gprune.experiments.reproduction.tables import PaperTable
 from gprune.records import Accuracy
 from gprune.study import Study
 
-__all__ = ["NOT_RUN", "REASON", "Assembled", "assemble", "cell", "gaps", "heading", "number", "wide"]
-
 NOT_RUN = "not run yet"
 SUMMARY = "mean ± s.d."
 REASON = "not filled because"
@@ -111,12 +109,11 @@ def assemble(
         return made
     shown, title = paper_values.figures(table.name, table.derived, series, other)
     again = replace(made, display=_display(known, other), published=shown, attachments={})
-    own, fixed = (_of_rule(part, rule) for part, rule in ((made, first), (again, other)))
+    own, fixed = (
+        replace(part, notes=(*made.notes, f"single tasks under the rule {rule}"))
+        for part, rule in ((made, first), (again, other))
+    )
     return replace(own, fixed=fixed)
-
-
-def _of_rule(made: Assembled, rule: str) -> Assembled:
-    return replace(made, notes=(*made.notes, f"single tasks under the rule {rule}"))
 
 
 def _answered(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answer:
@@ -147,7 +144,7 @@ def _row(known: _Known, answer: Answer, rule: str) -> StudyRow:
     row, own = answer.row, figures.SHOWN.get(known.table.name)
     values = _numbers(answer) | means.columns(answer, known.names, rule)
     errors = {_column(value): value.error for value in answer.values}
-    errors |= means.errors(answer, known.names, rule)
+    errors |= means.columns(answer, known.names, rule, error=True)
     return StudyRow(
         labels={name: cell(value, name) for name, value in row.labels.items()},
         method=row.method_id,

@@ -31,22 +31,17 @@ def ruled(metric: str, rule: str) -> str:
     return f"{metric} ({rule})" if metric.startswith(MEAN) else metric
 
 
-def columns(answer: Answer, names: tuple[str, ...], rule: str) -> dict[str, float]:
-    """Mean accuracy and that of every task, in points, as gprune.analysis.tables names them."""
+def columns(answer: Answer, names: tuple[str, ...], rule: str, error: bool = False) -> dict[str, float]:
+    """Mean accuracy and that of every task, or their errors, in points, as in gprune.analysis.tables."""
     chosen = _chosen(answer, names)
     if not chosen:
         return {}
-    mean = {MEAN: 100.0 * accuracy.mean_accuracy(chosen, rule).value}
-    return mean | {f"{MEAN}:{found.task}": 100.0 * accuracy.reported(found, rule) for found in chosen}
-
-
-def errors(answer: Answer, names: tuple[str, ...], rule: str) -> dict[str, float]:
-    """Standard errors of these, in points."""
-    chosen = _chosen(answer, names)
-    if not chosen:
-        return {}
-    mean = {MEAN: 100.0 * accuracy.mean_accuracy(chosen, rule).error}
-    return mean | {f"{MEAN}:{found.task}": 100.0 * accuracy.reported_error(found, rule) for found in chosen}
+    mean, of_task = (
+        accuracy.mean_accuracy(chosen, rule),
+        accuracy.reported_error if error else accuracy.reported,
+    )
+    found = {MEAN: 100.0 * (mean.error if error else mean.value)}
+    return found | {f"{MEAN}:{one.task}": 100.0 * of_task(one, rule) for one in chosen}
 
 
 def shown(answer: Answer, names: tuple[str, ...], each: str = "") -> dict[str, float]:

@@ -78,9 +78,8 @@ def named(model: str, name: str = "", known: tuple[str, ...] = tuple(PRESETS)) -
     if not found:
         names = safe_parsing.sentence(", ".join(known), 160)
         raise SettingsError(
-            f"by its name {safe_parsing.quoted(model)} is no model that figures are published for: say "
-            f"which it "
-            f"is with --as, one of {names}"
+            f"by its name {safe_parsing.quoted(model)} is no model that figures are published for: say which "
+            f"it is with --as, one of {names}"
         )
     return found[0]
 
@@ -103,7 +102,6 @@ def require_sizes(name: str, folder: Path) -> None:
     ]
     if wrong:
         raise SettingsError(
-            f"the model in {safe_parsing.quoted(str(folder), 80)} is not {name}: it has "
-            f"{', '.join(wrong)}. Get "
-            f"{preset.hub}, or say with --as which model it is"
+            f"the model in {safe_parsing.quoted(str(folder), 80)} is not {name}: it has {', '.join(wrong)}. "
+            f"Get {preset.hub}, or say with --as which model it is"
         )

@@ -6,7 +6,6 @@ more sequences and windows, for a comparison that is to say something of two sma
 """
 
 import re
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
@@ -137,18 +136,15 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     if "methods" in given:
         given["methods"] = tuple(dict.fromkeys(given["methods"]))
     if "tasks" in given:
-        given |= {"tasks": _suites(given["tasks"]), "tasks_in": "all"}
+        # a suite stands for all of its tasks
+        tasks = (task for word in given["tasks"] for task in SUITES.get(word, (word,)))
+        given |= {"tasks": tuple(dict.fromkeys(tasks)), "tasks_in": "all"}
     if given.get("limit") == 0:
         given["limit"] = None
     try:
         return replace(scale, **given)
     except TypeError as error:
         raise SettingsError(f"a scale has no such field ({error})") from error
-
-
-def _suites(words: Iterable[str]) -> tuple[str, ...]:
-    """Tasks by name, each once; a suite stands for all of its tasks."""
-    return tuple(dict.fromkeys(task for word in words for task in SUITES.get(word, (word,))))
 
 
 def _paper(model: str) -> Scale:

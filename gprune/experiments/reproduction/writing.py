@@ -51,11 +51,6 @@ def folder_name(model: str, scale: Scale) -> str:
     return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
-def default_folder(cache: Path, model: str, scale: Scale) -> Path:
-    """Where a reproduction's tables are kept."""
-    return cache / "reproductions" / folder_name(model, scale)
-
-
 def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
     """Writes tables and enters them into the folder's index; tables that are there already stay.
 

@@ -157,6 +157,4 @@ class Trials:
         if not all(results.has(perplexity, self.plan.method, text) for text in texts):
             return None
         found = tuple(results.get(perplexity, self.plan.method, text).losses for text in texts)
-        if not all(np.isfinite(losses).all() for losses in found):
-            return None
-        return found
+        return found if all(np.isfinite(losses).all() for losses in found) else None

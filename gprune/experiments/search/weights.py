@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from gprune import pipeline
+from gprune.analysis.table import Table
 from gprune.experiments.search.plan import placed
 from gprune.experiments.search.report import Made
 from gprune.pipeline import stages
@@ -224,13 +225,13 @@ def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
         f"over the {len(cases)} cases; of the recommended recipe, and of the repair of each mask method. Of "
         f"the weights within {TOLERANCE:g} of the lowest mean of both, those are taken that give divergence "
         "most: a few small models cannot tell that the text of every model says nothing.",
-        _table(
-            ["A, B, divergence", "regret, recipe", "regret, repair"],
+        Table.of(
+            ("A, B, divergence", "regret, recipe", "regret, repair"),
             [
                 [", ".join(f"{one:g}" for one in weights), *(f"{one:.4f}" for one in row)]
                 for weights, row in zip(plan.weights, found, strict=True)
             ],
-        ),
+        ).markdown(),
         "## Cases",
         _cases(plan, cases),
         "## What follows",
@@ -260,14 +261,10 @@ def _cases(plan: Plan, cases: Sequence[Case]) -> str:
         "Perplexity on the unseen texts, their geometric mean; * was chosen for these masks, ** is the "
         "recommended recipe."
     )
-    return f"{title}\n\n{_table(['case', 'masks', *words], rows)}"
+    return f"{title}\n\n{Table.of(('case', 'masks', *words), rows).markdown()}"
 
 
 def _named(case: Case) -> str:
     first, second, *unseen = map(short, case.texts)
     retention = f"{case.retention:.0%}".replace("%", " %")
     return f"{case.model}, {retention} on {first} and {second}, unseen {', '.join(unseen)}"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))

@@ -14,8 +14,7 @@ from gprune.experiments.scheduler import INCOMPLETE, Schedule, ScheduledStudy, W
 from gprune.experiments.sweep.plan import Variation
 from gprune.jobs.job import fingerprint
 from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.pipeline import opened, runs
-from gprune.pipeline.eta import Extent, extent
+from gprune.pipeline import runs
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import KINDS, Graph, Results
 from gprune.pipeline.stages.inputs import read
@@ -32,11 +31,6 @@ def prepare(variations: Sequence[Variation], store: Store) -> None:
     """
     for one in variations:
         read(one.study, {}, memory=store.digests)
-
-
-def extents(variations: Sequence[Variation], store: Store, until: str) -> list[Extent]:
-    """The stages of every study, and those not there; GpruneError where what it reads is not here."""
-    return [extent(opened(one.study, store), until) for one in variations]
 
 
 def run(

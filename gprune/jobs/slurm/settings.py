@@ -86,14 +86,9 @@ def from_dict(values: dict[str, Any]) -> SlurmSettings:
     return SlurmSettings.of(values)
 
 
-def default_file(cache: Path) -> Path:
-    """Where the settings of a cache are looked for."""
-    return cache / FILE
-
-
 def read(cache: Path, file: Path | None = None) -> SlurmSettings:
     """The settings of a cache, or of a file that was named; JobError without such a file, or a usable one."""
-    place = file or default_file(cache)
+    place = file or cache / FILE
     what = f"the Slurm settings {safe_parsing.quoted(str(place))}"
     try:
         with safe_parsing.refused_as(JobError):

@@ -15,6 +15,7 @@ from typing import IO
 
 from gprune.pipeline.archive import contents_form
 from gprune.pipeline.archive.contents_form import Entry, Index
+from gprune.store import checksums
 from gprune.system.errors import UnreadableError
 from gprune.system.safe_parsing import json_object, quoted, sentence
 
@@ -74,7 +75,7 @@ class Archive:
     def json(self, name: str) -> dict[str, object]:
         """A manifest or the run's record; UnreadableError where it is damaged, or not as the index says."""
         data = self._whole(name, contents_form.MOST_RECORD_BYTES)
-        self._compare(name, len(data), contents_form.digest(data))
+        self._compare(name, len(data), checksums.of_bytes(data))
         return json_object(data, f"{quoted(name)} of the pack", finite=False)
 
     def save(self, name: str, path: Path) -> None:

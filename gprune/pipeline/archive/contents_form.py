@@ -1,6 +1,5 @@
 """The form of a pack: which files it has, what they are called, and what its index says of them."""
 
-import hashlib
 import json
 import re
 from dataclasses import dataclass, fields
@@ -63,11 +62,6 @@ class Index:
 def place(stage: str, key: str, name: str) -> str:
     """Where a file of a result is in a pack."""
     return f"results/{stage}/{key}/{name}"
-
-
-def digest(data: bytes) -> str:
-    """SHA-256 of some bytes."""
-    return hashlib.sha256(data).hexdigest()
 
 
 def arrays_of(stage: str) -> set[str]:

@@ -22,7 +22,7 @@ from gprune.system.errors import GpruneError, SettingsError, StoreError, Unreada
 from gprune.system.files import beside, make_folder
 from gprune.system.network_files import move
 from gprune.system.progress import Progress, silent
-from gprune.system.safe_parsing import is_printable, printable, quoted, sentence
+from gprune.system.safe_parsing import printable, printable_values, quoted, sentence
 
 _RECORD = "the run's record in the pack"
 Place = tuple[str, str]
@@ -197,7 +197,7 @@ def _reads(record: dict[str, Any]) -> tuple[Any, Any]:
 def require_printable(values: dict[str, Any], what: str) -> None:
     """Raises UnreadableError where a text in a JSON object holds what a terminal would obey."""
     for name, value in values.items():
-        if not is_printable({name: value}):
+        if printable_values({name: value}) != {name: value}:
             raise UnreadableError(
                 f"{what} holds control characters in {quoted(printable(name))}, which could make a terminal "
                 "show what is not there: do not use it"

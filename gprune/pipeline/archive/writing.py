@@ -11,7 +11,7 @@ from gprune.pipeline.archive import contents_form, privacy
 from gprune.pipeline.archive.contents import Contents, contents
 from gprune.pipeline.archive.contents_form import Entry, Index
 from gprune.pipeline.stages import KINDS, Stage
-from gprune.store import Store, explain, manifests
+from gprune.store import Store, checksums, explain, manifests
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.files import replaced
 from gprune.system.progress import Progress, silent
@@ -131,4 +131,4 @@ def _add_text(archive: zipfile.ZipFile, files: dict[str, Entry], name: str, valu
     data = json.dumps(values, indent=1, ensure_ascii=False, sort_keys=False).encode()
     with archive.open(_member(name), "w") as inside:
         inside.write(data)
-    files[name] = Entry(len(data), contents_form.digest(data))
+    files[name] = Entry(len(data), checksums.of_bytes(data))

@@ -41,11 +41,6 @@ class Verdict:
         warned = tuple(f"warning: {words}" for words in self.warnings)
         return (self.summary, *warned, *((f"cannot fit: {self.refusal}",) if self.refusal else ()))
 
-    def require_fitting(self) -> None:
-        """Raises TooLarge where a run cannot fit."""
-        if self.refusal:
-            raise TooLarge(self.refusal)
-
 
 def judged(found: Forecast) -> Verdict:
     """Holds what a run takes against what there is."""

@@ -118,7 +118,7 @@ def _clusters(_: StageId, case: Case) -> Need:
 def _masks(stage: StageId, case: Case) -> Need | None:
     """Layered methods run the model, all sequences waiting before a layer; and so may plug-ins."""
     calibration, method = case.study.calibration, of_masks(stage.method)
-    if method.decision == "plugin" and method.plugin is not None and method.plugin.needs != "scores":
+    if method.foreign:
         # what it does with the model only its author knows
         return Need(weights=case.weights)
     if not method.layered:

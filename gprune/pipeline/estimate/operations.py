@@ -55,18 +55,11 @@ class Rate:
 
 def operations(stage: StageId, model: Dimensions, study: Study) -> float | None:
     """Floating-point operations of a stage; 0 for next to nothing, None where nobody can tell before."""
-    if stage.kind in ("accuracy", "speed", "sampled") or _foreign(stage):
+    foreign = stage.kind == "masks" and of_masks(stage.method).foreign
+    if foreign or stage.kind in ("accuracy", "speed", "sampled"):
         return None
     plain = 2.0 * model.shape.decoder_weights
     return plain * _passes(stage, study) + _besides(stage, model, study)
-
-
-def _foreign(stage: StageId) -> bool:
-    """Whether code of another package runs the model."""
-    if stage.kind != "masks":
-        return False
-    method = of_masks(stage.method)
-    return method.decision == "plugin" and method.plugin is not None and method.plugin.needs != "scores"
 
 
 def _passes(stage: StageId, study: Study) -> float:

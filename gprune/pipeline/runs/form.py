@@ -8,6 +8,7 @@ import math
 import re
 from typing import Annotated, Any, TypeVar
 
+from gprune.system import safe_parsing
 from gprune.system.errors import UnreadableError
 from gprune.system.forms import Number, Rule, Table, between, one_of, read, shorter
 
@@ -55,15 +56,10 @@ def _reasons(value: Any) -> dict[str, dict[str, str]]:
     }
 
 
-def _is_whole(text: str) -> bool:
-    """Whether no letter is half of one, which nothing can be sent or written with."""
-    return not any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
 def _is_scalar(value: Any) -> bool:
     if isinstance(value, float):
         return math.isfinite(value)
-    text = isinstance(value, str) and len(value) <= MOST_TEXT and _is_whole(value)
+    text = isinstance(value, str) and len(value) <= MOST_TEXT and safe_parsing.is_whole(value)
     return text or value is None or isinstance(value, int)
 
 
@@ -75,7 +71,7 @@ def _is_plain(value: Any) -> bool:
     return len(value) <= MOST_ENTRIES and all(map(_is_plain, inner))
 
 
-_WHOLE = Rule("text of whole letters", _is_whole)
+_WHOLE = Rule("text of whole letters", safe_parsing.is_whole)
 _FEW = shorter(MOST_ENTRIES, "a table or a list", "entries")
 _NAMED = Rule("a plain name", is_name)
 _Text = Annotated[str, shorter(MOST_TEXT), _WHOLE]

@@ -20,7 +20,7 @@ from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
 from gprune.study import EvaluationSettings, Study
 from gprune.study.methods import METHODS, Told, knowing, of_masks
-from gprune.system.errors import StoreError
+from gprune.system.errors import SettingsError, StoreError
 from gprune.system.units import seconds_since_1970
 
 AGREEMENT_TITLE = "module agreement"
@@ -299,3 +299,13 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
     known = [Source(run.name, run.record, run.graph, bool(run.about.name)) for run in good]
     found = zip(good, attached(known), strict=True)
     return [replace(run, graph=one.graph, later=one) for run, one in found], bad
+
+
+def run_named(root: str, name: str) -> Run:
+    """A run of a cache; SettingsError where its record cannot be used, or it has gone meanwhile."""
+    readable, damaged = all_runs(root)
+    found = next((run for run in readable if run.name == name), None)
+    if found is None:
+        reasons = (one.reason for one in damaged if one.name == name)
+        raise SettingsError(next(reasons, f"the run {name!r} was deleted meanwhile: choose another one"))
+    return found

@@ -88,8 +88,3 @@ def every(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
             yield path.parent.name, load(path)
         except UnreadableError:
             continue
-
-
-def names(store: Store) -> list[str]:
-    """Names of all runs that can be read, the latest written first."""
-    return [name for name, _ in every(store)]

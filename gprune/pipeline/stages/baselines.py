@@ -80,8 +80,7 @@ def decided(
             kept = aligned(kept, margins, shape, study.sparsity.alignment)
         return replace(kept, method=name)
 
-    runs_model = method.layered or (plugin is not None and plugin.needs != "scores")
-    reads = graph.model if runs_model else {}
+    reads = graph.model if method.layered or method.foreign else {}
     needs = {"shape": shape(graph), **needs}
     return graph.stage(identity, title, make, needs=needs, reads=reads, settings=settings)
 

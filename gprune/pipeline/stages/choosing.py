@@ -12,7 +12,7 @@ import numpy as np
 
 from gprune.pipeline.stages import pruning
 from gprune.pipeline.stages.calibration import held_out, tokens
-from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, listed, once
+from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, once
 from gprune.pipeline.stages.inputs import FRESH, measured_on
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pruning import choosing
@@ -29,6 +29,7 @@ from gprune.study import EvaluationSettings
 from gprune.study.choice import OWN, UNREPAIRED, with_word
 from gprune.study.methods import METHODS, of_masks, own_repairs
 from gprune.system.errors import MethodError, NumericsError
+from gprune.system.units import listed
 
 
 def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -256,6 +256,12 @@ class Graph:
         """What a stage reads that runs the dense model."""
         return {"model": self.inputs.model, "precision": self.inputs.precision}
 
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What a pruned model's plan says of where it came from: dense model, its digest, and settings."""
+        study = self.study
+        return {"source": study.model, "fingerprint": self.inputs.model, "study": study.to_dict()}
+
 
 def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Graph, P], R]:
     """Has a declaration made once a graph for the same arguments, however many stages ask for it."""
@@ -281,12 +287,6 @@ def _named(needs: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, Ne
         else:
             inner = need if isinstance(need, Mapping) else dict(enumerate(need))
             yield from _named({str(key): value for key, value in inner.items()}, f"{before}{name}.")
-
-
-def listed(letters: Sequence[str]) -> str:
-    """Letters of texts in words, as A, B and self; empty for none."""
-    *first, last = letters or ("",)
-    return f"{', '.join(first)} and {last}" if first else last
 
 
 def every_need(needs: Mapping[str, Any]) -> tuple[Stage[Any], ...]:

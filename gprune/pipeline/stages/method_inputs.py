@@ -13,7 +13,7 @@ from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.choices_made import carried_out, made
-from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need, listed
+from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need
 from gprune.pipeline.stages.pruned_models import pruned, repair_texts
 from gprune.pipeline.stages.pruning import fixed_attention, repairs
 from gprune.pipeline.stages.results import Results
@@ -25,6 +25,7 @@ from gprune.study.choice import OWN, with_word
 from gprune.study.methods import METHODS
 from gprune.study.recovery import LINEAR_MAPS
 from gprune.system.errors import StoreError
+from gprune.system.units import listed
 
 NAN = float("nan")
 

@@ -63,11 +63,9 @@ def _strongest(graph: Graph) -> list[Stage[Any]]:
 
 def _answered(graph: Graph) -> list[Stage[Any]]:
     """The answers of every method to every task, with the accuracies that make them where both lack."""
-    found: list[Stage[Any]] = []
-    for name in graph.study.methods:
-        for task in measurable(graph):
-            found += [accuracy(graph, name, task), answers(graph, name, task)]
-    return found + [questions(graph, task) for task in measurable(graph)]
+    names, tasks = graph.study.methods, measurable(graph)
+    found = [of(graph, name, task) for name in names for task in tasks for of in (accuracy, answers)]
+    return [*found, *(questions(graph, task) for task in tasks)]
 
 
 def measurable(graph: Graph) -> list[str]:

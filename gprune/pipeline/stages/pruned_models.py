@@ -142,22 +142,14 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
 
     That with its `recovery` is a folder of its own: what was trained takes the place of nothing that was not.
     """
-    study = graph.study
 
     def make(work: RunContext, folder: Path, masks: PruningMasks, **inputs: Any) -> None:
         from gprune.models.export import checkpoint as folder_form
 
         work.progress(0, 1, "writing and reading back")
         model = pruned_model(graph, method, masks, **inputs) or PrunedModel(masks)
-        folder_form.save(
-            work.cut(method, replace(model, recovered=None)),
-            work.tokenizer,
-            folder / "model",
-            model,
-            source=study.model,
-            fingerprint=work.inputs.model,
-            study=study.to_dict(),
-        )
+        cut = work.cut(method, replace(model, recovered=None))
+        folder_form.save(cut, work.tokenizer, folder / "model", model, **graph.origin)
 
     own = method == "gprune"
     which = "recovered" if recovery else "pruned"

@@ -5,7 +5,7 @@ from typing import Any
 
 from gprune.pipeline.stages import baselines
 from gprune.pipeline.stages.calibration import statistics, tokens
-from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, listed, once, settings_of
+from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.rasa import adapted, scored_in, space
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores
@@ -27,6 +27,7 @@ from gprune.study.methods import METHODS, fit_of, of_masks, own_repairs, repairs
 from gprune.study.pruning_method import Method
 from gprune.study.settings import RepairSettings
 from gprune.system.errors import MethodError, NumericsError, SettingsError
+from gprune.system.units import listed
 
 OF_A_TEXT: dict[str, Callable[[Graph, str], Stage[Any]]] = {"statistics": statistics, "tokens": tokens}
 """what a repair can need of a calibration text, by kind"""
@@ -46,7 +47,7 @@ def _learn(
     from gprune.pruning.sparsity.learning import learn
 
     with work.learner() as decoder:
-        masks, history = learn(
+        return learn(
             decoder,
             adapted.scores,
             heads.heads,
@@ -61,7 +62,6 @@ def _learn(
             kept=work.resumption,
             ranks=None if work.company is None else work.company.ranks,
         )
-    return Learning.of(masks, history)
 
 
 @once

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection
+from importlib import metadata
 
 from gprune.study import Study
 from gprune.system.errors import CorpusError
@@ -53,9 +54,12 @@ def doubtful_tasks(study: Study, missing: Collection[str] = ()) -> dict[str, str
 
 
 def scoring_of(study: Study) -> str:
-    """What asks and scores the tasks, with its version; empty without tasks."""
+    """What asks and scores the tasks, with its version; empty without tasks.
+
+    A change of either makes other figures of the same documents.
+    """
     if not study.evaluation.tasks:
         return ""
-    from gprune.evaluation import tasks
+    from gprune.evaluation.tasks import own
 
-    return tasks.scoring_version()
+    return f"lm-eval {metadata.version('lm_eval')}, own questions {own.VERSION}"

@@ -32,18 +32,7 @@ def functional_groups(affinity: Array, grouping: str) -> Partition:
     layers, contexts, neurons = np.shape(affinity)
     _require_width(neurons, contexts + 1, grouping)
     rows = [_group_layer(np.asarray(layer, dtype=np.float64), grouping == "released") for layer in affinity]
-    counts = np.full(layers, contexts + 1, dtype=np.int32)
-    return Partition(
-        kind="functional",
-        profile="none",
-        labels=np.stack(rows),
-        counts=counts,
-        initial_counts=counts,
-        silhouette=np.zeros((layers, 0)),
-        mixing=np.full(2, np.nan),
-        variation=np.full(2, np.nan),
-        history=np.zeros((layers, 0, 5)),
-    )
+    return Partition.unrefined("functional", np.stack(rows), np.full(layers, contexts + 1))
 
 
 def group_profile(contexts: int) -> Array:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import torch
-from torch.nn.functional import normalize, one_hot
+from torch.nn.functional import one_hot
 
 from gprune.models import devices
 
@@ -55,7 +55,8 @@ class Search:
         self.settled = movers == 0
         if self.settled:
             return
-        if _pays_to_move(rows, movers):
+        # a GPU multiplies sooner than it tells which neurons are to move between sums
+        if rows.device.type == "cpu" and movers < _FEW * len(rows):
             chosen = moved.nonzero().flatten()
             change = _membership(renewed[chosen], self.count, rows.dtype)
             change -= _membership(self.labels[chosen], self.count, rows.dtype)
@@ -121,11 +122,6 @@ def _projections(rows: torch.Tensor, searches: Sequence[Search]) -> tuple[torch.
     """The products of the rows with the sums of every search, as one."""
     product = rows @ torch.cat([search.sums for search in searches]).T
     return product.split([search.count for search in searches], dim=1)
-
-
-def _pays_to_move(rows: torch.Tensor, movers: int) -> bool:
-    """Whether to move neurons between sums; a GPU multiplies sooner than it tells which they are."""
-    return rows.device.type == "cpu" and movers < _FEW * len(rows)
 
 
 @contextmanager
@@ -227,11 +223,6 @@ def _membership(labels: torch.Tensor, count: int, dtype: torch.dtype) -> torch.T
 def module_sums(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
     """(modules, width) sum of the rows of each module, as one product: deterministic on a GPU too."""
     return _membership(labels, count, rows.dtype).T @ rows
-
-
-def module_directions(rows: torch.Tensor, labels: torch.Tensor, count: int) -> torch.Tensor:
-    """(modules, width) unit mean direction of each module."""
-    return normalize(module_sums(rows, labels, count), dim=1)
 
 
 def silhouette(projection: torch.Tensor, squares: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:

@@ -140,18 +140,8 @@ def cluster_layers(
         greedy = settings.seeding == "greedy"
         clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng, greedy))
         on_progress(layer + 1, total or layers, f"clustered layer {layer + 1} of {layers}")
-    counts = np.array([c.count for c in clusterings], dtype=np.int32)
-    return Partition(
-        kind="clusters",
-        profile="none",
-        labels=np.stack([c.labels for c in clusterings]).astype(np.int32),
-        counts=counts,
-        initial_counts=counts,
-        silhouette=np.stack([c.silhouette for c in clusterings]),
-        mixing=np.full(2, np.nan),
-        variation=np.full(2, np.nan),
-        history=np.zeros((layers, 0, len(TERMS))),
-    )
+    labels, counts = np.stack([c.labels for c in clusterings]), np.array([c.count for c in clusterings])
+    return Partition.unrefined("clusters", labels, counts, np.stack([c.silhouette for c in clusterings]))
 
 
 def _split(clusters: Partition, drift: RankDrift, settings: ModularizationSettings, seed: int) -> _Start:

@@ -9,7 +9,7 @@ import torch
 from torch.nn.functional import normalize
 
 from gprune.models import devices
-from gprune.pruning.modules.k_means import module_directions
+from gprune.pruning.modules.k_means import module_sums
 from gprune.pruning.modules.objective import TERMS, objective
 from gprune.records import Array
 from gprune.study import ModularizationSettings
@@ -58,7 +58,8 @@ def refine(
     """
     count = int(labels.max()) + 1
     members = torch.tensor(labels, dtype=torch.long, device=rows.device)
-    start = module_directions(rows, members, count)
+    # (modules, width) unit mean directions
+    start = normalize(module_sums(rows, members, count), dim=1)
     drift = torch.tensor(standardized(profile), dtype=rows.dtype, device=rows.device)
     # cosines ignore length: with unit coordinates Adam's step is a relative change whatever the width
     centroids = (start * rows.shape[1] ** 0.5).requires_grad_()

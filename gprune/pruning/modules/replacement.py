@@ -8,8 +8,6 @@ from gprune.records import Array, Partition
 
 # a stream of the study's seed that neither k-means (0) nor random modules (1) draw from
 _SHUFFLING = 2
-_TERMS = 5
-"""losses that a history of refinement has"""
 
 
 def whole_layers(layers: int, neurons: int) -> Partition:
@@ -19,18 +17,7 @@ def whole_layers(layers: int, neurons: int) -> Partition:
         layers: number of decoder layers.
         neurons: FFN width.
     """
-    counts = np.ones(layers, dtype=np.int32)
-    return Partition(
-        kind="layers",
-        profile="none",
-        labels=np.zeros((layers, neurons), dtype=np.int32),
-        counts=counts,
-        initial_counts=counts,
-        silhouette=np.zeros((layers, 0)),
-        mixing=np.full(2, np.nan),
-        variation=np.full(2, np.nan),
-        history=np.zeros((layers, 0, _TERMS)),
-    )
+    return Partition.unrefined("layers", np.zeros((layers, neurons)), np.ones(layers))
 
 
 def shuffled(modules: Partition, seed: int) -> Partition:

@@ -107,18 +107,9 @@ class _Batches:
     ) -> None:
         self._student, self._teacher, self._gradient = student, teacher, gradient
         self._ids, self._settings = ids, settings
-        self._sequences = Sequences(
+        self.sequences = Sequences(
             settings.batch, ids.shape[1], "recovery.batch", _SHORTER, student.device, told, MethodError
         )
-
-    @property
-    def size(self) -> int:
-        """Sequences that go through the models at a time."""
-        return self._sequences.size
-
-    @size.setter
-    def size(self, size: int) -> None:
-        self._sequences.size = size
 
     def run(self, numbers: Array, step: int, steps: int) -> Tensor:
         """Leaves the gradient of the mean loss, and returns both mean losses, (2,) nats per token.
@@ -130,8 +121,8 @@ class _Batches:
         """
         ids = torch.from_numpy(self._ids[numbers]).to(self._student.device)
         distils = self._settings.distillation_weight > 0
-        target = self._teacher.states(self._sequences, numbers, ids, (step, steps)) if distils else None
-        sums = self._sequences.fitting(lambda size: self._summed(ids, target, size), len(ids), step, steps)
+        target = self._teacher.states(self.sequences, numbers, ids, (step, steps)) if distils else None
+        sums = self.sequences.fitting(lambda size: self._summed(ids, target, size), len(ids), step, steps)
         # sums of order one went back, which float16 can hold
         self._gradient.div_(ids.numel())
         return sums / sums.new_tensor([ids.numel(), len(ids) * (ids.shape[1] - 1)])

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from gprune.models import devices
+from gprune.models.oom_backoff import Sequences
 from gprune.pruning.sparsity.batches import Sampler, Teacher
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.records import Array
@@ -40,8 +41,8 @@ class Batches(Protocol):
 
     processes: int
     """that run them together"""
-    size: int
-    """sequences that go through the model at a time"""
+    sequences: Sequences
+    """that go through the model at a time"""
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ class Running:
         random = devices.random_states(self.learned.device)
         values = {
             "sampler": generator,
-            "size": self.passes.size,
+            "size": self.passes.sequences.size,
             "notices": list(self.notices),
             "spent": spent,
         }
@@ -143,7 +144,7 @@ class Running:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": {0: moments}, "param_groups": groups})
         self.learned.copy_(_tensor(learned))
-        self.passes.size = size
+        self.passes.sequences.size = size
         if self.constraint is not None:
             self.constraint.multiplier = multiplier
         self.rows[:] = rows.tolist()

@@ -21,7 +21,7 @@ from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
 from gprune.pruning.sparsity.units import RankedUnits
-from gprune.records import Array, LearningHistory, Partition, PruningMasks, Tokens, budget
+from gprune.records import Array, Learning, Partition, Tokens, budget
 from gprune.store.resumption import Resumption
 from gprune.study import SparsitySettings
 from gprune.system.progress import Progress
@@ -44,7 +44,7 @@ def learn(
     attention: Array | None = None,
     kept: Resumption | None = None,
     ranks: Ranks | None = None,
-) -> tuple[PruningMasks, LearningHistory]:
+) -> Learning:
     """Learns thresholds and turns them into masks that meet the retention target exactly.
 
     Args:
@@ -88,13 +88,16 @@ def learn(
     thresholds, rows = learner.learned()
     columns, widths = learner.columns(), (settings.alignment, settings.equal)
     plan = exact_masks(family.units, thresholds.cpu().numpy(), target, *widths)
-    history = LearningHistory(
+    return Learning(
+        ffn=plan.masks.ffn,
+        heads=plan.masks.heads,
+        retention=plan.masks.retention,
+        target=target,
         steps=np.array(rows, dtype=np.float64).reshape(-1, len(columns)),
         columns=columns,
         thresholds=plan.thresholds[: family.modules],
         head_thresholds=plan.thresholds[family.modules :],
     )
-    return plan.masks, history
 
 
 class ThresholdLearner(Learner[MaskFamily]):

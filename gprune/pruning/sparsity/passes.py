@@ -97,7 +97,8 @@ class Passes:
         """
         self._decoder, self._family, self._gate, self._teacher = decoder, family, gate, teacher
         self._ids, self._settings = ids, settings
-        self._sequences = Sequences(
+        # how a batch is divided decides how it is rounded
+        self.sequences = Sequences(
             size=settings.batch,
             length=ids.shape[1],
             setting="sparsity.batch",
@@ -106,15 +107,6 @@ class Passes:
             on_progress=on_progress,
             kind=MethodError,
         )
-
-    @property
-    def size(self) -> int:
-        """Sequences that go through the model at a time; how a batch is divided decides how it is rounded."""
-        return self._sequences.size
-
-    @size.setter
-    def size(self, size: int) -> None:
-        self._sequences.size = size
 
     def run(self, learned: Tensor, numbers: Array, step: int, steps: int) -> BatchSums:
         """Runs the sequences of a step forward and back.
@@ -131,13 +123,13 @@ class Passes:
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
         distils = self._settings.distillation_weight > 0
         target = self._targets(numbers, ids, (step, steps)) if distils else None
-        return self._sequences.fitting(
+        return self.sequences.fitting(
             lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps
         )
 
     def _targets(self, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
         """(subsets, sequences, tokens, hidden) final states of the dense model."""
-        states = self._teacher.states(self._sequences, numbers.ravel(), ids.flatten(0, 1), standing)
+        states = self._teacher.states(self.sequences, numbers.ravel(), ids.flatten(0, 1), standing)
         return states.unflatten(0, numbers.shape)
 
     def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:

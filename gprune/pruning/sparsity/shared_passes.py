@@ -80,7 +80,7 @@ class SharedPasses(Passes):
             RanksError: another process has ended.
         """
         with self._ranks.working():
-            self._ranks.broadcast(_message(self.size, learned, numbers))
+            self._ranks.broadcast(_message(self.sequences.size, learned, numbers))
             return self._share(learned, numbers)
 
     def announce(self, family: UnitMasks, quarter: int) -> None:
@@ -118,7 +118,7 @@ class SharedPasses(Passes):
             told = self._ranks.broadcast(_blank(count, quarter))
             if not told[0]:
                 return
-            self.size = int(told[1])
+            self.sequences.size = int(told[1])
             values, numbers = told[2 : 2 + count], told[2 + count :]
             known = values.to(self._decoder.device, torch.float32)
             with self._ranks.working():
@@ -133,7 +133,7 @@ class SharedPasses(Passes):
         count, rank = self._ranks.count, self._ranks.rank
         try:
             with self._decoder.uncounted():
-                for place, counts in dealt(numbers.shape[1], self.size, count, rank):
+                for place, counts in dealt(numbers.shape[1], self.sequences.size, count, rank):
                     self._portion(whole if counts else left_out, place, learned, numbers, ids)
         except (RuntimeError, MemoryError) as error:
             if oom_backoff.out_of_memory(error):

@@ -11,7 +11,8 @@ from waiting import wait_for
 
 from gprune.app.preview import Client, Question, Source, repair_of
 from gprune.app.preview.request import against, resolve
-from gprune.app.preview.window_scheduler import CURVE, WindowScheduler
+from gprune.app.preview.request_queue import CURVE
+from gprune.app.preview.window_scheduler import WindowScheduler
 from gprune.app.preview.worker import fits, messages
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.worker import RequestHandler

@@ -106,7 +106,7 @@ def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_ru
     source = tiny_run().source
     masked, question = MaskedModel(source.model), Question(source.graph.study.evaluation.texts[0])
     expected, sizes, most = measured(masked, source, question, range(7)), [], 2
-    true = perplexity_module._batch_losses
+    true = perplexity_module.token_losses
 
     def small(model, ids):
         sizes.append(len(ids))
@@ -114,7 +114,7 @@ def test_where_the_memory_is_too_small_for_a_batch_it_takes_smaller_ones(tiny_ru
             raise torch.OutOfMemoryError("CUDA out of memory")
         return true(model, ids)
 
-    monkeypatch.setattr(perplexity_module, "_batch_losses", small)
+    monkeypatch.setattr(perplexity_module, "token_losses", small)
     np.testing.assert_allclose(measured(masked, source, question, range(7)), expected, rtol=1e-5)
     assert max(sizes) == 7 and sum(size for size in sizes if size <= most) == 7
     most = 0

@@ -10,10 +10,10 @@ from gprune.analysis.paired_test import Difference
 from gprune.app.preview import NO_DIFFERENCE, Answer, verdict
 from gprune.app.preview import token_requests as module
 from gprune.app.preview.request import Question, Resolved
-from gprune.app.preview.request_queue import LOOK_SECONDS, order
+from gprune.app.preview.request_queue import CURVE, LOOK_SECONDS, PREVIEW, order
 from gprune.app.preview.token_answers import Read, Written
 from gprune.app.preview.token_requests import ModelRequest, TokenRequests
-from gprune.app.preview.window_scheduler import CURVE, PREVIEW, WindowScheduler
+from gprune.app.preview.window_scheduler import WindowScheduler
 
 MODEL = {"root": "/cache", "model": "m", "device": "cpu"}
 TEXT = {"name": "t", "digest": "d", "length": 16, "windows": None, "batch": 8}

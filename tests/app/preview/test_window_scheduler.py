@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from gprune.app.preview.request import Question, Resolved
-from gprune.app.preview.window_scheduler import CURVE, LOOK_SECONDS, PREVIEW, WindowScheduler, visiting_order
+from gprune.app.preview.request_queue import CURVE, LOOK_SECONDS, PREVIEW
+from gprune.app.preview.window_scheduler import WindowScheduler, visiting_order
 
 WINDOWS = 24
 MODEL = {"root": "/cache", "model": "m", "device": "cpu"}

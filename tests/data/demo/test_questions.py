@@ -9,12 +9,16 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gprune.data.demo import MODEL_FOLDER, questions, texts
-from gprune.evaluation.accuracy import accuracy
+from gprune.evaluation.accuracy import answered
 from gprune.models.loading import load
 from gprune.study import EvaluationSettings
 
 PROSE = ("python-reference", "science-docs")
 ASKED = 60
+
+
+def accuracy(*arguments, **options):
+    return {task: each.accuracy for task, each in answered(*arguments, **options).items()}
 
 
 @pytest.fixture(scope="module")

@@ -28,7 +28,7 @@ def run_all(store, *names):
 
 def a_work(store, *names, series=None):
     series = series or a_series()
-    folder = writing.default_folder(store.root, series.model, series.scale)
+    folder = store.root / "reproductions" / writing.folder_name(series.model, series.scale)
     return work.TableWork(store, series, tables.choose(names), folder, command="python -m gprune reproduce")
 
 
@@ -58,7 +58,7 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
         if r.method_id == "gprune:twflap" and r.study.retention == 0.7
     )
     assert row["value"].item() == perplexity_of(study, "gprune", TEXTS[2])
-    assert row["run"].item() in runs.names(store)
+    assert row["run"].item() in dict(runs.every(store))
     assert (row["calibration.samples"].item(), row["windows"].item(), row["retained"].item()) == (
         96,
         2,
@@ -78,7 +78,7 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
     "model", ["../../x", "/a/b/../..", "..", "a/../../../etc/passwd", "über modell/", "x" * 300]
 )
 def test_no_model_name_leaves_the_cache(model, tmp_path):
-    folder = writing.default_folder(tmp_path, model, a_scale())
+    folder = tmp_path / "reproductions" / writing.folder_name(model, a_scale())
     assert folder.parent == tmp_path / "reproductions"
     assert catalogue._NAME.fullmatch(folder.name)
 

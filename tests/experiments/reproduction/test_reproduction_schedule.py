@@ -182,7 +182,7 @@ def test_killed_and_started_again_it_goes_on_with_nothing_done_twice(cache):
 
     def one_is_done_and_two_hold():
         assert process.poll() is None, "the schedule has ended before it was killed"
-        return len(jobs.jobs(cache)) == 3 and len(runs.names(Store(cache))) == 1
+        return len(jobs.jobs(cache)) == 3 and len(dict(runs.every(Store(cache)))) == 1
 
     try:
         wait_for(one_is_done_and_two_hold)

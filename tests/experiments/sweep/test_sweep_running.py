@@ -51,7 +51,7 @@ def test_a_failure_is_told_stays_and_is_tried_again_when_asked_for(cache):
     why = "the text 'x' is empty: choose another"
     assert found == [("done", ""), ("failed", why), ("done", ""), ("done", "")]
     assert sorted(told) == [(0, ""), (1, why), (2, ""), (3, "")]
-    names = runs.names(Store(cache))
+    names = list(dict(runs.every(Store(cache))))
     assert len(names) == 3 and all(name.startswith("seeds-seed-") for name in names)
     assert {job.label for job in jobs.jobs(cache)} == {f"seeds: seed {seed}" for seed in range(4)}
     # nothing is left to do, and what has failed is not tried unasked
@@ -91,7 +91,7 @@ def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
             (cache / "go").touch()
 
     assert run(cache, sweep, watch=watch) == [("done", "")] * 2
-    assert len(runs.names(Store(cache))) == 2
+    assert len(dict(runs.every(Store(cache)))) == 2
 
 
 @pytest.mark.long

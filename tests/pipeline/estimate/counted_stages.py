@@ -138,7 +138,7 @@ def gates(decoder, study, sequences, monkeypatch):
 def evaluation(decoder, study, sequences, monkeypatch):
     ids = ids_of(decoder, sequences, study.evaluation.length)
     with CountedMemory() as counted:
-        perplexity._batch_losses(decoder.model, ids)
+        perplexity.token_losses(decoder.model, ids)
     return counted.peak
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gprune.models.shapes import SHAPES
-from gprune.pipeline.estimate import ANYWAY, TooLarge, judged
+from gprune.pipeline.estimate import ANYWAY, judged
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
 from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, laid
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, need
@@ -38,7 +38,6 @@ def forecast_of(
 def test_the_papers_setting_fits_on_one_card_of_80_gib():
     verdict = judged(forecast_of())
     assert not verdict.refusal and not verdict.warnings
-    verdict.require_fitting()
     assert "of a card with 80.0 GiB, beside 128.0 GiB of memory" in verdict.summary
 
 
@@ -61,8 +60,7 @@ def test_what_cannot_fit_is_refused_with_what_would_help(changes, words):
     verdict = judged(forecast_of(**changes))
     assert words in verdict.refusal and verdict.refusal.endswith(f"or start it with {ANYWAY}")
     assert len(verdict.refusal) <= 300
-    with pytest.raises(TooLarge, match="takes about"):
-        verdict.require_fitting()
+    assert "takes about" in verdict.refusal
 
 
 def test_the_named_setting_makes_it_fit():

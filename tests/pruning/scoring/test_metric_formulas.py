@@ -9,7 +9,8 @@ from made_records import the_moments
 from gprune.pruning import scoring
 from gprune.pruning.scoring import METRICS, neuron_scorer, score
 from gprune.records import ActivationStatistics, ModelShape, WeightNorms
-from gprune.study import METRIC_NAMES, CalibrationSettings
+from gprune.study import CalibrationSettings
+from gprune.study.methods import BUILT_IN_METRICS
 from gprune.system.errors import ModelError, SettingsError
 
 SHAPE = ModelShape(layers=2, neurons=5, heads=4, kv_heads=2, head_width=3, hidden=7)
@@ -187,7 +188,7 @@ def four(samples=8):
 
 def test_every_metric_of_a_study_exists():
     # token-weighted FLAP needs statistics by context and has a function of its own
-    assert (*METRICS, "twflap") == METRIC_NAMES
+    assert (*METRICS, "twflap") == BUILT_IN_METRICS
 
 
 @pytest.mark.parametrize("shards", [[0, 2], (1,), np.array([3, 0, 1])], ids=str)

@@ -107,14 +107,14 @@ def test_learning_keeps_equal_widths_at_every_step_and_is_the_same_twice(kv_head
     decoder, (scores, heads), partition, texts = a_case(kv_heads)
     settings = SparsitySettings(epochs=3, batch=8, widths="equal", alignment=4)
     made = [learn(decoder, scores, heads, partition, *texts, settings, 0.5, 0, silent) for _ in range(2)]
-    (masks, history), (twin, _) = made
+    learned, twin = made
     count, groups = budget.equal_counts(decoder.shape, 0.5, 4)
-    assert widths(masks) == ([count] * 2, [groups] * 2) and count % 4 == 0
-    steps = dict(zip(history.columns, history.steps.T, strict=True))
-    assert np.allclose(steps["retention"], masks.retention, atol=1e-6) and not steps["multiplier"].any()
-    assert (masks.ffn == twin.ffn).all()
-    start = learn(decoder, scores, heads, partition, *texts, replace(settings, epochs=0), 0.5, 0, silent)[0]
-    assert (start.ffn != masks.ffn).any()
+    assert widths(learned) == ([count] * 2, [groups] * 2) and count % 4 == 0
+    steps = dict(zip(learned.columns, learned.steps.T, strict=True))
+    assert np.allclose(steps["retention"], learned.retention, atol=1e-6) and not steps["multiplier"].any()
+    assert (learned.ffn == twin.ffn).all()
+    start = learn(decoder, scores, heads, partition, *texts, replace(settings, epochs=0), 0.5, 0, silent)
+    assert (start.ffn != learned.ffn).any()
 
 
 @pytest.mark.parametrize("kv_heads", [2, 4])

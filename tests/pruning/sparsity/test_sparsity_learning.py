@@ -95,13 +95,11 @@ def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervisi
     case = _case(kv_heads=kv_heads)
     seen = []
     settings = SparsitySettings()
-    masks, history = _learn(
-        case, batch=8, supervision=supervision, on_progress=lambda *args: seen.append(args)
-    )
+    learned = _learn(case, batch=8, supervision=supervision, on_progress=lambda *args: seen.append(args))
     half_neuron = 0.5 * case[0].shape.neuron_weights / case[0].shape.decoder_weights
-    assert abs(masks.retention - 0.5) <= half_neuron + 1e-12
-    assert history.steps.shape == (4, len(history.columns))
-    column = dict(zip(history.columns, history.steps.T, strict=True))
+    assert abs(learned.retention - 0.5) <= half_neuron + 1e-12
+    assert learned.steps.shape == (4, len(learned.columns))
+    column = dict(zip(learned.columns, learned.steps.T, strict=True))
     assert column["step"].tolist() == [0, 1, 2, 3]
     assert column["epoch"].tolist() == [0, 0, 1, 1]
     expected = {"primary": {0.0}, "dual": {1.0}, "adaptive": {0.0, 1.0}}[supervision]
@@ -112,8 +110,8 @@ def test_every_variant_meets_the_target_and_tells_its_course(kv_heads, supervisi
     growth = settings.dual_rate * settings.penalty
     deviation = column["retention"] - 0.5
     np.testing.assert_allclose(np.diff(column["multiplier"]), growth * deviation[:-1], atol=1e-9)
-    assert history.thresholds.shape == (10,)
-    assert history.head_thresholds.shape == (2,)
+    assert learned.thresholds.shape == (10,)
+    assert learned.head_thresholds.shape == (2,)
     assert [args[:2] for args in seen] == [(1, 4), (2, 4), (3, 4), (4, 4)]
     assert "cross-entropy" in seen[0][2]
     assert "retention" in seen[0][2]
@@ -141,10 +139,10 @@ def test_the_decoder_is_left_as_it_was_after_cancelling_and_a_loss_that_is_not_f
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_models(dtype):
-    masks, history = _learn(_case(dtype=dtype), batch=8)
-    exact, exact_history = _learn(_case(), batch=8)
-    assert abs(masks.retention - exact.retention) < 1e-12
-    np.testing.assert_allclose(history.steps[0, 2:5], exact_history.steps[0, 2:5], rtol=5e-2, atol=5e-3)
+    learned = _learn(_case(dtype=dtype), batch=8)
+    exact = _learn(_case(), batch=8)
+    assert abs(learned.retention - exact.retention) < 1e-12
+    np.testing.assert_allclose(learned.steps[0, 2:5], exact.steps[0, 2:5], rtol=5e-2, atol=5e-3)
 
 
 LENGTH, SAMPLES, RETENTION = 48, 64, 0.6
@@ -180,9 +178,9 @@ def _loss(decoder, masks, texts):
 @pytest.mark.long
 def test_learned_masks_predict_both_held_out_texts_better_than_one_ratio_for_all(trained):
     arguments, held_out = trained
-    uniform, _ = learn(*arguments, SparsitySettings(epochs=0), RETENTION, 0, silent)
-    learned, history = learn(*arguments, SparsitySettings(epochs=3, batch=16), RETENTION, 0, silent)
+    uniform = learn(*arguments, SparsitySettings(epochs=0), RETENTION, 0, silent)
+    learned = learn(*arguments, SparsitySettings(epochs=3, batch=16), RETENTION, 0, silent)
     difference = _loss(arguments[0], learned, held_out) - _loss(arguments[0], uniform, held_out)
     assert (difference < -0.1).all(), difference
     assert abs(learned.retention - RETENTION) <= 0.001
-    assert abs(history.steps[-1, history.columns.index("retention")] - RETENTION) < 0.1
+    assert abs(learned.steps[-1, learned.columns.index("retention")] - RETENTION) < 0.1

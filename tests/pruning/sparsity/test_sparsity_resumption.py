@@ -11,7 +11,8 @@ from gprune.pruning.sparsity import passes
 from gprune.pruning.sparsity.gates import learn_gates
 from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
-from gprune.records import LearningHistory, UnitScores
+from gprune.records import UnitScores
+from gprune.records.base import axes_of
 from gprune.store import DAMAGED, Store
 from gprune.store.resumption import VARIABLE, Resumption, Spent
 from gprune.store.states import StateFile
@@ -67,16 +68,12 @@ class Study:
 
 
 class GateStudy(Study):
-    """The same for gates, whose history has them in the place of thresholds."""
+    """The same for gates."""
 
     def learned(self, decoder, heard, kept):
         setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept)
         scores = UnitScores("flap", "text", self.scores, self.heads, np.zeros((2, 8)))
-        found = learn_gates(setting, [scores], GateSettings(), 0.5, self.settings.epochs)
-        history = LearningHistory(
-            found.steps, found.columns, found.gates.ravel(), found.head_gates.reshape(2, 2)[:, 0]
-        )
-        return found.masks, history
+        return learn_gates(setting, [scores], GateSettings(), 0.5, self.settings.epochs)
 
 
 def stopping_after(step):
@@ -103,12 +100,9 @@ def stopping_in(monkeypatch, number):
 
 
 def assert_same(found, expected):
-    (masks, history), (wanted, wanted_history) = found, expected
-    for name in ("ffn", "heads"):
-        np.testing.assert_array_equal(getattr(masks, name), getattr(wanted, name))
-    assert masks.retention == wanted.retention
-    for name in ("steps", "thresholds", "head_thresholds"):
-        one, other = getattr(history, name), getattr(wanted_history, name)
+    assert found.retention == expected.retention
+    for name in axes_of(type(expected)):
+        one, other = getattr(found, name), getattr(expected, name)
         assert one.dtype == other.dtype and one.tobytes() == other.tobytes(), name
 
 
@@ -131,7 +125,7 @@ def every_step(monkeypatch):
 def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings):
     study = kind(tmp_path, **settings)
     expected, _ = study.run(resumed=False)
-    steps = len(expected[1].steps)
+    steps = len(expected.steps)
     assert steps >= 12
     for step in (1, steps // 2, steps - 1):
         with pytest.raises(StoppedError):
@@ -140,7 +134,7 @@ def test_stopped_at_any_step_it_ends_with_the_same_bits(tmp_path, kind, settings
         study.reached.clear()
         found, kept = study.run()
         assert_same(found, expected)
-        assert kept.began == step and study.reached[-1] == steps == len(found[1].steps)
+        assert kept.began == step and study.reached[-1] == steps == len(found.steps)
         assert min(study.reached) == step
         assert f"goes on at step {step + 1} of {steps}" in study.notices[0]
         kept.end()
@@ -223,7 +217,7 @@ def test_without_room_for_the_dense_models_states_it_goes_on_and_says_so(tmp_pat
     monkeypatch.setattr(machine, "spare", lambda: 0)
     found, _ = study.run()
     assert "rounds differently" in study.notices[-1]
-    np.testing.assert_allclose(found[1].thresholds, expected[1].thresholds, atol=1e-4)
+    np.testing.assert_allclose(found.thresholds, expected.thresholds, atol=1e-4)
 
 
 def _cut(file):

@@ -101,14 +101,14 @@ class Gates(Learning):
 )
 def test_the_thresholds_are_those_of_one_process(count, settings):
     learning = Learning(**settings)
-    ((masks, expected),) = learning.run()
+    (expected,) = learning.run()
     found, *others = learning.run(count)
     assert others == [None] * (count - 1)
-    np.testing.assert_allclose(found[1].thresholds, expected.thresholds, atol=1e-5)
-    np.testing.assert_allclose(found[1].head_thresholds, expected.head_thresholds, atol=1e-5)
+    np.testing.assert_allclose(found.thresholds, expected.thresholds, atol=1e-5)
+    np.testing.assert_allclose(found.head_thresholds, expected.head_thresholds, atol=1e-5)
     # losses, retention, multiplier and whether the auxiliary text was admitted, step by step
-    np.testing.assert_allclose(found[1].steps, expected.steps, rtol=1e-4, atol=1e-5)
-    np.testing.assert_array_equal(found[0].ffn, masks.ffn)
+    np.testing.assert_allclose(found.steps, expected.steps, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(found.ffn, expected.ffn)
 
 
 @pytest.mark.parametrize(("count", "settings"), [(2, {}), (3, {"batch": 16})])
@@ -131,7 +131,7 @@ def stopping(done, total, message):
 @pytest.mark.parametrize(("before", "after"), [(2, 1), (1, 2), (2, 2), (2, 3)])
 def test_any_number_of_processes_goes_on_where_another_has_stopped(tmp_path, monkeypatch, before, after):
     monkeypatch.setenv(VARIABLE, "1 step")
-    ((_, expected),) = Learning().run()
+    (expected,) = Learning().run()
     learning = Learning(tmp_path)
     if before == 1:
         with pytest.raises(Cancelled):
@@ -141,7 +141,7 @@ def test_any_number_of_processes_goes_on_where_another_has_stopped(tmp_path, mon
         # the others were let go, and wait for what comes next
         assert isinstance(first, Cancelled) and others == [None] * (before - 1)
     found, *_ = learning.run(after)
-    np.testing.assert_allclose(found[1].thresholds, expected.thresholds, atol=1e-5)
+    np.testing.assert_allclose(found.thresholds, expected.thresholds, atol=1e-5)
     assert any("goes on at step 4" in words for words in learning.notices)
     words = f"begun by {before} process{'es' * (before > 1)} and goes on with {after}"
     assert any(words in one for one in learning.notices) == (before != after)

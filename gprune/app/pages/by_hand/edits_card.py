@@ -1,7 +1,5 @@
 """The card of the mask editor: units to keep or remove, the budget met again, the cost, and a name for it."""
 
-import functools
-
 import pandas as pd
 import streamlit as st
 
@@ -16,7 +14,6 @@ from gprune.app.ui.text import said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Partition
-from gprune.store import named
 from gprune.study.methods import METHODS
 from gprune.system.errors import SettingsError
 
@@ -153,19 +150,9 @@ def _told(drawn: Card, name: str, found: Edited) -> None:
 
 def _saving(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
     """Saves the list under a name."""
-    left, right = st.columns([4, 1], vertical_alignment="bottom")
-    with left:
-        st.text_input("Save as a mask set called", key=_NAME, max_chars=named.LONGEST_NAME,
-                      placeholder=f"{called(name)}, {counted(len(lines), 'edit')}")  # fmt: skip
-    with right:
-        buttons.act(
-            "Save", "hand_save", "bookmark_add", functools.partial(_save, run, name, lines), width="stretch"
-        )
 
+    def save(typed: str) -> None:
+        mask_sets.save(run.results, mask_sets.made(run.results, typed, name, lines))
 
-def _save(run: Run, name: str, lines: tuple[Edit, ...]) -> None:
-    typed = str(st.session_state.get(_NAME) or "") or f"{called(name)}, {counted(len(lines), 'edit')}"
-    if named_files.attempt(
-        _KEY, lambda: mask_sets.save(run.results, mask_sets.made(run.results, typed, name, lines))
-    ):
-        st.session_state[_NAME] = ""
+    proposal = f"{called(name)}, {counted(len(lines), 'edit')}"
+    named_files.saving(_KEY, "Save as a mask set called", proposal, save, _NAME, "hand_save")

@@ -41,8 +41,7 @@ def matrix(table: pd.DataFrame, names: dict[str, str], highest: float) -> go.Fig
     )
     style(figure, "text", "text", 84 + _CELL * len(table))
     figure.update_xaxes(type="category", showgrid=False)
-    figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
-    return figure
+    return figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
 
 
 def stability(curves: list[analysis.Curve], samples: int) -> go.Figure:
@@ -61,7 +60,7 @@ def stability(curves: list[analysis.Curve], samples: int) -> go.Figure:
         range=[np.log10(sizes[0] / 1.12), np.log10(samples * 1.12)],
     )
     figure.add_vline(x=samples, line={"color": GREY, "dash": "dot", "width": 1.5})
-    figure.add_annotation(
+    return figure.add_annotation(
         text=f"|D| = {samples:,}",
         x=np.log10(samples),
         y=0,
@@ -71,7 +70,6 @@ def stability(curves: list[analysis.Curve], samples: int) -> go.Figure:
         showarrow=False,
         xshift=-4,
     )
-    return figure
 
 
 def _draw(figure: go.Figure, curve: analysis.Curve, samples: int) -> None:

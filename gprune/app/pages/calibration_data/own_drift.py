@@ -246,8 +246,7 @@ def _drift_of_pairs(curves: list[Distribution]) -> go.Figure:
     for curve in curves:
         marks.drift_steps(figure, curve, curve.name, _LINES[curve.name][0])
     style(figure, "rank drift d between halves", "share of neurons (%)", _HEIGHT)
-    figure.update_xaxes(range=[0, marks.drift_end(curves)])
-    return figure
+    return figure.update_xaxes(range=[0, marks.drift_end(curves)])
 
 
 def _correlations(table: pd.DataFrame) -> go.Figure:

@@ -22,6 +22,7 @@ from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import in_figure, plain, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.stages.comparisons import FANG, SUBSTITUTION
 from gprune.pruning.scoring import neuron_scorer
 from gprune.records import Array
 from gprune.store import Store
@@ -181,8 +182,8 @@ def table_of(run: Run, measure: str) -> pd.DataFrame:
         RANKS: partial(_levels, index=0),
         TOKENS: _distances,
         DRIFT: partial(_levels, index=1),
-        MODULES: lambda run: analysis.module_agreements(run.agreement()),
-        GROUPS: lambda run: analysis.group_agreements(run.agreement()),
+        MODULES: lambda run: analysis.agreements(run.agreement(), SUBSTITUTION),
+        GROUPS: lambda run: analysis.agreements(run.agreement(), FANG),
     }
     return measures[measure](run)
 

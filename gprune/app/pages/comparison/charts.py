@@ -220,8 +220,7 @@ def home_and_abroad(found: list[Place], names: dict[tuple[str, str], str]) -> go
         )
     style(figure, "perplexity at home, times the dense model’s (log scale)", "abroad, times dense", 420)
     figure.update_xaxes(**logarithmic(home))
-    figure.update_yaxes(**logarithmic(abroad))
-    return figure
+    return figure.update_yaxes(**logarithmic(abroad))
 
 
 def tried(found: list[Tried]) -> go.Figure:

@@ -13,9 +13,9 @@ from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, as_told
 from gprune.pipeline.stages import MethodInputs, Results
-from gprune.pipeline.stages.graph import listed
 from gprune.pipeline.stages.method_inputs import repaired_alike
 from gprune.study.methods import METHODS
+from gprune.system.units import listed
 
 FIXED = (
     "The key/value groups of every control are GPrune’s own (`sparsity.attention=gprune`): controls and "

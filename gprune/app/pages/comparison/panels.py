@@ -19,12 +19,12 @@ from gprune.app.ui.text import in_figure, plain
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
-from gprune.pipeline.stages.graph import listed
 from gprune.records import Choice, Perplexity
 from gprune.study.methods import METHODS, RECOMMENDED, knowing
 from gprune.study.settings import require_choice
 from gprune.study.study import short
 from gprune.system.errors import MethodError
+from gprune.system.units import listed
 
 P = ParamSpec("P")
 LINES: dict[str, Any] = {"runs": (), "methods": (), "together": True, "pinned": ""}

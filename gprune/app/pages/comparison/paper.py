@@ -13,7 +13,7 @@ from gprune.app.ui.text import plain
 from gprune.data import published
 from gprune.data.published import Figure, Inconsistency
 from gprune.evaluation.protocol import PUBLISHED
-from gprune.experiments.reproduction.assembly import cell, heading, number
+from gprune.experiments.reproduction.cells import cell, heading, number
 
 MAIN, GAP, GAIN = "main", "metric-gap", "gain-by-retention"
 DERIVED = {

@@ -21,7 +21,7 @@ from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
-from gprune.experiments.reproduction.assembly import heading
+from gprune.experiments.reproduction.cells import heading
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.method_inputs import repair_given, repaired_alike

@@ -22,7 +22,8 @@ from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, famil
 from gprune.app.ui.panel import Panel
 from gprune.app.ui.text import in_figure
 from gprune.experiments.reproduction import catalogue
-from gprune.experiments.reproduction.assembly import gaps, heading
+from gprune.experiments.reproduction.assembly import gaps
+from gprune.experiments.reproduction.cells import heading
 
 MAIN_LIKE = ("main", "metric-gap", "gain-by-retention")
 BINS = {
@@ -176,28 +177,18 @@ def row_dots(table: list[Setting], column: str) -> go.Figure:
     for setting, name in shown:
         own, spread = family(setting.method), setting.spread(column)
         symbol = METHOD_SYMBOLS.get(setting.method.partition(":")[0], "circle")
-        figure.add_scatter(
-            x=[setting.mean(column)],
-            y=[name],
-            name=name,
-            mode="markers",
-            marker={
-                "color": METHOD_COLORS.get(own, GREY),
-                "symbol": f"{symbol.removesuffix('-open')}-open" if setting.rows[0].control else symbol,
-                "size": 11,
-                "line": {"width": 2} if setting.rows[0].control else {},
-            },
-            error_x={"type": "data", "array": [spread if np.isfinite(spread) else 0.0], "thickness": 1.5},
-            showlegend=False,
-            hovertemplate="%{y}: %{x:.4g}<extra></extra>",
-        )
+        look = {"color": METHOD_COLORS.get(own, GREY), "symbol": symbol, "size": 11}
+        if setting.rows[0].control:
+            look |= {"symbol": f"{symbol.removesuffix('-open')}-open", "line": {"width": 2}}
+        error = {"type": "data", "array": [spread if np.isfinite(spread) else 0.0], "thickness": 1.5}
+        more = {"name": name, "error_x": error, "showlegend": False}
+        marks.points(figure, [setting.mean(column)], [name], look, "%{y}: %{x:.4g}<extra></extra>", **more)
     style(figure, axis_title(column), "", 100 + ROW_PIXELS * len(shown))
     if is_perplexity(column) and shown:
         figure.update_xaxes(**logarithmic(setting.mean(column) for setting, _ in shown))
-    figure.update_yaxes(
+    return figure.update_yaxes(
         type="category", categoryorder="array", categoryarray=[n for _, n in shown][::-1], automargin=True
     )
-    return figure
 
 
 def _distinct(names: list[str]) -> list[str]:
@@ -262,8 +253,7 @@ def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
     words = "change of perplexity by GPrune (%)" if ratio else "change of accuracy by GPrune (points)"
     style(figure, "target retention (stronger pruning to the right)", words, 340)
     order = [percent(value) for value in sorted(gains["retention"].unique(), reverse=True)]
-    figure.update_xaxes(type="category", categoryorder="array", categoryarray=order)
-    return figure
+    return figure.update_xaxes(type="category", categoryorder="array", categoryarray=order)
 
 
 def bin_lines(table: list[Setting], curves: dict[str, str]) -> go.Figure:
@@ -282,8 +272,7 @@ def bin_lines(table: list[Setting], curves: dict[str, str]) -> go.Figure:
     unit = "Jaccard of the kept neurons" if "Jaccard" in curves else "fraction of neurons kept"
     style(figure, "drift bin (modules from stable to unstable)", unit, 360)
     figure.update_xaxes(type="category")
-    figure.update_yaxes(range=[0, 1.02])
-    return figure
+    return figure.update_yaxes(range=[0, 1.02])
 
 
 def drift_curves(histogram: pd.DataFrame) -> go.Figure:
@@ -299,5 +288,6 @@ def drift_curves(histogram: pd.DataFrame) -> go.Figure:
         marks.curve(figure, middle, histogram[name], shown, line, "d ≈ %{x:.2f}: %{y:.2f} %")
     style(figure, "rank drift d (0 = rank unchanged, 1 = from first to last)", "share of neurons (%)", 360)
     present = histogram[names].to_numpy().max(axis=1) > 0.05
-    figure.update_xaxes(range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0])
-    return figure
+    return figure.update_xaxes(
+        range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0]
+    )

@@ -35,20 +35,13 @@ def front(found: Sequence[Option], names: Mapping[tuple[str, str], str], cost: s
     marks.guide(figure, [one.cost for one in best], [one.ratio for one in best], line)
     for method in dict.fromkeys(one.line.method for one in found):
         _marks(figure, method, [one for one in found if one.line.method == method], names, len(best), most)
-    figure.add_scatter(
-        x=[1.0],
-        y=[1.0],
-        mode="markers",
-        name="dense",
-        marker={"color": GREY, "symbol": "star", "size": _ON},
-        hovertemplate="the dense model<extra></extra>",
-    )
+    star = {"color": GREY, "symbol": "star", "size": _ON}
+    marks.points(figure, [1.0], [1.0], star, "the dense model<extra></extra>", name="dense")
     level(figure, most, f"at most {most:g} times", GREY, side="right", dash="dot")
     # as large as the names of the marks
     figure.update_annotations(font={"size": 11})
     style(figure, f"{COSTS[cost]}, times the dense model’s", "perplexity, times dense (log scale)", 440)
-    figure.update_yaxes(**logarithmic([1.0, most, *(one.ratio for one in found)]))
-    return figure
+    return figure.update_yaxes(**logarithmic([1.0, most, *(one.ratio for one in found)]))
 
 
 def _marks(

@@ -1,11 +1,13 @@
 """The card of counts: how often every method loses and gains an answer against the dense model."""
 
+from operator import attrgetter
+
 import pandas as pd
 import streamlit as st
 
 from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, ACC_NORM, Counts
-from gprune.app.pages.flipped_questions.task_answers import DENSE, Identity, TaskAnswers
+from gprune.app.pages.flipped_questions.task_answers import DENSE, TaskAnswers
 from gprune.app.ui import tables
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
@@ -48,15 +50,16 @@ def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str
     )
 
 
+_remembered = st.cache_data(
+    max_entries=16, show_spinner=False, hash_funcs={TaskAnswers: attrgetter("identity")}
+)
+
+
+@_remembered
 def table_of(found: list[TaskAnswers], rule: str) -> pd.DataFrame:
     """The counts as numbers."""
-    return _table(tuple(one.identity for one in found), rule, found)
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def _table(about: tuple[Identity, ...], rule: str, _found: list[TaskAnswers]) -> pd.DataFrame:
     lines = []
-    for one in _found:
+    for one in found:
         for method in one.others:
             known = between(one, method, rule)
             lines.append(
@@ -93,16 +96,12 @@ def bounds(found: list[TaskAnswers]) -> list[str]:
     ]
 
 
+@_remembered
 def other_passes(found: list[TaskAnswers]) -> str:
     """Which answers are not those that the accuracies rest on, in one sentence; empty where all are."""
-    return _other_passes(tuple(one.identity for one in found), found)
-
-
-@st.cache_data(max_entries=16, show_spinner=False)
-def _other_passes(about: tuple[Identity, ...], _found: list[TaskAnswers]) -> str:
     known = [
         f"{one.name}, {label(method)}: {differs}"
-        for one in _found
+        for one in found
         for method in one.methods
         if (differs := one.other_pass(method))
     ]

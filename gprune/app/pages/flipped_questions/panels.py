@@ -12,6 +12,7 @@ from gprune.analysis import changed_answers
 from gprune.analysis.changed_answers import ACC, EITHER, UNITS
 from gprune.app.pages.flipped_questions import task_answers
 from gprune.app.pages.flipped_questions.task_answers import DENSE, TaskAnswers
+from gprune.app.ui import marks
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_SYMBOLS, label, style
 from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.text import plain
@@ -107,19 +108,11 @@ def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
     rows = [f"{name}{' ✓' if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]
     figure = go.Figure()
     for name in drawn.columns[2:]:
-        figure.add_scatter(
-            x=[value if math.isfinite(value) else None for value in drawn[name]],
-            y=rows,
-            name=label(name),
-            mode="markers",
-            marker={
-                "color": METHOD_COLORS.get(name, GREY),
-                "symbol": METHOD_SYMBOLS.get(name, "circle"),
-                "size": 12,
-                "line": {"width": 2, "color": METHOD_COLORS.get(name, GREY)},
-            },
-            hovertemplate="option %{y}: %{x:.3f}<extra>" + label(name) + "</extra>",
-        )
+        color, symbol = METHOD_COLORS.get(name, GREY), METHOD_SYMBOLS.get(name, "circle")
+        look = {"color": color, "symbol": symbol, "size": 12, "line": {"width": 2, "color": color}}
+        x = [value if math.isfinite(value) else None for value in drawn[name]]
+        hover = "option %{y}: %{x:.3f}<extra>" + label(name) + "</extra>"
+        marks.points(figure, x, rows, look, hover, name=label(name))
     what = "log-likelihood" if rule == ACC else "log-likelihood for its length"
     style(figure, f"{what} ({UNITS[rule]})", "option", 120 + _ROW * len(rows))
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=rows[::-1])

@@ -57,5 +57,4 @@ def _bar(both: int, ours: int, base: int, other: str) -> go.Figure:
         hover = f"{name}: %{{x:,}} neurons<extra></extra>"
         marks.bars(figure, [count], [""], name, color, hover, orientation="h", **inside)
     style(figure, "neurons", "", 150, barmode="stack", margin={"l": 8, "r": 8, "t": 28, "b": 44})
-    figure.update_yaxes(visible=False)
-    return figure
+    return figure.update_yaxes(visible=False)

@@ -34,18 +34,12 @@ def rank_on_texts(standings: Mapping[str, LayerRanks], neuron: int, names: Mappi
         # a line of its own: on the whole text the rank may lie outside of all that halves give
         ends = {"marker": {"color": color, "symbol": "line-ns-open", "size": 12}, "mode": "lines+markers"}
         marks.guide(figure, [low, high], [place, place], {"color": color, "width": 2}, **ends)
-        figure.add_scatter(
-            x=[rank],
-            y=[place],
-            mode="markers",
-            marker={"color": color, "symbol": _SYMBOLS[letter], "size": 12},
-            hovertemplate=f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>",
-            showlegend=False,
-        )
+        marker = {"color": color, "symbol": _SYMBOLS[letter], "size": 12}
+        hover = f"rank {rank:.3f}, on halves {low:.3f} to {high:.3f}<extra>{letter}</extra>"
+        marks.points(figure, [rank], [place], marker, hover, showlegend=False)
     style(figure, "rank within the layer (1 = most important)", "", 110 + 34 * len(standings))
     figure.update_xaxes(range=[-0.02, 1.02])
-    figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
-    return figure
+    return figure.update_yaxes(autorange="reversed", type="category", showgrid=False)
 
 
 def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -> go.Figure:
@@ -68,8 +62,7 @@ def score_histograms(scores: Mapping[str, Array], marked: Mapping[str, float]) -
         line = {"color": COLORS[letter], "dash": "dot", "width": 1.5}
         figure.add_vline(x=float(np.log10(value)) if log else value, line=line)
     style(figure, "log10 of the score" if log else "score", "share of the neurons (%)", 280)
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    return figure.update_yaxes(rangemode="tozero")
 
 
 def binned(found: Mapping[str, Histogram]) -> pd.DataFrame:
@@ -103,5 +96,4 @@ def activations(table: pd.DataFrame, names: Mapping[str, str]) -> go.Figure:
         named, look = f"{letter} ({names[letter]})", {"symbol": _SYMBOLS[letter], "size": 4}
         marks.curve(figure, middles, shares, named, line, f"{hover}<extra>{letter}</extra>", **look)
     style(figure, "activation before down_proj (no unit)", "share of the tokens (%)", 300)
-    figure.update_yaxes(type="log")
-    return figure
+    return figure.update_yaxes(type="log")

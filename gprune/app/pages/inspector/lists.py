@@ -13,8 +13,6 @@ from gprune.system.forms import After, Checked, Listed, Rule, shorter
 
 MOST_NEURONS = 20_000
 _MOST = 2**24
-Place = tuple[int, int]
-"""layer and neuron, from 0"""
 
 
 def _is_place(pair: Any) -> bool:

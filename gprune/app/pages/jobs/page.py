@@ -246,7 +246,7 @@ def _learning(situation: work.Situation, job: Job) -> None:
     if run is None or not run.has(stages.learning) or job.exports:
         return
     with card_of(panels.learning, run) as drawn:
-        if not len(run.load(stages.learning).history.steps):
+        if not len(run.load(stages.learning).steps):
             st.caption("Sparsity learning was switched off in this run (no epochs).")
             return
         left, right = st.columns(2)

@@ -9,7 +9,7 @@ from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import in_figure, plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
-from gprune.records import Array, LearningHistory
+from gprune.records import Array, Learning
 from gprune.study.methods import METHODS
 from gprune.system.errors import MethodError
 
@@ -25,7 +25,7 @@ _COLORS = {"ce_primary": TEXT_A, "ce_auxiliary": TEXT_B, "distillation": GREY}
 @panel("learning", *_CARD)
 def learning(run: Run) -> Panel:
     """How the losses of the sparsity learning went."""
-    history = run.load(stages.learning).history
+    history = run.load(stages.learning)
     return Panel(
         losses(history, LOSSES),
         "Losses of the masked model on both texts, and its distance from the dense one.",
@@ -37,7 +37,7 @@ def learning(run: Run) -> Panel:
 def learned_retention(run: Run) -> Panel:
     """How retention went while the sparsity was learned."""
     return Panel(
-        retention(run.load(stages.learning).history, "retention", run.study.retention),
+        retention(run.load(stages.learning), "retention", run.study.retention),
         "Retention, the kept fraction of the decoder's weights; the dashed line is the target.",
         alt="retention over the steps",
     )
@@ -73,7 +73,7 @@ def recovery(run: Run) -> Panel:
     )
 
 
-def column(history: LearningHistory, name: str) -> Array | None:
+def column(history: Learning, name: str) -> Array | None:
     """(steps,) values of one column; None where the history has none of this name."""
     if name not in history.columns:
         return None
@@ -86,7 +86,7 @@ def _over_steps(figure: go.Figure, values: Array, name: str, line: dict[str, str
     figure.add_scatter(x=np.arange(1, len(values) + 1), y=values, name=name, mode="lines", line=line)
 
 
-def losses(history: LearningHistory, names: dict[str, str]) -> go.Figure:
+def losses(history: Learning, names: dict[str, str]) -> go.Figure:
     """Losses over the steps."""
     figure = go.Figure()
     for name, title in names.items():
@@ -96,7 +96,7 @@ def losses(history: LearningHistory, names: dict[str, str]) -> go.Figure:
     return style(figure, "step", "loss (nats/token)", 280)
 
 
-def retention(history: LearningHistory, name: str, target: float) -> go.Figure:
+def retention(history: Learning, name: str, target: float) -> go.Figure:
     """Retention over the steps, against the target."""
     figure = go.Figure()
     values = column(history, name)

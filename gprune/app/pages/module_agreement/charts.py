@@ -84,8 +84,7 @@ def _framed(figure: go.Figure, measure: str, layers: int) -> go.Figure:
     legend = {"orientation": "v", "y": -52 / _PLOT, "yanchor": "top"}
     figure.update_layout(legend=legend, margin={"b": below}, showlegend=True)
     lowest = min([0.0, *(float(np.min(trace.y)) for trace in figure.data)])
-    figure.update_yaxes(range=[lowest - 0.03, 1.03])
-    return figure
+    return figure.update_yaxes(range=[lowest - 0.03, 1.03])
 
 
 def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
@@ -100,8 +99,7 @@ def confusion(shared: analysis.Confusion, first: str, second: str) -> go.Figure:
     # numbers are names here, not quantities
     figure.update_xaxes(type="category", showgrid=False, tickangle=0)
     figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
-    figure.update_layout(margin={"l": 88})
-    return figure
+    return figure.update_layout(margin={"l": 88})
 
 
 def count_table(partition: Partition) -> pd.DataFrame:
@@ -127,5 +125,4 @@ def counts(partition: Partition) -> go.Figure:
         marks.curve(figure, np.arange(len(values)), values, name, line, hover, symbol=symbol, size=7)
     style(figure, "layer", "modules", 300)
     layer_axis(figure, len(partition.counts))
-    figure.update_yaxes(rangemode="tozero", tickformat="d")
-    return figure
+    return figure.update_yaxes(rangemode="tozero", tickformat="d")

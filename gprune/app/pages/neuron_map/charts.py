@@ -48,8 +48,7 @@ def scatter(
     _mark(figure, places, labels, chosen)
     # a click selects while the pointer moves the plane, and not while it draws
     style(figure, *axes, 560, dragmode="pan")
-    figure.update_layout(legend={"itemsizing": "constant"})
-    return figure
+    return figure.update_layout(legend={"itemsizing": "constant"})
 
 
 def _points(

@@ -46,8 +46,7 @@ def survival(curves: list[ranks.Distribution]) -> go.Figure:
     place = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}
     figure.update_layout(legend=place | {"traceorder": "normal", "bgcolor": "rgba(0,0,0,0)"})
     figure.update_xaxes(range=[0, _right_end(beyond)])
-    figure.update_yaxes(range=[0, 101])
-    return figure
+    return figure.update_yaxes(range=[0, 101])
 
 
 def _right_end(beyond: dict[str, Array]) -> float:
@@ -71,8 +70,7 @@ def costs(found: list[Cost]) -> go.Figure:
     values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
     axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
-    figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.5 + _ABOVE])
-    return figure
+    return figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.5 + _ABOVE])
 
 
 def _apart(values: list[float], factor: float) -> list[float]:
@@ -138,17 +136,13 @@ def _mark(figure: go.Figure, cost: Cost, height: int) -> None:
     """The mark of a method, with its interval."""
     ends = np.array([cost.ratio]), np.array([cost.low]), np.array([cost.high])
     name, color = called(cost.method), METHOD_COLORS.get(cost.method, GREY)
-    figure.add_scatter(
-        x=[cost.ratio],
-        y=[height],
-        mode="markers",
-        name=name,
-        showlegend=False,
-        marker={"color": color, "symbol": METHOD_SYMBOLS.get(cost.method, "circle"), "size": 11},
-        error_x=marks.around(*ends, 2, width=5),
-        hovertemplate=f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
-        f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>",
+    marker = {"color": color, "symbol": METHOD_SYMBOLS.get(cost.method, "circle"), "size": 11}
+    hover = (
+        f"{name}: perplexity {cost.perplexity:,.2f}, %{{x:.3f}} times the dense model’s "
+        f"({cost.low:.3f} to {cost.high:.3f})<extra></extra>"
     )
+    error = marks.around(*ends, 2, width=5)
+    marks.points(figure, [cost.ratio], [height], marker, hover, name=name, showlegend=False, error_x=error)
 
 
 def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
@@ -172,15 +166,8 @@ def _numbers(figure: go.Figure, names: list[str], values: Array) -> None:
     """Writes the values into their cells, dark on the light half of the scale: Plotly’s grey is too near."""
     for ink, chosen in (("#FFFFFF", values <= 0.5), ("#111111", values > 0.5)):
         row, layer = np.nonzero(chosen)
-        figure.add_scatter(
-            x=layer,
-            y=[names[index] for index in row],
-            text=[f"{value:.2f}" for value in values[chosen]],
-            mode="text",
-            textfont={"color": ink},
-            hoverinfo="skip",
-            showlegend=False,
-        )
+        written = {"text": [f"{value:.2f}" for value in values[chosen]], "textfont": {"color": ink}}
+        marks.guide(figure, layer, [names[index] for index in row], {}, mode="text", **written)
 
 
 def _cells(figure: go.Figure, names: list[str], values: Array) -> None:

@@ -75,14 +75,8 @@ _HOW_TILES = (
 
 
 def _tiles(run: Run) -> None:
-    tiles = [
-        _drift_tile(run),
-        _floor_tile(run),
-        _adapted_tile(run),
-        _agreement_tile(run),
-        _retention_tile(run),
-    ]
-    tiles += _perplexity_tiles(run)
+    makers = _drift_tile, _floor_tile, _adapted_tile, _agreement_tile, _retention_tile
+    tiles = [*(make(run) for make in makers), *_perplexity_tiles(run)]
     with st.grid(4, min_column_width=170):
         for tile in tiles:
             st.metric(border=True, delta_color="off", delta_arrow="off", **tile)

@@ -37,8 +37,7 @@ def retention(result: Bins, base: str) -> go.Figure:
         marks.bars(figure, result.names, values, *look, cliponaxis=False, **written)
     style(figure, _DRIFT_AXIS, "retention of neurons", 380, barmode="group", bargap=0.25)
     figure.update_yaxes(range=[0, min(1.08, 1.15 * max(result.ours.max(), result.base.max(), 0.05))])
-    figure.update_xaxes(type="category")
-    return figure
+    return figure.update_xaxes(type="category")
 
 
 def jaccard(result: Bins, base: str) -> go.Figure:
@@ -55,8 +54,7 @@ def jaccard(result: Bins, base: str) -> go.Figure:
     )  # fmt: skip
     style(figure, _DRIFT_AXIS, "Jaccard of the kept neurons", 380)
     figure.update_yaxes(range=[0, 1.08])
-    figure.update_xaxes(type="category")
-    return figure
+    return figure.update_xaxes(type="category")
 
 
 def shares(result: Bins, base: str) -> go.Figure:
@@ -73,8 +71,7 @@ def shares(result: Bins, base: str) -> go.Figure:
     style(figure, "share of the bin's neurons (%)", "drift bin", 320, barmode="stack", bargap=0.25)
     figure.update_yaxes(type="category", autorange="reversed", title_standoff=8)
     figure.update_layout(legend={"traceorder": "normal"}, margin={"l": 92})
-    figure.update_xaxes(range=[0, 100])
-    return figure
+    return figure.update_xaxes(range=[0, 100])
 
 
 def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTHING) -> go.Figure:
@@ -96,8 +93,7 @@ def by_layer(masks: dict[str, PruningMasks], part: str, chosen: Selection = NOTH
     style(figure, "layer", f"share of {unit} kept", 320 + (14 * len(masks) if many else 0))
     layer_axis(figure, len(next(iter(masks.values())).ffn))
     marks.layer_line(figure, chosen)
-    figure.update_yaxes(range=[-0.03, 1.05])
-    return figure
+    return figure.update_yaxes(range=[-0.03, 1.05])
 
 
 def acting(found: AblationEffect) -> go.Figure:
@@ -117,21 +113,13 @@ def acting(found: AblationEffect) -> go.Figure:
         showlegend=False,
     )
     # beside the line where the bar ends before it
-    figure.add_scatter(
-        y=names,
-        x=[max(share, 100 * LEAST) for share in shares],
-        mode="text",
-        text=[f" {share:.1f} %" for share in shares],
-        textposition="middle right",
-        cliponaxis=False,
-        hoverinfo="skip",
-        showlegend=False,
-    )
+    written = {"text": [f" {share:.1f} %" for share in shares], "textposition": "middle right"}
+    x = [max(share, 100 * LEAST) for share in shares]
+    marks.guide(figure, x, names, {}, mode="text", cliponaxis=False, **written)
     style(figure, "neurons decided otherwise without it (%)", "part of GPrune", 260, bargap=0.4)
     figure.add_vline(x=100 * LEAST, line={"color": GREY, "dash": "dash", "width": 2})
     figure.update_yaxes(type="category", autorange="reversed")
-    figure.update_xaxes(range=[0, 1.2 * max(*shares, 200 * LEAST)])
-    return figure
+    return figure.update_xaxes(range=[0, 1.2 * max(*shares, 200 * LEAST)])
 
 
 def explained(found: Explained) -> go.Figure:
@@ -151,5 +139,4 @@ def explained(found: Explained) -> go.Figure:
     )
     style(figure, "variance of rank drift explained (%)", "", 260, bargap=0.4)
     figure.update_yaxes(type="category", autorange="reversed")
-    figure.update_xaxes(range=[0, min(112, 1.2 * max(shares.values(), default=1.0) + 1)])
-    return figure
+    return figure.update_xaxes(range=[0, min(112, 1.2 * max(shares.values(), default=1.0) + 1)])

@@ -35,8 +35,7 @@ def survival(curves: list[analysis.Distribution]) -> go.Figure:
         marks.curve(figure, edges, beyond[curve.name], _named(curve), _LINES[curve.name], hover)
     style(figure, DRIFT_AXIS, "neurons that move by d or more (%)", 420)
     figure.update_xaxes(range=[0, marks.drift_end(curves)])
-    figure.update_yaxes(range=[0, 101])
-    return figure
+    return figure.update_yaxes(range=[0, 101])
 
 
 def _named(curve: analysis.Distribution) -> str:
@@ -120,32 +119,22 @@ def joint(
     figure, top = go.Figure(), max(len(primary) - 1, 1)
     x, y = ((ranks(scores) / top).astype(np.float32) for scores in (primary, auxiliary))
     if len(primary) <= MOST_POINTS:
-        figure.add_trace(_neurons(x, y, layer, modules))
+        _neurons(figure, x, y, layer, modules)
     else:
         figure.add_trace(_cells(analysis.joint_ranks(primary, auxiliary, LARGEST_GRID)))
     marks.guide(figure, [0, 1], [0, 1], {"color": GREY, "dash": "dash", "width": 1.5}, name="same rank")
     _mark(figure, x, y, layer, modules, chosen)
     style(figure, f"rank on A in layer {layer} (1 = most important)", "rank on B", JOINT_HEIGHT)
     figure.update_xaxes(range=[-0.02, 1.02], constrain="domain")
-    figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
-    return figure
+    return figure.update_yaxes(range=[-0.02, 1.02], constrain="domain", scaleanchor="x", scaleratio=1)
 
 
-def _neurons(x: Array, y: Array, layer: int, modules: Array | None) -> go.Scatter:
+def _neurons(figure: go.Figure, x: Array, y: Array, layer: int, modules: Array | None) -> None:
     member = np.full(len(x), marks.NONE) if modules is None else modules
     where = "" if modules is None else ", module %{customdata[1]}"
-    return go.Scatter(
-        x=x,
-        y=y,
-        customdata=marks.identity(layer, member, np.arange(len(x))),
-        mode="markers",
-        marker={"color": PAIR, "size": 6, "opacity": 0.6},
-        name="neurons",
-        showlegend=False,
-        hovertemplate=(
-            f"neuron %{{customdata[2]}}{where}<br>rank %{{x:.3f}} on A, %{{y:.3f}} on B<extra></extra>"
-        ),
-    )
+    hover = f"neuron %{{customdata[2]}}{where}<br>rank %{{x:.3f}} on A, %{{y:.3f}} on B<extra></extra>"
+    unit, look = marks.identity(layer, member, np.arange(len(x))), {"color": PAIR, "size": 6, "opacity": 0.6}
+    marks.points(figure, x, y, look, hover, customdata=unit, name="neurons", showlegend=False)
 
 
 def _mark(

@@ -45,20 +45,11 @@ def scatter(
     ).astype(np.float32)
     for value, color, symbol, opacity in _GROUPS:
         name, chosen = thresholds.OUTCOMES[value], group == value
-        figure.add_scatter(
-            x=statistics.drift[chosen].astype(np.float32),
-            y=statistics.score[chosen].astype(np.float32),
-            customdata=details[chosen],
-            name=f"{name} ({int(chosen.sum())})",
-            mode="markers",
-            marker={
-                "color": color,
-                "symbol": symbol,
-                "size": size[chosen],
-                "opacity": opacity,
-                "line": {"width": 0},
-            },
-            hovertemplate=_HOVER,
+        x, y = (values[chosen].astype(np.float32) for values in (statistics.drift, statistics.score))
+        look = {"color": color, "symbol": symbol, "opacity": opacity, "line": {"width": 0}}
+        named = f"{name} ({int(chosen.sum())})"
+        marks.points(
+            figure, x, y, look | {"size": size[chosen]}, _HOVER, name=named, customdata=details[chosen]
         )
     style(
         figure, "mean within-module rank drift", "mean primary score" + (" (log scale)" if log else ""), 480
@@ -156,10 +147,9 @@ def sets(table: pd.DataFrame) -> go.Figure:
         marks.bars(figure, count, list(range(len(names))), *look, customdata=rules, orientation="h")
     style(figure, "adapted modules", "", 120 + 34 * len(names), barmode="stack")
     figure.update_xaxes(tickformat="d", rangemode="tozero")
-    figure.update_yaxes(
+    return figure.update_yaxes(
         tickvals=list(range(len(names))), ticktext=names, autorange="reversed", automargin=True
     )
-    return figure
 
 
 def flips_by_layer(found: Flips) -> go.Figure:
@@ -178,8 +168,7 @@ def flips_by_layer(found: Flips) -> go.Figure:
     most = max(int(found.removed.max()), int(found.added.max()))
     if most < 5:
         figure.update_yaxes(dtick=1, range=[-max(most, 1) - 0.2, max(most, 1) + 0.2])
-    figure.add_hline(0, line={"color": GREY, "width": 1})
-    return figure
+    return figure.add_hline(0, line={"color": GREY, "width": 1})
 
 
 def retention(before: Bins, after: Bins, method: str) -> go.Figure:
@@ -198,8 +187,7 @@ def retention(before: Bins, after: Bins, method: str) -> go.Figure:
     )
     for values, name, color, symbol, dash in series:
         _line(figure, before.names, values, name, (color, symbol, dash))
-    style(figure, "drift bin of the modules", "share of neurons kept", 300)
-    return figure
+    return style(figure, "drift bin of the modules", "share of neurons kept", 300)
 
 
 def jaccard(before: Bins, after: Bins, base: str) -> go.Figure:
@@ -243,16 +231,10 @@ def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float
     bar = {"title": {"text": "% adapted"}, "thickness": 12}
     figure = marks.heat(np.round(share, 3), levels, levels, "", colorbar=bar)
     drift, score = (axis.ravel() for axis in np.meshgrid(levels, levels))
-    figure.add_scatter(
-        x=drift,
-        y=score,
-        customdata=np.column_stack([drift, score, counts.T.ravel()]),
-        mode="markers",
-        marker={"symbol": "square", "size": 16, "opacity": 0},
-        hovertemplate="γ_drift %{x:.3f}, γ_score %{y:.3f}, modules: %{customdata[2]}"
-        "<extra>click to set</extra>",
-        showlegend=False,
-    )
+    data = np.column_stack([drift, score, counts.T.ravel()])
+    unseen = {"symbol": "square", "size": 16, "opacity": 0}
+    hover = "γ_drift %{x:.3f}, γ_score %{y:.3f}, modules: %{customdata[2]}<extra>click to set</extra>"
+    marks.points(figure, drift, score, unseen, hover, customdata=data, showlegend=False)
     edge = 0.5 * float(levels[1] - levels[0])
     for (name, (x, y)), symbol in zip(_PAPER.items(), ("star", "star-diamond"), strict=True):
         _spot(figure, (x, y), name, {"symbol": symbol, "size": 13, "color": chart_style.ORANGE})
@@ -265,16 +247,9 @@ def grid(levels: Array, counts: Array, modules: int, present: tuple[float, float
 
 
 def _spot(figure: go.Figure, at: tuple[float, float], name: str, marker: dict[str, object]) -> None:
-    figure.add_scatter(
-        x=[at[0]],
-        y=[at[1]],
-        name=name,
-        mode="markers",
-        customdata=[[*at, 0]],
-        marker=marker
-        | {"line": {"width": 2, "color": None if marker["symbol"] == "circle-open" else "white"}},
-        hovertemplate=f"{name}: γ_drift %{{x:.3f}}, γ_score %{{y:.3f}}<extra></extra>",
-    )
+    line = {"width": 2, "color": None if marker["symbol"] == "circle-open" else "white"}
+    hover = f"{name}: γ_drift %{{x:.3f}}, γ_score %{{y:.3f}}<extra></extra>"
+    marks.points(figure, [at[0]], [at[1]], marker | {"line": line}, hover, name=name, customdata=[[*at, 0]])
 
 
 def grid_table(levels: Array, counts: Array) -> pd.DataFrame:
@@ -293,5 +268,4 @@ def kept_by_layer(own: Array, chosen: Array, name: str) -> go.Figure:
     marks.curve(figure, layers, 100.0 * chosen, name, {}, hover, mode="markers", marker=marker)
     style(figure, "layer", "neurons kept (%)", 260)
     layer_axis(figure, len(layers))
-    figure.update_yaxes(range=[0, 102])
-    return figure
+    return figure.update_yaxes(range=[0, 102])

@@ -10,7 +10,6 @@ from gprune.app.pages.rasa.sets import SETS, ThresholdSet
 from gprune.app.ui import buttons, named_files, places, tables, url_state
 from gprune.app.ui.card import Card, card_of
 from gprune.pipeline.runs.opened import Run
-from gprune.store.named import LONGEST_NAME
 from gprune.study import ReliabilitySettings
 
 _KEY = "rasa_sets"
@@ -36,20 +35,12 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
 
 def _saving(run: Run, settings: ReliabilitySettings) -> None:
     """Keeps the present rule under a name."""
-    left, right = st.columns([4, 1], vertical_alignment="bottom")
-    with left:
-        st.text_input(
-            "Save the present lines as", key="rasa_sets_name", placeholder=thresholds.described(settings),
-            max_chars=LONGEST_NAME,
-        )  # fmt: skip
-    with right:
-        buttons.act("Save", "rasa_sets_keep", "bookmark_add", _keep, run.root, settings, width="stretch")
 
+    def save(name: str) -> None:
+        SETS.save(run.root, ThresholdSet(name, settings))
 
-def _keep(root: str, settings: ReliabilitySettings) -> None:
-    name = str(st.session_state.get("rasa_sets_name") or "") or thresholds.described(settings)
-    if named_files.attempt(_KEY, lambda: SETS.save(root, ThresholdSet(name, settings))):
-        st.session_state["rasa_sets_name"] = ""
+    proposal = thresholds.described(settings)
+    named_files.saving(_KEY, "Save the present lines as", proposal, save, "rasa_sets_name", "rasa_sets_keep")
 
 
 def _compared(run: Run, drawn: Card, settings: ReliabilitySettings, kept: list[ThresholdSet]) -> None:

@@ -82,10 +82,10 @@ def _speed(drawn: Card, run: Run) -> None:
         drawn.show(panels.speed(run, phase=phase))
     with right:
         _published()
-    names = st.column_config.Column(width=_widest(table["model"].map(label)))
+    pixels = int(_PADDING + _LETTER * table["model"].map(label).str.len().max())
     tables.show(
         _shown(table),
-        column_config={"model": names},
+        column_config={"model": st.column_config.Column(width=pixels)},
         alt="tokens a second, ratio and memory of every model",
     )
     memory = plain(", ".join(dict.fromkeys(table["memory"])))
@@ -95,11 +95,6 @@ def _speed(drawn: Card, run: Run) -> None:
             "This model is small: the fixed cost of every step weighs more than its weights do, so that "
             "the ratio of a large model can be quite another."
         )
-
-
-def _widest(names: pd.Series) -> int:
-    """Pixels that a column of names takes."""
-    return int(_PADDING + _LETTER * names.str.len().max())
 
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:

@@ -132,44 +132,32 @@ def rate_dots(table: pd.DataFrame, phase: str) -> go.Figure:
     # a browser takes about as long for a trace of one dot as for one of many, and whiskers have a trace's hue
     for hue in dict.fromkeys(hues):
         own = [one == hue for one in hues]
-        figure.add_trace(
-            _rate_marks(table[own], [name for name, is_own in zip(names, own, strict=True) if is_own], hue)
-        )
+        shown = [name for name, is_own in zip(names, own, strict=True) if is_own]
+        _rate_marks(figure, table[own], shown, hue)
     for line in table[table["model"] == DENSE].to_dict("records"):
         dash = "dot" if line["mode"] == _EAGER else "dash"
         figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
     style(figure, f"tokens a second, {phase} (higher is better)", "", 96 + ROW_PIXELS * len(table))
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
-    figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
-    return figure
+    return figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
 
 
-def _rate_marks(table: pd.DataFrame, names: list[str], hue: str) -> go.Scatter:
+def _rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: str) -> None:
     middle = table["tokens/s"]
     symbols = [METHOD_SYMBOLS.get(model, "circle") for model in table["model"]]
     drawn = [
-        f"{symbol}-open" if _is_open(mode, symbol) else symbol
+        f"{symbol}-open" if mode != _EAGER and not symbol.endswith("-open") else symbol
         for mode, symbol in zip(table["mode"], symbols, strict=True)
     ]
-    return go.Scatter(
-        x=middle,
-        y=names,
-        customdata=table["ratio"],
-        mode="markers",
-        marker={"color": hue, "symbol": drawn, "size": 11, "line": {"width": 2}},
-        error_x=marks.around(middle, table["low"], table["high"], 1.5),
-        showlegend=False,
-        hovertemplate="%{y}: %{x:,.4g} tokens/s, %{customdata:.2f}× dense<extra></extra>",
-    )
+    look = {"color": hue, "symbol": drawn, "size": 11, "line": {"width": 2}}
+    hover = "%{y}: %{x:,.4g} tokens/s, %{customdata:.2f}× dense<extra></extra>"
+    shown = {"customdata": table["ratio"], "error_x": marks.around(middle, table["low"], table["high"], 1.5)}
+    marks.points(figure, middle, names, look, hover, **shown, showlegend=False)
 
 
 def _row_name(model: str, mode: str, several: bool) -> str:
     name = in_figure(label(model))
     return f"{name}, {mode}" if several else name
-
-
-def _is_open(mode: str, symbol: str) -> bool:
-    return mode != _EAGER and not symbol.endswith("-open")
 
 
 def width_bars(kept: Array, full: int, method: str, units: str) -> go.Figure:
@@ -185,5 +173,4 @@ def width_bars(kept: Array, full: int, method: str, units: str) -> go.Figure:
     marks.bars(figure, layers, kept, label(method), METHOD_COLORS.get(method, GREY), hover)
     style(figure, "layer", units, 300, barmode="overlay", bargap=0.2)
     layer_axis(figure, len(kept))
-    figure.update_yaxes(range=[0, 1.05 * full], **({"dtick": 1} if full <= _FEW else {}))
-    return figure
+    return figure.update_yaxes(range=[0, 1.05 * full], **({"dtick": 1} if full <= _FEW else {}))
