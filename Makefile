@@ -56,7 +56,7 @@ demo: $(VENV)/.app
 screenshots: $(VENV)/.dev
 	$(BIN)/python scripts/screenshots.py
 
-# llama.cpp builds from source (about five minutes on two cores); the tests of the GGUF export then run
+# llama.cpp builds from source (two to three minutes on two cores); the tests of the GGUF export then run
 gguf: $(VENV)/.gguf
 	$(PYTEST) -m long tests/models/export
 
