@@ -17,7 +17,6 @@ BUDGET_TOLERANCE = 0.005
 """Methods whose retentions differ by more are not compared as equals."""
 LEAST_CHANGE = 0.01
 """A bin whose retention changes by less has not moved against the paper's figure."""
-_SAME = "about as many"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,20 +158,21 @@ def headline(result: Bins, base_name: str) -> str:
     if len(change) < 2 or np.abs(change).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base_name} does"
     unstable, others = _changes(result)
-    joint = "as" if _word(unstable) == _SAME else "than"
+    word, joint = in_words(unstable)
     start = (
-        f"GPrune keeps {_word(unstable)} neurons of the most unstable modules {joint} {base_name} "
+        f"GPrune keeps {word} neurons of the most unstable modules {joint} {base_name} "
         f"({signed(unstable, '.3f')})"
     )
     whole = bool(np.all(np.sign(change[:-1]) == np.sign(others)))
     average = "" if whole else " on average"
-    return f"{start} and {_word(others)} of the others{average} ({signed(others, '.3f')})"
+    return f"{start} and {in_words(others)[0]} of the others{average} ({signed(others, '.3f')})"
 
 
-def _word(change: float) -> str:
+def in_words(change: float) -> tuple[str, str]:
+    """How many are kept against another method, and the word that joins that method."""
     if abs(change) < BUDGET_TOLERANCE:
-        return _SAME
-    return "fewer" if change < 0 else "more"
+        return "about as many", "as"
+    return "fewer" if change < 0 else "more", "than"
 
 
 def total_sentence(result: Bins, base_name: str) -> str:

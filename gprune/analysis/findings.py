@@ -11,7 +11,7 @@ import numpy as np
 
 from gprune.analysis import agreement as modules
 from gprune.analysis import drift as ranks
-from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, pooled
+from gprune.analysis.decisions import Bins, in_words, pooled
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.headline import OURS, against_control, best_of
 from gprune.analysis.paired_test import Measurement, difference
@@ -98,9 +98,7 @@ def adapted(counts: Counts) -> str:
 
 def budget(result: Bins, base_name: str) -> str:
     """Where GPrune keeps more and where less than another method, and how many neurons both keep."""
-    change = float(result.ours[-1] - result.base[-1])
-    word = "about as many" if abs(change) < BUDGET_TOLERANCE else ("fewer" if change < 0 else "more")
-    joint = "as" if word.startswith("about") else "than"
+    word, joint = in_words(float(result.ours[-1] - result.base[-1]))
     ours, base = pooled(result)
     both = float(np.average(result.shares[0], weights=result.neurons)) / 100
     shared = (

@@ -54,24 +54,18 @@ def _marks(
 ) -> None:
     color, told = METHOD_COLORS.get(method, GREY), [in_figure(names[one.line.name]) for one in own]
     shown = [name if one.front and best <= _ROOM else "" for one, name in zip(own, told, strict=True)]
-    figure.add_scatter(
-        x=[one.cost for one in own],
-        y=[one.ratio for one in own],
-        error_y={"array": [one.loss.nats_margin * one.ratio for one in own], "thickness": 1},
-        mode="markers+text",
-        text=shown,
-        textposition=[_beside(one, most) for one in own],
-        textfont={"size": 11},
-        customdata=told,
-        name=in_figure(label(method)),
-        marker={
-            "color": color,
-            "symbol": METHOD_SYMBOLS.get(method, "circle"),
-            "size": [_ON if one.front else _OFF for one in own],
-            "opacity": [1.0 if one.front else 0.45 for one in own],
-        },
-        hovertemplate="%{customdata}: %{y:.2f} times the dense perplexity at %{x:.3f}<extra></extra>",
-    )
+    look = {
+        "color": color,
+        "symbol": METHOD_SYMBOLS.get(method, "circle"),
+        "size": [_ON if one.front else _OFF for one in own],
+        "opacity": [1.0 if one.front else 0.45 for one in own],
+    }
+    x, y = [one.cost for one in own], [one.ratio for one in own]
+    whiskers = {"array": [one.loss.nats_margin * one.ratio for one in own], "thickness": 1}
+    written = {"text": shown, "textposition": [_beside(one, most) for one in own], "textfont": {"size": 11}}
+    hover = "%{customdata}: %{y:.2f} times the dense perplexity at %{x:.3f}<extra></extra>"
+    more = {"mode": "markers+text", "name": in_figure(label(method)), "customdata": told}
+    marks.points(figure, x, y, look, hover, error_y=whiskers, **written, **more)
 
 
 def _beside(one: Option, most: float) -> str:

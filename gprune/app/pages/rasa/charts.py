@@ -174,19 +174,10 @@ def flips_by_layer(found: Flips) -> go.Figure:
 def retention(before: Bins, after: Bins, method: str) -> go.Figure:
     """Share of neurons kept in every drift bin: the base method, the run, and these thresholds."""
     figure = go.Figure()
-    series = (
-        (
-            before.base,
-            chart_style.label(method),
-            chart_style.METHOD_COLORS[method],
-            chart_style.METHOD_SYMBOLS[method],
-            "dot",
-        ),
-        (before.ours, "this run", BLUE, "circle-open", "dash"),
-        (after.ours, "these thresholds", BLUE, "circle", "solid"),
-    )
-    for values, name, color, symbol, dash in series:
-        _line(figure, before.names, values, name, (color, symbol, dash))
+    look = chart_style.METHOD_COLORS[method], chart_style.METHOD_SYMBOLS[method], "dot"
+    _line(figure, before.names, before.base, chart_style.label(method), look)
+    _line(figure, before.names, before.ours, "this run", (BLUE, "circle-open", "dash"))
+    _line(figure, before.names, after.ours, "these thresholds", (BLUE, "circle", "solid"))
     return style(figure, "drift bin of the modules", "share of neurons kept", 300)
 
 
