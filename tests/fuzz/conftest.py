@@ -1,4 +1,4 @@
-"""The one profile of the fuzz tests: 200 cases a kind in `make test`, 10,000 in `make test-long`."""
+"""The one profile of the fuzz tests: 200 cases a kind in `make test`, 2,500 in `make test-long`."""
 
 import gc
 import os
@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError
 
-SHORT, LONG = 200, 5_000
+SHORT, LONG = 200, 2_500
 MOST_SECONDS = 2.0
 """of the processor, for one case; the slowest so far takes a tenth of it"""
 
