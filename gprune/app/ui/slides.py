@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.headline import OURS
-from gprune.app.ui import asking, assets, buttons, passage, present, story, tour
+from gprune.app.ui import asking, assets, passage, present, slide_foot, story, tour
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
@@ -37,7 +37,6 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
     # whoever ends presenting goes on where the slide was
     tour.stay(number)
     assets.look("slides")
-    assets.install("slide_keys")
     with st.container(key="slide", gap="small"):
         st.markdown(f":blue-badge[{number} / {len(tour.STEPS)}] {step.title}")
         try:
@@ -94,10 +93,5 @@ def _passage(run: Run) -> None:
 
 
 def _foot(number: int) -> None:
-    """The way on for those who use a pointer; the script `slide_keys` presses these buttons as well."""
-    with st.container(horizontal=True, horizontal_alignment="center", gap="xsmall", key="slide_foot"):
-        for other in range(1, len(tour.STEPS) + 1):
-            buttons.act(
-                str(other), f"slide_to_{other}", "", tour.go, other,
-                type="primary" if other == number else "tertiary", help=tour.STEPS[other - 1].title,
-            )  # fmt: skip
+    """The way on: for those who use a pointer, and by the keys of a presenter."""
+    slide_foot.draw([step.title for step in tour.STEPS], number, key="slide_foot", on_slide=tour.go)
