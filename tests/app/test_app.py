@@ -14,8 +14,6 @@ from gprune.records import ModelShape
 from gprune.store import Store
 
 pytestmark = pytest.mark.slow
-TITLES = {"compare": "Compare", "calibration": "All texts"}
-"""of places whose tab is called otherwise"""
 
 
 def test_a_finished_run_fills_every_page_and_nothing_of_a_closed_tab_is_computed(name):
@@ -26,7 +24,7 @@ def test_a_finished_run_fills_every_page_and_nothing_of_a_closed_tab_is_computed
         tabs = page_names.PAGE_OF[place].places
         filled = {tab.label for tab in app.tabs if tab.children} & set(tabs.values())
         assert filled == ({tabs[place]} if len(tabs) > 1 else set()), page
-        assert app.title[0].value == TITLES.get(place, tabs[place])
+        assert app.title[0].value == tabs[place]
         assert len(charts(app)) == CHARTS[page], page
         assert not app.error and "demo" in words(app), page
         assert app.run().selectbox(key="frame_run").value == name, page
