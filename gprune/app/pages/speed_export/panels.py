@@ -35,8 +35,8 @@ def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     table = analysis.speed_table(rows, phase)
     return Panel(
         rate_dots(table, phase),
-        f"Medians over the repetitions, whiskers their quartiles; ratios are to {_reference(rows)}, ± their "
-        "interquartile range.",
+        f"Medians over the repetitions, whiskers their quartiles and no 95 % interval; ratios are to "
+        f"{_reference(rows)}, with their interquartile range (IQR).",
         title=headline(rows),
         alt=headline(rows, phase),
         table=lambda: table,
@@ -54,7 +54,7 @@ def headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
     if ratio != ratio:
         return f"Tokens a second beside {reference}"
     verb = {"decode": "decodes", "prefill": "reads the prompt"}.get(phase, "answers")
-    number = f"{ratio:.2f} ± {spread:.2f} times its speed"
+    number = f"{ratio:.2f} times its speed (interquartile range {spread:.2f})"
     if analysis.within_noise(ratio, spread):
         return f"GPrune {verb} as fast as {reference} within noise: {number}"
     return f"GPrune {verb} {'faster' if ratio > 1 else 'slower'} than {reference}: {number}"
@@ -138,7 +138,12 @@ def rate_dots(table: pd.DataFrame, phase: str) -> go.Figure:
     for line in table[table["model"] == DENSE].to_dict("records"):
         dash = "dot" if line["mode"] == _EAGER else "dash"
         figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
-    style(figure, f"tokens a second, {phase} (higher is better)", "", 96 + ROW_PIXELS * len(table))
+    style(
+        figure,
+        f"tokens a second, {phase} (median and quartiles, higher is better)",
+        "",
+        96 + ROW_PIXELS * len(table),
+    )
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
     figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
     return figure
@@ -154,12 +159,13 @@ def _rate_marks(table: pd.DataFrame, names: list[str], hue: str) -> go.Scatter:
     return go.Scatter(
         x=middle,
         y=names,
-        customdata=table["ratio"],
+        customdata=table[["ratio", "low", "high"]],
         mode="markers",
         marker={"color": hue, "symbol": drawn, "size": 11, "line": {"width": 2}},
         error_x=marks.around(middle, table["low"], table["high"], 1.5),
         showlegend=False,
-        hovertemplate="%{y}: %{x:,.4g} tokens/s, %{customdata:.2f}× dense<extra></extra>",
+        hovertemplate="%{y}: %{x:,.4g} tokens/s, quartiles %{customdata[1]:,.4g} to %{customdata[2]:,.4g}, "
+        "%{customdata[0]:.2f}× dense<extra></extra>",
     )
 
 
