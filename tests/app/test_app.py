@@ -38,6 +38,15 @@ def test_an_empty_cache_leads_to_the_demo_from_every_page(cache):
         assert app.button(key="frame_demo").label == "Start the bundled demo"
 
 
+def test_an_empty_cache_is_told_once_and_promises_no_stage_of_a_run(cache):
+    app = opened()
+    assert words(app).count(page_names.PURPOSE) == 1
+    assert "they appear here as soon as there is a run" in words(app)
+    assert "Start one on the page Runs & export, tab Launch & jobs" in words(app)
+    # nobody is sent to where he is
+    assert "Start one below, or the demo" in words(on(app, "jobs"))
+
+
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_cache_that_is_a_file_is_told_on_every_page(tmp_path, monkeypatch, inner):
     (tmp_path / "file").write_text("no folder")
