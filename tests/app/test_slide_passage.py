@@ -12,6 +12,7 @@ from gprune.app import preview
 from gprune.app.preview import DENSE, Piece, Read, Reading, State
 from gprune.app.ui import derived_cache, slide_passage
 from gprune.app.ui.tour import STEPS
+from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import SettingsError
 
 LAST = str(len(STEPS))
@@ -149,9 +150,19 @@ def test_retentions_that_the_floors_do_not_allow_are_left_out(reader, monkeypatc
     assert "retentions are read" not in sent["told"]
 
 
+def test_a_run_that_has_cut_no_model_is_shown_without_a_passage(reader, monkeypatch):
+    monkeypatch.setattr(Run, "cut", {})
+    app = slide("1")
+    app.query_params["tour"] = LAST
+    app.run()
+    assert not reader.asked and drawn(app) is None and not app.exception
+
+
 def test_a_run_of_a_pack_says_why_nothing_can_be_read(reader, monkeypatch):
     missing = "Needs what the pack of this run did not bring (the model): put it there."
     monkeypatch.setattr("gprune.app.ui.packed.lacking", lambda run: missing)
+    monkeypatch.setattr(Run, "packed", True)
+    monkeypatch.setattr(Run, "left_out", {})
     app = slide("1")
     app.query_params["tour"] = LAST
     app.run()

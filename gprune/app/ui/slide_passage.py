@@ -80,15 +80,19 @@ def order(chosen: float, own: float) -> list[float]:
 
 def ahead(run: Run) -> None:
     """Has the passage read while another slide is shown; what is missing the last slide says."""
+    if not run.cut or (run.packed and packed.lacking(run)):
+        return
 
-    def look() -> None:
+    def look() -> bool:
         with contextlib.suppress(GpruneError):
             course = _course(run)
             # what went wrong would go wrong again at every slide
-            if not _reading(course).problem and not packed.lacking(run):
-                _advance(run, course)
+            return not _reading(course).problem and _advance(run, course)
+        return False
 
-    st.fragment(run_every=AHEAD)(look)()
+    # nothing ticks once all is read
+    if look():
+        st.fragment(run_every=AHEAD)(look)()
 
 
 def show(run: Run) -> None:
