@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from browser import expect
 
-from gprune.app.ui import slide_foot
+from gprune.app.ui import assets, slide_foot
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 _MOUNT = """async ([source, data]) => {
@@ -51,6 +51,25 @@ def test_a_slider_has_its_arrows_and_the_slides_have_page_up_and_down(page):
     page.evaluate("document.activeElement.blur()")
     page.keyboard.press("ArrowRight")
     assert told(page) == [4]
+
+
+def test_keys_that_come_before_the_numbers_are_there_wait_for_them(chromium):
+    page, own = chromium.new_page(), Path(slide_foot.__file__).parent
+    page.set_content(f"<div class='st-key-slide'>{(own / 'slide_foot.html').read_text()}</div>")
+    page.evaluate(assets.read("slide_keys.js"))
+    for key in ("End", "PageUp", "x"):
+        page.keyboard.press(key)
+    data = {"titles": ["One", "Two", "Three", "Four"]}
+    page.evaluate(_MOUNT, [(own / "slide_foot.js").read_text(), data])
+    page.keyboard.press("PageUp")
+    page.wait_for_function("told.length == 3")
+    assert told(page) == [4, 3, 2]
+    page.keyboard.press("Home")
+    page.wait_for_function("told.length == 1")
+    # where no slide comes it is asked for once more
+    page.wait_for_function("told.length == 2")
+    assert told(page) == [1, 1]
+    page.close()
 
 
 def test_presses_count_from_the_slide_that_was_asked_for_and_an_older_one_changes_nothing(page):

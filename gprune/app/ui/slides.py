@@ -36,6 +36,7 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
     # whoever ends presenting goes on where the slide was
     tour.stay(number)
     assets.look("slides")
+    assets.install("slide_keys")
     with st.container(key="slide", gap="small"):
         st.markdown(f":blue-badge[{number} / {len(tour.STEPS)}] {step.title}")
         try:

@@ -8,6 +8,8 @@ const WORDS = "input:not([type=range]), textarea, select, [contenteditable=true]
 // keys with which a slider is moved that has the focus; Page Up and Page Down stay the presenter's
 const SLIDES = ["ArrowRight", "ArrowDown", "ArrowLeft", "ArrowUp", "Home", "End"]
 const ECHO = 10000 // milliseconds after which a slide that never came is not waited for any more
+const AGAIN = 4000 // milliseconds after which a slide that has not come is asked for once more
+const SETTLED = 300 // milliseconds after which Streamlit hears a component that has just been made
 
 const instances = new WeakMap()
 
@@ -20,13 +22,25 @@ export default function (component) {
     self.listens = (event) => key(self, event)
     window.addEventListener("keydown", self.listens, true)
     instances.set(root, self)
+    self.begun = setTimeout(() => early(self), SETTLED)
   }
   self.component = component
   accept(self, component.data)
   return () => {
     window.removeEventListener("keydown", self.listens, true)
+    clearTimeout(self.begun)
+    clearTimeout(self.timer)
+    if (window.gpruneSlideKeys) window.gpruneSlideKeys.listens = false
     instances.delete(root)
   }
+}
+
+// keys that came before, see slide_keys.js; until they are taken up, later ones join them
+function early(self) {
+  const waits = window.gpruneSlideKeys
+  if (!waits) return
+  waits.listens = true
+  for (const name of waits.keys.splice(0)) press(self, wanted(self, name))
 }
 
 function accept(self, { titles, shown }) {
@@ -65,7 +79,14 @@ function go(self, slide) {
   self.since = performance.now()
   mark(self)
   // the moment makes every press a change, also one for a slide that was asked for before
-  self.component.setStateValue("asked", { slide, at: Date.now() })
+  const tell = () => self.component.setStateValue("asked", { slide, at: Date.now() })
+  tell()
+  clearTimeout(self.timer)
+  self.timer = setTimeout(() => self.asked === slide && tell(), AGAIN)
+}
+
+function press(self, slide) {
+  if (slide && (self.asked || slide !== self.shown)) go(self, slide)
 }
 
 function wanted(self, key) {
@@ -75,6 +96,8 @@ function wanted(self, key) {
 }
 
 function ours(event) {
+  // before, they are kept elsewhere
+  if (window.gpruneSlideKeys?.listens === false) return false
   if (event.ctrlKey || event.altKey || event.metaKey) return false
   // what is in a component of its own is seen from outside as that component
   const at = event.composedPath()[0]
@@ -89,5 +112,5 @@ function key(self, event) {
   if (!slide) return
   event.preventDefault()
   event.stopImmediatePropagation()
-  if (self.asked || slide !== self.shown) go(self, slide)
+  press(self, slide)
 }
