@@ -1,15 +1,18 @@
 """Takes the pictures of the pages that the documentation shows, on a finished run of the bundled demo.
 
-    python scripts/screenshots.py [--cache FOLDER] [--to FOLDER]
+    python scripts/screenshots.py [--cache FOLDER] [--to FOLDER] [--only NAME ...]
 
-Where the cache holds no finished demo run, one is made first, which takes about two minutes.
+Where the cache holds no finished demo run whose speed was measured, one is made first, which takes about
+three minutes.
 """
 
 import argparse
 import io
+import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,8 +36,12 @@ PAGES = {
     "runs": "launch",
     "neurons?layer=1&neuron=277": "inspector",
     "compare?tab=decide": "decide",
+    "compare?tab=speed": "speed",
+    "runs?tab=export": "export",
 }
 """names of the pictures, by the address of the page and what it holds"""
+TIMED = {"evaluation.speed": "cpu"}
+"""what the study of the pictures has beside that of the demo"""
 SIZE = {"width": 1280, "height": 900}
 MOST_BYTES = 250_000
 PALETTES = (256, 128, 64, 32)
@@ -48,40 +55,52 @@ def main() -> None:
     )
     parser.add_argument("--cache", type=Path, default=ROOT / "cache" / "screenshots")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "screenshots")
+    parser.add_argument(
+        "--only", nargs="+", choices=sorted(PAGES.values()), help="these pictures and no others"
+    )
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
+    cache = options.cache.resolve()
+    wanted = {address: name for address, name in PAGES.items() if name in (options.only or PAGES.values())}
     try:
-        for path in take(finished(options.cache.resolve()), options.cache.resolve(), options.to):
+        for path in take(finished(cache, TIMED), cache, options.to, wanted):
             print(f"{path}  {path.stat().st_size / 1000:.0f} kB")
     except NotHereError as missing:
         sys.exit(str(missing))
 
 
-def finished(cache: Path) -> str:
+def finished(cache: Path, settings: Mapping[str, str] | None = None) -> str:
     """Name of the demo's run in a cache; it is made where it is not there.
+
+    Args:
+        cache: the cache.
+        settings: texts that the study has beside those of the demo, by dotted name.
 
     Raises:
         NotHereError: the demo failed; the reason stands in its own output.
     """
-    name = run_name(demo_study())
+    settings = settings or {}
+    name = run_name(demo_study().with_settings(settings))
     if (runs.read(Store(cache), name) or {}).get("state") != "done":
-        command = [sys.executable, "-m", "gprune", "run", "demo"]
+        changed = [f"--set={field}={json.dumps(value)}" for field, value in settings.items()]
+        command = [sys.executable, "-m", "gprune", "run", "demo", *changed]
         environment = os.environ | {"GPRUNE_CACHE": str(cache)}
         if subprocess.run(command, cwd=ROOT, env=environment).returncode:
             raise NotHereError("the demo did not run to its end, so there is nothing to take pictures of")
     return name
 
 
-def take(run: str, cache: Path, folder: Path) -> list[Path]:
-    """Opens every page on a run and writes its picture.
+def take(run: str, cache: Path, folder: Path, pages: Mapping[str, str]) -> list[Path]:
+    """Opens pages on a run and writes their pictures.
 
     Args:
         run: name of the run.
         cache: the cache that holds it.
         folder: where the pictures go.
+        pages: some of PAGES.
 
     Returns:
-        Their paths, in the order of PAGES.
+        Their paths, in that order.
 
     Raises:
         NotHereError: there is no browser here, or a picture is too large in every palette.
@@ -92,7 +111,7 @@ def take(run: str, cache: Path, folder: Path) -> list[Path]:
         # the pages have their addresses once the server has had a visitor
         page.goto(server.address)
         at_rest(page)
-        for address, name in PAGES.items():
+        for address, name in pages.items():
             where, _, held = address.partition("?")
             page.goto(f"{server.address}/{'' if where == 'home' else where}?run={run}&{held}".rstrip("&"))
             at_rest(page)

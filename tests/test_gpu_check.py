@@ -64,12 +64,13 @@ def screenshots(project, monkeypatch):
     return screenshots
 
 
-def test_eight_pages_that_exist_are_shown(screenshots):
+def test_ten_pages_that_exist_are_shown(screenshots):
     known = {page.url: page.places for page in PAGES}
     for address in screenshots.PAGES:
         url, _, query = address.partition("?")
         assert dict(parse_qsl(query)).get("tab", next(iter(known[url]))) in known[url]
-    assert len(set(screenshots.PAGES.values())) == len(screenshots.PAGES) == 8
+    assert len(set(screenshots.PAGES.values())) == len(screenshots.PAGES) == 10
+    assert {"speed", "export"} <= set(screenshots.PAGES.values())
 
 
 def _picture(values):

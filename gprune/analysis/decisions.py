@@ -1,4 +1,4 @@
-"""Answers: where did the budget go, and which neurons were chosen differently from the base method?
+"""Answers: where did the budget go, and which neurons were chosen differently from the baseline?
 
 Fig. 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins of equal module count;
 retention and Jaccard of the kept units are pooled over the neurons of a bin.
@@ -32,7 +32,7 @@ class Bins:
     ours: Array
     """(bins,) retention of the bin's neurons under GPrune"""
     base: Array
-    """(bins,) the same under the base method"""
+    """(bins,) the same under the baseline"""
     jaccard: Array
     """(bins,) neurons kept by both over neurons kept by either; NaN where neither keeps any"""
     chance: Array
@@ -141,19 +141,19 @@ def layer_table(masks: dict[str, PruningMasks]) -> pd.DataFrame:
 
 
 def pooled(result: Bins) -> tuple[float, float]:
-    """Retained fraction of all FFN neurons under GPrune and under the base method."""
+    """Retained fraction of all FFN neurons under GPrune and under the baseline."""
     ours, base = (float(np.average(kept, weights=result.neurons)) for kept in (result.ours, result.base))
     return ours, base
 
 
 def _changes(result: Bins) -> tuple[float, float]:
-    """Change of the most unstable bin and of the others pooled, GPrune less the base method."""
+    """Change of the most unstable bin and of the others pooled, GPrune less the baseline."""
     change = result.ours - result.base
     return float(change[-1]), float(np.average(change[:-1], weights=result.neurons[:-1]))
 
 
 def headline(result: Bins, base_name: str) -> str:
-    """The finding in one sentence: where GPrune keeps more and where fewer than the base method."""
+    """The finding in one sentence: where GPrune keeps more and where fewer than the baseline."""
     change = result.ours - result.base
     if len(change) < 2 or np.abs(change).max() < BUDGET_TOLERANCE:
         return f"GPrune spreads the budget over stable and unstable modules as {base_name} does"

@@ -109,10 +109,13 @@ def within_noise(ratio: float, spread: float) -> bool:
 
 
 def ratio_words(ratio: float, spread: float) -> str:
-    """A ratio with its interquartile range, and that it is within noise where it is."""
+    """A ratio with its interquartile range (IQR), and that it is within noise where it is.
+
+    Elsewhere ± is half a 95 % interval, so that this range is not written as one.
+    """
     # the model that ratios are to has one of exactly 1
     told = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
-    return f"{ratio:.2f} ± {spread:.2f}{told}"
+    return f"{ratio:.2f} (IQR {spread:.2f}){told}"
 
 
 def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:

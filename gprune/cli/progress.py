@@ -266,12 +266,12 @@ def _accuracy(found: dict[str, Any] | None) -> str:
 
 
 def _speeds(found: dict[str, Any]) -> Table:
-    """Tokens a second of every method, with the ratio to the first."""
+    """Tokens a second of every method, with the ratio to the first, each with its interquartile range."""
     title = f"Tokens a second: {found['setting']}"
-    table = _table(title, "phase", "mode", "tokens/s", "ratio", left=3)
+    table = _table(title, "phase", "mode", "tokens/s (IQR)", "ratio (IQR)", left=3)
     for row in found["rows"]:
-        ratio = f"{row['ratio']:.2f} ± {row['ratio_spread']:.2f}"
-        speed = f"{row['tokens_per_second']:.1f} ± {row['spread']:.1f}"
+        ratio = f"{row['ratio']:.2f} ({row['ratio_spread']:.2f})"
+        speed = f"{row['tokens_per_second']:.1f} ({row['spread']:.1f})"
         table.add_row(row["model"], row["phase"], row["mode"], speed, ratio)
     return table
 

@@ -23,7 +23,7 @@ from gprune.models.shapes import SHAPES
 from gprune.system.errors import Cancelled, GpruneError, SettingsError
 from gprune.system.progress import Progress, silent
 
-_COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "spread", "ratio", "spread", "peak memory")
+_COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "IQR", "ratio", "IQR", "peak memory")
 UNREAD = ("no text", "no text either")
 """the texts of the study that a job keeps which reads none"""
 _FIELDS = "model parameters phase mode tokens_per_second spread ratio ratio_spread peak_bytes memory".split()
@@ -197,8 +197,8 @@ def table(rows: list[Any]) -> list[str]:
 
 
 def _cells(row: Any) -> list[str]:
-    speed = [f"{row.tokens_per_second:,.1f}", f"±{row.spread:,.1f}"]
-    ratio = [f"{row.ratio:.2f}x", f"±{row.ratio_spread:.2f}"]
+    speed = [f"{row.tokens_per_second:,.1f}", f"{row.spread:,.1f}"]
+    ratio = [f"{row.ratio:.2f}x", f"{row.ratio_spread:.2f}"]
     memory = f"{row.peak_bytes / 2**20:,.1f} MiB {row.memory}"
     return [row.model, f"{row.parameters:,}", row.phase, row.mode, *speed, *ratio, memory]
 
@@ -208,7 +208,9 @@ def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> Non
         say(line)
     words = ", ".join(f"{name} {value}" for name, value in machine.items())
     say(f"\n{settings.describe()}; {words}")
-    say("Medians with their interquartile ranges; ratios to the first model, formed in each repetition.")
+    say(
+        "Medians with their interquartile ranges (IQR); ratios to the first model, formed in each repetition."
+    )
     if len({row.model for row in rows}) > 2:
         say("Each other model took turns with the first, whose rows are of all the repetitions that it made.")
 

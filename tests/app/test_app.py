@@ -14,8 +14,6 @@ from gprune.records import ModelShape
 from gprune.store import Store
 
 pytestmark = pytest.mark.slow
-TITLES = {"compare": "Compare", "calibration": "All texts"}
-"""of places whose tab is called otherwise"""
 
 
 def test_a_finished_run_fills_every_page_and_nothing_of_a_closed_tab_is_computed(name):
@@ -26,7 +24,7 @@ def test_a_finished_run_fills_every_page_and_nothing_of_a_closed_tab_is_computed
         tabs = page_names.PAGE_OF[place].places
         filled = {tab.label for tab in app.tabs if tab.children} & set(tabs.values())
         assert filled == ({tabs[place]} if len(tabs) > 1 else set()), page
-        assert app.title[0].value == TITLES.get(place, tabs[place])
+        assert app.title[0].value == tabs[place]
         assert len(charts(app)) == CHARTS[page], page
         assert not app.error and "demo" in words(app), page
         assert app.run().selectbox(key="frame_run").value == name, page
@@ -38,6 +36,15 @@ def test_an_empty_cache_leads_to_the_demo_from_every_page(cache):
         on(app, page)
         assert "No run is here yet" in words(app)
         assert app.button(key="frame_demo").label == "Start the bundled demo"
+
+
+def test_an_empty_cache_is_told_once_and_promises_no_stage_of_a_run(cache):
+    app = opened()
+    assert words(app).count(page_names.PURPOSE) == 1
+    assert "they appear here as soon as there is a run" in words(app)
+    assert "Start one on the page Runs & export, tab Launch & jobs" in words(app)
+    # nobody is sent to where he is
+    assert "Start one below, or the demo" in words(on(app, "jobs"))
 
 
 @pytest.mark.parametrize("inner", [False, True])

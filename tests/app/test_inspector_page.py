@@ -70,7 +70,7 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     kept = run.load(stages.masks, "flap").ffn[2, 7]
     assert f"FLAP: {'kept' if kept else 'removed'}" in badges(app)
     found = passages(app)
-    assert [one["alt"] for one in found] == [f"strongest positions on {letter}" for letter in "ABC"]
+    assert [one["alt"] for one in found] == [f"top-activating examples on {letter}" for letter in "ABC"]
     positions, tokens = run.load(stages.positions, "primary"), run.load(stages.tokens, "primary")
     sequence, place = int(positions.sequences[2, 7, 0]), int(positions.positions[2, 7, 0])
     first = found[0]["passages"][0]

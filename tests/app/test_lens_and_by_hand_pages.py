@@ -112,7 +112,8 @@ def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
     assert drawn[0]["tokens"][:4] == ["The", "·river", "↵\n", EVIL.replace(" ", "·")]
     assert drawn[0]["tokens"][4:7] == ["‹U+202E›abc", "🙂", "‹2/2›"]
     assert drawn[0]["limit"] == drawn[1]["limit"]
-    markup = (Path(component.__file__).parent / "tokens.js").read_text(encoding="utf-8")
+    scripts = Path(component.__file__).parent.glob("*.js")
+    markup = "".join(path.read_text(encoding="utf-8") for path in scripts)
     assert "innerHTML" not in markup and "insertAdjacentHTML" not in markup and "textContent" in markup
     assert all(EVIL not in item.value for item in app.markdown)
     # how a small model goes on decides no title

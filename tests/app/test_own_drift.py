@@ -121,7 +121,10 @@ def test_what_keeps_it_is_told(cache, fake):
     write_run(cache, study=SHORT)
     for held, said in (
         (Held("failed", "the memory is too small: close what else uses it"), "the memory is too small"),
-        (Held("waiting", "the preview waits while a job is at work: Demo"), "waits while a job is at work"),
+        (
+            Held("waiting", "live evaluation waits while a job is at work: Demo"),
+            "waits while a job is at work",
+        ),
         (Held("loading"), "reads the model"),
     ):
         fake.known = held

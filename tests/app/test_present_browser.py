@@ -77,6 +77,35 @@ def test_a_presenter_walks_the_slides_by_keyboard_without_a_click(visit):
     expect(page.get_by_text("Step 2 of 7")).to_be_visible()
 
 
+_AT_ONCE = """keys => keys.forEach(key => document.body.dispatchEvent(
+    new KeyboardEvent("keydown", {key, bubbles: true, composed: true, cancelable: true})))"""
+
+
+@pytest.mark.parametrize(
+    ("keys", "number"),
+    [
+        (("End", "Home", "End"), len(STEPS)),
+        (("PageDown", "PageDown"), 3),
+        (("End", "PageUp", "PageUp"), len(STEPS) - 2),
+    ],
+)
+def test_keys_that_are_pressed_before_a_slide_is_drawn_count_in_their_order(visit, keys, number):
+    page = visit.page("?tour=1&present=1", viewport={"width": 1280, "height": 720})
+    foot = page.get_by_role("navigation", name="slides")
+    expect(foot.get_by_role("button")).to_have_count(len(STEPS))
+    page.evaluate(_AT_ONCE, list(keys))
+    said = f"{number} / {len(STEPS)} {STEPS[number - 1].title}"
+    expect(page.locator(".st-key-slide p").first).to_have_text(said)
+    page.wait_for_function(AT_REST)
+    # no earlier key comes after it
+    expect(page.locator(".st-key-slide p").first).to_have_text(said)
+    assert f"tour={number}" in page.url
+    expect(foot.locator("[aria-current]")).to_have_text(str(number))
+    # a pointer does the same
+    foot.get_by_title(STEPS[1].title).click()
+    expect(page.locator(".st-key-slide p").first).to_contain_text(STEPS[1].title)
+
+
 def test_the_link_of_a_step_leads_there_through_the_door(visit):
     page = visit.page("rasa?tour=4&rasa_qd=0.5")
     page.locator(".st-key-tour [data-testid=stPopoverButton]").first.click()

@@ -180,4 +180,4 @@ def test_words_are_read_back_and_a_figure_shown_on_every_text_is_there_for_every
     entries = gathering.gather(the_run(tmp_path), ["perplexity"])
     told = {entry.title.rpartition(" (")[2] for entry in entries}
     assert told == {"text python-reference)", "text c4)"} and len(entries) == 2
-    assert all(entry.page == "Compare" for entry in entries)
+    assert all(entry.page == "Methods and studies" for entry in entries)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from browser import expect
 
-from gprune.app.pages.rasa import dragging, lab, retention_line
+from gprune.app.pages.rasa import lab, retention_line
 from gprune.app.pages.rasa.retention_line import Point, Series
-from gprune.app.ui import derived_cache
+from gprune.app.ui import derived_cache, dragging
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
 CHART = ".retention-line"

@@ -1,5 +1,6 @@
 """The page of speed, widths, exports and accuracy in every state: what is offered, started and told."""
 
+import json
 import shlex
 import shutil
 from dataclasses import replace
@@ -45,9 +46,13 @@ def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     assert [trace["y"] for trace in figure["data"]] == [["Dense"], ["GPrune"], ["FLAP"]]
     assert figure["data"][1]["marker"]["color"] == METHOD_COLORS["gprune"]
     assert figure["layout"]["shapes"][0]["x0"] == 50
-    assert "#### GPrune decodes faster than the dense model: 1.50 ± 0.10 times its speed" in words(app)
+    assert "faster than the dense model: 1.50 times its speed (interquartile range 0.10)" in words(app)
+    # elsewhere ± is half a 95 % interval
+    drawn = json.dumps(figure)
+    assert "median and quartiles" in figure["layout"]["xaxis"]["title"]["text"] and "quartiles %{" in drawn
+    assert "whiskers their quartiles and no 95 % interval" in words(app) and "±" not in drawn
     table = next(item.value for item in app.dataframe if "parameters" in item.value)
-    assert table["ratio"].tolist() == ["1.00 ± 0.00", "1.50 ± 0.10", "1.20 ± 0.10"]
+    assert table["ratio (IQR)"].tolist() == ["1.00 (IQR 0.00)", "1.50 (IQR 0.10)", "1.20 (IQR 0.10)"]
     assert table["memory"].tolist() == ["3.0 MiB"] * 3
     assert "![x](" not in words(app) and "This model is small" in words(app) and not app.error
     name = write_run(cache, study=a_timed_study())
@@ -165,7 +170,7 @@ def test_runs_that_differ_in_alignment_alone_stand_side_by_side(cache):
     table = next(item.value for item in app.dataframe if "alignment" in item.value)
     assert table["alignment"].tolist() == [1, 8] and table[""].tolist() == ["→", ""]
     assert table["python-reference ↓"].tolist()[0] == "12.5" and table["science-docs ↓"].tolist()[0] == "–"
-    assert table["decode ratio"].tolist() == ["not measured", "1.50 ± 0.10"]
+    assert table["decode ratio"].tolist() == ["not measured", "1.50 (IQR 0.10)"]
     assert "differs from this one in alignment alone" not in words(app)
 
 
@@ -392,6 +397,6 @@ def test_the_last_measurement_of_models_stands_in_its_card(cache, tmp_path, monk
     table = next(
         item.value for item in shown.dataframe if "tokens/s" in item.value and "params" not in item.value
     )
-    assert "1.70 ± 0.10" in table["ratio"].tolist() and not shown.error
+    assert "1.70 (IQR 0.10)" in table["ratio (IQR)"].tolist() and not shown.error
     (job.folder / files.SPEEDS).write_text('{"rows": 3}')
     assert "cannot be read: measure again" in words(page())

@@ -8,7 +8,7 @@ from app_driver import PLACES, charts, on, open_page, opened, show, words
 from synthetic_run import a_study, names, read, the_run, write_run
 
 from gprune.app.pages.overview import charts as figures
-from gprune.app.ui import derived_cache, story, tour
+from gprune.app.ui import derived_cache, story, tour, work
 from gprune.app.ui.text import plain
 from gprune.app.ui.unit import NOTHING
 from gprune.pipeline import runs, stages
@@ -142,6 +142,14 @@ def test_without_a_run_the_tour_the_help_and_the_glossary_explain_themselves(cac
     assert len(found) == 1 and not any(item.value.startswith("**MSL**") for item in app.markdown)
     app.text_input(key="help_search_text").set_value("zzz").run()
     assert "No word of the glossary matches" in words(app)
+
+
+def test_the_tour_does_not_deny_a_run_that_has_just_begun(cache, monkeypatch):
+    seen = work.look(str(cache))
+    monkeypatch.setattr(work, "look", lambda root: seen)
+    assert tour.told(story.drift_finding, None) == "There is no run yet to tell it on."
+    monkeypatch.setattr(work.Situation, "active", [object()])
+    assert tour.told(story.drift_finding, None).startswith("The first run has just begun")
 
 
 def test_the_help_tells_the_life_of_the_selected_neuron_and_the_movers_its_layer(run):

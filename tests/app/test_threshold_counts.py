@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from gprune.analysis.thresholds import Decision, by_layer
-from gprune.app.pages.rasa import dragging, threshold_lines
+from gprune.app.pages.rasa import threshold_lines
 from gprune.app.pages.rasa.threshold_lines import Lines
+from gprune.app.ui import dragging
 from gprune.pruning.rasa import adapt, prefers_auxiliary
 from gprune.records import ModuleStatistics
 from gprune.study import ReliabilitySettings

@@ -109,7 +109,7 @@ class Client(WorkerManager):
                 phase = "waiting" if reason else "warm"
                 return State(phase, reason, child.pid)  # type: ignore[arg-type]
             if waiting and child is not None:
-                return State("waiting", "the preview of another run has its turn")
+                return State("waiting", "live evaluation of another run has its turn")
             if waiting and reason:
                 return State("waiting", reason)
             if waiting:

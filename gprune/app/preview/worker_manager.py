@@ -34,7 +34,7 @@ RETRY_SECONDS = 10.0
 _TICK = 0.25
 STUCK_SECONDS = 600.0
 """a batch of windows takes half a second, on a huge model on a CPU minutes; beyond this nothing will come"""
-_BROKEN = "the preview failed ({}): ask again"
+_BROKEN = "live evaluation failed ({}): ask again"
 
 
 class JobGate:
@@ -62,7 +62,7 @@ def hindrance(root: Path, device: str) -> str:
     """Why a preview on cpu, cuda or cuda:1 has to wait, in a sentence; empty where it has not."""
     for job in reconciliation.at_work(root):
         if device == CPU or _wants(job, _card(device)):
-            return f"the preview waits while a job is at work: {job.label}"
+            return f"live evaluation waits while a job is at work: {job.label}"
     return ""
 
 
@@ -215,7 +215,7 @@ class WorkerManager:
     def _manage(self, now: float) -> None:
         """Ends the worker where that is due, and starts one where it is wanted."""
         if self._flight is not None and now - max(self._flight[2], self._worked) > STUCK_SECONDS:
-            self._give_up(f"the preview has said nothing for {STUCK_SECONDS:g} seconds: ask again", now)
+            self._give_up(f"the worker has said nothing for {STUCK_SECONDS:g} seconds: ask again", now)
         wanted = self._wanted()
         reason = self._due(wanted, now)
         if reason:
@@ -240,7 +240,7 @@ class WorkerManager:
         if reason and child.model["device"] != "cpu":
             return reason
         if wanted is not None and self._turn_over(wanted, now):
-            return "the preview of another run has taken its place"
+            return "live evaluation of another run has taken its place"
         rests = child.ready and self._flight is None
         if now - self._worked > self.idle and (rests or not self._open(key_of(child.model))):
             return f"nothing was measured for {self.idle:g} seconds"

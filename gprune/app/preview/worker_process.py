@@ -72,9 +72,9 @@ class WorkerProcess:
         """One sentence for a process that has gone without being told to."""
         code = self._process.returncode
         if code in (-signal.SIGKILL, -signal.SIGTERM):
-            return "the preview’s process was killed, probably out of memory: ask again"
+            return "the worker’s process was killed, probably out of memory: ask again"
         said = self._last_words()
-        return f"the preview’s process ended by itself (exit code {code}{said}): ask again"
+        return f"the worker’s process ended by itself (exit code {code}{said}): ask again"
 
     def _last_words(self) -> str:
         try:

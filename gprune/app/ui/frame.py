@@ -42,6 +42,7 @@ from gprune.study.methods import Told, knowing
 from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
+_COMING = "when the run reaches this stage"
 NEW_MODULES = 20
 """so many more modules are worth a new count"""
 _ONE_AT_A_TIME = threading.Lock()
@@ -129,7 +130,7 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
     if situation.problem:
         st.error(said(situation.problem), icon=":material/error:")
     if not situation.runs:
-        _nothing_yet(situation)
+        _nothing_yet(situation, place)
 
 
 def situation() -> work.Situation:
@@ -232,10 +233,12 @@ def _settings(run: Run) -> None:
         st.code(command(study), language="bash", wrap_lines=True)
 
 
-def _nothing_yet(situation: work.Situation) -> None:
+def _nothing_yet(situation: work.Situation, place: str) -> None:
     if situation.active or situation.problem:
         return
-    st.markdown(f"**{TOOL}**: {PURPOSE}.")
+    if place != "home":
+        # the first page says it below its title
+        st.markdown(f"**{TOOL}**: {PURPOSE}.")
     failed = next((job for job in situation.jobs if job.state == "failed"), None)
     if failed is not None:
         st.error(
@@ -243,7 +246,8 @@ def _nothing_yet(situation: work.Situation) -> None:
             icon=":material/error:",
         )
     else:
-        st.info(f"No run is here yet. Start one on the {where('launch')}.", icon=":material/info:")
+        there = "below" if place == "launch" else f"on the {where('launch')}"
+        st.info(f"No run is here yet. Start one {there}, or the demo with one click.", icon=":material/info:")
     work.start_button("Start the bundled demo", "frame_demo", situation.root, demo_study(), type="primary")
 
 
@@ -275,7 +279,8 @@ def require_run() -> Run | None:
     """The chosen run; where there is none, says what the page will show and returns None."""
     run = current_run()
     if run is None:
-        st.caption("No results yet: they appear when the run reaches this stage.")
+        coming = situation().active
+        st.caption(f"No results yet: they appear {_COMING if coming else 'here as soon as there is a run'}.")
         return None
     if run.outdated and not job_runs.is_live(run):
         told = (

@@ -78,6 +78,8 @@ def follow(situation: work.Situation, page: str, shown: str) -> None:
     sessions = followers()
     whose = None if page in EVERYTHING or not shown else shown
     patience = random.uniform(0.0, REST_EACH * (sessions - 1))
+    # the bar at the top of the window would cover the frame of the first job
+    st.space("xsmall")
     polled = st.fragment(_watch, run_every=poll(sessions))
     polled(situation.root, whose, situation.marks(whose), time.monotonic(), patience)
 

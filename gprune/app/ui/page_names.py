@@ -30,7 +30,7 @@ NAMES = {
     "mask_atlas": "Mask atlas",
     "rasa": "RASA thresholds",
     "by_hand": "Mask editor",
-    "comparison": "Compare",
+    "comparison": "Methods and studies",
     "decision": "Decide",
     "flipped_questions": "Changed answers",
     "speed_export": "Speed",
@@ -89,7 +89,7 @@ SECTIONS = {
         _page(
             "compare", "comparison", "Compare", "leaderboard", "Which method is better?",
             {
-                "compare": "Methods and studies",
+                "compare": NAMES["comparison"],
                 "decide": NAMES["decision"],
                 "questions": NAMES["flipped_questions"],
                 "speed": NAMES["speed_export"],

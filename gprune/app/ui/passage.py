@@ -19,7 +19,6 @@ from gprune.app.ui.text import plain, said, short
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
-from gprune.study.methods import METHODS
 from gprune.system.errors import StoreError
 
 EVERY = 0.25
@@ -57,16 +56,6 @@ def slider(run: Run) -> float:
 def retention(run: Run) -> float:
     """The fraction that is chosen, from the address."""
     return url_state.number(KEEP, run.study.retention, LEAST, MOST)
-
-
-def at_retention(run: Run, method: str, kept: float, text: str, key: str) -> None:
-    """Draws the passage for a method of the run at another retention, decided anew as on the page Tune.
-
-    `kept` is the fraction of the decoder's weights; for `text`, `key` and errors see `show` and
-    `derived_cache.masks_of`.
-    """
-    scoring = whatif.ADAPTED if METHODS[method].decision == "learned" else whatif.PRIMARY
-    show(run, whatif.LabChoice(method, kept, scoring, run.study.reliability), text, key)
 
 
 def show(run: Run, choice: whatif.LabChoice, text: str, key: str) -> None:

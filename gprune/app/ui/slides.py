@@ -10,8 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.analysis.headline import OURS
-from gprune.app.ui import asking, assets, buttons, passage, present, story, tour
+from gprune.app.ui import assets, present, slide_foot, slide_passage, tour
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
@@ -47,6 +46,8 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
         except GpruneError as error:
             st.error(said(error), icon=":material/error:")
         _foot(number)
+        if run is not None and step.figure:
+            slide_passage.ahead(run)
 
 
 def _figure(run: Run | None, step: tour.Step, figure: Callable[[str], PanelFunction[...]]) -> None:
@@ -55,7 +56,7 @@ def _figure(run: Run | None, step: tour.Step, figure: Callable[[str], PanelFunct
         return
     try:
         if not step.figure:
-            _passage(run)
+            slide_passage.show(run)
             return
         panel = figure(step.figure)(run)
     except MissingResultError:
@@ -84,20 +85,6 @@ def grown(figure: go.Figure) -> go.Figure:
     return made
 
 
-def _passage(run: Run) -> None:
-    """Draws the slider of the retention, and the passage that it recolours."""
-    text, _ = story.on_unseen(run)
-    method = OURS if OURS in run.cut else next(iter(run.cut), "")
-    if not method or not asking.allowed(run, wanted=True):
-        return
-    passage.at_retention(run, method, passage.slider(run), text, "slide_passage")
-
-
 def _foot(number: int) -> None:
-    """The way on for those who use a pointer; the script `slide_keys` presses these buttons as well."""
-    with st.container(horizontal=True, horizontal_alignment="center", gap="xsmall", key="slide_foot"):
-        for other in range(1, len(tour.STEPS) + 1):
-            buttons.act(
-                str(other), f"slide_to_{other}", "", tour.go, other,
-                type="primary" if other == number else "tertiary", help=tour.STEPS[other - 1].title,
-            )  # fmt: skip
+    """The way on: for those who use a pointer, and by the keys of a presenter."""
+    slide_foot.draw([step.title for step in tour.STEPS], number, key="slide_foot", on_slide=tour.go)

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.app.ui import buttons, job_runs, page_names, places, present, story, url_state
+from gprune.app.ui import buttons, job_runs, page_names, places, present, story, url_state, work
 from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said
 from gprune.app.ui.work import AUTOSTART_VARIABLE
@@ -172,6 +172,8 @@ def banner(place: str, run: Run | None) -> None:
 def told(find: Callable[[Run], str], run: Run | None) -> str:
     """What a step says of a run, or why it cannot, as Markdown; raises GpruneError where that is damage."""
     if run is None:
+        if work.look(root()).active:
+            return "The first run has just begun: what it finds is told here as soon as it has come that far."
         return "There is no run yet to tell it on."
     try:
         return plain(find(run))

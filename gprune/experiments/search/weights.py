@@ -221,7 +221,7 @@ def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:
         f"Command: `{made.command}`",
         f"Versions: {versions}",
         "## Weights",
-        "Regret: nats per token on unseen text that a choice loses to the best of its candidates there, mean "
+        "Regret: nats/token on unseen text that a choice loses to the best of its candidates there, mean "
         f"over the {len(cases)} cases; of the recommended recipe, and of the repair of each mask method. Of "
         f"the weights within {TOLERANCE:g} of the lowest mean of both, those are taken that give divergence "
         "most: a few small models cannot tell that the text of every model says nothing.",

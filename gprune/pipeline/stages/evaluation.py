@@ -84,7 +84,7 @@ def edited_perplexity(
     identity = StageId("edited_perplexity", method=method, variant=(digest[:16], f"text{number}"))
     needs = pruned_by_hand(graph, method, digest, edited)
     settings = {"masks": digest} | repair_versions(graph, method)
-    return _perplexity(graph, identity, text, digest, needs, " edited by hand", edited, **settings)
+    return _perplexity(graph, identity, text, digest, needs, " with edited masks", edited, **settings)
 
 
 def _perplexity(

@@ -74,7 +74,7 @@ def pruned_by_hand(
     For `digest` and `edited` see `evaluation.edited_perplexity`.
     """
     identity = StageId("edited_repair", method=method, variant=(digest[:16],))
-    label = f"{METHODS[method].label} edited by hand"
+    label = f"{METHODS[method].label} with edited masks"
 
     def fitted() -> Stage[RepairedWeights]:
         if AUTO in repairs(graph, method):

@@ -121,14 +121,14 @@ def test_a_curve_does_not_take_the_place_of_another_runs_preview(pool, shop, mon
 
 
 def test_on_a_cpu_it_rests_while_a_job_is_at_work_and_goes_on_after(pool, shop):
-    shop.reason = "the preview waits while a job is at work: demo"
+    shop.reason = "live evaluation waits while a job is at work: demo"
     source = source_of("first")
     identity = pool.ask(source, Question("t"), owner="me")
     wait_for(lambda: pool.state(source).reason == shop.reason)
     assert pool.state(source).phase == "waiting" and not shop.made
     shop.reason = ""
     complete(pool, identity)
-    shop.reason = "the preview waits while a job is at work: other"
+    shop.reason = "live evaluation waits while a job is at work: other"
     later, sent = pool.ask(source, Question("t", "flap"), owner="me"), len(shop.sent)
     wait_for(lambda: pool.state(source).reason == shop.reason)
     assert pool.state(source).phase == "waiting" and not shop.made[0].ended and len(shop.made) == 1
@@ -142,7 +142,7 @@ def test_on_a_gpu_the_worker_ends_for_a_job_and_comes_back(pool, shop):
     source = source_of("first", "cuda")
     identity = pool.ask(source, Question("t"), owner="me")
     wait_for(lambda: shop.sent)
-    shop.reason = "the preview waits while a job is at work: demo"
+    shop.reason = "live evaluation waits while a job is at work: demo"
     wait_for(lambda: shop.made[0].ended)
     assert pool.state(source).phase == "waiting" and pool.latest(identity).progress == "open"
     shop.hold, shop.reason = False, ""
@@ -253,7 +253,7 @@ GOES_ON = [("cpu", "cuda"), ("cuda:1", "cuda")]
 @pytest.mark.parametrize(("job", "preview"), WAITS + GOES_ON)
 def test_a_job_stops_the_preview_on_its_own_device(cache, job, preview):
     submitted(cache, job)
-    expected = "the preview waits while a job is at work: job 0" if (job, preview) in WAITS else ""
+    expected = "live evaluation waits while a job is at work: job 0" if (job, preview) in WAITS else ""
     assert hindrance(cache, preview) == expected
 
 

@@ -149,7 +149,7 @@ def test_what_a_person_asks_next_takes_the_place_of_what_waits(source, tmp_path,
 
 
 def test_a_job_goes_before_and_a_failure_is_told(source, tmp_path, desk, workshop):
-    workshop.reason = "the preview waits while a job is at work: Demo"
+    workshop.reason = "live evaluation waits while a job is at work: Demo"
     asked = desk.hold(own(source, tmp_path / "mine.txt"), "me")
     wait_for(lambda: desk.held(asked).reason, 30)
     assert desk.held(asked).phase == "waiting" and not workshop.made

@@ -169,6 +169,6 @@ def test_one_that_cannot_start_says_its_last_words(monkeypatch, tmp_path):
     child = WorkerProcess({}, lambda: None)
     assert child.replies.get(timeout=limit(10)) is None
     assert child.why() == (
-        "the preview’s process ended by itself (exit code 1, saying: no torch here): ask again"
+        "the worker’s process ended by itself (exit code 1, saying: no torch here): ask again"
     )
     child.end()

@@ -86,8 +86,8 @@ def add(run: Run, lines: Iterable[Edit]) -> None:
     whole = [*(one for one in known_edits(run) if _about(one) not in units), *more]
     if len(whole) > MOST_EDITS:
         raise SettingsError(
-            f"a list made by hand has {MOST_EDITS:,} lines at most, and this would be {len(whole):,}: take "
-            "modules in place of their neurons"
+            f"a list of the Mask editor has {MOST_EDITS:,} lines at most, and this would be {len(whole):,}: "
+            "take modules in place of their neurons"
         )
     put(run, whole)
 

@@ -38,7 +38,8 @@ _TRIED = 16
 def show() -> None:
     """Draws the page."""
     frame.page_title(
-        "Compare", "Which method is better, by how much, is it beyond noise, and at the same budget?"
+        "Methods and studies",
+        "Which method is better, by how much, is it beyond noise, and at the same budget?",
     )
     run = frame.require_run()
     view = url_state.segmented(

@@ -68,7 +68,7 @@ def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: s
                 drawn_now = every_token.coloured(alone, found[letter], fired[letter], most)
             with column:
                 st.markdown(f"**{letter}** {plain(short(getattr(run.study, shown[letter])))}")
-                alt = f"strongest positions on {letter}"
+                alt = f"top-activating examples on {letter}"
                 firing.draw(drawn_now, charts.COLORS[letter], alt, f"{key}_{letter}")
 
     if live:
@@ -129,14 +129,16 @@ def _how_to_get(run: Run, lacking: list[str], key: str) -> None:
         )
         return
     if job_runs.is_live(run):
-        st.info(f"The strongest positions on {texts} are not there yet.", icon=":material/hourglass_top:")
+        st.info(f"The top-activating examples on {texts} are not there yet.", icon=":material/hourglass_top:")
         return
     if run.packed and (why := packed.lacking(run)):
-        left = "The pack of this run brought no strongest positions: ask for one made with --with-contexts."
+        left = (
+            "The pack of this run brought no top-activating examples: ask for one made with --with-contexts."
+        )
         st.info(f"{left} {said(why)}", icon=":material/inventory_2:")
         return
     st.info(
-        f"The strongest positions on {texts} were not kept when this run was made. One pass of the model "
+        f"The top-activating examples on {texts} were not kept when this run was made. One pass of the model "
         "over each text makes them; nothing else changes.",
         icon=":material/info:",
     )

@@ -38,6 +38,10 @@ _FIRST, _SHOWN = "jobs_first_tab", "jobs_shown_job"
 MOST_ROWS = 200
 LOG_LINES = 200
 _TIMES_PIXELS = 300
+_PIXELS = {"state": 90, "on": 90, "stage": 140, "elapsed": 66, "time left": 76, "submitted": 126}
+"""widths of the columns of jobs"""
+_NAME_PIXELS, _LETTER_PIXELS, _TWO_LINES = 210, 7.5, 66
+"""least width of a job's name, width of a letter, and height of a row in which words break into lines"""
 
 
 def show() -> None:
@@ -192,20 +196,28 @@ def _times(table: pd.DataFrame, active: bool) -> None:
 
 
 def _table(situation: work.Situation) -> None:
-    table = pd.DataFrame([_row(situation, job) for job in situation.jobs[:MOST_ROWS]])
+    rows = [_row(situation, job) for job in situation.jobs[:MOST_ROWS]]
+    table, columns, look = table_of_jobs(rows)
+    tables.show(table, column_config=columns, alt="all jobs", **look)
+
+
+def table_of_jobs(rows: list[dict[str, Any]]) -> tuple[pd.DataFrame, dict[str, Any], dict[str, Any]]:
+    """The table of at least one job, its columns, and how high a row is.
+
+    Columns that say nothing of any job leave their width to the jobs' names, and a name that is longer still
+    takes several lines.
+    """
+    table = pd.DataFrame(rows)
     table["progress"] *= 100.0
-    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=100)
-    widths = {
-        "job": 196,
-        "state": 105,
-        "on": 80,
-        "stage": 130,
-        "elapsed": 80,
-        "time left": 84,
-        "submitted": 130,
+    idle = [name for name in ("stage", "time left") if not table[name].any()]
+    wide = _NAME_PIXELS + sum(_PIXELS[name] for name in idle)
+    bar = st.column_config.ProgressColumn(min_value=0.0, max_value=100.0, format="%.0f %%", width=90)
+    columns: dict[str, Any] = {
+        name: st.column_config.Column(width=width) for name, width in ({"job": wide} | _PIXELS).items()
     }
-    columns: dict[str, Any] = {name: st.column_config.Column(width=width) for name, width in widths.items()}
-    tables.show(table, column_config=columns | {"progress": bar}, alt="all jobs")
+    longest = int(table["job"].str.len().max())
+    look = {"row_height": _TWO_LINES} if longest * _LETTER_PIXELS > wide else {}
+    return table.drop(columns=idle), columns | {"progress": bar}, look
 
 
 def _row(situation: work.Situation, job: Job) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _controls(run: Run) -> dict[str, str]:
         base = ""
         if others:
             usual = panels.named(run, method, "")[1]
-            base = url_state.selectbox("Held against", others, "atlas_base", usual, width=200)
+            base = url_state.selectbox("Baseline", others, "atlas_base", usual, width=200)
         shown = url_state.segmented("Colour", charts.SHOWN, "atlas_shown", charts.CHANGE)
         order = url_state.segmented("Modules", analysis.ORDERS, "atlas_order", analysis.BY_DRIFT)
     return {"method": method, "base": base, "shown": shown, "order": order}

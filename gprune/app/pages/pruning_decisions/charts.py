@@ -28,7 +28,7 @@ _DRIFT_AXIS = "modules by mean rank drift, most stable to most unstable"
 
 
 def retention(result: Bins, base: str) -> go.Figure:
-    """Fig. 3a: retention of each bin's neurons under GPrune and the base method."""
+    """Fig. 3a: retention of each bin's neurons under GPrune and the baseline."""
     figure = go.Figure()
     for method, values in ((base, result.base), ("gprune", result.ours)):
         # two digits: three of neighbouring bars touch where the card is narrow

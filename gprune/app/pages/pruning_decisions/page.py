@@ -17,7 +17,7 @@ from gprune.pipeline.runs.opened import Run
 
 @frame.page(
     "Pruning decisions",
-    "Where did the budget go, and which neurons were chosen differently from the base method?",
+    "Where did the budget go, and which neurons were chosen differently from the baseline?",
 )
 def show(run: Run) -> None:
     """Draws the page."""
@@ -60,7 +60,7 @@ def _controls(run: Run) -> tuple[str, int]:
     default = choices.index(preferred) if preferred in choices else 0
     with st.container(horizontal=True, vertical_alignment="bottom"):
         named = {name: label(name) for name in choices}
-        chosen = url_state.selectbox("Base method", named, "pd_base", choices[default], width=200)
+        chosen = url_state.selectbox("Baseline", named, "pd_base", choices[default], width=200)
         bins = url_state.slider("Drift bins", "pd_bins", panels.BINS, 3, panels.MOST_BINS, 1, width=240)
     if chosen != preferred:
         st.caption(

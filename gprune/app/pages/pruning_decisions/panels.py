@@ -21,7 +21,7 @@ _READS = {"base": "pd_base", "bins": "pd_bins"}
 
 @panel("retention", "pd_budget", "Retention by drift of the modules", reads=_READS)
 def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
-    """Share of neurons kept by drift of the modules, GPrune's and a base method's."""
+    """Share of neurons kept by drift of the modules, GPrune's and a baseline's."""
     named, result = _binned(run, base, bins)
     return Panel(
         charts.retention(result, named),
@@ -35,7 +35,7 @@ def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
 
 @panel("overlap", "pd_jaccard", "Which neurons are chosen differently?", reads=_READS)
 def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
-    """How far the neurons kept are those of a base method, by drift of the modules."""
+    """How far the neurons kept are those of a baseline, by drift of the modules."""
     named, result = _binned(run, base, bins)
     title = (
         f"Overlap with {label(named)} goes from {result.jaccard[0]:.2f} in the most stable modules to "
@@ -53,7 +53,7 @@ def overlap(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
 
 @panel("shares", "pd_shares", "Who keeps the neurons?", reads=_READS)
 def shares(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
-    """How the neurons of a bin divide between GPrune and a base method."""
+    """How the neurons of a bin divide between GPrune and a baseline."""
     named, result = _binned(run, base, bins)
     return Panel(
         charts.shares(result, named),
@@ -124,7 +124,7 @@ def bases(run: Run) -> list[str]:
 
 
 def base_of(run: Run, base: str) -> str:
-    """The base method that is meant, where none is named.
+    """The baseline that is meant, where none is named.
 
     Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
     """

@@ -172,7 +172,7 @@ def flips_by_layer(found: Flips) -> go.Figure:
 
 
 def retention(before: Bins, after: Bins, method: str) -> go.Figure:
-    """Share of neurons kept in every drift bin: the base method, the run, and these thresholds."""
+    """Share of neurons kept in every drift bin: the baseline, the run, and these thresholds."""
     figure = go.Figure()
     look = chart_style.METHOD_COLORS[method], chart_style.METHOD_SYMBOLS[method], "dot"
     _line(figure, before.names, before.base, chart_style.label(method), look)
@@ -182,7 +182,7 @@ def retention(before: Bins, after: Bins, method: str) -> go.Figure:
 
 
 def jaccard(before: Bins, after: Bins, base: str) -> go.Figure:
-    """Overlap with the neurons that the base method keeps, in every drift bin."""
+    """Overlap with the neurons that the baseline keeps, in every drift bin."""
     figure = go.Figure()
     _line(figure, after.names, after.chance, "by chance", (GREY, "line-ew-open", "dot"))
     _line(figure, before.names, before.jaccard, "this run", (BLUE, "circle-open", "dash"))

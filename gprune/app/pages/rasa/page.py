@@ -120,13 +120,13 @@ def _changes(run: Run, settings: ReliabilitySettings) -> None:
 
 
 def _bins(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
-    """Retention and Jaccard by drift bin, beside the run's own and the base method's."""
+    """Retention and Jaccard by drift bin, beside the run's own and the baseline's."""
     bases = panels.bases(run)
     if not bases:
-        st.info("Needs the masks of a method to compare with.", icon=":material/hourglass_empty:")
+        st.info("Needs the masks of a baseline.", icon=":material/hourglass_empty:")
         return
     first = panels.base_of(run)
-    base = url_state.selectbox("Compare with", bases, "rasa_base", first, width=260)
+    base = url_state.selectbox("Baseline", bases, "rasa_base", first, width=260)
     asked = {"base": "" if base == first else base} | told(run, settings)
     both = panels.changed_retention(run, **asked), panels.changed_overlap(run, **asked)
     drawn.title(both[0].title)

@@ -136,18 +136,18 @@ def changes(run: Run, **given: Any) -> Panel:
 
 @_rule_panel("changed_retention", "rasa_bins", _BINS, base="rasa_base")
 def changed_retention(run: Run, *, base: str = "", **given: Any) -> Panel:
-    """Share of neurons kept by drift of the modules: the run, a rule and a base method."""
+    """Share of neurons kept by drift of the modules: the run, a rule and a baseline."""
     return _binned(run, base_of(run, base), rule_of(run, **given), overlap=False)
 
 
 @_rule_panel("changed_overlap", "rasa_bins", _BINS, base="rasa_base")
 def changed_overlap(run: Run, *, base: str = "", **given: Any) -> Panel:
-    """How far the neurons kept are those of a base method, in the run and under a rule."""
+    """How far the neurons kept are those of a baseline, in the run and under a rule."""
     return _binned(run, base_of(run, base), rule_of(run, **given), overlap=True)
 
 
 def _binned(run: Run, base: str, rule: ReliabilitySettings, overlap: bool) -> Panel:
-    """Retention or Jaccard by drift bin, beside the run's own and the base method's."""
+    """Retention or Jaccard by drift bin, beside the run's own and the baseline's."""
     before, after = binned(run, rule, base)
     name = bases(run)[base]
     return Panel(
@@ -259,7 +259,7 @@ def bases(run: Run) -> dict[str, str]:
 
 
 def base_of(run: Run, base: str = "") -> str:
-    """The base method that is meant, where none is named.
+    """The baseline that is meant, where none is named.
 
     Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
     """
@@ -273,7 +273,7 @@ def base_of(run: Run, base: str = "") -> str:
 
 
 def binned(run: Run, settings: ReliabilitySettings, base: str) -> tuple[decisions.Bins, decisions.Bins]:
-    """The run and a rule beside a base method, by drift of the modules."""
+    """The run and a rule beside a baseline, by drift of the modules."""
     own, now = lab.own_masks(run), derived_cache.masks_of(run, lab.choice(run, settings))
     drift, partition = run.load(stages.drift).magnitude, run.load(stages.partition)
     other = run.load(stages.masks, base)

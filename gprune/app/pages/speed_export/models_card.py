@@ -108,8 +108,9 @@ def _measured(arguments: tuple[str, ...]) -> None:
         return
     tables.show(found[0], alt="tokens a second, ratio and memory of the models that were named")
     st.caption(
-        "Medians over the repetitions with their interquartile ranges; higher is faster, and ratios are to "
-        f"the first model in the same repetition. {plain(job.label)}, job {plain(job.id)}. {plain(found[1])}."
+        "Medians over the repetitions, ratios with their interquartile range (IQR); higher is faster, and "
+        f"ratios are to the first model in the same repetition. {plain(job.label)}, job {plain(job.id)}. "
+        f"{plain(found[1])}."
     )
 
 
@@ -126,7 +127,7 @@ def table(job: Job, phase: str) -> tuple[pd.DataFrame, str] | None:
         "mode": found["mode"],
         "parameters": found["parameters"].map("{:,}".format),
         "tokens/s": found["tokens/s"].map("{:,.4g}".format),
-        "ratio": list(map(analysis.ratio_words, found["ratio"], found["ratio spread"])),
+        "ratio (IQR)": list(map(analysis.ratio_words, found["ratio"], found["ratio spread"])),
         "memory": [amount(value * 2**20) for value in found["MiB"]],
     }
     return pd.DataFrame(shown), machine

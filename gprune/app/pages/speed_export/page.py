@@ -106,7 +106,7 @@ def _shown(table: pd.DataFrame) -> pd.DataFrame:
             **({"mode": table["mode"]} if several else {}),
             "parameters": [f"{count:,}" for count in table["parameters"]],
             "tokens/s": [f"{value:,.4g}" if value < 1e4 else f"{value:,.0f}" for value in table["tokens/s"]],
-            "ratio": list(map(analysis.ratio_words, table["ratio"], table["ratio spread"])),
+            "ratio (IQR)": list(map(analysis.ratio_words, table["ratio"], table["ratio spread"])),
             "memory": [amount(value * 2**20) for value in table["MiB"]],
         }
     )

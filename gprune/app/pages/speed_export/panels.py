@@ -35,8 +35,8 @@ def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     table = analysis.speed_table(rows, phase)
     return Panel(
         rate_dots(table, phase),
-        f"Medians over the repetitions, whiskers their quartiles; ratios are to {_reference(rows)}, ± their "
-        "interquartile range.",
+        f"Medians over the repetitions, whiskers their quartiles and no 95 % interval; ratios are to "
+        f"{_reference(rows)}, with their interquartile range (IQR).",
         title=headline(rows),
         alt=headline(rows, phase),
         table=lambda: table,
@@ -54,7 +54,7 @@ def headline(rows: list[Mapping[str, Any]], phase: str = "decode") -> str:
     if ratio != ratio:
         return f"Tokens a second beside {reference}"
     verb = {"decode": "decodes", "prefill": "reads the prompt"}.get(phase, "answers")
-    number = f"{ratio:.2f} ± {spread:.2f} times its speed"
+    number = f"{ratio:.2f} times its speed (interquartile range {spread:.2f})"
     if analysis.within_noise(ratio, spread):
         return f"GPrune {verb} as fast as {reference} within noise: {number}"
     return f"GPrune {verb} {'faster' if ratio > 1 else 'slower'} than {reference}: {number}"
@@ -137,7 +137,12 @@ def rate_dots(table: pd.DataFrame, phase: str) -> go.Figure:
     for line in table[table["model"] == DENSE].to_dict("records"):
         dash = "dot" if line["mode"] == _EAGER else "dash"
         figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
-    style(figure, f"tokens a second, {phase} (higher is better)", "", 96 + ROW_PIXELS * len(table))
+    style(
+        figure,
+        f"tokens a second, {phase} (median and quartiles, higher is better)",
+        "",
+        96 + ROW_PIXELS * len(table),
+    )
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
     return figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])
 
@@ -150,9 +155,12 @@ def _rate_marks(figure: go.Figure, table: pd.DataFrame, names: list[str], hue: s
         for mode, symbol in zip(table["mode"], symbols, strict=True)
     ]
     look = {"color": hue, "symbol": drawn, "size": 11, "line": {"width": 2}}
-    hover = "%{y}: %{x:,.4g} tokens/s, %{customdata:.2f}× dense<extra></extra>"
-    shown = {"customdata": table["ratio"], "error_x": marks.around(middle, table["low"], table["high"], 1.5)}
-    marks.points(figure, middle, names, look, hover, **shown, showlegend=False)
+    hover = (
+        "%{y}: %{x:,.4g} tokens/s, quartiles %{customdata[1]:,.4g} to %{customdata[2]:,.4g}, "
+        "%{customdata[0]:.2f}× dense<extra></extra>"
+    )
+    told, whiskers = table[["ratio", "low", "high"]], marks.around(middle, table["low"], table["high"], 1.5)
+    marks.points(figure, middle, names, look, hover, customdata=told, error_x=whiskers, showlegend=False)
 
 
 def _row_name(model: str, mode: str, several: bool) -> str:

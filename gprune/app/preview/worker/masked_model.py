@@ -36,8 +36,8 @@ from gprune.system.progress import Progress, silent
 MOST_PREPARED = 64
 """masks that stay prepared: the points of a curve take turns"""
 _TOO_SMALL = (
-    "the memory is too small for the preview of this model: close what else uses it, or run the study with "
-    "dtype bfloat16 or shorter windows"
+    "the memory is too small for live evaluation of this model: close what else uses it, or run the study "
+    "with dtype bfloat16 or shorter windows"
 )
 Stamp = tuple[tuple[str, int, int], ...]
 
@@ -193,7 +193,7 @@ def sentence(error: Exception) -> str:
     """What went wrong, for people: running out of memory first, then whatever else a library says."""
     if out_of_memory(_origin(error)):
         return _TOO_SMALL
-    return f"the preview failed ({type(error).__name__}: {library_errors.one_line(error)}): ask again"
+    return f"live evaluation failed ({type(error).__name__}: {library_errors.one_line(error)}): ask again"
 
 
 def _origin(error: Exception) -> Exception:

@@ -69,7 +69,7 @@ class RequestHandler:
             return reply | {"problem": str(error), "ready": self.masked is not None}
         except ImportError as error:
             return reply | {
-                "problem": f"the preview cannot start ({error}): check the installation",
+                "problem": f"live evaluation cannot start ({error}): check the installation",
                 "ready": False,
             }
         except Exception as error:

@@ -12,8 +12,7 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.app.pages.rasa import dragging
-from gprune.app.ui import chart_style
+from gprune.app.ui import chart_style, dragging
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, METHOD_DASHES, called, family
 
 STEPS = 100

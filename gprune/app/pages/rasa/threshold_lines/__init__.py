@@ -15,7 +15,7 @@ import numpy as np
 import streamlit as st
 
 from gprune.analysis import thresholds
-from gprune.app.pages.rasa import dragging
+from gprune.app.ui import dragging
 from gprune.app.ui.chart_style import GREY, TEXT_A, TEXT_B
 from gprune.app.ui.marks import RING
 from gprune.records import Array, ModuleStatistics

@@ -1,9 +1,10 @@
-"""Lines that can be dragged: what the components of this page share, hands, looks and how they are made.
+"""Lines that can be dragged: what such components share, hands, looks and how they are made.
 
 Plain JavaScript and CSS beside this file, put before a component's own and sent along by Streamlit; nothing
 is built and nothing is fetched.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,17 @@ import streamlit as st
 _HERE = Path(__file__).parent
 
 
-def component(name: str, folder: Path, *scripts: str) -> Any:
+def component(name: str, folder: Path, *scripts: str, looks: Sequence[str] = ()) -> Any:
     """A component, named in the whole app, whose lines are dragged by the shared hands.
 
-    `folder` holds NAME.html and NAME.css, and the scripts: one module with the shared one.
+    `folder` holds NAME.html and NAME.css, and the scripts: one module with the shared one. `looks` are
+    further sheets, which come before its own.
     """
-    page, looks = (folder / f"{folder.name}.{kind}" for kind in ("html", "css"))
+    page, own = (folder / f"{folder.name}.{kind}" for kind in ("html", "css"))
     return st.components.v2.component(
         name,
         html=_read(page),
-        css=_read(_HERE / "dragging.css", looks),
+        css=_read(_HERE / "dragging.css", *(folder / sheet for sheet in looks), own),
         js=_read(_HERE / "dragging.js", *(folder / script for script in scripts)),
     )
 

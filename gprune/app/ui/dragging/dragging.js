@@ -3,7 +3,8 @@
 // go, and its numbers are the ones that count.
 //
 // A component builds: plot (the element that its lines lie in), lines (elements by name), level (values by name),
-// grid ({ steps, page, low, high }: snaps of 1, of PageUp, and the least and greatest, in snaps), and functions
+// grid ({ steps, page, low, high }: snaps of 1, of PageUp, and the least and greatest, in snaps) or, where a line
+// stands at some values alone, stops (these, in order), and functions
 // draw(self), valueAt(self, name, event), still(self, event) for a pointer that has not moved, and moving(self)
 // for one that has.
 
@@ -63,7 +64,10 @@ function tell(self) {
   self.component.setStateValue("lines", { ...self.level, released: Date.now() })
 }
 
-const snap = ({ grid }, level) => Math.min(grid.high, Math.max(grid.low, Math.round(level * grid.steps))) / grid.steps
+function snap({ grid, stops }, level) {
+  if (stops) return stops.reduce((best, stop) => (Math.abs(stop - level) < Math.abs(best - level) ? stop : best))
+  return Math.min(grid.high, Math.max(grid.low, Math.round(level * grid.steps))) / grid.steps
+}
 
 // ---- hands
 
@@ -110,8 +114,8 @@ function release(self, element) {
 }
 
 function key(self, name, event) {
-  const { steps, page, low, high } = self.grid
-  const now = Math.round(self.level[name] * steps)
+  const { steps, page, low, high } = self.stops ? { page: 2, low: 0, high: self.stops.length - 1 } : self.grid
+  const now = self.stops ? self.stops.indexOf(snap(self, self.level[name])) : Math.round(self.level[name] * steps)
   const wanted = {
     ArrowLeft: now - 1,
     ArrowDown: now - 1,
@@ -125,7 +129,8 @@ function key(self, name, event) {
   if (wanted === undefined || event.ctrlKey || event.metaKey || event.altKey) return
   event.preventDefault()
   event.stopPropagation()
-  self.level = { ...self.level, [name]: snap(self, wanted / steps) }
+  const level = self.stops ? self.stops[Math.min(high, Math.max(low, wanted))] : snap(self, wanted / steps)
+  self.level = { ...self.level, [name]: level }
   self.pending = { ...self.level, since: performance.now() }
   schedule(self)
   clearTimeout(self.timer)
