@@ -7,9 +7,9 @@ contexts from 4096 tokens instead of 16384.
 Every other value is the paper's or this project's default.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from gprune.study import (
     CalibrationSettings,
@@ -61,12 +61,12 @@ def named(name: str, *, pipe: bool = False) -> Study:
 
     `pipe` allows one. Raises SettingsError where there is neither, or the file holds no valid study.
     """
-    if name in DEMOS and not Path(name).exists():
+    if name in DEMOS and not os.path.exists(name):
         return DEMOS[name]()
     try:
         return from_file(name, pipe=pipe)
     except SettingsError as error:
-        near = "" if Path(name).exists() else did_you_mean(name, DEMOS)
+        near = "" if os.path.exists(name) else did_you_mean(name, DEMOS)
         raise SettingsError(f"{error}{near}") if near else error from error
 
 
