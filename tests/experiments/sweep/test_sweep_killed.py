@@ -1,4 +1,4 @@
-"""A sweep of 12 studies is killed in its middle, jobs and all, and goes on with nothing done twice."""
+"""A sweep of 24 studies is killed in its middle, jobs and all, and goes on with nothing done twice."""
 
 import contextlib
 import json
@@ -21,9 +21,10 @@ from gprune.system.processes import process_start
 SPACE = {
     "retention": [0.5, 0.6],
     "metric": ["flap", "wanda_sp"],
+    "seed": [0, 1],
     "reliability.drift_quantile": [0.5, 0.7, 0.9],
 }
-BEFORE = 3
+BEFORE = 6
 """studies that are done when the kill comes"""
 
 
@@ -71,7 +72,7 @@ def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps({"study": study, "space": SPACE, "until": "masks"}))
     sweep = from_file(file)
-    assert sweep.count == 12
+    assert sweep.count == 24
     process = start(file, cache)
 
     def in_its_middle():
@@ -98,7 +99,7 @@ def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
         assert again.wait(limit(120)) == 0, cache.with_name("sweep.log").read_text()
     finally:
         kill(cache)
-    assert states(sweep, cache) == ["done"] * 12
+    assert states(sweep, cache) == ["done"] * 24
     counts = begun(cache)
     twice = {place: count for place, count in counts.items() if count > 1}
     torn = {in_the_middle(cache, job.id) for job in jobs.jobs(cache) if job.killed}

@@ -22,7 +22,7 @@ from gprune.jobs.slurm import watching
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.slurm.submission import StudyJob
 from gprune.jobs.state import JobState, write_state
-from gprune.pipeline import runs
+from gprune.pipeline import opened, runs
 from gprune.pipeline.stages import statistics
 from gprune.store import Store
 
@@ -183,7 +183,7 @@ def test_a_sweep_runs_for_real_and_computes_what_is_shared_once(cache, tiny, cap
     assert "3 studies with" in said.err and asked > distinct == missing
     # what they all begin with is being computed by somebody else
     sweep, store = from_file(tiny), Store(cache)
-    shared = statistics(running.opened(sweep.variations()[0].study, store).graph, "primary")
+    shared = statistics(opened(sweep.variations()[0].study, store).graph, "primary")
     waited: list[str] = []
 
     with contextlib.ExitStack() as held:
