@@ -122,15 +122,18 @@ def take(run: str, cache: Path, folder: Path, pages: Mapping[str, str]) -> list[
 
 
 def small(png: bytes) -> bytes:
-    """The same picture in few enough colours to be at most MOST_BYTES.
+    """The same picture, in fewer colours where it would be more than MOST_BYTES.
+
+    A palette is chosen by how many dots have a colour, and gives small marks the hue of another method.
 
     Raises:
         NotHereError: it is larger in every palette.
     """
     picture = Image.open(io.BytesIO(png)).convert("RGB")
-    for colors in PALETTES:
+    for colors in (0, *PALETTES):
         written = io.BytesIO()
-        picture.quantize(colors, dither=Image.Dither.NONE).save(written, "PNG", optimize=True)
+        shown = picture.quantize(colors, dither=Image.Dither.NONE) if colors else picture
+        shown.save(written, "PNG", optimize=True)
         if written.tell() <= MOST_BYTES:
             return written.getvalue()
     raise NotHereError(f"a picture has more than {MOST_BYTES / 1000:.0f} kB even in {colors} colours")
