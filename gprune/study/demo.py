@@ -67,7 +67,9 @@ def named(name: str, *, pipe: bool = False) -> Study:
         return from_file(name, pipe=pipe)
     except SettingsError as error:
         near = "" if os.path.exists(name) else did_you_mean(name, DEMOS)
-        raise SettingsError(f"{error}{near}") if near else error from error
+        if not near:
+            raise
+        raise SettingsError(f"{error}{near}") from error
 
 
 def name_of(study: Study) -> str:

@@ -20,7 +20,7 @@ from gprune.study.pruning_method import Method, method_of
 from gprune.study.settings import OwnRepair, RepairSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
-from gprune.system.nearest import closest
+from gprune.system.nearest import not_one_of
 
 
 def _look() -> None:
@@ -289,13 +289,10 @@ def require_known(field: str, name: str) -> None:
     if name in known:
         return
     names = metric_choices() if field == "metric" else choices()
-    listed = f"{field} must be one of {', '.join(names)} (got {safe_parsing.quoted(name)})"
     fault = next((one for one in faults() if one.name == name), None)
     if fault is not None:
         raise SettingsError(f"{field} names {safe_parsing.quoted(name)}, but {fault.words}")
-    near = closest(name, names)
-    remedy = f"did you mean {near!r}?" if near else "if another package brings it, install that package"
-    raise SettingsError(f"{listed}; {remedy}")
+    raise SettingsError(not_one_of(field, name, names, "if another package brings it, install that package"))
 
 
 def plugins_of(metric: str, methods: Sequence[str]) -> tuple[Plugin, ...]:

@@ -13,7 +13,7 @@ from gprune.study.field_types import Real, Several, Text, Whole
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Checked, Rule, at_least, between
-from gprune.system.nearest import closest
+from gprune.system.nearest import not_one_of
 from gprune.system.safe_parsing import json_file, path, quoted, refused_as
 
 T = TypeVar("T")
@@ -48,9 +48,7 @@ def require(condition: bool, name: str, value: object, rule: str) -> None:
 def require_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
     """Raises SettingsError where a setting is not one of a few words."""
     if value not in choices:
-        near = closest(value, choices)
-        meant = f"; did you mean {near!r}?" if near else ""
-        raise SettingsError(f"{name} must be one of {', '.join(choices)} (got {quoted(value)}){meant}")
+        raise SettingsError(not_one_of(name, value, choices))
 
 
 def require_whole(**values: object) -> None:

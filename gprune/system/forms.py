@@ -20,7 +20,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from gprune.system.errors import GpruneError, SettingsError
-from gprune.system.nearest import closest
+from gprune.system.nearest import closest, not_one_of
 from gprune.system.safe_parsing import quoted
 
 if TYPE_CHECKING:
@@ -295,12 +295,13 @@ def _fault(one: Any, what: str, where: str, names: tuple[str, ...]) -> str:
     if kind == "value_error":
         # a form names its own fields, but not which of several it is
         return f"{place}: {context['error']}" if "[" in place else str(context["error"])
-    rule, meant = context.get("words") or _WORDS.get(kind), ""
+    rule = context.get("words") or _WORDS.get(kind)
     if kind == "literal_error":
         words = context["expected"].replace(" or ", ", ").replace("'", "")
-        near = closest(one["input"], words.split(", ")) if isinstance(one["input"], str) else ""
-        rule, meant = f"one of {words}", f"; did you mean {near!r}?" if near else ""
-    return f"{place or what} must be {rule or one['msg']} (got {quoted(one['input'])}){meant}"
+        if isinstance(one["input"], str):
+            return not_one_of(place or what, one["input"], words.split(", "))
+        rule = f"one of {words}"
+    return f"{place or what} must be {rule or one['msg']} (got {quoted(one['input'])})"
 
 
 def _place(parts: Iterable[str | int], where: str) -> str:
