@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from PIL import Image  # noqa: E402
-from served_app import NotHereError, at_rest, browser, opened, served  # noqa: E402
+from served_app import NotHereError, at_rest, browser, draw_whole, opened, served  # noqa: E402
 
 from gprune.pipeline import runs  # noqa: E402
 from gprune.store import Store  # noqa: E402
@@ -114,6 +114,8 @@ def take(run: str, cache: Path, folder: Path, pages: Mapping[str, str]) -> list[
         for address, name in pages.items():
             where, _, held = address.partition("?")
             page.goto(f"{server.address}/{'' if where == 'home' else where}?run={run}&{held}".rstrip("&"))
+            at_rest(page)
+            draw_whole(page)
             at_rest(page)
             path = folder / f"{name}.png"
             path.write_bytes(small(page.screenshot()))

@@ -24,6 +24,11 @@ ENTRY = re.compile(r"(?P<origin>http://[^/\s]+)/\?token=(?P<token>\S+)\s")
 """the address that the server prints"""
 WATCHER = Path(__file__).with_suffix(".js")
 """watches a page from its beginning; its functions are called `watcher` there"""
+ALL_DRAWN = """() => {
+    const waits = document.querySelector("[class*=st-key-rest_of_page]")
+    if (waits) window.dispatchEvent(new Event("scroll"))
+    return !waits && !document.querySelector("[data-test-script-state=running], .stSkeleton")
+}"""
 PATIENCE = 120_000
 """milliseconds after which a page is given up"""
 
@@ -164,6 +169,15 @@ def opened(chromium: Any, server: Server, **options: Any) -> Any:
     page.set_default_timeout(PATIENCE)
     page.add_init_script(path=WATCHER)
     return page
+
+
+def draw_whole(page: Any) -> None:
+    """Has a page draw what stands below its first cards, as the first scroll does, and waits for it.
+
+    Args:
+        page: of the app, at rest.
+    """
+    page.wait_for_function(ALL_DRAWN, polling=100)
 
 
 def at_rest(page: Any) -> dict[str, float]:

@@ -121,6 +121,7 @@ class Visit:
         page.get_by_role("heading", level=1).first.wait_for()
         # what is typed or clicked while a page is still drawn may be lost
         page.wait_for_function(AT_REST)
+        served_app.draw_whole(page)
         return page
 
 

@@ -226,6 +226,7 @@ def test_an_interrupted_run_and_its_job_can_be_continued(cache, started, monkeyp
     assert f"This run stopped after 9 of {len(names())} steps" in words(app)
     app.button(key="frame_continue").click().run()
     assert len(started) == 1
+    app.query_params["jobs_tab"] = "jobs"
     on(app, "jobs")
     (table,) = (one.value for one in app.dataframe if {"job", "state"} <= set(one.value.columns))
     assert list(table["state"]) == ["interrupted"]

@@ -23,6 +23,7 @@ from gprune.app.ui import (
     page_names,
     places,
     present,
+    rest_of_page,
     run_choice,
     selection,
     slides,
@@ -66,6 +67,7 @@ def run(
     _require_door()
     place = url_state.open_place(page.url_path, list(page_names.page(page.url_path).places))
     url_state.begin(place)
+    rest_of_page.begin(place)
     buttons.begin(place)
     tour.begin(place)
     present.show()

@@ -15,7 +15,16 @@ from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
 from gprune.app.pages.comparison import lines as compared
 from gprune.app.pages.comparison.lines import Shown, asked_of
-from gprune.app.ui import derived_cache, frame, recorded, run_choice, selection, tables, url_state
+from gprune.app.ui import (
+    derived_cache,
+    frame,
+    recorded,
+    rest_of_page,
+    run_choice,
+    selection,
+    tables,
+    url_state,
+)
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import PanelFunction
@@ -67,6 +76,8 @@ def _methods(run: Run) -> None:
     with card("cp_table", "Perplexity of every method", run) as drawn:
         shown = _shown(runs)
         methods_table.show(drawn, shown)
+    if rest_of_page.waits():
+        return
     if len(runs) > 1:
         with card("cp_settings", "Settings in which the runs differ", run) as drawn:
             _settings(drawn, runs)

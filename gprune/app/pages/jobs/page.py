@@ -17,6 +17,7 @@ from gprune.app.ui import (
     live,
     named_files,
     places,
+    rest_of_page,
     run_choice,
     tables,
     titles,
@@ -58,11 +59,13 @@ def show() -> None:
     tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
         study = launch.new_study(situation.root)
-        if study is not None:
-            sweep_form.show(situation.root, study)
-        launch.evaluate_run(situation.root)
-    with tabs["jobs"]:
-        _follow(situation)
+        if not rest_of_page.waits():
+            if study is not None:
+                sweep_form.show(situation.root, study)
+            launch.evaluate_run(situation.root)
+    if tabs["jobs"].open:
+        with tabs["jobs"]:
+            _follow(situation)
     if tabs["runs"].open:
         # what runs take is counted over the whole cache
         with tabs["runs"]:

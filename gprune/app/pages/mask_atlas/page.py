@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis import mask_map as analysis
 from gprune.analysis.formatting import percent
 from gprune.app.pages.mask_atlas import charts, panels
-from gprune.app.ui import frame, selection, url_state
+from gprune.app.ui import frame, rest_of_page, selection, url_state
 from gprune.app.ui.card import Card, card_of, panel_card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, said
@@ -28,6 +28,8 @@ def show(run: Run) -> None:
         _methods(run, drawn, asked)
     with right, card_of(panels.atlas_texts, run) as drawn:
         _texts(run, drawn, asked)
+    if rest_of_page.waits():
+        return
     own = {name: asked[name] for name in ("method", "base") if name in asked}
     panel_card(panels.atlas_groups, run, selection.of_point, **own)
 

@@ -9,7 +9,17 @@ from gprune.analysis import agreement as analysis
 from gprune.analysis import published
 from gprune.app.pages.module_agreement import panels
 from gprune.app.pages.module_agreement.panels import MEASURES, both_sides, sides_of
-from gprune.app.ui import derived_cache, frame, job_runs, selection, tables, text_picker, url_state, work
+from gprune.app.ui import (
+    derived_cache,
+    frame,
+    job_runs,
+    rest_of_page,
+    selection,
+    tables,
+    text_picker,
+    url_state,
+    work,
+)
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain, said
@@ -39,6 +49,8 @@ def _cards(run: Run) -> None:
     with card_of(panels.agreement, run) as drawn:
         _lines(run, drawn)
         _fang(run)
+    if rest_of_page.waits():
+        return
     with card_of(panels.shared_neurons, run) as drawn:
         _confusion(run, drawn)
     # the names of the comparisons are long

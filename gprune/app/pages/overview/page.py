@@ -11,7 +11,18 @@ from gprune import records
 from gprune.analysis import agreement, comparison, summary, thresholds
 from gprune.analysis.formatting import percent
 from gprune.app.pages.overview import panels
-from gprune.app.ui import derived_cache, frame, help_drawer, places, recorded, selection, story, tables, tour
+from gprune.app.ui import (
+    derived_cache,
+    frame,
+    help_drawer,
+    places,
+    recorded,
+    rest_of_page,
+    selection,
+    story,
+    tables,
+    tour,
+)
 from gprune.app.ui.card import Card, await_drift, card, card_of, panel_card
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.commands import command
@@ -49,6 +60,8 @@ def show(run: Run) -> None:
     with card("ov_tiles", "The run in numbers", run) as drawn:
         _tiles(run)
         drawn.tools(how=_HOW_TILES)
+    if rest_of_page.waits():
+        return
     panel_card(panels.layers, run, selection.of_point)
     left, right = st.columns([3, 2])
     with left, card("ov_checks", "Can it be trusted?", run):

@@ -7,7 +7,7 @@ from gprune.analysis import published
 from gprune.analysis.formatting import percent
 from gprune.analysis.headline import own_method
 from gprune.app.pages.pruning_decisions import panels
-from gprune.app.ui import derived_cache, frame, selection, url_state
+from gprune.app.ui import derived_cache, frame, rest_of_page, selection, url_state
 from gprune.app.ui.card import Card, card_of, panel_card
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.text import plain
@@ -28,6 +28,8 @@ def show(run: Run) -> None:
     with right, card_of(panels.overlap, run) as drawn:
         drawn.show(panels.overlap(run, base=base, bins=bins))
         drawn.published(published.JACCARD, run.study)
+    if rest_of_page.waits():
+        return
     panel_card(panels.shares, run, base=base, bins=bins)
     left, right = st.columns(2)
     with left:

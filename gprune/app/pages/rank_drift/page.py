@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis import published
 from gprune.app.pages.rank_drift import panels
 from gprune.app.pages.rank_drift.panels import HISTOGRAM, SURVIVAL
-from gprune.app.ui import derived_cache, frame, selection, url_state
+from gprune.app.ui import derived_cache, frame, rest_of_page, selection, url_state
 from gprune.app.ui.card import Card, await_drift, card, card_of, panel_card
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
@@ -38,6 +38,8 @@ def show(run: Run) -> None:
         panel_card(panels.drift_by_layer, run, selection.of_point)
     with right:
         panel_card(panels.correlation, run, selection.of_point)
+    if rest_of_page.waits():
+        return
     left, right = st.columns(2)
     with left, card_of(panels.ranks, run) as drawn:
         layer = selection.layer_field(run, "rd_layer", len(run.load(stages.scores, "primary").ffn))

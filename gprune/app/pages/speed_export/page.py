@@ -10,7 +10,7 @@ import streamlit as st
 
 from gprune.analysis import speed as analysis
 from gprune.app.pages.speed_export import accuracy_card, export_card, models_card, panels, widths_card
-from gprune.app.ui import frame, job_runs, tables, url_state, work
+from gprune.app.ui import frame, job_runs, rest_of_page, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of, published_badge
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
@@ -39,6 +39,8 @@ def show(run: Run) -> None:
     """Draws the page."""
     with card_of(panels.speed, run) as drawn:
         _speed(drawn, run)
+    if rest_of_page.waits():
+        return
     with card("sx_models_card", "Speed of any models side by side", run):
         models_card.draw(run)
     with card_of(panels.widths, run) as drawn:

@@ -1,0 +1,52 @@
+"""A page draws its first cards, and the rest when someone goes there."""
+
+from typing import Any
+
+import pytest
+from browser import AT_REST, Visit, expect
+
+pytestmark = [pytest.mark.browser, pytest.mark.process]
+LAST = ".st-key-card_pd_shares, .st-key-card_pd_explained"
+REST = "[class*=st-key-rest_of_page]"
+
+
+def _decisions(visit: Visit, height: int, more: str = "") -> Any:
+    page = visit.person(viewport={"width": 1280, "height": height}).new_page()
+    page.goto(f"{visit.address}/masks?tab=decisions{more}")
+    page.locator(".st-key-card_pd_budget").wait_for()
+    page.wait_for_function(AT_REST)
+    return page
+
+
+def _go_on(page: Any, by_wheel: bool = False) -> None:
+    expect(page.locator(".rest-of-page")).to_be_attached()
+    page.mouse.move(700, 400)
+    page.mouse.wheel(0, 300) if by_wheel else page.keyboard.press("PageDown")
+
+
+@pytest.mark.parametrize("goes", ["wheel", "key"])
+def test_the_first_scroll_or_key_brings_the_rest(visit: Visit, goes: str) -> None:
+    page = _decisions(visit, 720)
+    expect(page.locator(REST)).to_have_count(1)
+    expect(page.locator(LAST)).to_have_count(0)
+    _go_on(page, goes == "wheel")
+    expect(page.locator(LAST)).to_have_count(2)
+    expect(page.locator(REST)).to_have_count(0)
+
+
+def test_a_window_that_reaches_the_rest_has_it_at_once(visit: Visit) -> None:
+    expect(_decisions(visit, 2600).locator(LAST)).to_have_count(2)
+
+
+def test_an_address_with_choices_of_the_page_is_drawn_whole(visit: Visit) -> None:
+    expect(_decisions(visit, 720, "&pd_bins=4").locator(LAST)).to_have_count(2)
+
+
+def test_a_page_that_was_left_begins_at_its_top_again(visit: Visit) -> None:
+    page = _decisions(visit, 720)
+    _go_on(page)
+    expect(page.locator(LAST)).to_have_count(2)
+    page.get_by_role("tab", name="Mask atlas").click()
+    page.get_by_role("tab", name="Pruning decisions").click()
+    page.locator(".st-key-card_pd_budget").wait_for()
+    expect(page.locator(LAST)).to_have_count(0)
