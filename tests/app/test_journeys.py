@@ -342,3 +342,49 @@ def test_on_a_phone_no_card_covers_another_and_no_word_of_a_chart_another(visit)
         page.wait_for_function(f"() => {drawn}.getBoundingClientRect().width > 600")
     main = "document.querySelector('[data-testid=stMain]')"
     assert page.evaluate(f"{main}.scrollWidth <= {main}.clientWidth")
+
+
+_SHADOWS = """one => getComputedStyle(one).boxShadow.match(/rgba?\\([^)]*\\)/g)
+    .map(colour => Number(colour.match(/[\\d.]+/g)[3] ?? 1) > 0.3)"""
+"""whether there is a shadow at the left edge and at the right one"""
+
+_CUT = """all => all.filter((tag) => {
+    const words = tag.querySelector("span"), own = tag.getBoundingClientRect()
+    const box = tag.closest("[data-testid=stMultiSelectTagsContainer]").getBoundingClientRect()
+    return words.scrollWidth > words.clientWidth + 1 || own.right > box.right || own.bottom > box.bottom
+}).map((tag) => tag.textContent)"""
+"""which of some tags are not wholly seen"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_a_shadow_lies_where_a_chart_or_a_table_goes_on(visit, scheme):
+    page = visit.page("compare", viewport={"width": 390, "height": 844}, color_scheme=scheme)
+    page.locator(f".st-key-cp_changes_chart {PLOT}").first.wait_for()
+    for place in (".st-key-wide_cp_changes .stElementContainer", ".st-key-card_cp_table .dvn-scroller"):
+        one = page.locator(place).first
+        one.wait_for()
+        assert one.evaluate("one => one.scrollWidth > one.clientWidth + 100")
+        assert one.evaluate(_SHADOWS) == [False, True]
+        for share, edges in ((0.5, [True, True]), (1, [True, False])):
+            one.evaluate(
+                "(one, share) => { one.scrollLeft = share * (one.scrollWidth - one.clientWidth) }", share
+            )
+            page.wait_for_timeout(200)
+            assert one.evaluate(_SHADOWS) == edges
+    page.set_viewport_size({"width": 1280, "height": 844})
+    chart = page.locator(".st-key-wide_cp_changes .stElementContainer")
+    expect(chart).to_have_css("box-shadow", "none")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("where", "fields"), [("launch", ["launch_evaluate", "measure_evaluate"]), ("report", ["rp_cards"])]
+)
+def test_on_a_phone_all_that_is_chosen_is_read(visit, where, fields):
+    page = visit.page(where, viewport={"width": 390, "height": 844})
+    for field in fields:
+        tags = page.locator(f"[class*=st-key-{field}] .stMultiSelect [data-tag-index]")
+        tags.first.wait_for()
+        assert tags.count() > 1
+        assert tags.evaluate_all(_CUT) == []

@@ -47,9 +47,22 @@ def test_without_a_client_or_settings_the_choice_is_closed_and_says_why(cache, c
     assert "slurm-settings.json' do not exist" in words(app).replace("\\", "")
     (cache / settings.FILE).write_text('{"nodes": 2}')
     assert "has no field 'nodes'" in words(app.run()).replace("\\", "")
+    (cache / settings.FILE).write_text("{}")
+    app.run().radio(key="launch_engine").set_value("Slurm").run()
+    # chosen, and then gone
     monkeypatch.setenv("PATH", str(cache))
-    assert "this machine has no Slurm client" in words(app.run()) and app.radio(key="launch_engine").disabled
-    assert not app.button(key="launch_start").disabled
+    assert "Not in Slurm: no Slurm client (sbatch) is on PATH" in words(app.run()).replace("\\", "")
+    assert app.radio(key="launch_engine").disabled and not app.button(key="launch_start").disabled
+
+
+def test_where_there_is_no_slurm_only_the_help_of_the_choice_speaks_of_it(cache, monkeypatch):
+    monkeypatch.setenv("PATH", str(cache))
+    app = open_page("jobs")
+    engine = app.radio(key="launch_engine")
+    assert engine.disabled and engine.proto.help.startswith(
+        "Not in Slurm: no Slurm client (sbatch) is on PATH"
+    )
+    assert "Slurm" not in words(app)
 
 
 def test_a_start_in_slurm_is_one_array_of_all_its_seeds(cache, clients):

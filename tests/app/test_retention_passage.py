@@ -1,4 +1,4 @@
-"""The passage of the last slide in a browser: it is coloured while the slider is held, and fits its frame."""
+"""The passage of a retention in a browser: it is coloured while the slider is held, and fits its frame."""
 
 from pathlib import Path
 
@@ -6,19 +6,22 @@ import numpy as np
 import pytest
 from browser import expect
 
+from gprune.app.pages.rasa import retention_line
+from gprune.app.pages.rasa.retention_line import Point, Series
 from gprune.app.ui import dragging, retention_passage, tokens
 from gprune.app.ui.retention_passage import Level, Shown
 
 pytestmark = [pytest.mark.browser, pytest.mark.long]
-_MOUNT = """async ([source, data]) => {
-    window.told = []
+_MOUNT = """async ([source, data, place]) => {
+    window.told ??= []
     const address = URL.createObjectURL(new Blob([source], { type: "text/javascript" }))
     const component = await import(address)
-    window.give = (data) => component.default({
-        parentElement: document.body, data, setStateValue: (name, value) => window.told.push(value)
-    })
+    const parentElement = document.querySelector(place)
+    const setStateValue = (name, value) => window.told.push(value)
+    window.give = (data) => component.default({ parentElement, data, setStateValue })
     window.give(data)
 }"""
+_HANDS = Path(dragging.__file__).parent
 LEVELS = (0.2, 0.45, 0.5, 0.98)
 PLAIN = "rgba(0, 0, 0, 0)"
 
@@ -40,19 +43,20 @@ def mounted(chromium):
     """Mounts the component alone, within a frame of a size."""
     pages = []
 
-    def mount(what, width=1000, height=400):
+    def mount(what, width=1000, height=400, fills=True):
         page = chromium.new_page(viewport={"width": 1280, "height": 720})
         pages.append(page)
-        own, hands = Path(retention_passage.__file__).parent, Path(dragging.__file__).parent
-        colours = Path(tokens.__file__).parent
-        sheets = (hands / "dragging.css", colours / "tokens.css", own / "retention_passage.css")
-        scripts = (hands / "dragging.js", colours / "colours.js", own / "retention_passage.js")
+        own, colours = Path(retention_passage.__file__).parent, Path(tokens.__file__).parent
+        sheets = (_HANDS / "dragging.css", colours / "tokens.css", own / "retention_passage.css")
+        scripts = (_HANDS / "dragging.js", colours / "colours.js", own / "retention_passage.js")
         looks = "".join(path.read_text() for path in sheets)
         frame = f"<div style='width: {width}px; height: {height}px'><div>"
         markup = (own / "retention_passage.html").read_text()
-        page.set_content(f"<style>{looks}</style>{frame}{markup}</div></div>")
+        page.set_content(
+            f"<style>{looks}</style><div id='line'></div><main>{frame}{markup}</div></div></main>"
+        )
         source = "\n".join(path.read_text() for path in scripts)
-        page.evaluate(_MOUNT, [source, retention_passage.data(what)])
+        page.evaluate(_MOUNT, [source, retention_passage.data(what) | {"fills": fills}, "main"])
         page.locator(".retention-passage[data-retention]").wait_for()
         return page
 
@@ -62,7 +66,7 @@ def mounted(chromium):
 
 
 def slider(page):
-    return page.get_by_role("slider", name="Decoder weights kept")
+    return page.get_by_role("slider", name="Decoder weights kept", exact=True)
 
 
 def colours(page):
@@ -137,3 +141,44 @@ def test_a_passage_fits_its_frame_or_says_how_much_of_it_does(mounted, count, li
     else:
         assert told.inner_text() == "Window 3 of c4."
     assert (len(ends) < count) == (count == 2048) and len(ends) > 25
+
+
+def test_on_a_page_every_token_is_there_and_the_passage_scrolls(mounted):
+    page = mounted(shown(2048), width=300, fills=False)
+    box = page.locator(".passage")
+    assert box.locator("span:not([hidden])").count() == 2048
+    height, all_of_it = box.evaluate("box => [box.clientHeight, box.scrollHeight]")
+    assert 300 < height <= 400 and all_of_it > 4 * height
+    assert page.locator(".told").inner_text() == "Window 3 of c4."
+    # on a phone the scale has the width below its words
+    assert page.locator(".plot").bounding_box()["width"] > 200
+
+
+def test_a_line_of_the_retention_that_is_dragged_elsewhere_colours_it_and_the_other_way_round(mounted):
+    page = mounted(shown())
+    own = Path(retention_line.__file__).parent
+    markup, looks = ((own / f"retention_line.{kind}").read_text() for kind in ("html", "css"))
+    page.evaluate(
+        "([markup, looks]) => document.querySelector('#line').innerHTML = `<style>${looks}</style>${markup}`",
+        [markup, looks],
+    )
+    scripts = (_HANDS / "dragging.js", own / "retention_line.js")
+    curve = [Series("gprune", (Point(0.5, 20.0, 19.0, 21.0, True, "8 of 8 windows"),))]
+    data = retention_line.data(curve, 15.0, 0.5, (0.05, 0.98)) | {"alt": "a chart"}
+    page.evaluate(_MOUNT, ["\n".join(path.read_text() for path in scripts), data, "#line"])
+    line, passage = page.locator(".retention-line .retention"), page.locator(".retention-passage")
+    page.locator(".retention-line[data-retention]").wait_for()
+    before, box = colours(page), line.bounding_box()
+    track = page.locator(".retention-line .plot").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 8)
+    page.mouse.down()
+    page.mouse.move(track["x"] + 0.3 * track["width"], box["y"] + 8)
+    # nothing was read between 20 and 45 %
+    expect(passage).to_have_attribute("data-retention", "0.2")
+    expect(page.locator(".label")).to_have_text("GPrune, 20 % kept: +1.00")
+    assert page.evaluate("told") == [] and colours(page) != before
+    page.mouse.up()
+    assert len(page.evaluate("told")) == 1
+    slider(page).focus()
+    page.keyboard.press("End")
+    expect(line).to_have_attribute("aria-valuenow", "0.98")

@@ -134,7 +134,7 @@ def _form(method: str, otherwise: tuple[str, str]) -> tuple[str, str]:
 METHOD_COLORS, METHOD_SYMBOLS, METHOD_DASHES = Looks(_color), Looks(_symbol), Looks(_dash)
 MOST_LAYER_TICKS = 16
 MOST_LETTERS = 36
-"""of the words of an axis that a phone is as wide as"""
+"""of a line below an axis that a phone is as wide as"""
 KEY_PIXELS = 20
 """of a line of the legend"""
 _METRIC_LABELS = {"twflap": "twFLAP (token-weighted)"}
@@ -164,13 +164,14 @@ def style(figure: go.Figure, x: str, y: str, height: int = 360, **layout: Any) -
 
 def is_wide(figure: go.Figure) -> bool:
     """Whether a figure does not fit across a phone: panels, written cells, long words, many keys."""
-    titles = [str(axis.title.text or "") for axis in figure.select_xaxes()]
+    titles = [str(axis.title.text or "").split("<br>") for axis in figure.select_xaxes()]
     cells = any(trace.type == "heatmap" for trace in figure.data)
     written = cells and any(trace.type == "scatter" and trace.mode == "text" for trace in figure.data)
     # there keys stand below each other
     keys = KEY_PIXELS * sum(bool(trace.name) and trace.showlegend is not False for trace in figure.data)
     crowded = figure.layout.height is not None and 2 * keys > figure.layout.height
-    return len(titles) > 1 or written or crowded or max(map(len, titles), default=0) > MOST_LETTERS
+    long = any(len(line) > MOST_LETTERS for title in titles for line in title)
+    return len(titles) > 1 or written or crowded or long
 
 
 def layer_axis(figure: go.Figure, layers: int, axis: str = "x", **place: Any) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import assets, present, slide_foot, slide_passage, tour
+from gprune.app.ui import assets, passage, present, slide_foot, tour
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
@@ -47,7 +47,7 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
             st.error(said(error), icon=":material/error:")
         _foot(number)
         if run is not None and step.figure:
-            slide_passage.ahead(run)
+            passage.ahead(run)
 
 
 def _figure(run: Run | None, step: tour.Step, figure: Callable[[str], PanelFunction[...]]) -> None:
@@ -56,7 +56,7 @@ def _figure(run: Run | None, step: tour.Step, figure: Callable[[str], PanelFunct
         return
     try:
         if not step.figure:
-            slide_passage.show(run)
+            passage.show(run)
             return
         panel = figure(step.figure)(run)
     except MissingResultError:

@@ -26,6 +26,7 @@ _HELP = (
     "This machine's queue runs one job at a time. Slurm finds a node for each, as the settings file in the "
     "cache folder says; the seeds of one start are one array."
 )
+_NO_CLIENT = "no Slurm client (sbatch) is on PATH: start the app on a cluster’s login node"
 _GPUS_HELP = (
     "One model over several of this machine's GPUs, by a process for each: for models that one of them "
     "cannot hold, or to learn faster. The job waits until so many are free."
@@ -33,26 +34,23 @@ _GPUS_HELP = (
 _GIB = 2**30
 
 
-def offered(root: str) -> tuple[SlurmSettings | None, str]:
-    """The settings for Slurm; or None, and why no run can be put into Slurm from here."""
-    if not client.available():
-        return None, (
-            "this machine has no Slurm client (no sbatch on PATH): start the app on a cluster's login node"
-        )
-    try:
-        return settings.read(Path(root)), ""
-    except JobError as error:
-        return None, str(error)
-
-
 def choose(root: str) -> SlurmSettings | None:
-    """Asks where to run: settings for Slurm, None for this machine; without Slurm it says why not."""
-    found, refused = offered(root)
+    """Asks where to run: settings for Slurm, None for this machine.
+
+    Why Slurm cannot be had is a sentence where its client is here or Slurm was chosen, and else behind “?”.
+    """
+    there = client.available()
+    try:
+        found, refused = settings.read(Path(root)) if there else None, _NO_CLIENT
+    except JobError as error:
+        found, refused = None, str(error)
+    help_ = _HELP if there else f"Not in Slurm: {_NO_CLIENT}."
     chosen = st.radio(
-        "Where it runs", (_HERE, _SLURM), key=KEY, horizontal=True, disabled=found is None, help=_HELP
+        "Where it runs", (_HERE, _SLURM), key=KEY, horizontal=True, disabled=found is None, help=help_
     )
     if found is None:
-        st.caption(f"Not in Slurm: {said(refused)}.")
+        if there or chosen == _SLURM:
+            st.caption(f"Not in Slurm: {said(refused)}.")
         return None
     if chosen == _HERE:
         return None

@@ -25,7 +25,7 @@ def _passage(run: Run, choice: whatif.LabChoice) -> None:
     with card("rasa_passage", "Which words does it predict worse?", run):
         if not url_state.flag(preview_card.LIVE):
             st.caption(
-                "Switch on “Live evaluation” above: a passage is then coloured anew as the retention moves."
+                "Switch on “Live evaluation” above: a passage is then coloured as the retention is dragged."
             )
         elif asking.allowed(run, wanted=True):
-            passage.show(run, choice, story.on_unseen(run)[0], "rasa_passage")
+            passage.follow(run, choice)

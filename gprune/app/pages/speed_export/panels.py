@@ -35,8 +35,8 @@ def speed(run: Run, *, phase: str = next(iter(analysis.PHASES))) -> Panel:
     table = analysis.speed_table(rows, phase)
     return Panel(
         rate_dots(table, phase),
-        f"Medians over the repetitions, whiskers their quartiles and no 95 % interval; ratios are to "
-        f"{_reference(rows)}, with their interquartile range (IQR).",
+        "Medians over the repetitions, higher is faster; whiskers their quartiles and no 95 % interval; "
+        f"ratios are to {_reference(rows)}, with their interquartile range (IQR).",
         title=headline(rows),
         alt=headline(rows, phase),
         table=lambda: table,
@@ -139,9 +139,10 @@ def rate_dots(table: pd.DataFrame, phase: str) -> go.Figure:
         figure.add_vline(x=line["tokens/s"], line={"color": GREY, "dash": dash, "width": 1.5})
     style(
         figure,
-        f"tokens a second, {phase} (median and quartiles, higher is better)",
+        f"tokens/s, {phase}<br>median and quartiles",
         "",
-        96 + ROW_PIXELS * len(table),
+        112 + ROW_PIXELS * len(table),
+        margin={"l": 64, "r": 16, "t": 16, "b": 68},
     )
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=names[::-1], automargin=True)
     return figure.update_xaxes(range=[0, 1.08 * float(table[["tokens/s", "high"]].to_numpy().max())])

@@ -2,37 +2,48 @@
 // While a line moves, everything is drawn here, at most once a frame; Python hears of it when the line is let
 // go, and its numbers are the ones that count.
 //
-// A component builds: plot (the element that its lines lie in), lines (elements by name), level (values by name),
-// grid ({ steps, page, low, high }: snaps of 1, of PageUp, and the least and greatest, in snaps) or, where a line
-// stands at some values alone, stops (these, in order), and functions
-// draw(self), valueAt(self, name, event), still(self, event) for a pointer that has not moved, and moving(self)
-// for one that has.
+// A component's script declares accept(self, data), for what Python sends, and build(root), which gives: plot (the
+// element that its lines lie in), lines (elements by name), level (values by name), grid ({ steps, page, low, high }:
+// snaps of 1, of PageUp, and the least and greatest, in snaps) or, where a line stands at some values alone, stops
+// (these, in order), and functions draw(self), valueAt(self, name, event), still(self, event) for a pointer that has
+// not moved, and moving(self) for one that has.
 
 const STILL = 4 // pixels that a pointer may move and still click
 const SETTLE = 250 // milliseconds after the last key until Python is told
 const ECHO = 4000 // milliseconds for which an older answer of Python's is not believed
+const MOVED = "gprune-line-moved" // event of the window: each component is a module of its own
 
 const instances = new WeakMap()
 
 // ---- life
 
-function mounted(component, selector, build) {
-  const root = component.parentElement.querySelector(selector)
-  if (!root) return null
-  let self = instances.get(root)
-  if (!self) {
-    self = Object.assign(build(root), { root, dragging: null, pending: null, frame: 0, timer: 0, width: 0, height: 0 })
-    for (const name of Object.keys(self.lines)) handle(self, name)
-    self.watcher = new ResizeObserver(() => schedule(self))
-    self.watcher.observe(root)
-    instances.set(root, self)
-  }
+export default function (component) {
+  const root = component.parentElement.querySelector(".dragged")
+  if (!root) return undefined
+  const self = instances.get(root) ?? mounted(root)
   self.component = component
+  if (component.data) {
+    self.data = component.data
+    accept(self, component.data)
+    schedule(self)
+  }
+  return () => unmount(self)
+}
+
+function mounted(root) {
+  const self = Object.assign(build(root), { root, dragging: null, pending: null, frame: 0, timer: 0, width: 0, height: 0 })
+  for (const name of Object.keys(self.lines)) handle(self, name)
+  self.watcher = new ResizeObserver(() => schedule(self))
+  self.watcher.observe(root)
+  self.hears = (event) => hear(self, event.detail)
+  window.addEventListener(MOVED, self.hears)
+  instances.set(root, self)
   return self
 }
 
 function unmount(self) {
   self.watcher.disconnect()
+  window.removeEventListener(MOVED, self.hears)
   cancelAnimationFrame(self.frame)
   clearTimeout(self.timer)
   instances.delete(self.root)
@@ -42,8 +53,24 @@ function schedule(self) {
   if (self.frame) return
   self.frame = requestAnimationFrame(() => {
     self.frame = 0
-    if (self.plot.clientWidth) self.draw(self)
+    if (self.data && self.plot.clientWidth) self.draw(self)
   })
+}
+
+// ---- lines of one name, in whatever components, go together
+
+function move(self, level) {
+  self.level = level
+  schedule(self)
+  window.dispatchEvent(new CustomEvent(MOVED, { detail: { root: self.root, level } }))
+}
+
+function hear(self, { root, level }) {
+  if (root === self.root || self.dragging || !Object.keys(level).every((name) => name in self.level)) return
+  self.level = level
+  // Python, which hears of it later, may still send the value before
+  self.pending = { ...level, since: performance.now() }
+  schedule(self)
 }
 
 // ---- whose value counts
@@ -86,9 +113,8 @@ function handle(self, name) {
     if (!held || held.name !== name) return
     held.far = held.far || Math.hypot(event.clientX - held.x, event.clientY - held.y) > STILL
     if (!held.far) return
-    self.level = { ...self.level, [name]: snap(self, self.valueAt(self, name, event)) }
+    move(self, { ...self.level, [name]: snap(self, self.valueAt(self, name, event)) })
     self.moving(self)
-    schedule(self)
   }
   element.onpointerup = (event) => {
     const held = self.dragging
@@ -98,9 +124,8 @@ function handle(self, name) {
     else self.still(self, event)
   }
   element.onpointercancel = () => {
-    if (self.dragging) self.level = self.dragging.before
+    if (self.dragging) move(self, self.dragging.before)
     release(self, element)
-    schedule(self)
   }
   element.onkeydown = (event) => key(self, name, event)
   element.onblur = () => {
@@ -130,9 +155,8 @@ function key(self, name, event) {
   event.preventDefault()
   event.stopPropagation()
   const level = self.stops ? self.stops[Math.min(high, Math.max(low, wanted))] : snap(self, wanted / steps)
-  self.level = { ...self.level, [name]: level }
+  move(self, { ...self.level, [name]: level })
   self.pending = { ...self.level, since: performance.now() }
-  schedule(self)
   clearTimeout(self.timer)
   self.timer = setTimeout(() => tell(self), SETTLE)
 }
@@ -154,6 +178,11 @@ function stand(self, element, x, margin, room) {
   element.style.top = `${margin.top}px`
   element.style.height = `${self.height - margin.bottom - margin.top}px`
   element.classList.toggle("flipped", x > self.width - room)
+}
+
+function reach(element, low, high) {
+  element.setAttribute("aria-valuemin", String(low))
+  element.setAttribute("aria-valuemax", String(high))
 }
 
 function announce(element, level, name, spoken) {

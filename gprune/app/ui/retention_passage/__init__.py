@@ -59,8 +59,12 @@ class Shown:
     """what stands below the passage"""
 
 
-def draw(shown: Shown, *, key: str, on_retention: Callable[[float], None]) -> None:
-    """Draws slider and passage; `on_retention` is told at which of the levels the slider is let go."""
+def draw(shown: Shown, *, key: str, fills: bool, on_retention: Callable[[float], None]) -> None:
+    """Draws slider and passage; `on_retention` is told at which of the levels the slider is let go.
+
+    It `fills` its frame, in letters that fit, or is as high as it is and scrolls. The slider goes with every
+    other line of the retention that is dragged on the page.
+    """
 
     def released() -> None:
         lines = st.session_state[key].get("lines")
@@ -70,7 +74,8 @@ def draw(shown: Shown, *, key: str, on_retention: Callable[[float], None]) -> No
         if found is not None:
             on_retention(found)
 
-    _COMPONENT(key=key, data=data(shown), height="stretch", on_lines_change=released)
+    sent, height = data(shown) | {"fills": fills}, "stretch" if fills else "content"
+    _COMPONENT(key=key, data=sent, height=height, on_lines_change=released)
 
 
 def data(shown: Shown) -> dict[str, Any]:

@@ -7,13 +7,6 @@
 const LETTERS = [1.6, 1.4, 1.2, 1.05, 0.9, 0.8, 0.72]
 const COLUMNS = [1, 2, 3]
 
-export default function (component) {
-  const self = mounted(component, ".retention-passage", build)
-  if (!self) return undefined
-  accept(self, component.data)
-  return () => unmount(self)
-}
-
 function build(root) {
   const one = (name) => root.querySelector(name)
   const self = {
@@ -47,19 +40,15 @@ function build(root) {
     self.dragging.far = true
     grip.onpointermove(event)
   }
-  self.box.onpointerover = (event) => describe(self, self.spans.indexOf(event.target))
   return self
 }
 
 function accept(self, data) {
-  if (!data) return
-  self.data = data
   self.dense = losses(data.dense)
   self.losses = losses(data.losses)
   self.stops = data.levels.map((level) => level.retention)
-  const [low, high] = data.reach
-  self.lines.retention.setAttribute("aria-valuemin", String(low))
-  self.lines.retention.setAttribute("aria-valuemax", String(high))
+  self.root.classList.toggle("fills", data.fills)
+  reach(self.lines.retention, ...data.reach)
   self.ends.forEach((end, place) => (end.textContent = kept(data.reach[place])))
   follow(self, { retention: data.retention })
   const tokens = JSON.stringify(data.tokens)
@@ -69,7 +58,6 @@ function accept(self, data) {
     self.fitted = ""
   }
   self.coloured = ""
-  schedule(self)
 }
 
 const kept = (level) => `${Number((100 * level).toFixed(1))} %`
@@ -77,11 +65,11 @@ const kept = (level) => `${Number((100 * level).toFixed(1))} %`
 // ---- drawing
 
 function draw(self) {
-  if (!self.data) return
   const place = self.stops.indexOf(snap(self, self.level.retention))
   scale(self, place)
   colours(self, place)
-  fit(self)
+  if (self.data.fills) fit(self)
+  else self.told.textContent = self.data.told
 }
 
 function scale(self, place) {
@@ -105,21 +93,10 @@ function colours(self, place) {
   const at = data.levels[place]
   if (self.coloured === at.label) return
   self.coloured = at.label
-  self.own = self.losses.subarray(place * self.spans.length, (place + 1) * self.spans.length)
-  self.label = at.label
   legend(self.words, `${at.label}: ${at.change}`, data.limit)
-  self.spans.forEach((span, token) => {
-    colour(span, self.dense[token], self.own[token], data.limit)
-    span.removeAttribute("title")
-  })
-  const what = `${data.tokens.length} tokens, coloured by pruned − dense loss of ${at.label}`
-  self.box.setAttribute("aria-label", what)
+  const pruned = self.losses.subarray(place * self.spans.length, (place + 1) * self.spans.length)
+  paint(self.box, self.spans, { ...data, dense: self.dense, pruned, label: at.label })
   self.root.dataset.retention = String(at.retention)
-}
-
-function describe(self, token) {
-  if (token < 0 || self.spans[token].title) return
-  self.spans[token].title = described(self.data.tokens[token], self.dense[token], self.own[token], self.label)
 }
 
 // ---- as large as fits, and as many tokens as fit in the smallest letters

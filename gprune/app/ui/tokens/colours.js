@@ -7,9 +7,20 @@ const STRONGEST = 0.58
 
 function legend(root, label, limit) {
   const end = limit.toFixed(limit < 1 ? 2 : 1)
-  root.querySelector(".label").textContent = label
-  root.querySelector(".better-end").textContent = `better −${end}`
-  root.querySelector(".worse-end").textContent = `+${end} worse`
+  const parts = [
+    ["strong", label, "label"],
+    ["span", `better −${end}`],
+    ["i", "", "ramp"],
+    ["span", `+${end} worse`],
+    ["span", "nats, pruned − dense"],
+  ]
+  const made = parts.map(([kind, words, name = ""]) => {
+    const part = document.createElement(kind)
+    part.textContent = words
+    part.className = name
+    return part
+  })
+  root.querySelector(".legend").replaceChildren(...made)
 }
 
 // the elements of tokens, in order, put into a box
@@ -26,6 +37,19 @@ function spans(box, tokens) {
   box.replaceChildren(made)
   box.scrollTop = 0
   return found
+}
+
+// colours tokens; what is said of one is written when it is pointed at
+function paint(box, found, { tokens, dense, pruned, limit, label }) {
+  found.forEach((span, token) => {
+    colour(span, dense[token], pruned[token], limit)
+    span.removeAttribute("title")
+  })
+  box.onpointerover = ({ target }) => {
+    const token = found.indexOf(target)
+    if (token >= 0 && !target.title) target.title = described(tokens[token], dense[token], pruned[token], label)
+  }
+  box.setAttribute("aria-label", `${tokens.length} tokens, coloured by pruned − dense loss of ${label}`)
 }
 
 function colour(span, dense, pruned, limit) {

@@ -8,16 +8,7 @@ export default function (component) {
   if (!root || !data || drawn.get(root) === data.digest) return undefined
   drawn.set(root, data.digest)
   legend(root, data.label, data.limit)
-  passage(root.querySelector(".passage"), data)
+  const box = root.querySelector(".passage")
+  paint(box, spans(box, data.tokens), { ...data, dense: losses(data.dense), pruned: losses(data.pruned) })
   return undefined
-}
-
-function passage(box, data) {
-  const dense = losses(data.dense)
-  const pruned = losses(data.pruned)
-  spans(box, data.tokens).forEach((span, place) => {
-    colour(span, dense[place], pruned[place], data.limit)
-    span.title = described(data.tokens[place], dense[place], pruned[place], data.label)
-  })
-  box.setAttribute("aria-label", `${data.tokens.length} tokens, coloured by pruned − dense loss of ${data.label}`)
 }

@@ -8,13 +8,6 @@ const SAME = 0.005 // a point this near to the line is the one that is read
 const NARROW = 400 // of the plot, in pixels: more than five shares of the weights would run into each other
 const SVG = "http://www.w3.org/2000/svg"
 
-export default function (component) {
-  const self = mounted(component, ".retention-line", build)
-  if (!self) return undefined
-  accept(self, component.data)
-  return () => unmount(self)
-}
-
 function build(root) {
   const one = (name) => root.querySelector(name)
   return {
@@ -35,16 +28,11 @@ function build(root) {
 }
 
 function accept(self, data) {
-  if (!data) return
-  self.data = data
   self.grid = data.grid
-  const { low, high, steps } = data.grid
-  self.lines.retention.setAttribute("aria-valuemin", String(low / steps))
-  self.lines.retention.setAttribute("aria-valuemax", String(high / steps))
+  reach(self.lines.retention, data.grid.low / data.grid.steps, data.grid.high / data.grid.steps)
   self.curve.setAttribute("aria-label", data.alt)
   follow(self, { retention: data.retention })
   self.drawn = ""
-  schedule(self)
 }
 
 // ---- places
@@ -74,7 +62,6 @@ function read(points, level) {
 // ---- drawing
 
 function draw(self) {
-  if (!self.data) return
   self.width = self.plot.clientWidth
   self.height = self.plot.clientHeight
   const size = `${self.width} ${self.height}`
@@ -151,8 +138,7 @@ function mark(parent, one, x, y, reach) {
 }
 
 function take(self, point) {
-  self.level = { retention: snap(self, point.x) }
-  schedule(self)
+  move(self, { retention: snap(self, point.x) })
   tell(self)
 }
 

@@ -13,13 +13,6 @@ const FROM_B = 2
 // snaps of 0.005, pages of 0.05, from 0 to 1
 const GRID = { steps: 200, page: 10, low: 0, high: 200 }
 
-export default function (component) {
-  const self = mounted(component, ".threshold-lines", build)
-  if (!self) return undefined
-  accept(self, component.data)
-  return () => unmount(self)
-}
-
 function build(root) {
   const one = (name) => root.querySelector(name)
   const self = {
@@ -47,15 +40,12 @@ function build(root) {
 // ---- what Python sends
 
 function accept(self, data) {
-  if (!data) return
   if (data.digest !== self.digest) {
     self.digest = data.digest
     self.modules = decode(data)
   }
-  self.data = data
   follow(self, { drift: data.drift_quantile, score: data.score_quantile })
   self.canvas.setAttribute("aria-label", data.alt)
-  schedule(self)
 }
 
 function decode(data) {

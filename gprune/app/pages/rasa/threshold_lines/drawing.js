@@ -53,7 +53,6 @@ function place(self) {
 // ---- drawing
 
 function draw(self) {
-  if (!self.modules) return
   const start = performance.now()
   const look = getComputedStyle(self.root)
   const ink = (name, fallback) => look.getPropertyValue(name).trim() || fallback

@@ -1,16 +1,16 @@
-"""The passage of the last slide: what is asked of the worker, when, and what is shown of its answers."""
+"""The passage of a retention: what is asked of the worker, when, and what is shown of its answers."""
 
 import base64
 import json
 
 import numpy as np
 import pytest
-from app_driver import opened, words
+from app_driver import open_page, opened, words
 from synthetic_run import the_run
 
 from gprune.app import preview
 from gprune.app.preview import DENSE, Piece, Read, Reading, State
-from gprune.app.ui import derived_cache, slide_passage
+from gprune.app.ui import derived_cache, passage
 from gprune.app.ui.tour import STEPS
 from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import SettingsError
@@ -45,6 +45,15 @@ class FakeReader:
     def state(self, source):
         return State("loading", "the model is being loaded")
 
+    def ask(self, *asked):
+        return "measured"
+
+    def ask_many(self, source, questions, owner):
+        return ["measured"] * len(questions)
+
+    def latest(self, identity):
+        return None
+
 
 @pytest.fixture
 def reader(monkeypatch, name):
@@ -70,12 +79,12 @@ def until_rest(app):
 
 
 def test_retentions_are_read_from_coarse_to_fine_and_each_once():
-    found = slide_passage.order(0.5, 0.5)
-    assert found[0] == 0.5 and sorted(found) == sorted(slide_passage.GRID)
+    found = passage.order(0.5, 0.5)
+    assert found[0] == 0.5 and sorted(found) == sorted(passage.GRID)
     gaps = [min(abs(one - before) for before in found[:place]) for place, one in enumerate(found) if place]
     assert gaps == sorted(gaps, reverse=True)
     # what was chosen comes first, also where no grid has it
-    assert slide_passage.order(0.47, 0.5)[:2] == [0.47, 0.5]
+    assert passage.order(0.47, 0.5)[:2] == [0.47, 0.5]
 
 
 def test_what_is_drawn_at_a_retention_was_read_with_the_masks_of_that_retention(reader, cache):
@@ -83,7 +92,7 @@ def test_what_is_drawn_at_a_retention_was_read_with_the_masks_of_that_retention(
     sent = drawn(app)
     run = the_run(cache)
     levels = [one["retention"] for one in sent["levels"]]
-    assert levels == sorted(levels) and set(levels) <= set(slide_passage.GRID) and len(levels) > 10
+    assert levels == sorted(levels) and set(levels) <= set(passage.GRID) and len(levels) > 10
     assert sent["retention"] == run.study.retention and sent["tokens"] == ["The", "·river", "·<b>"]
     losses = np.frombuffer(base64.b64decode(sent["losses"]), "<f4").reshape(len(levels), len(TOKENS))
     dense = np.frombuffer(base64.b64decode(sent["dense"]), "<f4")
@@ -96,7 +105,7 @@ def test_what_is_drawn_at_a_retention_was_read_with_the_masks_of_that_retention(
         assert told["change"] == f"+{1 / masks.retention:.2f} nats/token"
     assert len(kept) == len(levels) and all(not model.fitted for model in models[1:])
     # nothing more to wait for, and no other slider
-    assert "retentions are read" not in sent["told"] and not app.slider
+    assert sent["fills"] and "retentions are read" not in sent["told"] and not app.slider
 
 
 def test_it_is_read_while_the_first_slide_is_shown_and_not_twice(reader):
@@ -110,6 +119,23 @@ def test_it_is_read_while_the_first_slide_is_shown_and_not_twice(reader):
     app.query_params["tour"] = LAST
     app.run()
     assert len(drawn(app)["levels"]) == len(models) - 1 and len(reader.asked) == count
+
+
+def test_tune_draws_it_for_the_choice_of_the_page_and_says_why_a_method_cannot_be_decided(reader):
+    app = until_rest(
+        open_page("retention", rasa_live="1", rasa_method="flap", rasa_text="primary", rasa_keep="0.3")
+    )
+    sent, (_, models) = drawn(app), reader.asked[-1]
+    assert not sent["fills"] and sent["retention"] == 0.3 and len(sent["levels"]) > 10
+    assert {one["label"][:6] for one in sent["levels"]} == {"FLAP, "}
+    assert {model.method for model in models[1:]} == {"flap"} and not app.error
+    # another retention is the same passage, and another text of the scores is not
+    count = len(reader.asked)
+    app.slider(key="rasa_keep_slider").set_value(0.5).run()
+    assert drawn(app)["retention"] == 0.5 and len(reader.asked) == count
+    app.selectbox(key="rasa_method_selectbox").set_value("wanda_sp").run()
+    told = [error.value for error in app.error]
+    assert drawn(app) is None and any("need a pass of the model" in one for one in told)
 
 
 def test_what_is_there_is_drawn_and_told_while_the_rest_is_read(reader):
