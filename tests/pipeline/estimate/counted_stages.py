@@ -21,6 +21,7 @@ from gprune.pruning.sparsity.gate_masks import GateMasks
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
+from gprune.pruning.sparsity.units import RankedUnits
 from gprune.study import SparsitySettings
 from gprune.system.progress import silent
 
@@ -112,11 +113,11 @@ def learning(decoder, study, sequences, monkeypatch):
     ids = ids_of(decoder, sequences, length)
     settings = SparsitySettings(batch=sequences, epochs=1)
     with CountedMemory() as counted, gated(decoder) as gate:
-        family = MaskFamily.build(shape, scores, heads, partition, decoder.device)
+        family = MaskFamily.of(RankedUnits.build(shape, scores, heads, partition), decoder.device)
         teacher = Teacher.build(decoder, sequences, length, 1)
         rows = np.zeros((sequences, length), dtype=np.int64)
         passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
-        thresholds = torch.full((family.thresholds,), 0.5, device=decoder.device)
+        thresholds = torch.full((family.count,), 0.5, device=decoder.device)
         passes.run(thresholds, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
     return counted.peak
 
