@@ -178,7 +178,7 @@ def _refinement(bench: Bench) -> float:
     settings = replace(ModularizationSettings(), direction="magnitude")
     clusters: Partition = bench.made["clusters"]
     bench.made["partition"] = modularize(
-        bench.decoder.neuron_parameters, drift, *bench.made["scores"], settings, 0, clusters=clusters
+        bench.decoder.neuron_parameters, drift, *bench.made["scores"], clusters, settings, 0
     )
     # forward and backward read the rows in every step
     return 8.0 * settings.steps * drift.magnitude.size * 3 * bench.decoder.shape.hidden

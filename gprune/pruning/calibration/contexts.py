@@ -6,12 +6,10 @@ The clusters are made on one text, from a small part of it, and then serve every
 context with the nearest centroid.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
-from gprune.pruning.calibration.collection import in_batches
+from gprune.pruning.calibration.collection import hooked, in_batches
 from gprune.pruning.calibration.principal import principal
 from gprune.records import Array, Contexts, Tokens
 from gprune.study.settings import ContextSettings
@@ -133,15 +131,6 @@ class Lookup:
         """(tokens,) int64 context of each of (tokens, hidden) FFN inputs of a layer."""
         closeness = inputs.float() @ self.directions[layer].T - self.offsets[layer]
         return closeness.argmax(dim=1)
-
-
-@contextmanager
-def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Calls a hook before each of some modules, with its positional inputs, while the context is open."""
-    with ExitStack() as undone:
-        for module, hook in hooks.items():
-            undone.callback(module.register_forward_pre_hook(hook).remove)
-        yield
 
 
 def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:

@@ -22,6 +22,7 @@ from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
 from gprune.pruning.sparsity.units import RankedUnits
+from gprune.records import Tokens
 from gprune.study import SparsitySettings
 from gprune.system.progress import silent
 
@@ -54,9 +55,14 @@ def ids_of(decoder, sequences, length):
     return torch.randint(decoder.model.config.vocab_size, (sequences, length), generator=generator)
 
 
+def shards_of(calibration):
+    ids = np.zeros((calibration.samples, 2), dtype=np.int32)
+    return shard_of(Tokens("text", "", ids, len(ids)), calibration.shards)
+
+
 def statistics(decoder, study, sequences, monkeypatch):
     calibration, shape = study.calibration, decoder.shape
-    shards = shard_of(calibration.samples, calibration.shards)[:sequences]
+    shards = shards_of(calibration)[:sequences]
     ids = ids_of(decoder, sequences, calibration.length)
     with CountedMemory() as counted, torch.no_grad():
         widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
@@ -96,7 +102,7 @@ def context_passes(decoder, study, sequences, monkeypatch, together=1):
         monkeypatch.setattr(context_statistics._Pass, "_require_finite", lambda *_: None)
     contexts = contexts_of(shape, count)
     ids = ids_of(decoder, sequences, calibration.length)
-    shards = shard_of(calibration.samples, calibration.shards)[:sequences]
+    shards = shards_of(calibration)[:sequences]
     with CountedMemory() as counted:
         made = context_statistics._Pass(decoder, [contexts] * together, calibration.shards, True)
         with torch.set_grad_enabled(True), made.observing():
