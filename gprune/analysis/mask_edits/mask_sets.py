@@ -73,7 +73,9 @@ def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> M
     `gprune.analysis.mask_edits.edited`).
     """
     found = edited(results, method, edits)
-    return MaskSet(_checked(name), method, edits, *_keys(results, method), digest_of(found.masks))
+    # the command `cut` is told the name
+    name = named_files.cleaned(name, "a mask set", hyphen=False)
+    return MaskSet(name, method, edits, *_keys(results, method), digest_of(found.masks))
 
 
 def repeated(results: Results, chosen: MaskSet) -> Edited:
@@ -167,11 +169,6 @@ def named(results: Results, name: str, identity: str = "") -> MaskSet:
 def _keys(results: Results, method: str) -> tuple[str, str]:
     graph = results.graph
     return stages.masks(graph, METHODS[method].masks).key, stages.partition(graph).key
-
-
-def _checked(name: str) -> str:
-    # the command `cut` is told the name
-    return named_files.cleaned(name, "a mask set", hyphen=False)
 
 
 def perplexities(results: Results, chosen: MaskSet) -> dict[str, Stage[Perplexity]]:
