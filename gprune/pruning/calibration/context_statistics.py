@@ -274,10 +274,7 @@ class _Pass:
         if not bad:
             return
         layer = bad[-1] if what.startswith("gradient") else bad[0]
-        raise NumericsError(
-            f"the {what} in layer {layer} is not finite: check the model's weights for NaN, or use float32 "
-            "or bfloat16"
-        )
+        raise NumericsError.of(f"the {what} in layer {layer}")
 
 
 def _no_gradient(layer: int) -> MethodError:

@@ -165,10 +165,7 @@ def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[A
     known: Array = mean.cpu().numpy()
     # sums in float64 do not overflow: a mean is finite where all that it is made of is
     if not np.isfinite(known).all():
-        raise NumericsError(
-            f"the FFN input of layer {layer} is not finite: check the model's weights for NaN, or use "
-            "float32 or bfloat16"
-        )
+        raise NumericsError.of(f"the FFN input of layer {layer}")
     found = principal(points.float() - mean, min(dimensions, points.shape[1], len(points) - 1))
     components, projected = (part.cpu().numpy() for part in found)
     return known, components, projected
