@@ -87,8 +87,7 @@ def repeated(results: Results, chosen: MaskSet) -> Edited:
     if not fits(results, chosen):
         raise MethodError(
             f"the mask set {safe_parsing.quoted(chosen.name)} was made on other masks than this run's: "
-            f"choose "
-            "the run that it was made on"
+            "choose the run that it was made on"
         )
     found = edited(results, chosen.method, chosen.edits)
     require_digest(chosen, found)
@@ -100,8 +99,7 @@ def require_digest(chosen: MaskSet, found: Edited) -> None:
     if digest_of(found.masks) != chosen.digest:
         raise MethodError(
             f"the mask set {safe_parsing.quoted(chosen.name)} gives other masks than when it was saved: "
-            f"save it "
-            "again to take the new ones"
+            "save it again to take the new ones"
         )
 
 

@@ -91,9 +91,6 @@ def _case(series: Series, retention: float, known: HoldoutStatus, answers: Seque
     return Case(short(series.model), retention, known.text, known.unseen, losses)
 
 
-# ---- what was measured -------------------------------------------------------------------------------------
-
-
 def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> list[str]:
     """Paragraphs that say by what command, on what and under which seeds, and how differences are judged."""
     scale = every[0].scale
@@ -115,9 +112,6 @@ def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> 
         "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
         "their 95 % interval over windows and seeds; better and worse mean that it does not hold 0.",
     ]
-
-
-# ---- claims and cells --------------------------------------------------------------------------------------
 
 
 def verdicts(claims: Sequence[Claim], cases: Sequence[Case], level: int = 2) -> list[str]:

@@ -80,9 +80,6 @@ def _table(block: Block) -> list[str]:
     return [f"## {block.name}", Table.of(heads, lines).markdown()]
 
 
-# ---- why ---------------------------------------------------------------------------------------------------
-
-
 _DIAGNOSED = (
     *("model", "retention", "drift explained: modules, initialization, random"),
     *("changed without BCM", "without RASA", "without MSL"),
