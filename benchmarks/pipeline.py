@@ -86,8 +86,9 @@ def _decoder(options: argparse.Namespace) -> Decoder:
     depth = {"num_hidden_layers": options.depth} if options.depth else {}
     if options.offload is not None:
         folder = random_folder.write(options.offload, SHAPES[name] | depth, loading.DTYPES[options.dtype])
-        read = loading.load_model(str(folder), options.device, options.dtype, offload=True)
-        return Decoder.from_model(read)
+        place = loading.device_of(options.device)
+        # a folder without a tokenizer
+        return Decoder.from_model(loading._read(folder, place, options.dtype, False, offload=True))
     config = AutoConfig.for_model(**(SHAPES[name] | depth))
     place, dtype = loading.device_of(options.device), loading.DTYPES[options.dtype]
     return Decoder.from_model(random_weights.make(config, place, dtype, name))

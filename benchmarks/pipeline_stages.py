@@ -19,6 +19,7 @@ from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import Partition, PruningMasks, RankDrift, Tokens, UnitScores
 from gprune.study import (
@@ -177,7 +178,7 @@ def _refinement(bench: Bench) -> float:
     settings = replace(ModularizationSettings(), direction="magnitude")
     clusters: Partition = bench.made["clusters"]
     bench.made["partition"] = modularize(
-        bench.decoder.neuron_parameters, drift, *bench.made["scores"], settings, 0, clusters=clusters
+        bench.decoder.neuron_parameters, drift, *bench.made["scores"], clusters, settings, 0
     )
     # forward and backward read the rows in every step
     return 8.0 * settings.steps * drift.magnitude.size * 3 * bench.decoder.shape.hidden
@@ -212,7 +213,8 @@ def _learning(bench: Bench) -> float:
         bench.tokens(name, sizes.learning_batch // 2 * sizes.learning_steps) for name in ("A", "the text B")
     ]
     settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)
-    learn(bench.decoder, scores, heads, partition, *texts, settings, 0.5, 0, lambda *_: None)
+    setting = Setting(bench.decoder, (texts[0], texts[1]), settings, 0, lambda *_: None)
+    learn(setting, scores, heads, partition, 0.5)
     return 3 * bench.weights * sizes.learning_steps * sizes.epochs
 
 

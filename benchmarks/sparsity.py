@@ -33,6 +33,7 @@ from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.objective import head_losses
+from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Partition, Tokens, UnitScores
 from gprune.study import GateSettings, SparsitySettings
 from gprune.system.progress import Progress
@@ -112,8 +113,8 @@ def _parts(decoder: Decoder, batch: int, length: int, repeats: int) -> dict[str,
     """Seconds of the plain forward pass and of each part of a step."""
     vocabulary = decoder.model.config.vocab_size
     ids = torch.randint(vocabulary, (batch - batch % SUBSETS, length), device=decoder.device)
-    family = MaskFamily.build(decoder.shape, *_case(decoder), decoder.device)
-    thresholds = torch.full((family.thresholds,), 0.5, device=decoder.device)
+    family = MaskFamily.of(RankedUnits.build(decoder.shape, *_case(decoder)), decoder.device)
+    thresholds = torch.full((family.count,), 0.5, device=decoder.device)
 
     def best(work: Callable[[], object]) -> float:
         return _best(work, repeats, decoder.device)
@@ -145,7 +146,7 @@ Learns = Callable[[Decoder, tuple[Tokens, Tokens], SparsitySettings, Progress], 
 def _thresholds(
     decoder: Decoder, texts: tuple[Tokens, Tokens], settings: SparsitySettings, told: Progress
 ) -> object:
-    return learn(decoder, *_case(decoder), *texts, settings, 0.5, 0, told)
+    return learn(Setting(decoder, texts, settings, 0, told), *_case(decoder), 0.5)
 
 
 def _gates(

@@ -14,10 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 # the project is not installed: a script finds it beside its own folder
 sys.path.insert(0, str(ROOT))
 
-from gprune.experiments.reproduction.document import rewritten  # noqa: E402
 from gprune.store import default_cache  # noqa: E402
 from gprune.system.errors import GpruneError  # noqa: E402
 from gprune.system.files import write_text  # noqa: E402
+from scripts.results_document import rewritten  # noqa: E402
 
 UNFILLED = 3
 

@@ -23,6 +23,7 @@ from gprune.pruning.calibration import collect, sequential
 from gprune.pruning.calibration.context_statistics import collect_contexts
 from gprune.pruning.calibration.contexts import fit_contexts, project_inputs
 from gprune.pruning.scoring import wanda_sp
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import Tokens
 from gprune.study import CalibrationSettings, EvaluationSettings, SparsitySettings
@@ -119,7 +120,8 @@ def learned(decoder, heard, **changes):
     scores, heads = generator.random((2, 40)), generator.random((2, 2))
     partition = random_partition(decoder.shape, 5, generator)
     settings = SparsitySettings(**({"batch": 16, "epochs": 2, "learning_rate": 0.02} | changes))
-    return learn(decoder, scores, heads, partition, tokens(), tokens(seed=1), settings, 0.5, 0, heard)
+    setting = Setting(decoder, (tokens(), tokens(seed=1)), settings, 0, heard)
+    return learn(setting, scores, heads, partition, 0.5)
 
 
 SOME = [statistics, learned]

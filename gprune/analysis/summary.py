@@ -77,7 +77,9 @@ def checks(
         *([] if acting is None else [_adaptation(acting), _modules(acting)]),
         *_recorded(recorded),
         _texts(standings),
-        _seeds(study) if seeds is None else _over_seeds(seeds),
+        Check("warn", f"One seed ({study.seed}): differences between methods carry no spread over seeds")
+        if seeds is None
+        else _over_seeds(seeds),
         _windows(study),
         _samples(study),
         _code(record.get("provenance") or {}),
@@ -148,10 +150,6 @@ def _texts(standings: Mapping[str, HoldoutStatus]) -> Check:
         return Check("warn", f"No evaluation text is unseen ({told})")
     copied = any(known.copied for known in standings.values())
     return Check("warn" if copied else "pass", f"What the evaluation texts are to A and B: {told}")
-
-
-def _seeds(study: Study) -> Check:
-    return Check("warn", f"One seed ({study.seed}): differences between methods carry no spread over seeds")
 
 
 def _over_seeds(found: OverSeeds) -> Check:

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 from gprune.records import (
     AdaptedScores,
     Agreement,
@@ -135,8 +135,8 @@ def _measured(
     """One row a method and text or task whose result is there, with some fields of it."""
     pairs = [(method, item) for method in run.study.methods for item in items]
     there = [pair for pair in pairs if run.has(declared, *pair)]
-    if pairs and not there:
-        raise MissingResultError(declared(run.graph, *pairs[0]).title)
+    if pairs:
+        run.require(there, declared, *pairs[0])
     found = [(method, run.load(declared, method, item)) for method, item in there]
     rows = [{"method": method} | {name: getattr(one, name) for name in fields} for method, one in found]
     return pd.DataFrame(rows, columns=["method", *fields])

@@ -112,8 +112,8 @@ class Run:
             ['layer', 'unit', 'index', 'primary', 'auxiliary', 'adapted']
         """
         primary, auxiliary = (self._loaded.load(stages.scores, text) for text in stages.PAIR)
-        there = self._loaded.has(stages.adapted)
-        return frames.scores(primary, auxiliary, self._loaded.load(stages.adapted).scores if there else None)
+        adapted = self._loaded.find(stages.adapted)
+        return frames.scores(primary, auxiliary, None if adapted is None else adapted.scores)
 
     @property
     def neurons(self) -> pd.DataFrame:

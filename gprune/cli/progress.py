@@ -121,10 +121,7 @@ def summary(result: dict[str, Any]) -> None:
 
 def _perplexities(result: dict[str, Any]) -> Table:
     evaluation = result["settings"]["evaluation"]
-    texts, title = (
-        evaluation["texts"],
-        f"Perplexity, windows of {evaluation['preset']} tokens (lower is better)",
-    )
+    texts, title = evaluation["texts"], _windows(evaluation)
     table = _table(title, "retention", "parameters", *map(short, texts))
     for method, values in result["perplexity"].items():
         row = [f"{result['retention'][method]:.2%}", f"{result['parameters'][method]:,}"]
@@ -132,13 +129,16 @@ def _perplexities(result: dict[str, Any]) -> Table:
     return table
 
 
+def _windows(evaluation: dict[str, Any]) -> str:
+    return f"Perplexity, windows of {evaluation['preset']} tokens (lower is better)"
+
+
 def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """Prints mean and deviation over seeds of every method on stdout."""
     found, results, console = printable_values(found), printable_values(results), Console(markup=False)
     seeds = [str(result["settings"]["seed"]) for result in results]
-    preset = results[0]["settings"]["evaluation"]["preset"]
     named = {
-        "perplexity": (f"Perplexity, windows of {preset} tokens (lower is better)", 1.0),
+        "perplexity": (_windows(results[0]["settings"]["evaluation"]), 1.0),
         "accuracy": ("Zero-shot accuracy in percent (higher is better)", 100.0),
     }
     for kind, (title, scale) in named.items():

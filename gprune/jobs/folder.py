@@ -148,10 +148,8 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
         # the lock would make the folder anew, with nothing in it
         raise JobError(f"{folder} cannot be written: it was deleted")
     lock = Lock(folder / LOCK, poll=0.01, lease=LEASE_SECONDS)
-    try:
+    with writable(folder):
         held = lock.acquire(seconds)
-    except OSError as error:
-        raise unwritable(folder, error) from error
     if not held:
         raise JobError(
             f"another process has held {folder / LOCK} for {seconds:g} seconds: wait a moment and try again"
@@ -164,8 +162,15 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
 
 def make(folder: Path) -> None:
     """Makes a folder where there is none; JobError where it cannot be made."""
-    try:
+    with writable(folder):
         whole.make_folder(folder)
+
+
+@contextlib.contextmanager
+def writable(folder: Path) -> Iterator[None]:
+    """Around work in a folder: a JobError says why it cannot be written."""
+    try:
+        yield
     except OSError as error:
         raise unwritable(folder, error) from error
 

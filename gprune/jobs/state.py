@@ -126,10 +126,8 @@ def read_state(folder: Path) -> JobState:
 
 def write_state(folder: Path, state: JobState) -> None:
     """Replaces the state of a job; callers hold the job's lock. JobError where it cannot be written."""
-    try:
+    with files.writable(folder):
         files.write_json(folder / files.STATE, asdict(state))
-    except OSError as error:
-        raise files.unwritable(folder, error) from error
 
 
 def update(folder: Path, change: Callable[[JobState], JobState]) -> JobState:
@@ -156,7 +154,5 @@ def _replaced(folder: Path, before: JobState, after: JobState) -> bool:
         refresh(folder)
         return read_state(folder) == before
 
-    try:
+    with files.writable(folder):
         return files.write_json(folder / files.STATE, asdict(after), unchanged)
-    except OSError as error:
-        raise files.unwritable(folder, error) from error

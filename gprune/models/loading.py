@@ -50,17 +50,6 @@ def load(
     return decoder
 
 
-def load_model(
-    name: str,
-    device: str = "auto",
-    dtype: str = "auto",
-    trust_remote_code: bool = False,
-    offload: bool = False,
-) -> nn.Module:
-    """Loads a model without its tokenizer, which need not be there; see `load`."""
-    return _read(_checked(name), device_of(device), dtype, trust_remote_code, offload)
-
-
 def _read(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
     if offload:
         identity.require_offloadable(folder)

@@ -56,7 +56,7 @@ def _measured(results: stages.Results, record: RunRecord, able: list[str]) -> di
     }
     answered = {name: _answered(results, record, name) for name in able}
     found |= _protocols(results, answered)
-    known = stages.standings(results.graph, lambda text: results.get(stages.overlap, text))
+    known = stages.standings(results.graph, results.get)
     found["texts"] = {text: standing.to_dict() for text, standing in known.items()}
     if study.evaluation.tasks:
         found["accuracy"] = {

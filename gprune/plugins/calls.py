@@ -51,7 +51,7 @@ class Asked:
 
         Raises PluginError where the metric fails, or answers with what cannot be scores.
         """
-        shape, chosen = self.shape, self._chosen(shards)
+        shape, chosen = self.shape, range(self.statistics.shards) if shards is None else shards
         neurons, groups = self.neurons(chosen), np.empty((shape.layers, shape.kv_heads))
         for layer in range(shape.layers):
             found = self._call("groups", self.metric.groups, "attention", layer, chosen)
@@ -91,9 +91,6 @@ class Asked:
             **{name: _closed(values) for name, values in arrays.items()},
             facts={name: _closed(values) for name, values in facts.items()},
         )
-
-    def _chosen(self, shards: Sequence[int] | None) -> Sequence[int]:
-        return range(self.statistics.shards) if shards is None else shards
 
     def _call(self, what: str, function: Any, part: str, layer: int, shards: Sequence[int]) -> Any:
         return called(self.plugin, what, function, self.measured(part, layer, shards))

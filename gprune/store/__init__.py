@@ -14,5 +14,5 @@ first time in a process, `check` those of all files. Reading never writes: only 
 damaged result aside (`set_aside`), so that a whole cache can be read-only. All of it is its owner's alone.
 """
 
-from gprune.store.folder import default_cache, explain, is_full, require_folder
+from gprune.store.folder import default_cache, explain, explained, is_full, require_folder
 from gprune.store.results import DAMAGED, Store

@@ -1,7 +1,9 @@
 """Answers: where is the cache, and what does it mean when the system refuses something there?"""
 
+import contextlib
 import errno
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from gprune.system import installation, safe_parsing
@@ -68,3 +70,12 @@ def explain(error: OSError, folder: Path) -> StoreError:
             f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
         )
     return StoreError(f"the cache {folder} cannot be used ({error}): set GPRUNE_CACHE to another folder")
+
+
+@contextlib.contextmanager
+def explained(folder: Path) -> Iterator[None]:
+    """Around work on the cache: an error of the operating system is told as `explain` has it."""
+    try:
+        yield
+    except OSError as error:
+        raise explain(error, folder) from error

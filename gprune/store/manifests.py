@@ -215,7 +215,7 @@ def _read(data: bytes) -> dict[str, Any]:
         if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
             raise _DamagedError(f"{NAME} is not as it was written")
     files = manifest.get("files")
-    if not isinstance(files, dict) or not all(map(_is_size, files.values())):
+    if not isinstance(files, dict) or not all(type(size) is int and size >= 0 for size in files.values()):
         raise _DamagedError(f"{NAME} does not say which files there are")
     if seal is not None and not _is_sums(sums, files):
         raise _DamagedError(f"{NAME} lacks checksums")
@@ -225,10 +225,6 @@ def _read(data: bytes) -> dict[str, Any]:
 def _seal_of(data: bytes, seal: str) -> str:
     head, _, tail = data.rpartition(seal.encode())
     return checksums.of_bytes(head + _UNSEALED.encode() + tail)
-
-
-def _is_size(value: object) -> bool:
-    return type(value) is int and value >= 0
 
 
 def _is_sums(sums: object, files: Mapping[str, int]) -> bool:

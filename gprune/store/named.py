@@ -15,7 +15,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
 
-from gprune.store import explain
+from gprune.store import explained
 from gprune.system import forms, safe_parsing
 from gprune.system.errors import SettingsError, UnreadableError
 from gprune.system.files import make_folder, write_json
@@ -84,19 +84,15 @@ class Collection(Generic[T]):
         path = self.path(root, chosen)
         if not path.exists() and len(list(path.parent.glob("*.json"))) >= MOST:
             raise SettingsError(f"{MOST} {self.what} are kept already: delete one first")
-        try:
+        with explained(path.parent):
             make_folder(path.parent)
             write_json(path, self._values([chosen]))
-        except OSError as error:
-            raise explain(error, path.parent) from error
 
     def delete(self, root: str | Path, chosen: T) -> None:
         """Removes one, if it is there; StoreError where the cache cannot be written."""
         path = self.path(root, chosen)
-        try:
+        with explained(path.parent):
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise explain(error, path.parent) from error
 
     def kept(self, root: str | Path) -> tuple[list[T], list[str]]:
         """Every one that is kept, by name, and a sentence on each file that cannot be read."""

@@ -15,7 +15,7 @@ from uuid import uuid4
 import numpy as np
 
 from gprune.store import array_files, digests, manifests
-from gprune.store.folder import default_cache, explain
+from gprune.store.folder import default_cache, explain, explained
 from gprune.system.errors import DamagedError, NumericsError, StoreError
 from gprune.system.files import beside, discard, is_beside, make_folder, remove, sync
 from gprune.system.locks import Lock
@@ -235,14 +235,12 @@ class Store:
         where the cache cannot be written.
         """
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
-        try:
+        with explained(self.root):
             make_folder(path.parent)
             held = Lock(path)
             while not held.acquire(1.0):
                 if on_wait:
                     on_wait()
-        except OSError as error:
-            raise explain(error, self.root) from error
         try:
             # another machine's result is missed here until its folder is opened
             refresh(self.root / stage)

@@ -20,7 +20,7 @@ from safetensors.numpy import load, save
 
 from gprune.records import Array
 from gprune.store import checksums
-from gprune.store.folder import explain
+from gprune.store.folder import explained
 from gprune.store.results import DAMAGED, Store
 from gprune.system import safe_parsing
 from gprune.system.errors import DamagedError, StoreError, UnreadableError
@@ -117,11 +117,9 @@ class StateFile:
         arrays = {name: np.array(array, order="C") for name, array in state.arrays.items()}
         data = save(arrays, {_ABOUT: json.dumps(about, allow_nan=False), _DIGEST: _UNSEALED})
         sealed = data.replace(_UNSEALED.encode(), checksums.of_bytes(data).encode(), 1)
-        try:
+        with explained(self.store.root):
             make_folder(self.path.parent)
             write_bytes(self.path, sealed)
-        except OSError as error:
-            raise explain(error, self.store.root) from error
         return len(sealed)
 
     def set_aside(self) -> Path:
@@ -130,11 +128,9 @@ class StateFile:
         Raises StoreError where the cache cannot be written.
         """
         place = self.store.root / DAMAGED / f"{self.stage}-{self.key}-{uuid4().hex[:8]}{SUFFIX}"
-        try:
+        with explained(self.store.root):
             make_folder(place.parent)
             move(self.path, place)
-        except OSError as error:
-            raise explain(error, self.store.root) from error
         return place
 
     def remove(self) -> None:

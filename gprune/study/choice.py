@@ -1,10 +1,10 @@
 """Settings of what is chosen by measurement: a repair for each method, or the recommended recipe."""
 
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, cast, get_args
 
 from gprune.study.field_types import Several, Text, Whole
-from gprune.study.settings import RepairSettings
+from gprune.study.settings import RepairSettings, TextsUsed
 from gprune.system import limits
 from gprune.system.forms import Checked, Rule, between
 
@@ -13,7 +13,7 @@ MOST_CANDIDATES = 12
 UNREPAIRED, OWN = "none", "own"
 """words of the candidates that fit nothing: the masks alone, and what their method does by itself"""
 _KINDS = ("affine", "least_squares", "least_squares_bias")
-_TEXTS = ("primary", "auxiliary", "both", "both_and_sampled", "sampled")
+_TEXTS = get_args(TextsUsed)
 
 
 def _words(given: tuple[str, ...]) -> bool:

@@ -152,8 +152,7 @@ class BaselineSettings(Checked):
 
     def require_together(self) -> None:
         """Checks the fields against each other."""
-        where = "baselines."
-        asked = {where + "taylor_samples": self.taylor_samples, where + "taylor_length": self.taylor_length}
+        asked = {f"baselines.taylor_{one}": getattr(self, f"taylor_{one}") for one in ("samples", "length")}
         limits.require_affordable(limits.MOST_TOKENS, "tokens of gradients", asked)
 
 

@@ -76,6 +76,11 @@ class DamagedError(StoreError):
 class NumericsError(GpruneError):
     """Statistics or scores contain NaN or infinity."""
 
+    @classmethod
+    def of(cls, what: str) -> "NumericsError":
+        """What is said of numbers of a model that are not finite."""
+        return cls(f"{what} is not finite: check the model's weights for NaN, or use float32 or bfloat16")
+
 
 class CheckpointError(GpruneError):
     """A saved model does not read back as it was written."""

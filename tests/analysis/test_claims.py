@@ -5,9 +5,10 @@ import pytest
 
 from gprune.analysis import claims
 from gprune.analysis.claims import Case, Claim, growing, judged
-from gprune.analysis.studies import StudyRow, against
+from gprune.analysis.studies import StudyRow
 from gprune.records import REPAIRS
 from gprune.study.methods import METHODS
+from scripts.results_document import against
 
 WINDOWS = np.linspace(3.0, 5.0, 50)
 CLAIM = Claim("", "", "gprune", ("flap", "fang"))

@@ -8,6 +8,7 @@ from made_records import a_partition
 from gprune import pipeline
 from gprune.pipeline import stages
 from gprune.pipeline.stages import RunContext
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
 from gprune.records import budget
 from gprune.store import Store
@@ -56,8 +57,8 @@ def test_one_module_a_layer_is_gprune_with_one_module_a_layer_and_rasa_off_bit_f
     texts = [results.get(stages.tokens, role) for role in stages.PAIR]
     work = RunContext(study, results.graph.inputs, results.store.texts)
     modules = whole_layers(work.decoder.shape)
-    settings = study.sparsity, study.retention, study.seed
-    learned = learn(work.decoder, scores.ffn, scores.heads, modules, *texts, *settings, silent)
+    setting = Setting(work.decoder, tuple(texts), study.sparsity, study.seed, silent)
+    learned = learn(setting, scores.ffn, scores.heads, modules, study.retention)
     found, kept = results.get(stages.learning, "msl_layers"), results.get(stages.masks, "msl_layers")
     assert kept.ffn.tobytes() == learned.ffn.tobytes() and kept.heads.tobytes() == learned.heads.tobytes()
     assert found.thresholds.tobytes() == learned.thresholds.tobytes()

@@ -15,6 +15,7 @@ from gprune.pruning.ranking import rank_quantile_within
 from gprune.pruning.rasa import adapt
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.rounding import exact_masks
+from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import PruningMasks
 from gprune.study import SparsitySettings
 from gprune.system.errors import MethodError
@@ -42,13 +43,13 @@ def test_the_numpy_form_ranks_and_measures_as_the_torch_form_does_to_the_last_bi
     partition = reference_sparsity.random_partition(SMALL, 5, generator)
     scores = generator.random((SMALL.layers, SMALL.neurons)).round(2)
     heads = generator.random((SMALL.layers, SMALL.kv_heads))
-    family = MaskFamily.build(SMALL, scores, heads, partition, torch.device("cpu"))
+    family = MaskFamily.of(RankedUnits.build(SMALL, scores, heads, partition), torch.device("cpu"))
     units = family.units
     expected = [rank_quantile_within(s, m) for s, m in zip(scores, partition.labels, strict=True)]
     expected += [rank_quantile_within(s, np.zeros(SMALL.kv_heads, dtype=int)) for s in heads]
     found = torch.tensor(np.concatenate(expected), dtype=torch.float32)
     assert torch.equal(family.quantiles, found) and torch.equal(torch.tensor(units.quantiles), found)
-    thresholds = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    thresholds = torch.tensor(generator.random(family.count), dtype=torch.float32)
     margins = family.margins(thresholds.double()).numpy()
     assert margins.dtype == np.float64 and (units.margins(thresholds.numpy()) == margins).all()
     for ours, theirs in zip(units.split(margins), family.split(torch.tensor(margins)), strict=True):
@@ -72,7 +73,9 @@ def test_other_settings_equal_ranking_everything_anew(run, prepared, levels, tar
     partition, learning = run.load(stages.partition), run.load(stages.learning)
     settings = replace(run.study.reliability, drift_quantile=levels[0], score_quantile=levels[1])
     adapted = adapt(primary, auxiliary, partition, run.load(stages.modules), settings, run.study.seed)
-    family = MaskFamily.build(run.shape, adapted.scores, primary.heads, partition, torch.device("cpu"))
+    family = MaskFamily.of(
+        RankedUnits.build(run.shape, adapted.scores, primary.heads, partition), torch.device("cpu")
+    )
     thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
     expected = exact_masks(family.units, thresholds, target, run.study.sparsity.alignment).masks
     found = whatif.relocated(prepared, adapted.source, target)

@@ -22,6 +22,7 @@ from gprune.pruning.calibration.sampling import sample
 from gprune.pruning.calibration.sequential import walk
 from gprune.pruning.modules.initialization import cluster
 from gprune.pruning.modules.refinement import refine
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks, Tokens
@@ -116,7 +117,7 @@ def sparsity_learning(model: Decoder, size: Size, **settings: Any) -> None:
     partition = random_partition(model.shape, 4, generator)
     texts = tokens(size.samples // 2), tokens(size.samples // 2, seed=1)
     known = SparsitySettings(epochs=size.steps, batch=4, **settings)
-    learn(model, scores, heads, partition, *texts, known, 0.5, 0, silent)
+    learn(Setting(model, texts, known, 0, silent), scores, heads, partition, 0.5)
 
 
 def measured_perplexity(model: Decoder, size: Size) -> None:

@@ -73,7 +73,9 @@ def made(results: Results, name: str, method: str, edits: tuple[Edit, ...]) -> M
     `gprune.analysis.mask_edits.edited`).
     """
     found = edited(results, method, edits)
-    return MaskSet(_checked(name), method, edits, *_keys(results, method), digest_of(found.masks))
+    # the command `cut` is told the name
+    name = named_files.cleaned(name, "a mask set", hyphen=False)
+    return MaskSet(name, method, edits, *_keys(results, method), digest_of(found.masks))
 
 
 def repeated(results: Results, chosen: MaskSet) -> Edited:
@@ -85,8 +87,7 @@ def repeated(results: Results, chosen: MaskSet) -> Edited:
     if not fits(results, chosen):
         raise MethodError(
             f"the mask set {safe_parsing.quoted(chosen.name)} was made on other masks than this run's: "
-            f"choose "
-            "the run that it was made on"
+            "choose the run that it was made on"
         )
     found = edited(results, chosen.method, chosen.edits)
     require_digest(chosen, found)
@@ -98,8 +99,7 @@ def require_digest(chosen: MaskSet, found: Edited) -> None:
     if digest_of(found.masks) != chosen.digest:
         raise MethodError(
             f"the mask set {safe_parsing.quoted(chosen.name)} gives other masks than when it was saved: "
-            f"save it "
-            "again to take the new ones"
+            "save it again to take the new ones"
         )
 
 
@@ -167,11 +167,6 @@ def named(results: Results, name: str, identity: str = "") -> MaskSet:
 def _keys(results: Results, method: str) -> tuple[str, str]:
     graph = results.graph
     return stages.masks(graph, METHODS[method].masks).key, stages.partition(graph).key
-
-
-def _checked(name: str) -> str:
-    # the command `cut` is told the name
-    return named_files.cleaned(name, "a mask set", hyphen=False)
 
 
 def perplexities(results: Results, chosen: MaskSet) -> dict[str, Stage[Perplexity]]:

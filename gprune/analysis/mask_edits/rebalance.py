@@ -15,7 +15,7 @@ import numpy as np
 from gprune.analysis.mask_edits.edits import Edit, fixed
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Results
-from gprune.pipeline.stages.baselines import ranked_scores, taylor_margins
+from gprune.pipeline.stages.baselines import margins_of, ranked_scores
 from gprune.pruning.allocation.alignment import margin
 from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Array, ModelShape, Partition, PruningMasks, budget
@@ -109,7 +109,7 @@ def margins(results: Results, method: str, base: PruningMasks) -> Array:
         gates = needs["learning"].gates.astype(np.float64)
         return gates - np.sort(gates, axis=None)[-int(base.ffn.sum())]
     if known.decision == "llm_pruner":
-        return taylor_margins(needs["scores"].ffn, base.ffn)
+        return margins_of(needs["scores"].ffn, base.ffn)
     found = ranked_scores(graph.study, known, needs["shape"], needs["parts"])
     return margin(found.ffn, base.ffn)
 

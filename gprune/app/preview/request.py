@@ -24,7 +24,7 @@ from gprune.store import Store
 from gprune.study import RepairSettings, Study
 from gprune.study.methods import METHODS
 from gprune.system import machine
-from gprune.system.errors import SettingsError, StoreError
+from gprune.system.errors import SettingsError
 
 DENSE = "dense"
 
@@ -189,7 +189,7 @@ def text_of(source: Source, text: str) -> dict[str, Any]:
     has read, or has not drawn it yet.
     """
     evaluation, inputs = source.graph.study.evaluation, source.graph.inputs
-    _require_known(source)
+    source.graph.require_known()
     if text not in evaluation.texts:
         raise SettingsError(f"the run does not measure {text!r}: choose one of {', '.join(evaluation.texts)}")
     told: dict[str, Any] = {
@@ -207,7 +207,7 @@ def drawn_of(source: Source, role: str) -> dict[str, Any]:
 
     Raises StoreError where the run does not say what it has read, or the sequences are gone.
     """
-    _require_known(source)
+    source.graph.require_known()
     drawn = source.graph.study.calibration
     return {
         "name": str(getattr(source.graph.study, role)),
@@ -223,7 +223,7 @@ def silent(source: Source, question: Question) -> tuple[dict[str, Any] | None, b
 
     Errors as `resolve`.
     """
-    _require_known(source)
+    source.graph.require_known()
     if question.method not in METHODS:
         raise SettingsError(f"there is no method {question.method!r}: choose one of {', '.join(METHODS)}")
     if question.neuron is not None:
@@ -279,13 +279,6 @@ def _to_fit(source: Source, question: Question, masks: PruningMasks, own: bool) 
     }
     inputs = {"weights": [weights.kind, weights.key]}
     return {"repairs": [one.name for one in repairs], "inputs": inputs, "fit": fit}
-
-
-def _require_known(source: Source) -> None:
-    if not source.graph.known:
-        raise StoreError(
-            "the run does not say what it has read: run the study again, finished stages are kept"
-        )
 
 
 def _written(source: Source, text: str) -> dict[str, str]:

@@ -93,11 +93,8 @@ class WorkerManager:
         self.idle = idle
         self._start, self._job_gate = start, JobGate(waits_for)
         turns = itertools.count(1)
-        self._scheduler, self._token_requests, self._own = (
-            WindowScheduler(turns),
-            TokenRequests(turns),
-            OwnTexts(turns),
-        )
+        self._scheduler, self._own = WindowScheduler(turns), OwnTexts(turns)
+        self._token_requests = TokenRequests(turns)
         self._request_queues: tuple[RequestQueue[Any, Any], ...] = (
             self._scheduler,
             self._token_requests,

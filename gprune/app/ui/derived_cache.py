@@ -14,7 +14,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.memo import memoized
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, as_told, record
+from gprune.pipeline.runs.opened import Run, as_told, record
 from gprune.pipeline.stages import Results, Stage
 from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.pruning import rasa
@@ -216,8 +216,7 @@ def acting(run: Run) -> AblationEffect:
     Raises MissingResultError where the run has not come that far, StoreError where a result is damaged.
     """
     results = run.results
-    if not ablation_effect.ready(results):
-        raise MissingResultError(stages.masks(run.graph).title)
+    run.require(ablation_effect.ready(results), stages.masks)
     keys = (run.key(stages.masks), run.key(stages.adapted), run.key(stages.drift))
     return _acting(run.root, keys, results)
 
@@ -256,9 +255,7 @@ def layer_strip(run: Run) -> dict[str, Array]:
         base = run.study.metric
         if base in masks:
             rows[f"Jaccard with {label(base)}"] = decisions.layer_jaccard(masks["gprune"], masks[base])
-    if not rows:
-        raise MissingResultError(stages.drift(run.graph).title)
-    return rows
+    return run.require(rows, stages.drift)
 
 
 def _mean_ari(record: records.Agreement) -> Array:

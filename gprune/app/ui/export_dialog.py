@@ -12,9 +12,8 @@ import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.analysis.table import Table
-from gprune.app.ui import buttons, paper_figure, tables
-from gprune.app.ui.text import said, unmarked
-from gprune.system.errors import GpruneError
+from gprune.app.ui import buttons, faults, paper_figure, tables
+from gprune.app.ui.text import unmarked
 
 MOST_ROWS = 60
 """rows of a table as LaTeX; a longer one fits on no page"""
@@ -54,10 +53,8 @@ def _opened(key: str, goods: Goods) -> None:
     st.markdown(f"**{goods.title}**")
     if goods.figures:
         _figures(key, goods)
-    try:
+    with faults.shown():
         _tables(key, goods)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
 
 
 def _figures(key: str, goods: Goods) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.app.ui import buttons
+from gprune.app.ui import buttons, faults
 from gprune.app.ui.text import said
 from gprune.store.named import LONGEST_NAME, Collection
 from gprune.system.errors import GpruneError
@@ -90,10 +90,6 @@ def read_back(key: str, label: str, button: str, megabytes: int, keep: Callable[
     given = st.file_uploader(label, type=["json"], key=f"{key}_file", max_upload_size=megabytes)
     if given is None or not buttons.pressed(button, key=f"{key}_read"):
         return
-    try:
-        told = keep(given.getvalue())
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return
-    st.toast(told)
-    st.rerun()
+    with faults.shown():
+        st.toast(keep(given.getvalue()))
+        st.rerun()

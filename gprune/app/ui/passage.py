@@ -48,9 +48,8 @@ def stored(run: Run, method: str, text: str) -> Array:
     """(windows,) losses that the run has stored; none where it has not, or they are damaged."""
     # a damaged result says nothing of its text, and the worker counts the windows by itself
     with contextlib.suppress(StoreError):
-        if run.has(stages.perplexity, method, text):
-            found: Array = run.load(stages.perplexity, method, text).losses
-            return found
+        if (found := run.find(stages.perplexity, method, text)) is not None:
+            return found.losses
     return np.empty(0)
 
 

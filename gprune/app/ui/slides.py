@@ -10,11 +10,9 @@ from typing import Any
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import assets, passage, present, slide_foot, tour
+from gprune.app.ui import assets, faults, passage, present, slide_foot, tour
 from gprune.app.ui.panel import PanelFunction
-from gprune.app.ui.text import said
 from gprune.pipeline.runs.opened import MissingResultError, Run
-from gprune.system.errors import GpruneError
 
 _LETTERS = 21
 _FEW = 4
@@ -39,12 +37,10 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
     assets.install("slide_keys")
     with st.container(key="slide", gap="small"):
         st.markdown(f":blue-badge[{number} / {len(tour.STEPS)}] {step.title}")
-        try:
+        with faults.shown():
             st.markdown(f"# {tour.told(step.sentence, run)}")
             with st.container(key="slide_figure"):
                 _figure(run, step, figure)
-        except GpruneError as error:
-            st.error(said(error), icon=":material/error:")
         _foot(number)
         if run is not None and step.figure:
             passage.ahead(run)

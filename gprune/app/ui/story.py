@@ -27,7 +27,7 @@ _BINS = 5
 
 def standings(run: Run) -> dict[str, HoldoutStatus]:
     """What the evaluation texts of a run are to its calibration texts; a damaged overlap is not known."""
-    return stages.standings(run.graph, lambda text: run.load(stages.overlap, text))
+    return stages.standings(run.graph, run.load)
 
 
 def ended(run: Run) -> bool:
@@ -132,8 +132,8 @@ def example_of(run: Run, chosen: Selection) -> neurons.Example:
         found,
         (run.load(stages.scores, "primary"), run.load(stages.scores, "auxiliary")),
         place,
-        run.load(stages.partition) if run.has(stages.partition) else None,
-        run.load(stages.adapted) if run.has(stages.adapted) else None,
+        run.find(stages.partition),
+        run.find(stages.adapted),
         masks,
     )
 

@@ -15,12 +15,11 @@ from urllib.parse import urlsplit
 
 import streamlit as st
 
-from gprune.app.ui import buttons, job_runs, page_names, places, present, story, url_state, work
+from gprune.app.ui import buttons, faults, job_runs, page_names, places, present, story, url_state, work
 from gprune.app.ui.run_choice import RUN
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import plain
 from gprune.app.ui.work import AUTOSTART_VARIABLE
 from gprune.pipeline.runs.opened import MissingResultError, Run, root
-from gprune.system.errors import GpruneError
 from gprune.system.files import make_folder, write_text
 
 _OVER, _SEEN = "tour_over", "first_visit_seen"
@@ -165,7 +164,8 @@ def banner(place: str, run: Run | None) -> None:
             st.markdown(f":blue-badge[Step {number} of {len(STEPS)}] **{step.title}**", width="stretch")
             _buttons(number)
             _link(number, run)
-        _finding(step, run)
+        with faults.shown():
+            st.markdown(told(step.finding, run))
         st.caption(step.why)
 
 
@@ -180,13 +180,6 @@ def told(find: Callable[[Run], str], run: Run | None) -> str:
     except MissingResultError as missing:
         coming = "is being computed" if job_runs.is_live(run) else "is not part of this run"
         return f"What this step tells needs “{plain(missing.title)}”, which {coming}. The tour goes on."
-
-
-def _finding(step: Step, run: Run | None) -> None:
-    try:
-        st.markdown(told(step.finding, run))
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
 
 
 def _buttons(number: int) -> None:

@@ -45,9 +45,9 @@ def there(run: Run, wanted: Selection) -> tuple[Selection, str]:
         return Selection(), f"layer {layer}: its layers are 0 to {shape.layers - 1}"
     if neuron is not None and neuron >= shape.neurons:
         return Selection(layer), f"neuron {neuron}: a layer has {shape.neurons:,}"
-    if not run.has(stages.partition):
+    partition = run.find(stages.partition)
+    if partition is None:
         return Selection(layer, None, neuron), ""
-    partition = run.load(stages.partition)
     if neuron is not None:
         # a neuron names its module, which another run may have cut otherwise
         return Selection(layer, int(partition.labels[layer][neuron]), neuron), ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gprune.store import explain
+from gprune.store import explained
 from gprune.system.errors import CorpusError
 from gprune.system.files import make_folder, write_bytes
 
@@ -37,10 +37,8 @@ def as_file(raw: bytes, suffix: str, name: str) -> Iterator[Path]:
 
 def save(path: Path, raw: bytes) -> None:
     """Writes a file in one step; one that is there with the same content stays. StoreError if it cannot."""
-    try:
+    with explained(path.parent):
         make_folder(path.parent)
         if path.is_file() and path.read_bytes() == raw:
             return
         write_bytes(path, raw)
-    except OSError as error:
-        raise explain(error, path.parent) from error

@@ -11,9 +11,9 @@ from typing import Any
 import streamlit as st
 
 from gprune.app.server import require_trust
-from gprune.app.ui import buttons, job_runs, packed
+from gprune.app.ui import buttons, faults, job_runs, packed
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain, said, short
+from gprune.app.ui.text import plain, short
 from gprune.jobs import Job, queue
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.slurm.submission import StudyJob
@@ -120,12 +120,10 @@ def resume(root: str, job_id: str) -> Job:
 
 def start(root: str, study: Study, arguments: tuple[str, ...] = ()) -> Job | None:
     """Submits a study, or finds the job of a double click; None after the page has been told why not."""
-    try:
+    with faults.shown():
         packed.require_here(root, study)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return None
-    return begin(root, study, job_label(study), arguments)
+        return begin(root, study, job_label(study), arguments)
+    return None
 
 
 def start_button(
@@ -146,18 +144,16 @@ def start_button(
 
 def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Job | None:
     """Submits a job, or finds one at work on the same; None after the page has been told why not."""
-    try:
+    with faults.shown():
         job = submit(root, study, title, arguments)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return None
-    st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
-    return job
+        st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
+        return job
+    return None
 
 
 def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings) -> list[Job]:
     """Puts studies into Slurm as one array, and says so; no jobs after the page has been told why not."""
-    try:
+    with faults.shown():
         for study in studies:
             packed.require_here(root, study)
             require_trust(study.trust_remote_code)
@@ -165,11 +161,10 @@ def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings)
         # a busy controller takes its time
         with st.spinner("Slurm is asked to take it"):
             found = queue.submit_slurm(Path(root), entries, settings)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return []
-    st.toast(f"Handed to Slurm: {plain(found[0].label)}{f' and {len(found) - 1} more' if found[1:] else ''}")
-    return found
+        more = f" and {len(found) - 1} more" if found[1:] else ""
+        st.toast(f"Handed to Slurm: {plain(found[0].label)}{more}")
+        return found
+    return []
 
 
 def job_label(study: Study) -> str:
@@ -191,12 +186,10 @@ def autostart(situation: Situation) -> bool:
     wanted = os.environ.get(AUTOSTART_VARIABLE, "1") != "0"
     if not wanted or situation.runs or situation.jobs or situation.problem:
         return False
-    try:
+    with faults.shown():
         submit(situation.root, demo_study())
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return False
-    return True
+        return True
+    return False
 
 
 def under_way(situation: Situation, job: Job) -> Run | None:

@@ -9,7 +9,7 @@ The sizes are those of the published data sets.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -112,7 +112,8 @@ def _checked(source: TaskSource, file: Path) -> Iterator[Row]:
     if rows.kind_of(file) == "text":
         raise CorpusError(f"the task {task!r} cannot be read from {str(file)!r}: give .jsonl or .parquet")
     unit, found = "line" if rows.kind_of(file) == "json" else "row", 0
-    check, records = _check(source), _labelled(source, file)
+    check = STANDARD_TASKS[source.task].check if source.kind == "standard" else own.check
+    records = _labelled(source, file)
     for number, row in records:
         found += 1
         try:
@@ -123,10 +124,6 @@ def _checked(source: TaskSource, file: Path) -> Iterator[Row]:
             raise CorpusError(f"{where} {error}{remedy}") from error
     if not found:
         raise CorpusError(f"the task {task!r}: {str(file)!r} is empty, it must hold one question a line")
-
-
-def _check(source: TaskSource) -> Callable[[Row], Row]:
-    return STANDARD_TASKS[source.task].check if source.kind == "standard" else own.check
 
 
 def _remedy(source: TaskSource, row: Row, count: int) -> str:

@@ -137,9 +137,6 @@ def _reason(reason: str, missing: tuple[tuple[str, str], ...], accurate: bool) -
     return f"{missing[0][0]}: {missing[0][1]}"
 
 
-# ---- before the start --------------------------------------------------------------------------------------
-
-
 def operations(rows: Iterable[Row], weights: int) -> float:
     """Floating-point operations of some rows, roughly: passes through the decoder, two a weight and token."""
     texts: dict[tuple[str, int, int], None] = {}
@@ -175,9 +172,6 @@ def estimate(rows: Sequence[Row], weights: int) -> str:
         f"estimate: {work / 1e15:.3g} PFLOP through the model, about {duration(work / RATES[kind], 1)} at "
         f"{RATES[kind] / 1e12:g} TFLOP/s; clustering and zero-shot tasks come on top"
     )
-
-
-# ---- at the end --------------------------------------------------------------------------------------------
 
 
 def markdown(found: Sequence[Compared], name: str, made: Assembled, series: Series, command: str) -> str:

@@ -221,9 +221,6 @@ def _number(value: Value) -> dict[str, Any]:
     }
 
 
-# ---- the short form ----------------------------------------------------------------------------------------
-
-
 def _display(known: _Known, rule: str) -> pd.DataFrame:
     """One line a row; single tasks in the main table only, under a rule, mean accuracies under both."""
     name, each = known.table.name, rule if known.table.name == paper_values.MAIN else ""
@@ -301,9 +298,6 @@ def gaps(frame: pd.DataFrame) -> pd.DataFrame:
     ]
     made = pd.concat(parts, ignore_index=True) if parts else derived.metric_gap(frame)
     return made[["metric", *(name for name in made.columns if name != "metric")]] if parts else made
-
-
-# ---- beside it ---------------------------------------------------------------------------------------------
 
 
 def _notes(known: _Known, series: Series) -> tuple[str, ...]:

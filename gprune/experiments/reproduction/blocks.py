@@ -76,14 +76,10 @@ def _blocks(finished: Finished, series: Series, rows: list[Row], first: str) -> 
     for retention in series.scale.retentions:
         own = (dense, *(one for one in others if one.row.study.retention == retention))
         results = opened(next(one.row.study for one in own if identifier(one.row) == first), finished.store)
-        standings = _standings(results)
+        standings = stages.standings(results.graph, results.get)
         cases = tuple(_case(series, retention, known, own) for known in standings.values())
         found.append(Block(series, retention, own, cases, results, standings))
     return found
-
-
-def _standings(results: Results) -> dict[str, HoldoutStatus]:
-    return stages.standings(results.graph, lambda text: results.get(stages.overlap, text))
 
 
 def _case(series: Series, retention: float, known: HoldoutStatus, answers: Sequence[Answer]) -> Case:
@@ -95,9 +91,6 @@ def _case(series: Series, retention: float, known: HoldoutStatus, answers: Seque
     return Case(short(series.model), retention, known.text, known.unseen, losses)
 
 
-# ---- what was measured -------------------------------------------------------------------------------------
-
-
 def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> list[str]:
     """Paragraphs that say by what command, on what and under which seeds, and how differences are judged."""
     scale = every[0].scale
@@ -106,7 +99,9 @@ def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> 
     state = "".join(f", {name} {made[name]}" for name in ("commit", "package") if name in made)
     lengths_read = ", ".join(map(str, lengths)) or "128"
     seeds = ", ".join(map(str, scale.seeds))
-    texts = [f"- {short(known.text)}{known.sentence.removeprefix(known.text)}." for known in _texts(blocks)]
+    # where models read the same texts, in the tokens of the first
+    read = {text: known for block in reversed(blocks) for text, known in block.standings.items()}.values()
+    texts = [f"- {short(known.text)}{known.sentence.removeprefix(known.text)}." for known in read]
     return [
         f"Command: `{command}`{state}.",
         f"{MEASURED}{', '.join(short(series.model) for series in every)}. Calibration: {scale.samples} "
@@ -117,16 +112,6 @@ def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> 
         "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
         "their 95 % interval over windows and seeds; better and worse mean that it does not hold 0.",
     ]
-
-
-def _texts(blocks: Sequence[Block]) -> list[HoldoutStatus]:
-    """What every text is; where models read the same texts, in the tokens of the first."""
-    return list(
-        {text: known for block in reversed(blocks) for text, known in block.standings.items()}.values()
-    )
-
-
-# ---- claims and cells --------------------------------------------------------------------------------------
 
 
 def verdicts(claims: Sequence[Claim], cases: Sequence[Case], level: int = 2) -> list[str]:

@@ -71,19 +71,13 @@ def _table(block: Block) -> list[str]:
     for method, rows in block.methods.items():
         label = str(rows[0].row.labels["method"]) + (" (control)" if rows[0].row.extra else "")
         values = [perplexity(case, method) for case in block.cases]
-        against = [_against(case, method) for case in block.cases]
+        rival = method not in (GPRUNE, "dense")
+        against = [told(case.difference(method, GPRUNE)) if rival else "" for case in block.cases]
         reasons = {one.reason for one in rows if one.reason}
         lines.append([label, given(rows[0], block), *values, *against])
         lines += [["", reason, *[""] * (2 * len(names))] for reason in sorted(reasons)]
     heads = ("method", "given", *names, *(f"against GPrune, {name}" for name in names))
     return [f"## {block.name}", Table.of(heads, lines).markdown()]
-
-
-def _against(case: Case, method: str) -> str:
-    return "" if method in (GPRUNE, "dense") else told(case.difference(method, GPRUNE))
-
-
-# ---- why ---------------------------------------------------------------------------------------------------
 
 
 _DIAGNOSED = (

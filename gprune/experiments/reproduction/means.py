@@ -36,10 +36,8 @@ def columns(answer: Answer, names: tuple[str, ...], rule: str, error: bool = Fal
     chosen = _chosen(answer, names)
     if not chosen:
         return {}
-    mean, of_task = (
-        accuracy.mean_accuracy(chosen, rule),
-        accuracy.reported_error if error else accuracy.reported,
-    )
+    mean = accuracy.mean_accuracy(chosen, rule)
+    of_task = accuracy.reported_error if error else accuracy.reported
     found = {MEAN: 100.0 * (mean.error if error else mean.value)}
     return found | {f"{MEAN}:{one.task}": 100.0 * of_task(one, rule) for one in chosen}
 

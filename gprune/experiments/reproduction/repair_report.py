@@ -128,9 +128,6 @@ def _chapter(store: Store, series: Series, command: str) -> str:
     return "\n\n".join([*parts, *(paragraph for block in found for paragraph in _table(block))])
 
 
-# ---- what was chosen ---------------------------------------------------------------------------------------
-
-
 def _recipe(found: Sequence[Block]) -> list[str]:
     heads = ("model", "against the best baseline as published", "against its own masks unrepaired")
     asked = " and ".join(f"{share}" for share in _LEAST)
@@ -270,9 +267,6 @@ def _ratio(difference: Difference | None) -> str:
     if difference is None:
         return "not measured"
     return f"{math.exp(difference.nats):.2f} ± {difference.error:.2f}"
-
-
-# ---- tables ------------------------------------------------------------------------------------------------
 
 
 def _table(block: Block) -> list[str]:

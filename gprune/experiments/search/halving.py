@@ -81,10 +81,8 @@ def search(plan: Plan, measure: Measure, ended: Callable[[Round], None] = lambda
     for rung in plan.rungs:
         taking_part = taking_part[: rung.configurations + 1]
         scores = [Score(one, tuple(measure(one, rung, seed) for seed in rung.seeds)) for one in taking_part]
-        own, drawn = (
-            scores[0],
-            sorted(scores[1:], key=lambda score: (score.objective, score.configuration.number)),
-        )
+        own = scores[0]
+        drawn = sorted(scores[1:], key=lambda score: (score.objective, score.configuration.number))
         rounds.append(Round(rung, (own, *drawn)))
         ended(rounds[-1])
         taking_part = [own.configuration, *(score.configuration for score in drawn)]

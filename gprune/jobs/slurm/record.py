@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from gprune.jobs import folder as files
 from gprune.jobs.state import Seconds, Shown
-from gprune.system.errors import JobError, SettingsError
+from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, Form, Rule
 from gprune.system.network_files import again
 
@@ -109,7 +109,5 @@ def read_record(folder: Path) -> Record:
 
 def write_record(folder: Path, record: Record) -> None:
     """Replaces a job's part in Slurm; callers hold the job's lock. JobError where it cannot be written."""
-    try:
+    with files.writable(folder):
         files.write_json(folder / files.SLURM, asdict(record))
-    except OSError as error:
-        raise JobError(str(files.unwritable(folder, error))) from error

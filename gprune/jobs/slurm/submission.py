@@ -83,12 +83,10 @@ def _hand_over(folders: list[Path], settings: SlurmSettings, exclusive: bool) ->
     first, text = folders[0], batch.script(folders, settings)
     # in the name of a file sbatch reads % as the beginning of a number
     output = str(first).replace("%", "%%") + "/slurm-%a.txt"
-    try:
+    with files.writable(first):
         make_folder(first)
         with open(os.open(first / batch.SCRIPT, os.O_WRONLY | os.O_CREAT, 0o600), "w") as file:
             file.write(text)
-    except OSError as error:
-        raise files.unwritable(first, error) from error
     words = batch.arguments(settings, "gprune", len(folders), output, exclusive=exclusive)
     array = client.submit(words, text)
     try:

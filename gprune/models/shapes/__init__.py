@@ -25,11 +25,10 @@ FOLDER = Path(__file__).parent
 _NAMES = ("llama2-7b", "llama2-13b", "llama3-8b", "mistral-7b", "qwen2.5-7b", "qwen3-8b")
 
 
-def _values(name: str) -> dict[str, Any]:
-    return safe_parsing.json_object((FOLDER / name / "config.json").read_bytes(), f"the shape {name}")
-
-
-SHAPES: dict[str, dict[str, Any]] = {name: _values(name) for name in _NAMES}
+SHAPES: dict[str, dict[str, Any]] = {
+    name: safe_parsing.json_object((FOLDER / name / "config.json").read_bytes(), f"the shape {name}")
+    for name in _NAMES
+}
 """Configurations of published models that can be had with random weights."""
 
 
@@ -87,12 +86,9 @@ def base(place: Path) -> Path:
 def deepened(values: dict[str, Any], count: int) -> dict[str, Any]:
     """A configuration with another number of layers; what it says layer by layer is repeated or cut."""
     own = values["num_hidden_layers"]
-    listed = {name: (value * count)[:count] for name, value in values.items() if _is_each(value, own)}
+    each = {name: one for name, one in values.items() if isinstance(one, list) and len(one) == own}
+    listed = {name: (one * count)[:count] for name, one in each.items()}
     return {**values, **listed, "num_hidden_layers": count}
-
-
-def _is_each(value: Any, own: int) -> bool:
-    return isinstance(value, list) and len(value) == own
 
 
 def holds(place: Path) -> bool:

@@ -11,7 +11,7 @@ from gprune.pipeline.archive import contents_form, privacy
 from gprune.pipeline.archive.contents import Contents, contents
 from gprune.pipeline.archive.contents_form import Entry, Index
 from gprune.pipeline.stages import KINDS, Stage
-from gprune.store import Store, checksums, explain, manifests
+from gprune.store import Store, checksums, explained, manifests
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.files import replaced
 from gprune.system.progress import Progress, silent
@@ -53,15 +53,13 @@ def write(
     if out.exists():
         raise SettingsError(f"{str(out)!r} is there already: give another name, or delete it")
     chosen = contents(store, run, with_texts=with_texts, with_steps=with_steps)
-    try:
+    with explained(out.resolve().parent):
         with replaced(out) as temporary:
             with temporary.open("w+b") as file:
                 fill(store, chosen, file, progress)
                 file.seek(0)
                 total = hashlib.file_digest(file, "sha256").hexdigest()
                 size = file.seek(0, 2)
-    except OSError as error:
-        raise explain(error, out.resolve().parent) from error
     return Packed(chosen, size, total)
 
 

@@ -18,7 +18,7 @@ from gprune.system.errors import GpruneError, StoreError, UnreadableError
 from gprune.system.files import remove
 from gprune.pipeline.stages import KINDS, Graph, named
 from gprune.pipeline.stages.inputs import from_plain
-from gprune.store import DAMAGED, Store, explain, require_folder, states
+from gprune.store import DAMAGED, Store, explained, require_folder, states
 from gprune.store.checksums import Stamp, stamp
 from gprune.study import from_dict
 from gprune.study.methods import knowing, told_by
@@ -201,10 +201,8 @@ def remove_damaged(store: Store) -> list[tuple[str, int]]:
     gone = []
     for path in set_aside(store):
         size = size_of(path)
-        try:
+        with explained(store.root):
             remove(path)
-        except OSError as error:
-            raise explain(error, store.root) from error
         gone.append((path.name, size))
     return gone
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar
 
 from gprune.pipeline.runs.reading import RECORD
-from gprune.store import Store, explain
+from gprune.store import Store, explained
 from gprune.study.field_types import SOUND
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
@@ -76,7 +76,5 @@ def save(store: Store, run: str, about: RunNotes) -> None:
     folder = store.folder("runs", run)
     if not (folder / RECORD).exists():
         raise StoreError(f"there is no run {run!r} in {store.root} any more: choose another one")
-    try:
+    with explained(store.root):
         write_json(folder / FILE, asdict(about))
-    except OSError as error:
-        raise explain(error, store.root) from error

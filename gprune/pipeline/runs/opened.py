@@ -25,6 +25,7 @@ from gprune.system.units import seconds_since_1970
 
 AGREEMENT_TITLE = "module agreement"
 R = TypeVar("R")
+T = TypeVar("T")
 P = ParamSpec("P")
 _RECORDS = {kind.record.__name__: kind.record for kind in stages.KINDS.values() if kind.record is not None}
 
@@ -97,12 +98,12 @@ class Run:
     @property
     def shape(self) -> ModelShape | None:
         """Sizes of the model, once known."""
-        return self.load(stages.shape) if self.has(stages.shape) else None
+        return self.find(stages.shape)
 
     @property
     def size(self) -> ModelSize | None:
         """Parameters and biases of the model, once known."""
-        return self.load(stages.size) if self.has(stages.size) else None
+        return self.find(stages.size)
 
     @property
     def unavailable(self) -> dict[str, dict[str, Any]]:
@@ -204,6 +205,17 @@ class Run:
         Raises MissingResultError where the run has not come that far, StoreError where the result is damaged.
         """
         return self.read(declare(self.graph, *args, **kwargs))
+
+    def find(self, declare: Declaration[P, R], *args: P.args, **kwargs: P.kwargs) -> R | None:
+        """A record as `load` gives it; None where the run has not come that far."""
+        stage = declare(self.graph, *args, **kwargs)
+        return self.read(stage) if self.there(stage) else None
+
+    def require(self, found: T | None, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> T:
+        """What was found among results; where it is nothing, MissingResultError names the one declared."""
+        if not found:
+            raise MissingResultError(declare(self.graph, *args, **kwargs).title)
+        return found
 
     def read(self, stage: Stage[R]) -> R:
         """The record of a stage; for errors see `load`."""

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import Any
 
 from gprune.pipeline.runs.reading import RECORD
-from gprune.store import Store, explain
+from gprune.store import Store, explained
 from gprune.system import processes
 from gprune.system.files import make_folder, write_bytes
 from gprune.system.locks import Lock
@@ -41,11 +41,9 @@ def save(store: Store, run: str, values: dict[str, Any]) -> None:
     tail = json.dumps(rest, indent=1, ensure_ascii=False).encode("utf-8")
     known = "state" in values
     data = _head(values["state"], values.get("error")) + tail[1:] if known else tail
-    try:
+    with explained(store.root):
         make_folder(folder)
         write_bytes(folder / RECORD, data)
-    except OSError as error:
-        raise explain(error, store.root) from error
 
 
 def restate(store: Store, run: str, state: str, error: str | None) -> bool:

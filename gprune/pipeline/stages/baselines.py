@@ -261,23 +261,18 @@ def _llm_pruner(graph: Graph, _: Method) -> Declared:
 
     def decide(work: RunContext, shape: ModelShape, scores: UnitScores) -> Decision:
         kept = llm_pruner.allocate(scores, shape, work.study.retention)
-        return kept, taylor_margins(scores.ffn, kept.ffn)
+        return kept, margins_of(scores.ffn, kept.ffn)
 
     return {"scores": taylor(graph)}, decide
 
 
-def taylor_margins(scores: Array, kept: Array) -> Array:
-    """(layers, neurons) margins of LLM-Pruner, infinite in layers that it leaves whole: they stay so.
+def margins_of(scores: Array, kept: Array) -> Array:
+    """(layers, neurons) margins of a method, infinite in layers that it leaves whole: they stay so.
 
     Both arguments are (layers, neurons): its importance scores, and bool, what it keeps.
     """
     stays = kept.all(axis=1, keepdims=True)
     return np.where(stays, np.inf, margin(scores, kept))
-
-
-def _plugged(graph: Graph, method: Method) -> Declared:
-    """A method of another package."""
-    return plugins.needs_of(graph, method, scores), partial(plugins.decide, method)
 
 
 def equal_counts(study: Study, shape: ModelShape) -> uniform.Counts | None:
@@ -297,9 +292,7 @@ def removed(graph: Graph, method: Method) -> tuple[dict[str, Any], Any]:
         batch, retention = work.study.calibration.batch, work.study.retention
         choose = _rule(method, work, tokens)
         found = walk(work.decoder, tokens, batch, choose, method.fit, work.progress)
-        # layers that a method leaves whole stay so where widths are rounded
-        margins = np.where(found.ffn.all(axis=1, keepdims=True), np.inf, margin(found.order, found.ffn))
-        return uniform.masks(shape, found.ffn, found.heads, retention), margins
+        return uniform.masks(shape, found.ffn, found.heads, retention), margins_of(found.order, found.ffn)
 
     return {"tokens": tokens(graph)}, decide
 
@@ -323,5 +316,8 @@ _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
     "llm_pruner": _llm_pruner,
     "osscar": removed,
     "slimllm": removed,
-    "plugin": _plugged,
+    "plugin": lambda graph, method: (
+        plugins.needs_of(graph, method, scores),
+        partial(plugins.decide, method),
+    ),
 }

@@ -83,47 +83,36 @@ def sampled(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sampled
 @once
 def tokens(graph: Graph, text: str = "primary") -> Stage[Tokens]:
     """The calibration set of a role: primary, auxiliary, substitute or sampled."""
-    settings, name = graph.study.calibration, text_of(graph.study, text)
-    drawn = {"samples": settings.samples, "length": settings.length, "seed": graph.study.seed}
-    digest, tokenizer = graph.inputs.calibration.get(text, ""), graph.inputs.tokenizer
-
-    def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
-        if sampled is not None:
-            return texts.choose(name, sampled.ids.ravel(), **drawn)
-        kept = texts.bundled.drawn(name, digest, tokenizer, **drawn)
-        return kept or texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache)
-
-    return graph.stage(
-        StageId("tokens", (text,)),
-        f"drawing calibration text {graph.letters[text]}",
-        make,
-        needs={"sampled": sampled(graph, text)} if texts.is_sampled(name) else {},
-        reads={"text": digest, "tokenizer": tokenizer},
-        settings=drawn,
-    )
+    return _drawn(graph, text, graph.study.calibration.samples)
 
 
 @once
 def held_out(graph: Graph, text: str) -> Stage[Tokens]:
     """Sequences of a text, by role, that took part in nothing: none is of a calibration set."""
-    study, name = graph.study, text_of(graph.study, text)
-    length, seed = study.calibration.length, study.seed
-    drawn = {"samples": study.choice.sequences, "length": length, "seed": seed}
-    after = study.calibration.samples if text in ROLES else 0
+    after = graph.study.calibration.samples if text in ROLES else 0
+    return _drawn(graph, text, graph.study.choice.sequences, after)
+
+
+def _drawn(graph: Graph, text: str, samples: int, after: int | None = None) -> Stage[Tokens]:
+    """Sequences of a text by role: its calibration set, or held-out ones after so many."""
+    name, held = text_of(graph.study, text), after is not None
+    drawn = {"samples": samples, "length": graph.study.calibration.length, "seed": graph.study.seed}
+    digest, tokenizer = graph.inputs.calibration.get(text, ""), graph.inputs.tokenizer
+    written = texts.is_sampled(name)
 
     def make(work: RunContext, sampled: SampledText | None = None) -> Tokens:
         if sampled is not None:
             return texts.choose(name, sampled.ids.ravel(), **drawn)
-        return texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache, after=after)
+        kept = None if held else texts.bundled.drawn(name, digest, tokenizer, **drawn)
+        return kept or texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache, after=after or 0)
 
-    written = texts.is_sampled(name)
     return graph.stage(
-        StageId("tokens", (text,), variant=("held_out",)),
-        f"drawing held-out sequences of text {graph.letters[text]}",
+        StageId("tokens", (text,), variant=("held_out",) if held else ()),
+        f"drawing {'held-out sequences of' if held else 'calibration'} text {graph.letters[text]}",
         make,
-        needs={"sampled": sampled(graph, text, held_out=True)} if written else {},
-        reads={"text": graph.inputs.calibration.get(text, ""), "tokenizer": graph.inputs.tokenizer},
-        settings=drawn | {"after": 0 if written else after},
+        needs={"sampled": sampled(graph, text, **{"held_out": True} if held else {})} if written else {},
+        reads={"text": digest, "tokenizer": tokenizer},
+        settings=drawn | ({"after": 0 if written else after} if held else {}),
     )
 
 

@@ -22,6 +22,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 from gprune import records
 from gprune.pipeline.stages.inputs import CHECK, FRESH, ROLES, SAMPLED, Inputs
 from gprune.study import Study, methods
+from gprune.system.errors import StoreError
 
 R = TypeVar("R")
 P = ParamSpec("P")
@@ -209,6 +210,13 @@ class Graph:
         """what the declarations of this graph have given, see `once`"""
         self.lock = threading.RLock()
         """held while something is declared: the pages of several people share the graph of a run"""
+
+    def require_known(self) -> None:
+        """Raises StoreError where a run does not say what it has read."""
+        if not self.known:
+            raise StoreError(
+                "the run does not say what it has read: run the study again, finished stages are kept"
+            )
 
     def stage(
         self,

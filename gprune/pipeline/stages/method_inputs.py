@@ -13,6 +13,7 @@ from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.choices_made import carried_out, made
+from gprune.pipeline.stages.evaluation import overlap
 from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need
 from gprune.pipeline.stages.pruned_models import pruned, repair_texts
 from gprune.pipeline.stages.pruning import fixed_attention, repairs
@@ -184,11 +185,14 @@ def _called(names: list[str]) -> str:
     return f"{own[0]} has" if len(own) == 1 else f"{len(own)} methods have"
 
 
-def standings(graph: Graph, overlap: Callable[[str], TextOverlap]) -> dict[str, HoldoutStatus]:
-    """What the evaluation texts of a study are to its calibration texts; a damaged overlap is not known."""
+def standings(graph: Graph, read: Callable[..., TextOverlap]) -> dict[str, HoldoutStatus]:
+    """What the evaluation texts of a study are to its calibration texts; a damaged overlap is not known.
+
+    `read` gives the record that a declaration speaks of, as `Results.get`.
+    """
     found = {}
     for text in graph.study.evaluation.texts:
         with contextlib.suppress(StoreError):
-            found[text] = overlap(text)
+            found[text] = read(overlap, text)
     inputs = graph.inputs
     return holdout.standings(graph.study, inputs.calibration, inputs.evaluation, found)

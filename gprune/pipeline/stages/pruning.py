@@ -46,22 +46,9 @@ def _learn(
 ) -> Learning:
     from gprune.pruning.sparsity.learning import learn
 
-    with work.learner() as decoder:
-        return learn(
-            decoder,
-            adapted.scores,
-            heads.heads,
-            partition,
-            primary,
-            auxiliary,
-            work.study.sparsity,
-            target=work.study.retention,
-            seed=work.study.seed,
-            on_progress=work.progress,
-            attention=None if attention is None else attention.heads,
-            kept=work.resumption,
-            ranks=None if work.company is None else work.company.ranks,
-        )
+    kept = None if attention is None else attention.heads
+    with work.learning(primary, auxiliary) as setting:
+        return learn(setting, adapted.scores, heads.heads, partition, work.study.retention, kept)
 
 
 @once
@@ -96,12 +83,8 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
 
     def make(work: RunContext, scores: list[UnitScores], primary: Tokens, auxiliary: Tokens) -> GateLearning:
         from gprune.pruning.sparsity.gates import learn_gates
-        from gprune.pruning.sparsity.learner import Setting
 
-        with work.learner() as decoder:
-            ranks = None if work.company is None else work.company.ranks
-            about = (work.study.sparsity, work.study.seed, work.progress, work.resumption, ranks)
-            setting = Setting(decoder, (primary, auxiliary), *about)
+        with work.learning(primary, auxiliary) as setting:
             return learn_gates(setting, scores, work.study.gates, work.study.retention, epochs)
 
     started = PAIR if study.gates.start == "mean" else PAIR[:1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,6 +21,7 @@ from gprune.system.progress import Progress, silent
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
     from gprune.models.distributed.process_group import Ranks
+    from gprune.pruning.sparsity.learner import Setting
 
 
 class RunContext:
@@ -74,13 +75,17 @@ class RunContext:
         return self.company.whole()
 
     @contextmanager
-    def learner(self) -> Iterator[Decoder]:
-        """The dense model to learn on: in shards over all processes, where there are several."""
-        if self.company is None:
-            yield self.decoder
-            return
-        with self.company.sharded(self.tokens_passed()) as decoder:
-            yield decoder
+    def learning(self, primary: Tokens, auxiliary: Tokens) -> Iterator[Setting]:
+        """What a learning works with: the dense model, in shards where there are several processes."""
+        from gprune.pruning.sparsity.learner import Setting
+
+        with ExitStack() as stack:
+            company, study = self.company, self.study
+            ranks = None if company is None else company.ranks
+            sharded = None if company is None else company.sharded(self.tokens_passed())
+            decoder = self.decoder if sharded is None else stack.enter_context(sharded)
+            about = study.sparsity, study.seed, self.progress, self.resumption, ranks
+            yield Setting(decoder, (primary, auxiliary), *about)
 
     def called(
         self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0

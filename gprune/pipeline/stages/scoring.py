@@ -326,11 +326,13 @@ def _modularized(
     ) -> Partition:
         from gprune.pruning.modules.partition import modularize
 
-        rows, labels = work.decoder.neuron_parameters, None if start is None else start.labels
+        initial = clusters if start is None else start.labels
+        assert initial is not None
         decided: Any = profile.profile if profile is not None else ""
         known = decided in ("magnitude", "direction")
         chosen = replace(settings, direction=decided) if known else settings
-        return modularize(rows, moved, both[0], both[1], chosen, seed, work.progress, labels, clusters)
+        rows = work.decoder.neuron_parameters
+        return modularize(rows, moved, both[0], both[1], initial, chosen, seed, work.progress)
 
     plain = settings_of(settings) | {"seed": seed}
     return graph.stage(identity, title, make, needs=needs, reads=graph.model, settings=plain)

@@ -153,8 +153,7 @@ def _literal(node: ast.expr, fact: str, file: str) -> Any:
         return node.value
     raise PluginError(
         f"{fact} in {file} is {safe_parsing.quoted(ast.unparse(node), 40)}: write its value out, because "
-        f"it is "
-        "read without being run"
+        "it is read without being run"
     )
 
 

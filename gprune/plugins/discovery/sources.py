@@ -114,8 +114,7 @@ class Editable:
                     # what lies there is not gone through, and its edits would not be seen
                     raise PluginError(
                         f"its folder {safe_parsing.quoted(linked)} is a link to another place: put the "
-                        f"folder "
-                        "itself there"
+                        "folder itself there"
                     )
                 paths = (Path(folder) / name for name in names if not name.endswith((".pyc", ".pyo")))
                 yield from (path for path in paths if path.is_file())

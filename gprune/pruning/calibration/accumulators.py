@@ -180,7 +180,4 @@ def require_finite(attention: ChannelMoments, ffn: ChannelMoments, shard: int) -
     found = [bad for bad in (attention.not_finite(shard), ffn.not_finite(shard)) if bad]
     if found:
         _, where = min(found, key=lambda bad: bad[0])
-        raise NumericsError(
-            f"the input of {where} is not finite: check the model's weights for NaN, or use float32 or "
-            "bfloat16"
-        )
+        raise NumericsError.of(f"the input of {where}")

@@ -115,7 +115,11 @@ def balanced_labels(cost: Array) -> Array:
     room = np.full(count, points // count)
     demand = np.bincount(cost.argmin(axis=1), minlength=count)
     room[np.argsort(-demand, kind="stable")[: points % count]] += 1
-    return _handed_out(cost + _prices(cost, room), room)
+
+    def price(cluster: int, gain: Array) -> float:
+        return _between(gain, points - int(room[cluster]))
+
+    return _handed_out(cost + _prices(cost, price), room)
 
 
 def bounded_labels(cost: Array, low: int, high: int) -> Array:
@@ -125,7 +129,14 @@ def bounded_labels(cost: Array, low: int, high: int) -> Array:
     nearest clusters have sizes within the bounds, every point gets its nearest. All points must fit in the
     bounds.
     """
-    priced = cost + _bounded_prices(cost, low, high)
+
+    def price(_: int, gain: Array) -> float:
+        # none where as many prefer a cluster as it may have
+        asking = int(np.count_nonzero(gain > 0))
+        first = len(gain) - min(max(asking, low), high)
+        return 0.0 if first == len(gain) - asking else _between(gain, first)
+
+    priced = cost + _prices(cost, price)
     demand = np.bincount(priced.argmin(axis=1), minlength=cost.shape[1])
     room = np.clip(demand, low, high)
     missing = len(cost) - int(room.sum())
@@ -156,31 +167,18 @@ def _handed_out(cost: Array, room: Array) -> Array:
     return labels
 
 
-def _prices(cost: Array, room: Array) -> Array:
-    """(clusters,) prices, each set in turn so that as many points prefer the cluster as it has room for."""
-    points, count = cost.shape
+def _prices(cost: Array, price: Callable[[int, Array], float]) -> Array:
+    """(clusters,) prices, each set in turn so that as many points prefer the cluster as it has room for.
+
+    `price` makes it of a cluster and the (points,) numbers that each gains there, which it may overwrite.
+    """
     # rows are contiguous, which makes this several times faster
     plain = np.ascontiguousarray(cost.T)
     priced = plain.copy()
     for _ in range(_SWEEPS):
         for cluster, elsewhere in _elsewhere(priced):
             gain = np.subtract(elsewhere, plain[cluster], out=elsewhere)
-            price = _between(gain, points - int(room[cluster]))
-            np.add(plain[cluster], price, out=priced[cluster])
-    return priced[:, 0] - plain[:, 0]
-
-
-def _bounded_prices(cost: Array, low: int, high: int) -> Array:
-    """(clusters,) prices: none where as many prefer a cluster as it may have, else what makes it so."""
-    plain = np.ascontiguousarray(cost.T)
-    priced = plain.copy()
-    for _ in range(_SWEEPS):
-        for cluster, elsewhere in _elsewhere(priced):
-            gain = np.subtract(elsewhere, plain[cluster], out=elsewhere)
-            asking = int(np.count_nonzero(gain > 0))
-            first = len(gain) - min(max(asking, low), high)
-            price = 0.0 if first == len(gain) - asking else _between(gain, first)
-            np.add(plain[cluster], price, out=priced[cluster])
+            np.add(plain[cluster], price(cluster, gain), out=priced[cluster])
     return priced[:, 0] - plain[:, 0]
 
 

@@ -7,8 +7,8 @@ any half of the set can be scored later without another pass. The LM head is nev
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -61,12 +61,7 @@ def collect(
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
-    if samples < settings.shards:
-        raise SettingsError(
-            f"{tokens.text!r} gives {samples} sequences for {settings.shards} shards: "
-            "choose fewer shards (calibration.shards) or more samples"
-        )
-    shard, mine = shard_of(samples, settings.shards), own_rows(samples, ranks)
+    shard, mine = shard_of(tokens, settings.shards), own_rows(samples, ranks)
     ffn, attention = _accumulators(decoder, settings)
     if ranks is not None:
         alone(ffn, attention, strongest, mine)
@@ -156,27 +151,40 @@ def _both(first: Observer, second: Observer) -> Observer:
     return observer
 
 
-def shard_of(samples: int, shards: int) -> Array:
-    """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most."""
+def shard_of(tokens: Tokens, shards: int) -> Array:
+    """(samples,) shard of each sequence: contiguous runs whose sizes differ by one at most.
+
+    Raises SettingsError where there are fewer sequences than shards.
+    """
+    samples = len(tokens.ids)
+    if samples < shards:
+        raise SettingsError(
+            f"{tokens.text!r} gives {samples} sequences for {shards} shards: "
+            "choose fewer shards (calibration.shards) or more samples"
+        )
     sizes = [len(run) for run in np.array_split(np.arange(samples), shards)]
     return np.repeat(np.arange(shards), sizes)
 
 
-@contextmanager
-def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> Iterator[None]:
+def observed(
+    decoder: Decoder, layers: range, ffn: Observer, attention: Observer
+) -> AbstractContextManager[None]:
     """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open."""
+
+    def shown(observer: Observer, layer: int) -> Callable[..., None]:
+        return lambda _, arguments: observer(layer, arguments[0])
+
+    hooks = {decoder.down_proj(layer): shown(ffn, layer) for layer in layers}
+    return hooked(hooks | {decoder.o_proj(layer): shown(attention, layer) for layer in layers})
+
+
+@contextmanager
+def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
+    """Calls a hook before each of some modules, with its positional inputs, while the context is open."""
     with ExitStack() as undone:
-        for layer in layers:
-            for module, observer in ((decoder.down_proj(layer), ffn), (decoder.o_proj(layer), attention)):
-                undone.callback(module.register_forward_pre_hook(_hook(observer, layer)).remove)
+        for module, hook in hooks.items():
+            undone.callback(module.register_forward_pre_hook(hook).remove)
         yield
-
-
-def _hook(observer: Observer, layer: int) -> Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], None]:
-    def hook(_: torch.nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
-        observer(layer, arguments[0])
-
-    return hook
 
 
 def _accumulators(decoder: Decoder, settings: CalibrationSettings) -> tuple[ChannelMoments, ChannelMoments]:

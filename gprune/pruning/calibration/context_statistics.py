@@ -16,8 +16,8 @@ from torch import nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import Pending, commit
-from gprune.pruning.calibration.collection import in_batches, shard_of
-from gprune.pruning.calibration.contexts import Lookup, hooked
+from gprune.pruning.calibration.collection import hooked, in_batches, shard_of
+from gprune.pruning.calibration.contexts import Lookup
 from gprune.pruning.calibration.gradients import loss_gradient, require_differentiable
 from gprune.records import Array, Contexts, ContextStatistics, Tokens
 from gprune.system.errors import MethodError, NumericsError, SettingsError
@@ -46,16 +46,10 @@ def collect_contexts(
         MethodError: a gradient is asked for and the model cannot give one, or it does not fit.
         NumericsError: an activation or a gradient is NaN or infinite.
     """
-    samples = len(tokens.ids)
-    if samples < shards:
-        raise SettingsError(
-            f"{tokens.text!r} gives {samples} sequences for {shards} shards: "
-            "choose fewer shards (calibration.shards) or more samples"
-        )
+    samples, shard = len(tokens.ids), shard_of(tokens, shards)
     if gradient:
         require_differentiable(decoder, "the affinity of contexts and neurons")
     pass_ = _Pass(decoder, contexts, shards, gradient)
-    shard = shard_of(samples, shards)
 
     def measure(rows: slice) -> None:
         on_progress(rows.start, samples, "context statistics")
@@ -280,10 +274,7 @@ class _Pass:
         if not bad:
             return
         layer = bad[-1] if what.startswith("gradient") else bad[0]
-        raise NumericsError(
-            f"the {what} in layer {layer} is not finite: check the model's weights for NaN, or use float32 "
-            "or bfloat16"
-        )
+        raise NumericsError.of(f"the {what} in layer {layer}")
 
 
 def _no_gradient(layer: int) -> MethodError:

@@ -6,12 +6,10 @@ The clusters are made on one text, from a small part of it, and then serve every
 context with the nearest centroid.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
 
 import numpy as np
 import torch
@@ -19,7 +17,7 @@ from threadpoolctl import threadpool_limits
 
 from gprune.models.decoder import Decoder
 from gprune.pruning.calibration.clusters import balanced_clusters, bounded_clusters
-from gprune.pruning.calibration.collection import in_batches
+from gprune.pruning.calibration.collection import hooked, in_batches
 from gprune.pruning.calibration.principal import principal
 from gprune.records import Array, Contexts, Tokens
 from gprune.study.settings import ContextSettings
@@ -135,15 +133,6 @@ class Lookup:
         return closeness.argmax(dim=1)
 
 
-@contextmanager
-def hooked(hooks: dict[torch.nn.Module, Callable[..., Any]]) -> Iterator[None]:
-    """Calls a hook before each of some modules, with its positional inputs, while the context is open."""
-    with ExitStack() as undone:
-        for module, hook in hooks.items():
-            undone.callback(module.register_forward_pre_hook(hook).remove)
-        yield
-
-
 def _ffn_inputs(decoder: Decoder, ids: Array, batch: int, on_progress: Progress) -> torch.Tensor:
     """(layers, tokens, hidden) FFN inputs of some sequences, in the model's number type on the CPU."""
     sequences, length = ids.shape
@@ -176,10 +165,7 @@ def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[A
     known: Array = mean.cpu().numpy()
     # sums in float64 do not overflow: a mean is finite where all that it is made of is
     if not np.isfinite(known).all():
-        raise NumericsError(
-            f"the FFN input of layer {layer} is not finite: check the model's weights for NaN, or use "
-            "float32 or bfloat16"
-        )
+        raise NumericsError.of(f"the FFN input of layer {layer}")
     found = principal(points.float() - mean, min(dimensions, points.shape[1], len(points) - 1))
     components, projected = (part.cpu().numpy() for part in found)
     return known, components, projected

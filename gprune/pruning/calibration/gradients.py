@@ -158,10 +158,7 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
     # one answer of the device for all layers
     for index, good in enumerate(torch.stack(finite).tolist()):
         if not good:
-            raise NumericsError(
-                f"the output of layer {index} is not finite: check the model's weights for NaN, or use "
-                "float32 or bfloat16"
-            )
+            raise NumericsError.of(f"the output of layer {index}")
 
 
 @contextmanager

@@ -56,53 +56,44 @@ def modularize(
     drift: RankDrift,
     primary: UnitScores,
     auxiliary: UnitScores,
+    initial: Partition | Array,
     settings: ModularizationSettings,
     seed: int,
     on_progress: Progress = silent,
-    initial: Array | None = None,
-    clusters: Partition | None = None,
 ) -> Partition:
     """Partitions the neurons of every layer into behavior-consistent modules.
 
     Args:
-        parameters: gives a layer's (neurons, 3 * hidden) unit rows [gate row, up row, down column]; called
-            once for the clustering and once for the refinement, so that one layer is held at a time.
+        parameters: gives a layer's (neurons, 3 * hidden) unit rows [gate row, up row, down column], so that
+            one layer is held at a time.
         drift: rank drift of every layer.
         primary: scores on A; its metric decides the direction preset.
         auxiliary: scores on B.
+        initial: what `cluster_layers` gave for the same parameters, settings and seed, which is split; or
+            (layers, neurons) modules to start from, numbered from 0 without gaps in each layer. A metric
+            whose scores depend on the modules (twFLAP) is scored under a first partition and refines that one
+            (appendix, BCM settings).
         settings: settings of BCM.
-        seed: seed of k-means and of random modules; each layer has a stream of its own.
+        seed: seed of random modules; each layer has a stream of its own.
         on_progress: is told (done, total, message) after each piece of work.
-        initial: (layers, neurons) modules to start from in place of clustering and split, numbered from 0
-            without gaps in each layer. A metric whose scores depend on the modules (twFLAP) is scored under
-            a first partition and refines that one (appendix, BCM settings).
-        clusters: what `cluster_layers` gave for the same parameters, settings and seed, so that partitions by
-            different drifts share it; made here where it is left out.
 
     Returns:
         The partition. Kind `random` has as many modules in each layer as the initialization has after its
-        split, of sizes that differ by one at most. Kinds `random` and `initialization` return `initial` as
-        it is where it is given.
+        split, of sizes that differ by one at most. Kinds `random` and `initialization` return modules
+        that were given as they are.
 
     Raises:
         NumericsError: parameters or losses are not finite.
         ValueError: a layer's parameters are not one row for each neuron, or `initial` has another shape or
             gaps.
     """
-    layers, neurons = drift.magnitude.shape
     profiles = direction.profiles_to_refine(settings, primary.metric) if settings.kind == "refined" else ()
-    clustered = 0
-    if initial is not None:
-        start = _given(np.asarray(initial), drift, settings)
+    if isinstance(initial, Partition):
+        start = _split(initial, drift, settings, seed)
     else:
-        if clusters is None:
-            clustered = layers
-            clusters = cluster_layers(
-                parameters, layers, neurons, settings, seed, on_progress, layers * (1 + len(profiles))
-            )
-        start = _split(clusters, drift, settings, seed)
-    unrefined = _Modules(direction.MAGNITUDE, start.labels, np.zeros((layers, 0, len(TERMS))))
-    refined = _refine_layers(parameters, drift, start.labels, profiles, settings, clustered, on_progress)
+        start = _given(initial, drift, settings)
+    unrefined = _Modules(direction.MAGNITUDE, start.labels, np.zeros((len(start.labels), 0, len(TERMS))))
+    refined = _refine_layers(parameters, drift, start.labels, profiles, settings, on_progress)
     return _decide(refined or [unrefined], settings.kind, start, drift, primary, auxiliary)
 
 
@@ -113,7 +104,6 @@ def cluster_layers(
     settings: ModularizationSettings,
     seed: int,
     on_progress: Progress = silent,
-    total: int | None = None,
 ) -> Partition:
     """Clusters the parameters of every layer, which no calibration text takes part in.
 
@@ -124,7 +114,6 @@ def cluster_layers(
         settings: candidates and restarts.
         seed: seed of k-means; each layer has a stream of its own.
         on_progress: is told (done, total, message) after each layer.
-        total: work in all, where clustering is only a part of it.
 
     Returns:
         The clusters, of kind `clusters`, with the silhouette of every candidate count.
@@ -139,7 +128,7 @@ def cluster_layers(
         rows = _rows(parameters, layer, neurons)
         greedy = settings.seeding == "greedy"
         clusterings.append(cluster(rows, settings.candidates, settings.restarts, rng, greedy))
-        on_progress(layer + 1, total or layers, f"clustered layer {layer + 1} of {layers}")
+        on_progress(layer + 1, layers, f"clustered layer {layer + 1} of {layers}")
     labels, counts = np.stack([c.labels for c in clusterings]), np.array([c.count for c in clusterings])
     return Partition.unrefined("clusters", labels, counts, np.stack([c.silhouette for c in clusterings]))
 
@@ -199,13 +188,11 @@ def _refine_layers(
     initial: Array,
     profiles: tuple[str, ...],
     settings: ModularizationSettings,
-    clustered: int,
     on_progress: Progress,
 ) -> list[_Modules]:
-    """Refines every layer under each profile from the same initial modules, after `clustered` layers."""
+    """Refines every layer under each profile from the same initial modules."""
     layers = len(initial)
     found: dict[str, list[tuple[Array, Array]]] = {profile: [] for profile in profiles}
-    done, total = clustered, clustered + layers * len(profiles)
 
     def pieces() -> Iterator[tuple[bool, Callable[[], tuple[Array, Array]]]]:
         for layer in range(layers if profiles else 0):
@@ -217,8 +204,9 @@ def _refine_layers(
     for number, pair in enumerate(side_by_side(pieces())):
         layer, profile = number // len(profiles), profiles[number % len(profiles)]
         found[profile].append(pair)
-        done += 1
-        on_progress(done, total, f"refined layer {layer + 1} of {layers} by drift {profile}")
+        on_progress(
+            number + 1, layers * len(profiles), f"refined layer {layer + 1} of {layers} by drift {profile}"
+        )
     return [
         _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
         for profile, pairs in found.items()

@@ -9,7 +9,7 @@ are let go of before those of the next are made.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
+from gprune.models.masking import standing_in
 from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.merging import agreed, own_rows
 from gprune.pruning.calibration.sequential import enter
@@ -197,18 +198,12 @@ class _Walk:
             with self._giving(attention, index), one.applied():
                 pruned.states = pruned.run(self.decoder, one.layer).to(pruned.states.device)
 
-    @contextmanager
-    def _giving(self, attention: nn.Module, index: int) -> Iterator[None]:
+    def _giving(self, attention: nn.Module, index: int) -> AbstractContextManager[None]:
         """Has the attention give what it is known to give of a batch, without its work."""
         y, rest = self.attended[index]
         y = y.to(self.decoder.device)
         output: Any = y if rest is None else (y, *rest)
-        with ExitStack() as undone:
-            # the class has its own, which stands again once this one is gone
-            before = vars(attention).get("forward", type(attention).forward.__get__(attention))
-            undone.callback(setattr, attention, "forward", before)
-            setattr(attention, "forward", lambda *_, **__: output)  # noqa: B010
-            yield
+        return standing_in(attention, lambda *_, **__: output)
 
     def _attention_of(self, layer: int) -> nn.Module:
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)

@@ -4,16 +4,12 @@ The loop is that of gprune.pruning.sparsity.learner: once forward and twice back
 the cross-entropy on four subsets decide whose supervision counts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gprune.models.decoder import Decoder
 from gprune.pruning.sparsity.equal_masks import EqualMasks
 from gprune.pruning.sparsity.learner import Learner, LearnerRunning, Setting
 from gprune.pruning.sparsity.masks import MaskFamily
@@ -21,47 +17,27 @@ from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums
 from gprune.pruning.sparsity.rounding import exact_masks, require_reachable
 from gprune.pruning.sparsity.units import RankedUnits
-from gprune.records import Array, Learning, Partition, Tokens, budget
-from gprune.store.resumption import Resumption
-from gprune.study import SparsitySettings
-from gprune.system.progress import Progress
-
-if TYPE_CHECKING:
-    from gprune.models.distributed.process_group import Ranks
+from gprune.records import Array, Learning, Partition, budget
 
 
 def learn(
-    decoder: Decoder,
+    setting: Setting,
     scores: Array,
     head_scores: Array,
     partition: Partition,
-    primary: Tokens,
-    auxiliary: Tokens,
-    settings: SparsitySettings,
     target: float,
-    seed: int,
-    on_progress: Progress,
     attention: Array | None = None,
-    kept: Resumption | None = None,
-    ranks: Ranks | None = None,
 ) -> Learning:
     """Learns thresholds and turns them into masks that meet the retention target exactly.
 
     Args:
-        decoder: the dense decoder; its weights are not changed, and no hook is left on it.
+        setting: what it works with.
         scores: (layers, neurons) importance scores; only their order within a module matters.
         head_scores: (layers, key/value groups) importance scores; only their order within a layer matters.
         partition: modules of the neurons.
-        primary: calibration set A.
-        auxiliary: calibration set B.
-        settings: settings of this stage; where memory runs out, a batch goes through the model in portions.
         target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
-        seed: seed of the subsets and of the order of the sequences.
-        on_progress: called after every step; may raise to stop.
         attention: (layers, key/value groups) bool, the groups that are kept whatever is learned; none leaves
             them to their thresholds.
-        kept: where it leaves what it can go on from, and finds what an earlier process has left.
-        ranks: the processes that share every batch, this one being the first; None for this one alone.
 
     Returns:
         The masks, whose retention is as near R* as one neuron allows, and the course of the learning.
@@ -72,6 +48,7 @@ def learn(
         MethodError: not even one sequence fits in memory.
         NumericsError: a loss or a gradient is not finite.
     """
+    decoder, settings = setting.decoder, setting.settings
     decoder.require_whole("learning")
     require_reachable(decoder.shape, target, settings.alignment)
     units = RankedUnits.build(decoder.shape, scores, head_scores, partition)
@@ -81,10 +58,9 @@ def learn(
     if attention is not None:
         units = units.with_groups(attention)
     family = MaskFamily.of(units, decoder.device)
-    setting = Setting(decoder, (primary, auxiliary), settings, seed, on_progress, kept, ranks)
-    learner = ThresholdLearner(setting, family, target)
     if settings.equal:
-        learner = EqualLearner(setting, EqualMasks.leveled(family, counts[0]), target)
+        family = EqualMasks.leveled(family, counts[0])
+    learner = ThresholdLearner(setting, family, target)
     thresholds, rows = learner.learned()
     columns, widths = learner.columns(), (settings.alignment, settings.equal)
     plan = exact_masks(family.units, thresholds.cpu().numpy(), target, *widths)
@@ -113,15 +89,16 @@ class ThresholdLearner(Learner[MaskFamily]):
             family: the masks that thresholds can express.
             target: R*, the retention asked for.
         """
-        settings = setting.settings
-        # the augmented Lagrangian (Eq. 11)
-        constraint = RetentionConstraint(target, settings.penalty, settings.dual_rate)
+        settings, equal = setting.settings, isinstance(family, EqualMasks)
+        # the augmented Lagrangian (Eq. 11); under one budget a layer every mask meets it by itself
+        rates = (0.0, 0.0) if equal else (settings.penalty, settings.dual_rate)
+        constraint = RetentionConstraint(target, *rates)
         super().__init__(setting, family, settings.epochs, settings.learning_rate, constraint)
         self._target = target
 
     def start(self) -> Tensor:
         """Thresholds that remove the same share of every module."""
-        return torch.full((self.family.thresholds,), 1 - self._target, device=self.family.share.device)
+        return torch.full((self.family.count,), 1 - self._target, device=self.family.share.device)
 
     def gradient(
         self, step: int, running: LearnerRunning, sums: BatchSums
@@ -131,21 +108,13 @@ class ThresholdLearner(Learner[MaskFamily]):
         performance, admitted = self._performance(thresholds, sums)
         retention = self.family.retention(thresholds)
         slope = self.family.threshold_gradient(self.family.share, thresholds, self.settings.surrogate)
-        found = self._held(step, constraint, performance, slope, retention)
+        if isinstance(self.family, EqualMasks):
+            found = self.family.competing(performance, slope)
+        else:
+            if step == 0:
+                constraint.start(performance, slope)
+            found = performance + constraint.slope(retention) * slope
         return found, {"retention": retention, "admitted": admitted}
-
-    def _held(
-        self,
-        step: int,
-        constraint: RetentionConstraint,
-        performance: Tensor,
-        slope: Tensor,
-        retention: Tensor,
-    ) -> Tensor:
-        """(thresholds,) gradient that keeps to the budget: of the performance term and of the constraint."""
-        if step == 0:
-            constraint.start(performance, slope)
-        return performance + constraint.slope(retention) * slope
 
     def _performance(self, thresholds: Tensor, sums: BatchSums) -> tuple[Tensor, Tensor]:
         """(thresholds,) gradient of the performance term, and whether the auxiliary text was admitted."""
@@ -170,27 +139,6 @@ class ThresholdLearner(Learner[MaskFamily]):
         running.learned.clamp_(0.0, 1.0)
         constraint.ascend(told["retention"])
         return [multiplier, told["admitted"]]
-
-
-class EqualLearner(ThresholdLearner):
-    """Thresholds under one budget a layer, which every mask meets, so that no multiplier has to hold it."""
-
-    family: EqualMasks
-
-    def __init__(self, setting: Setting, family: EqualMasks, target: float) -> None:
-        """Binds a learning; for the arguments see ThresholdLearner."""
-        super().__init__(setting, family, target)
-        self._constraint = RetentionConstraint(target, 0.0, 0.0)
-
-    def _held(
-        self,
-        step: int,
-        constraint: RetentionConstraint,
-        performance: Tensor,
-        slope: Tensor,
-        retention: Tensor,
-    ) -> Tensor:
-        return self.family.competing(performance, slope)
 
 
 def admits(gradients: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
+from gprune.models.masking import standing_in
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, masked, masked_product, recomputed
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
@@ -92,32 +93,18 @@ def gated(decoder: Decoder) -> Iterator[MaskGate]:
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
             if _is_known(part) and _activation(part) is not None:
-                undone.enter_context(_standing_in(part, gate.feed_forward(index, part, decoder)))
+                undone.enter_context(standing_in(part, gate.feed_forward(index, part, decoder)))
             else:
                 _hook(decoder.down_proj(index), gate.hook(index), undone)
             _hook(decoder.o_proj(index), gate.hook(decoder.shape.layers + index), undone)
         if decoder.dtype in _HALF:
             for norm in _norms(decoder):
-                undone.enter_context(_standing_in(norm, _computed_again(norm.forward)))
+                undone.enter_context(standing_in(norm, _computed_again(norm.forward)))
         yield gate
 
 
 def _hook(linear: nn.Linear, hook: Callable[..., Any], undone: ExitStack) -> None:
     undone.callback(linear.register_forward_pre_hook(hook).remove)
-
-
-@contextmanager
-def _standing_in(module: nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Gives a module another forward function while the context is open."""
-    own = module.__dict__.get("forward")
-    module.forward = forward
-    try:
-        yield
-    finally:
-        if own is None:
-            del module.forward
-        else:
-            module.forward = own
 
 
 def _activation(part: nn.Module) -> Any:

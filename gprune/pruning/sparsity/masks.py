@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gprune.pruning.sparsity.units import RankedUnits
-from gprune.records import Array, ModelShape, Partition
+from gprune.records import Array, ModelShape
 
 # Gives the sigmoid surrogate the long-tailed one's peak of 2 at the threshold.
 _SIGMOID_STEEPNESS = 8.0
@@ -111,21 +111,6 @@ class MaskFamily(UnitMasks):
     """(thresholds,) int64 number of units of each threshold"""
 
     @classmethod
-    def build(
-        cls, shape: ModelShape, scores: Array, head_scores: Array, partition: Partition, device: torch.device
-    ) -> MaskFamily:
-        """Lays out all units of a decoder.
-
-        Args:
-            shape: sizes of the decoder.
-            scores: (layers, neurons) importance scores, higher = more important.
-            head_scores: (layers, key/value groups) importance scores.
-            partition: modules of the neurons.
-            device: where the tensors live.
-        """
-        return cls.of(RankedUnits.build(shape, scores, head_scores, partition), device)
-
-    @classmethod
     def of(cls, units: RankedUnits, device: torch.device) -> MaskFamily:
         """Lays out units that are ranked already, on a device."""
         order = np.argsort(units.owner, kind="stable")
@@ -145,19 +130,14 @@ class MaskFamily(UnitMasks):
         """Number of FFN thresholds; they come before the attention thresholds."""
         return self.units.modules
 
-    @property
-    def thresholds(self) -> int:
-        """Number of thresholds: one for each module, and one for each layer's attention."""
-        return self.units.thresholds
-
     def margins(self, thresholds: Tensor) -> Tensor:
         """(units,) quantile minus threshold; a unit is kept where this is 0 or more."""
         return self.quantiles - thresholds[self.owner]
 
     @property
     def count(self) -> int:
-        """Number of thresholds."""
-        return self.thresholds
+        """Number of thresholds: one for each module, and one for each layer's attention."""
+        return self.units.thresholds
 
     def kept(self, learned: Tensor) -> Tensor:
         """(units,) bool, the units whose quantiles reach (thresholds,) their thresholds."""
@@ -197,4 +177,4 @@ class MaskFamily(UnitMasks):
         # sums of segments and no scattered additions, whose order a GPU does not keep from run to run
         rows = ordered.reshape(-1, ordered.shape[-1]).T.contiguous()
         sums = torch.segment_reduce(rows, "sum", lengths=self.owned, axis=0, unsafe=True, initial=0)
-        return sums.T.reshape(*unit_gradient.shape[:-1], self.thresholds)
+        return sums.T.reshape(*unit_gradient.shape[:-1], self.count)

@@ -45,13 +45,11 @@ class BatchSums:
     """(units,) float32 that of the summed distillation; None if not asked for"""
 
     @classmethod
-    def empty(
-        cls, tokens: tuple[int, int, int], units: int, distils: bool, device: torch.device
-    ) -> BatchSums:
-        """Nothing yet, for (subsets, sequences, tokens)."""
-        hard, soft = torch.zeros(tokens[0], units, device=device), torch.zeros(tokens, device=device)
-        own = torch.zeros(units, device=device) if distils else None
-        return cls(torch.zeros(tokens, device=device), soft, hard, own)
+    def empty(cls, ids: Tensor, units: int, distils: bool) -> BatchSums:
+        """Nothing yet, for (subsets, sequences, tokens) ids."""
+        hard, soft = (torch.zeros(ids.shape, device=ids.device) for _ in range(2))
+        own = torch.zeros(units, device=ids.device) if distils else None
+        return cls(hard, soft, torch.zeros(len(ids), units, device=ids.device), own)
 
 
 def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
@@ -134,8 +132,7 @@ class Passes:
 
     def _summed(self, learned: Tensor, ids: Tensor, target: Tensor | None, size: int) -> BatchSums:
         """What (subsets, sequences, tokens) say, so many sequences at a time."""
-        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.share)
-        sums = BatchSums.empty(tokens, units, target is not None, ids.device)
+        sums = BatchSums.empty(ids, len(self._family.share), target is not None)
         with self._decoder.counted_whole():
             for place in portions(ids.shape[1], size):
                 soft = None if target is None else target[place].flatten(0, 1)

@@ -43,44 +43,41 @@ def exact_masks(
         Apart from the floors and from that last correction, a unit is kept exactly where its quantile reaches
         its threshold.
     """
-    shape = units.shape
-    neuron_margin, head_margin = units.split(units.margins(thresholds))
-    if equal:
-        return _equal(units, thresholds, (neuron_margin, head_margin), target, alignment)
-    least = budget.least_neurons(shape, alignment)
-    shift = _common_shift(shape, neuron_margin, head_margin, target, least)
-    if units.free_groups:
-        kept_heads = budget.keep_one(head_margin >= shift, head_margin)
-        kept_heads = _feasible_heads(shape, head_margin, kept_heads, target, least)
-    else:
-        kept_heads = head_margin > 0
-    kept_neurons = neuron_margin >= shift
-    kept_neurons = budget.align(shape, kept_neurons, kept_heads, neuron_margin, target, alignment)
-    masks = PruningMasks(
-        method="gprune",
-        ffn=kept_neurons,
-        heads=kept_heads,
-        retention=budget.retention(shape, kept_neurons, kept_heads),
-        target=target,
-    )
+    margins = units.split(units.margins(thresholds))
+    kept = _equal if equal else _shifted
+    ffn, heads, shift = kept(units, margins, target, alignment)
+    masks = PruningMasks("gprune", ffn, heads, budget.retention(units.shape, ffn, heads), target)
     return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
 
 
+def _shifted(
+    units: RankedUnits, margins: tuple[Array, Array], target: float, alignment: int
+) -> tuple[Array, Array, float]:
+    """Kept neurons and groups, and the shift of all thresholds."""
+    shape, (neurons, heads) = units.shape, margins
+    least = budget.least_neurons(shape, alignment)
+    shift = _common_shift(shape, neurons, heads, target, least)
+    if units.free_groups:
+        kept_heads = budget.keep_one(heads >= shift, heads)
+        kept_heads = _feasible_heads(shape, heads, kept_heads, target, least)
+    else:
+        kept_heads = heads > 0
+    return budget.align(shape, neurons >= shift, kept_heads, neurons, target, alignment), kept_heads, shift
+
+
 def _equal(
-    units: RankedUnits, thresholds: Array, margins: tuple[Array, Array], target: float, alignment: int
-) -> ExactPlan:
-    shape, counts = units.shape, budget.equal_counts(units.shape, target, alignment)
+    units: RankedUnits, margins: tuple[Array, Array], target: float, alignment: int
+) -> tuple[Array, Array, Array]:
+    """Kept neurons and groups, and the shift of each threshold."""
+    counts = budget.equal_counts(units.shape, target, alignment)
     ffn, heads = (budget.highest(part, count) for part, count in zip(margins, counts, strict=True))
     if not units.free_groups:
         heads = margins[1] > 0
     # of every unit the cut of its layer, of every threshold that of its units
     shift = np.zeros(units.thresholds)
-    cuts = [
-        np.repeat(_cuts(part, kept), part.shape[1]) for part, kept in zip(margins, (ffn, heads), strict=True)
-    ]
-    shift[units.owner] = np.concatenate(cuts)
-    masks = PruningMasks("gprune", ffn, heads, budget.retention(shape, ffn, heads), target)
-    return ExactPlan(masks, np.asarray(thresholds, dtype=np.float64) + shift)
+    pairs = zip(margins, (ffn, heads), strict=True)
+    shift[units.owner] = np.concatenate([np.repeat(_cuts(part, kept), part.shape[1]) for part, kept in pairs])
+    return ffn, heads, shift
 
 
 def _cuts(margins: Array, kept: Array) -> Array:

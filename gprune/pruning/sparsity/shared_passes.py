@@ -127,9 +127,8 @@ class SharedPasses(Passes):
     def _share(self, learned: Tensor, numbers: Array) -> BatchSums:
         """What all processes say of a batch, of which this one runs its portions."""
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
-        tokens, units = (len(ids), ids.shape[1], ids.shape[2]), len(self._family.share)
         distils = self._settings.distillation_weight > 0
-        whole, left_out = (BatchSums.empty(tokens, units, distils, ids.device) for _ in range(2))
+        whole, left_out = (BatchSums.empty(ids, len(self._family.share), distils) for _ in range(2))
         count, rank = self._ranks.count, self._ranks.rank
         try:
             with self._decoder.uncounted():
@@ -140,11 +139,9 @@ class SharedPasses(Passes):
                 raise self._too_large(error, numbers.size) from error
             raise
         parts = (whole.cross_entropy, whole.distillation, whole.cross_entropy_gradient)
-        for part in (
-            *parts,
-            *([whole.distillation_gradient] if whole.distillation_gradient is not None else []),
-        ):
-            self._ranks.add(part)
+        for part in (*parts, whole.distillation_gradient):
+            if part is not None:
+                self._ranks.add(part)
         self._decoder.count_forward(ids.numel() * (1 + distils))
         self._decoder.count_backward(ids.numel() * (1 + distils))
         return whole

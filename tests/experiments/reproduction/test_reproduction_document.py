@@ -10,7 +10,7 @@ from reproduction.test_reproduction_command import call
 from synthetic_tables import filled, write_tables
 
 from gprune.analysis.claims import RECOMMENDED, repaired
-from gprune.experiments.reproduction import control_rows, document, tables, work
+from gprune.experiments.reproduction import control_rows, tables, work
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.lookup import Answer, Finished
 from gprune.experiments.reproduction.scale import choose
@@ -19,6 +19,7 @@ from gprune.store import Store
 from gprune.study import profiles
 from gprune.study.methods import CONTROLS
 from gprune.study.profiles import Profile
+from scripts import results_document as document
 
 VERSIONS = {"gprune": "0.1.0", "commit": "abc123", "torch": "2.13.0", "uncommitted_changes": False}
 MARKS = "before\n<!-- table: {} of demo at demo -->\nold\n<!-- end of table -->\nafter\n"

@@ -21,6 +21,8 @@ from gprune.pruning.sparsity.gate_masks import GateMasks
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily
 from gprune.pruning.sparsity.passes import Passes
+from gprune.pruning.sparsity.units import RankedUnits
+from gprune.records import Tokens
 from gprune.study import SparsitySettings
 from gprune.system.progress import silent
 
@@ -53,9 +55,14 @@ def ids_of(decoder, sequences, length):
     return torch.randint(decoder.model.config.vocab_size, (sequences, length), generator=generator)
 
 
+def shards_of(calibration):
+    ids = np.zeros((calibration.samples, 2), dtype=np.int32)
+    return shard_of(Tokens("text", "", ids, len(ids)), calibration.shards)
+
+
 def statistics(decoder, study, sequences, monkeypatch):
     calibration, shape = study.calibration, decoder.shape
-    shards = shard_of(calibration.samples, calibration.shards)[:sequences]
+    shards = shards_of(calibration)[:sequences]
     ids = ids_of(decoder, sequences, calibration.length)
     with CountedMemory() as counted, torch.no_grad():
         widths = (("down_proj", shape.neurons), ("o_proj", shape.heads * shape.head_width))
@@ -95,7 +102,7 @@ def context_passes(decoder, study, sequences, monkeypatch, together=1):
         monkeypatch.setattr(context_statistics._Pass, "_require_finite", lambda *_: None)
     contexts = contexts_of(shape, count)
     ids = ids_of(decoder, sequences, calibration.length)
-    shards = shard_of(calibration.samples, calibration.shards)[:sequences]
+    shards = shards_of(calibration)[:sequences]
     with CountedMemory() as counted:
         made = context_statistics._Pass(decoder, [contexts] * together, calibration.shards, True)
         with torch.set_grad_enabled(True), made.observing():
@@ -112,11 +119,11 @@ def learning(decoder, study, sequences, monkeypatch):
     ids = ids_of(decoder, sequences, length)
     settings = SparsitySettings(batch=sequences, epochs=1)
     with CountedMemory() as counted, gated(decoder) as gate:
-        family = MaskFamily.build(shape, scores, heads, partition, decoder.device)
+        family = MaskFamily.of(RankedUnits.build(shape, scores, heads, partition), decoder.device)
         teacher = Teacher.build(decoder, sequences, length, 1)
         rows = np.zeros((sequences, length), dtype=np.int64)
         passes = Passes(decoder, family, gate, teacher, rows, settings, silent)
-        thresholds = torch.full((family.thresholds,), 0.5, device=decoder.device)
+        thresholds = torch.full((family.count,), 0.5, device=decoder.device)
         passes.run(thresholds, np.arange(len(ids)).reshape(SUBSETS, -1), 0, 1)
     return counted.peak
 

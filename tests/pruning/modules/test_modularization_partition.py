@@ -13,6 +13,7 @@ from gprune.pruning.ranking import ranks
 from gprune.records import RankDrift, UnitScores
 from gprune.study import ModularizationSettings
 from gprune.system.errors import Cancelled, NumericsError
+from gprune.system.progress import silent
 
 LAYERS, NEURONS, WIDTH = 3, 128, 18
 QUICK = ModularizationSettings(candidates=(4, 6, 8), restarts=2, steps=12)
@@ -41,20 +42,23 @@ def inputs(layers=LAYERS, neurons=NEURONS, seed=0, metric="flap"):
     return (lambda layer: rows[layer]), drift, *scores
 
 
-def test_shared_clusters_give_the_partition_that_its_own_would():
+def whole_stage(parameters, drift, first, second, settings, seed, on_progress=silent):
+    """Clusters and modules, as the stages make them one after the other."""
+    clusters = cluster_layers(parameters, *drift.magnitude.shape, settings, seed, on_progress)
+    return modularize(parameters, drift, first, second, clusters, settings, seed, on_progress)
+
+
+def test_clusters_count_the_modules_before_the_split():
     parameters, drift, *both = inputs()
-    layers, neurons = drift.magnitude.shape
-    clusters = cluster_layers(parameters, layers, neurons, QUICK, seed=1)
+    clusters = cluster_layers(parameters, *drift.magnitude.shape, QUICK, seed=1)
     assert clusters.kind == "clusters" and np.isfinite(clusters.silhouette).any(axis=1).all()
-    own = modularize(parameters, drift, *both, QUICK, seed=1)
-    shared = modularize(parameters, drift, *both, QUICK, seed=1, clusters=clusters)
-    np.testing.assert_array_equal(own.labels, shared.labels)
-    np.testing.assert_array_equal(own.initial_counts, clusters.counts)
-    np.testing.assert_array_equal(own.history, shared.history)
+    made = modularize(parameters, drift, *both, clusters, QUICK, seed=1)
+    np.testing.assert_array_equal(made.initial_counts, clusters.counts)
+    np.testing.assert_array_equal(made.silhouette, clusters.silhouette)
 
 
 def test_every_neuron_is_in_exactly_one_module():
-    partition = modularize(*inputs(), QUICK, seed=0)
+    partition = whole_stage(*inputs(), QUICK, seed=0)
     assert partition.labels.shape == (LAYERS, NEURONS) and partition.labels.dtype == np.int32
     for labels, count in zip(partition.labels, partition.counts, strict=True):
         assert sorted(set(labels.tolist())) == list(range(count))
@@ -66,8 +70,8 @@ def test_every_neuron_is_in_exactly_one_module():
 
 def test_auto_applies_the_admission_rule():
     arguments = inputs()
-    forced = [modularize(*arguments, quick(direction=name), seed=0) for name in ("magnitude", "direction")]
-    chosen = modularize(*arguments, QUICK, seed=0)
+    forced = [whole_stage(*arguments, quick(direction=name), seed=0) for name in ("magnitude", "direction")]
+    chosen = whole_stage(*arguments, QUICK, seed=0)
     _, drift, first, second = arguments
     below = below_boundary(first.ffn, second.ffn)
     np.testing.assert_allclose(chosen.mixing, [boundary_mixing(p.labels, below) for p in forced], rtol=1e-12)
@@ -82,7 +86,7 @@ def test_auto_applies_the_admission_rule():
 
 @pytest.mark.parametrize(("metric", "profile"), [("flap", "magnitude"), ("twflap", "direction")])
 def test_preset_is_the_outcome_for_the_metric(metric, profile):
-    partition = modularize(*inputs(metric=metric), quick(direction="preset"), seed=0)
+    partition = whole_stage(*inputs(metric=metric), quick(direction="preset"), seed=0)
     assert partition.profile == profile
     assert np.isnan(partition.mixing).all() and np.isnan(partition.variation).all()
 
@@ -102,23 +106,23 @@ def test_swapping_the_texts_leaves_magnitude_modules_alone():
         drift.correlation_primary,
     )
     settings = quick(direction="magnitude")
-    one = modularize(parameters, drift, first, second, settings, seed=0)
-    two = modularize(parameters, swapped, second, first, settings, seed=0)
+    one = whole_stage(parameters, drift, first, second, settings, seed=0)
+    two = whole_stage(parameters, swapped, second, first, settings, seed=0)
     np.testing.assert_array_equal(one.labels, two.labels)
 
 
 def test_initialization_splits_a_fifth_of_the_modules():
-    partition = modularize(*inputs(), quick(kind="initialization"), seed=0)
+    partition = whole_stage(*inputs(), quick(kind="initialization"), seed=0)
     before = int(partition.initial_counts.sum())
     assert partition.modules == before + round(0.2 * before)
     assert partition.kind == "initialization" and partition.history.shape == (LAYERS, 0, 5)
-    whole = modularize(*inputs(), quick(kind="initialization", split_fraction=0.0), seed=0)
+    whole = whole_stage(*inputs(), quick(kind="initialization", split_fraction=0.0), seed=0)
     np.testing.assert_array_equal(whole.counts, whole.initial_counts)
 
 
 def test_random_modules_are_equal_and_as_many():
-    initial = modularize(*inputs(neurons=131), quick(kind="initialization"), seed=3)
-    first, same, other = (modularize(*inputs(neurons=131), quick(kind="random"), seed=s) for s in (3, 3, 4))
+    initial = whole_stage(*inputs(neurons=131), quick(kind="initialization"), seed=3)
+    first, same, other = (whole_stage(*inputs(neurons=131), quick(kind="random"), seed=s) for s in (3, 3, 4))
     np.testing.assert_array_equal(first.counts, initial.counts)
     np.testing.assert_array_equal(first.labels, same.labels)
     assert (first.labels != other.labels).any()
@@ -132,7 +136,7 @@ def test_random_modules_are_equal_and_as_many():
 @pytest.mark.parametrize("kind", ["refined", "initialization", "random"])
 def test_odd_and_tiny_widths(neurons, kind):
     settings = ModularizationSettings(kind=kind, steps=3, restarts=1)
-    partition = modularize(*inputs(layers=2, neurons=neurons), settings, seed=0)
+    partition = whole_stage(*inputs(layers=2, neurons=neurons), settings, seed=0)
     assert (partition.counts >= 1).all() and (partition.counts <= 4).all()
     assert partition.silhouette.shape == (2, 5)
     assert np.isnan(partition.silhouette[:, 1:]).all()
@@ -140,9 +144,10 @@ def test_odd_and_tiny_widths(neurons, kind):
 
 def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_wrong_parameters_are_refused():
     seen = []
-    modularize(*inputs(), QUICK, 0, lambda done, total, message: seen.append((done, total, message)))
-    assert [done for done, _, _ in seen] == list(range(1, 10))
-    assert {total for _, total, _ in seen} == {9}
+    whole_stage(*inputs(), QUICK, 0, lambda done, total, message: seen.append((done, total, message)))
+    assert [(done, total) for done, total, _ in seen] == [(done, 3) for done in (1, 2, 3)] + [
+        (done, 6) for done in range(1, 7)
+    ]
     assert seen[0][2] == "clustered layer 1 of 3"
     assert seen[-1][2] == "refined layer 3 of 3 by drift direction"
 
@@ -150,21 +155,21 @@ def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_wrong_param
         raise Cancelled("stopped")
 
     with pytest.raises(Cancelled):
-        modularize(*inputs(), QUICK, 0, stop)
+        whole_stage(*inputs(), QUICK, 0, stop)
     parameters, drift, first, second = inputs()
     with pytest.raises(ValueError, match="do not hold one row for each of 128 neurons"):
-        modularize(lambda layer: parameters(layer)[:5], drift, first, second, QUICK, 0)
+        whole_stage(lambda layer: parameters(layer)[:5], drift, first, second, QUICK, 0)
     with pytest.raises(NumericsError, match="FFN weights of layer 0"):
-        modularize(lambda layer: parameters(layer) * float("nan"), drift, first, second, QUICK, 0)
+        whole_stage(lambda layer: parameters(layer) * float("nan"), drift, first, second, QUICK, 0)
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_a_gpu_gives_a_repeatable_partition_of_like_quality():
     parameters, *others = inputs()
-    on_cpu = modularize(parameters, *others, QUICK, seed=0)
+    on_cpu = whole_stage(parameters, *others, QUICK, seed=0)
     first, again = (
-        modularize(lambda layer: parameters(layer).cuda(), *others, QUICK, seed=0) for _ in range(2)
+        whole_stage(lambda layer: parameters(layer).cuda(), *others, QUICK, seed=0) for _ in range(2)
     )
     np.testing.assert_array_equal(first.labels, again.labels)
     np.testing.assert_allclose(first.silhouette, on_cpu.silhouette, rtol=0, atol=0.02)
@@ -178,10 +183,10 @@ def chunks(sizes):
 @pytest.mark.parametrize("direction", ["auto", "preset", "magnitude"])
 def test_the_own_initialization_gives_the_same_refinement(direction):
     arguments = inputs(metric="twflap")
-    whole = modularize(*arguments, quick(direction=direction), seed=0)
-    initial = modularize(*arguments, quick(kind="initialization"), seed=0).labels
+    whole = whole_stage(*arguments, quick(direction=direction), seed=0)
+    initial = whole_stage(*arguments, quick(kind="initialization"), seed=0).labels
     # the seed serves clustering only, which does not take place
-    coupled = modularize(*arguments, quick(direction=direction), seed=9, initial=initial)
+    coupled = modularize(*arguments, initial, quick(direction=direction), seed=9)
     np.testing.assert_array_equal(coupled.labels, whole.labels)
     np.testing.assert_array_equal(coupled.history, whole.history)
     np.testing.assert_array_equal(coupled.mixing, whole.mixing)
@@ -195,7 +200,7 @@ def test_what_is_not_refined_stays_as_given(kind):
         raise RuntimeError("no weights are needed")
 
     initial = chunks((3, 8, 5))
-    partition = modularize(unused, *inputs(metric="twflap")[1:], quick(kind=kind), seed=0, initial=initial)
+    partition = modularize(unused, *inputs(metric="twflap")[1:], initial, quick(kind=kind), seed=0)
     np.testing.assert_array_equal(partition.labels, initial)
     np.testing.assert_array_equal(partition.counts, [3, 8, 5])
     assert partition.kind == kind and partition.history.shape == (LAYERS, 0, 5)
@@ -203,8 +208,8 @@ def test_what_is_not_refined_stays_as_given(kind):
 
 def test_modules_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match=r"initial modules of shape \(1, 128\)"):
-        modularize(*inputs(metric="twflap"), QUICK, seed=0, initial=chunks((4,)))
+        modularize(*inputs(metric="twflap"), chunks((4,)), QUICK, seed=0)
     gaps = chunks((4, 4, 4))
     gaps[1][gaps[1] == 2] = 3
     with pytest.raises(ValueError, match=r"layer 1: initial labels \[0 1 3\]"):
-        modularize(*inputs(metric="twflap"), QUICK, seed=0, initial=gaps)
+        modularize(*inputs(metric="twflap"), gaps, QUICK, seed=0)

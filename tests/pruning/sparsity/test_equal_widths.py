@@ -106,14 +106,15 @@ def a_case(kv_heads):
 def test_learning_keeps_equal_widths_at_every_step_and_is_the_same_twice(kv_heads):
     decoder, (scores, heads), partition, texts = a_case(kv_heads)
     settings = SparsitySettings(epochs=3, batch=8, widths="equal", alignment=4)
-    made = [learn(decoder, scores, heads, partition, *texts, settings, 0.5, 0, silent) for _ in range(2)]
-    learned, twin = made
+    setting = Setting(decoder, tuple(texts), settings, 0, silent)
+    learned, twin = (learn(setting, scores, heads, partition, 0.5) for _ in range(2))
     count, groups = budget.equal_counts(decoder.shape, 0.5, 4)
     assert widths(learned) == ([count] * 2, [groups] * 2) and count % 4 == 0
     steps = dict(zip(learned.columns, learned.steps.T, strict=True))
     assert np.allclose(steps["retention"], learned.retention, atol=1e-6) and not steps["multiplier"].any()
     assert (learned.ffn == twin.ffn).all()
-    start = learn(decoder, scores, heads, partition, *texts, replace(settings, epochs=0), 0.5, 0, silent)
+    unlearned = replace(setting, settings=replace(settings, epochs=0))
+    start = learn(unlearned, scores, heads, partition, 0.5)
     assert (start.ffn != learned.ffn).any()
 
 

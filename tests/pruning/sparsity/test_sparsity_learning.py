@@ -1,5 +1,7 @@
 """The whole stage: first step against plain autograd, determinism, variants, errors, clean-up."""
 
+from dataclasses import asdict
+
 import numpy as np
 import pytest
 import torch
@@ -16,8 +18,10 @@ from sparsity.reference_sparsity import (
 from gprune.models.loading import load
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.sparsity.batches import SubsetSampler
+from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.sparsity.masks import MaskFamily
+from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import Tokens, budget
 from gprune.study import SparsitySettings
 from gprune.system.errors import Cancelled, NumericsError
@@ -35,13 +39,15 @@ def _case(kv_heads=4, neurons=60, samples=8, dtype=torch.float32, family="llama"
 
 
 def _learn(case, retention=0.5, seed=0, on_progress=silent, **settings):
-    return learn(*case, SparsitySettings(**settings), retention, seed, on_progress)
+    decoder, *units, primary, auxiliary = case
+    known = SparsitySettings(**settings)
+    return learn(Setting(decoder, (primary, auxiliary), known, seed, on_progress), *units, retention)
 
 
 def _naive_first_gradient(case, retention, settings):
     """Gradient of the whole objective at the start: four separate runs, and one for the distillation."""
     decoder, scores, head_scores, partition, primary, auxiliary = case
-    family = MaskFamily.build(decoder.shape, scores, head_scores, partition, decoder.device)
+    family = MaskFamily.of(RankedUnits.build(decoder.shape, scores, head_scores, partition), decoder.device)
     ids = torch.tensor(np.concatenate([primary.ids, auxiliary.ids]).astype(np.int64))
     ids = ids[torch.tensor(SubsetSampler(primary, auxiliary, settings.batch, 0).draw())]
     teacher = decoder.logits(decoder.hidden_states(ids))
@@ -56,7 +62,7 @@ def _naive_first_gradient(case, retention, settings):
                 long_tailed(float(family.quantiles[i]) - np.float32(start)) * float(units[i])
                 for i in np.flatnonzero(family.owner.numpy() == threshold)
             )
-            for threshold in range(family.thresholds)
+            for threshold in range(family.count)
         ]
     )
     hard = np.stack([to_thresholds(naive.gradients(cross_entropy(run(part), part))) for part in ids.chunk(4)])
@@ -85,7 +91,7 @@ def test_first_step_follows_the_gradient_of_plain_autograd(kv_heads, seed_retent
             return super().step()
 
     monkeypatch.setattr(torch.optim, "Adam", Recorder)
-    learn(*case, settings, seed_retention, 0, silent)
+    _learn(case, seed_retention, **asdict(settings))
     np.testing.assert_allclose(found[0], expected, rtol=1e-4, atol=1e-6)
 
 
@@ -178,8 +184,8 @@ def _loss(decoder, masks, texts):
 @pytest.mark.long
 def test_learned_masks_predict_both_held_out_texts_better_than_one_ratio_for_all(trained):
     arguments, held_out = trained
-    uniform = learn(*arguments, SparsitySettings(epochs=0), RETENTION, 0, silent)
-    learned = learn(*arguments, SparsitySettings(epochs=3, batch=16), RETENTION, 0, silent)
+    uniform = _learn(arguments, RETENTION, epochs=0)
+    learned = _learn(arguments, RETENTION, epochs=3, batch=16)
     difference = _loss(arguments[0], learned, held_out) - _loss(arguments[0], uniform, held_out)
     assert (difference < -0.1).all(), difference
     assert abs(learned.retention - RETENTION) <= 0.001

@@ -18,6 +18,7 @@ from gprune.pruning.sparsity.activation_checkpointing import SUBSETS
 from gprune.pruning.sparsity.batches import SubsetSampler, Teacher
 from gprune.pruning.sparsity.mask_hooks import gated
 from gprune.pruning.sparsity.masks import MaskFamily, surrogate
+from gprune.pruning.sparsity.units import RankedUnits
 from gprune.records import ModelShape, budget
 from gprune.system import machine
 from gprune.system.errors import SettingsError
@@ -34,8 +35,8 @@ def _setting(shape, seed=0, modules=3):
     scores = generator.random((shape.layers, shape.neurons)).round(1)
     head_scores = generator.random((shape.layers, shape.kv_heads))
     partition = random_partition(shape, modules, generator)
-    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
-    thresholds = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    family = MaskFamily.of(RankedUnits.build(shape, scores, head_scores, partition), torch.device("cpu"))
+    thresholds = torch.tensor(generator.random(family.count), dtype=torch.float32)
     return scores, head_scores, partition, family, thresholds
 
 
@@ -74,7 +75,7 @@ def test_long_tailed_surrogate_is_that_of_liu_et_al():
 def test_threshold_gradient_sums_over_the_module(shape):
     _, _, partition, family, thresholds = _setting(shape)
     gradient = np.random.default_rng(1).standard_normal((SUBSETS, len(family.owner)))
-    expected = np.zeros((SUBSETS, family.thresholds))
+    expected = np.zeros((SUBSETS, family.count))
     neurons = shape.layers * shape.neurons
     for unit in range(len(family.owner)):
         layer = unit // shape.neurons if unit < neurons else (unit - neurons) // shape.kv_heads

@@ -63,8 +63,8 @@ class Study:
         return self.learned(decoder, heard, kept if resumed else None), kept
 
     def learned(self, decoder, heard, kept):
-        known = decoder, self.scores, self.heads, self.partition, *self.texts, self.settings, 0.5, 0, heard
-        return learn(*known, kept=kept)
+        setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept)
+        return learn(setting, self.scores, self.heads, self.partition, 0.5)
 
 
 class GateStudy(Study):

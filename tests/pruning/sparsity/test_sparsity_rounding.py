@@ -16,8 +16,8 @@ def _family(shape, generator, modules):
     scores = generator.random((shape.layers, shape.neurons))
     head_scores = generator.random((shape.layers, shape.kv_heads))
     partition = random_partition(shape, modules, generator)
-    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
-    return family, torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    family = MaskFamily.of(RankedUnits.build(shape, scores, head_scores, partition), torch.device("cpu"))
+    return family, torch.tensor(generator.random(family.count), dtype=torch.float32)
 
 
 def _random_shape(generator):
@@ -103,8 +103,8 @@ def test_the_final_thresholds_give_the_same_masks_again_without_torch(seed, alig
     scores = generator.random((shape.layers, shape.neurons)).round(2)
     head_scores = generator.random((shape.layers, shape.kv_heads))
     partition = random_partition(shape, int(generator.integers(1, 20)), generator)
-    family = MaskFamily.build(shape, scores, head_scores, partition, torch.device("cpu"))
-    learned = torch.tensor(generator.random(family.thresholds), dtype=torch.float32)
+    family = MaskFamily.of(RankedUnits.build(shape, scores, head_scores, partition), torch.device("cpu"))
+    learned = torch.tensor(generator.random(family.count), dtype=torch.float32)
     plan = exact_masks(family.units, learned.numpy(), 0.5, alignment)
     units = RankedUnits.build(shape, scores, head_scores, partition)
     again = exact_masks(units, plan.thresholds, 0.5, alignment).masks

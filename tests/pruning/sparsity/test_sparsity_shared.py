@@ -76,8 +76,8 @@ class Learning:
         return found
 
     def _found(self, decoder, heard, kept, ranks):
-        known = decoder, self.scores, self.heads, self.partition, *self.texts, self.settings, 0.5, 0, heard
-        return learn(*known, kept=kept, ranks=ranks)
+        setting = Setting(decoder, tuple(self.texts), self.settings, 0, heard, kept, ranks)
+        return learn(setting, self.scores, self.heads, self.partition, 0.5)
 
 
 class Gates(Learning):

@@ -13,7 +13,7 @@ from gprune.analysis.mask_edits.rebalance import margins
 from gprune.app.ui import url_state
 from gprune.app.ui.chart_style import called
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import Results
 from gprune.records import Array
 from gprune.study.methods import METHODS
@@ -94,9 +94,7 @@ def add(run: Run, lines: Iterable[Edit]) -> None:
 
 def methods(run: Run) -> dict[str, str]:
     """Methods whose masks can be a start, GPrune first, by name; MissingResultError without masks."""
-    if not run.cut:
-        raise MissingResultError(stages.masks(run.graph).title)
-    return {name: called(name) for name in run.cut}
+    return {name: called(name) for name in run.require(run.cut, stages.masks)}
 
 
 def usual(run: Run) -> str:

@@ -29,7 +29,7 @@ from gprune.pipeline.stages import Graph, plugins
 from gprune.pipeline.stages.inputs import Inputs, content_of
 from gprune.records import RankDrift
 from gprune.study import Study
-from gprune.system.errors import CorpusError, ModelError, StoreError
+from gprune.system.errors import CorpusError, ModelError
 from gprune.system.units import duration
 
 AT_ONCE_SECONDS = 30.0
@@ -90,10 +90,7 @@ def graph_of(run: Run, text: Brought) -> Graph:
     Raises CorpusError where the text is one of the run's own, StoreError where the run does not say what it
     has read.
     """
-    if not run.graph.known:
-        raise StoreError(
-            "the run does not say what it has read: run the study again, finished stages are kept"
-        )
+    run.graph.require_known()
     content = _content(hashlib.sha256(text.raw).hexdigest(), text.suffix, text.raw)
     for role, letter in stages.graph.LETTERS.items():
         if role != "substitute" and run.graph.inputs.calibration.get(role) == content:

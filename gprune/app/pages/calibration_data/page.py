@@ -18,7 +18,7 @@ from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.app.ui.text import plain, short
 from gprune.models import vocabulary
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.runs.opened import Run, record
 
 _MARKS = {
     True: ":green[:material/check_circle:]",
@@ -56,9 +56,7 @@ def show(run: Run) -> None:
 
 
 def _texts(run: Run, drawn: Card) -> None:
-    texts = tokens_of(run)
-    if not texts:
-        raise MissingResultError(stages.tokens(run.graph).title)
+    texts = run.require(tokens_of(run), stages.tokens)
     keys = tuple(
         (letter, run.key(stages.tokens, role)) for role, letter in analysis.ROLES.items() if letter in texts
     )

@@ -21,7 +21,7 @@ from gprune.app.ui.memo import memoized
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import in_figure, plain, short
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.runs.opened import Run, record
 from gprune.pipeline.stages.comparisons import FANG, SUBSTITUTION
 from gprune.pruning.scoring import neuron_scorer
 from gprune.records import Array
@@ -152,8 +152,7 @@ def card_of_text(run: Run, letter: str) -> TextCard:
     """The card of a text; MissingResultError where its statistics are not there."""
     role = {value: key for key, value in analysis.ROLES.items()}[letter]
     there = calibration_report.measurable(run.results)
-    if role not in there:
-        raise MissingResultError(stages.statistics(run.graph, role).title)
+    run.require(role in there, stages.statistics, role)
     keys = tuple(
         run.key(kind, one)
         for one in there
@@ -180,7 +179,7 @@ def table_of(run: Run, measure: str) -> pd.DataFrame:
     """A measure of every pair of texts and within each; of no value where the run cannot give it."""
     measures: dict[str, Callable[[Run], pd.DataFrame]] = {
         RANKS: partial(_levels, index=0),
-        TOKENS: _distances,
+        TOKENS: lambda run: analysis.distances(run.require(tokens_of(run), stages.tokens)),
         DRIFT: partial(_levels, index=1),
         MODULES: lambda run: analysis.agreements(run.agreement(), SUBSTITUTION),
         GROUPS: lambda run: analysis.agreements(run.agreement(), FANG),
@@ -191,12 +190,10 @@ def table_of(run: Run, measure: str) -> pd.DataFrame:
 def curves_of(run: Run) -> list[analysis.Curve]:
     """How well parts of each text agree, by their size; MissingResultError without statistics or norms."""
     known = [role for role in texts_of(run.study) if run.has(stages.statistics, role)]
-    if not known:
-        raise MissingResultError(stages.statistics(run.graph).title)
-    if not run.has(stages.norms):
-        raise MissingResultError(stages.norms(run.graph).title)
+    run.require(known, stages.statistics)
+    norms = run.key(stages.norms)
     keys = tuple((analysis.ROLES[role], run.key(stages.statistics, role)) for role in known)
-    return _curves(run.root, scored_by(run.study), keys, run.key(stages.norms))
+    return _curves(run.root, scored_by(run.study), keys, norms)
 
 
 def tokens_of(run: Run) -> dict[str, records.Tokens]:
@@ -208,13 +205,6 @@ def tokens_of(run: Run) -> dict[str, records.Tokens]:
 def names_of(run: Run) -> dict[str, str]:
     """What the texts are called, by letter."""
     return {letter: getattr(run.study, role) for role, letter in analysis.ROLES.items()}
-
-
-def _distances(run: Run) -> pd.DataFrame:
-    texts = tokens_of(run)
-    if not texts:
-        raise MissingResultError(stages.tokens(run.graph).title)
-    return analysis.distances(texts)
 
 
 def _levels(run: Run, index: int) -> pd.DataFrame:
@@ -231,8 +221,7 @@ def _levels(run: Run, index: int) -> pd.DataFrame:
         elif run.has(stages.scores, pair[0]) and run.has(stages.scores, pair[1]):
             both = [run.key(stages.scores, role) for role in pair]
             found[first, second] = _between(run.root, both[0], both[1])
-    if not found:
-        raise MissingResultError(stages.drift(run.graph).title)
+    run.require(found, stages.drift)
     for letter in {letter for pair in found for letter in pair}:
         known = run.has(stages.statistics, by_letter[letter]) and run.has(stages.norms)
         if (letter, letter) not in found and known:

@@ -218,7 +218,7 @@ def masks_of(line: Line, runs: list[Run]) -> PruningMasks | None:
     """The masks of a line's first run; None where there are none."""
     run = _home(line, runs)
     name = run.cutting.get(line.method)
-    return run.load(stages.masks, name) if name and run.has(stages.masks, name) else None
+    return run.find(stages.masks, name) if name else None
 
 
 def _home(line: Line, runs: list[Run]) -> Run:

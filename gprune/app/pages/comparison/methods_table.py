@@ -32,11 +32,8 @@ _LETTER, _WIDEST = 7, 300
 """pixels of a letter, and the most that the methods' names get"""
 _MOST = 11
 """columns that fit there; a wider table keeps the methods in sight while it is moved"""
-_PINNED, _BOLD, _PALE = (
-    "background-color: rgba(140, 140, 140, 0.16); ",
-    "font-weight: 700; ",
-    "color: #8C8C8C; ",
-)
+_PINNED = "background-color: rgba(140, 140, 140, 0.16); "
+_BOLD, _PALE = "font-weight: 700; ", "color: #8C8C8C; "
 
 
 def show(drawn: Card, shown: Shown) -> None:

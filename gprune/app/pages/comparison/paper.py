@@ -118,17 +118,15 @@ def _line(figure: Figure) -> dict[str, str]:
     line["method"] = published.paper_name(figure.method) if figure.method else ""
     line |= {"variant": figure.variant, "seed": str(figure.seed) if figure.table == "seeds" else ""}
     kept = {name: value for name, value in line.items() if value}
-    doubtful = {found.column for found in _about(figure.model, figure.rule) if _is_of(found, figure)}
+    known = _about(figure.model, figure.rule) if figure.table == MAIN else []
+    row = figure.retention, figure.method
+    doubtful = {found.column for found in known if (found.retention, found.method) == row}
     for column, value in figure.values.items():
         sign = f" {DOUBT}" if column in doubtful else ""
         kept[_title(column)] = _number(column, value) + sign
     if figure.note and not doubtful:
         kept["note"] = figure.note
     return kept
-
-
-def _is_of(found: Inconsistency, figure: Figure) -> bool:
-    return figure.table == MAIN and (found.retention, found.method) == (figure.retention, figure.method)
 
 
 def _title(column: str) -> str:

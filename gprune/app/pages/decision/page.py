@@ -8,17 +8,17 @@ from gprune.analysis.decision import COSTS, PARAMETERS, Price, cheapest, price_t
 from gprune.analysis.formatting import counted
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.pages.decision import panels
-from gprune.app.ui import buttons, frame, places, run_choice, tables, text_picker, url_state, work
+from gprune.app.ui import buttons, faults, frame, places, run_choice, tables, text_picker, url_state, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import plain
 from gprune.experiments.sweep.plan import Sweep
 from gprune.jobs.queue import MOST_OPEN
 from gprune.pipeline.runs.opened import Run
 from gprune.study import Study, profiles, short
 from gprune.study.methods import METHODS, RECOMMENDED
-from gprune.system.errors import GpruneError, SettingsError
+from gprune.system.errors import SettingsError
 
 _MOST = 20.0
 _RETENTIONS = ("0.8", "0.7", "0.5", "0.3")
@@ -115,15 +115,12 @@ def _texts(run: Run) -> None:
         kept = url_state.multiselect(
             "Retentions", {one: f"{100 * float(one):.0f} %" for one in _RETENTIONS}, "dc_kept", ["0.5"]
         )
-    try:
+    with faults.shown():
         studies = compared(run.study, texts, [float(one) for one in kept])
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return
-    words = f"Start {len(studies)} {'study' if len(studies) == 1 else 'studies'}"
-    if buttons.pressed(words, key="dc_texts_start", icon=":material/play_arrow:"):
-        if all(work.start(run.root, study) is not None for study in studies):
-            st.rerun()
+        words = f"Start {len(studies)} {'study' if len(studies) == 1 else 'studies'}"
+        if buttons.pressed(words, key="dc_texts_start", icon=":material/play_arrow:"):
+            if all(work.start(run.root, study) is not None for study in studies):
+                st.rerun()
 
 
 def compared(study: Study, texts: list[str], retentions: list[float]) -> list[Study]:

@@ -96,9 +96,7 @@ class TaskAnswers:
     @property
     def questions(self) -> Questions | None:
         """The questions themselves; None where they are not there, as in a run that was unpacked."""
-        if not self.run.has(stages.questions, self.task):
-            return None
-        return self.run.load(stages.questions, self.task)
+        return self.run.find(stages.questions, self.task)
 
 
 def of(run: Run) -> list[TaskAnswers]:

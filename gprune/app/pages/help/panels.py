@@ -9,7 +9,7 @@ from gprune.app.ui.chart_style import GREY, METHOD_COLORS, label, style
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS
 
 _HEIGHT = 300
@@ -30,9 +30,7 @@ def neuron(run: Run, *, selected: Selection = NOTHING) -> Panel:
 @panel("kept_by_both", "help_budget", "How much each module keeps: MSL")
 def kept_by_both(run: Run) -> Panel:
     """Neurons kept by GPrune, by the method that it is held against, and by both."""
-    other = story.rival(run)
-    if other is None:
-        raise MissingResultError(stages.masks(run.graph).title)
+    other = run.require(story.rival(run), stages.masks)
     ours, base = (run.load(stages.masks, name).ffn for name in (OURS, other))
     both, either = int((ours & base).sum()), int((ours | base).sum())
     chance = float(chance_jaccard(ours.mean(), base.mean()))

@@ -15,7 +15,7 @@ from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
 from gprune.app.ui.unit import Selection, there
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.runs.opened import Run, record
 from gprune.records import Array
 from gprune.system.errors import GpruneError
 
@@ -153,9 +153,7 @@ def _written(one: Selection) -> str:
 
 def _predicts(run: Run, drawn: Card, shown: Selection) -> None:
     """Draws the card; MissingResultError where no method has decided yet."""
-    masks = {name: called(name) for name in run.masked}
-    if not masks:
-        raise MissingResultError(stages.masks(run.graph).title)
+    masks = run.require({name: called(name) for name in run.masked}, stages.masks)
     known = _keys(run)
     with st.container(horizontal=True, vertical_alignment="bottom"):
         method = url_state.selectbox("Method", masks, "ins_method", next(iter(masks)), width=260)
@@ -204,9 +202,7 @@ def _keys(run: Run) -> dict[str, tuple[str, str, str]]:
         found["drift A|B"] = ("drift", key, "magnitude")
         found["signed drift"] = ("drift", key, "signed")
         found["drift within A"] = ("drift", key, "resample_primary")
-    if not found:
-        raise MissingResultError(stages.scores(run.graph, "primary").title)
-    return found
+    return run.require(found, stages.scores, "primary")
 
 
 def _values(root: str, kind: str, key: str, field: str) -> Array:

@@ -20,7 +20,7 @@ from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.text import in_figure, short
 from gprune.app.ui.unit import KEYS, NOTHING, Selection, there
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning import scoring
 from gprune.pruning.scoring import layer_scorer
 from gprune.records import Array
@@ -162,12 +162,7 @@ def modules_of(run: Run, layer: int) -> pd.DataFrame | None:
     """The modules of a layer; None where there are none."""
     if not run.has(stages.partition):
         return None
-    statistics: records.ModuleStatistics | None = None
-    adapted: records.AdaptedScores | None = None
-    if run.has(stages.modules):
-        statistics = run.load(stages.modules)
-    if run.has(stages.adapted):
-        adapted = run.load(stages.adapted)
+    statistics, adapted = run.find(stages.modules), run.find(stages.adapted)
     kept = {f"{name} keeps": mask for name, mask in kept_by(run, layer).items()}
     return inspection.module_table(run.load(stages.partition), layer, statistics, adapted, kept)
 
@@ -194,9 +189,7 @@ def standings(run: Run, layer: int) -> dict[str, LayerRanks]:
             keys = (run.key(stages.statistics, role), run.key(stages.norms)) if whole else ("", "")
             own = run.key(stages.scores, role)
             found[analysis.ROLES[role]] = _standing(run.root, own, *keys, run.study.metric, layer)
-    if not found:
-        raise MissingResultError(stages.scores(run.graph, "primary").title)
-    return found
+    return run.require(found, stages.scores, "primary")
 
 
 def not_parts(run: Run) -> str:

@@ -24,7 +24,7 @@ from gprune.app.ui.panel import Panel
 from gprune.app.ui.text import plain, said, short
 from gprune.app.ui.unit import Selection
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 
 ABLATED = "ins_ablated"
 """layer and number of the neuron that is silenced, in the address"""
@@ -43,9 +43,7 @@ _HOW_PROMOTED = (
 def texts(run: Run) -> dict[str, str]:
     """Roles of the calibration texts whose sequences are here, by letter; MissingResultError without any."""
     found = {analysis.ROLES[role]: role for role in texts_of(run.study) if run.has(stages.tokens, role)}
-    if not found:
-        raise MissingResultError(stages.tokens(run.graph).title)
-    return found
+    return run.require(found, stages.tokens)
 
 
 def draw_spread(run: Run, drawn: Card, unit: Selection, live: bool) -> None:

@@ -82,9 +82,8 @@ def draw(run: Run, drawn: Card, unit: Selection) -> None:
 
 def _labels(run: Run, layer: int) -> Array | None:
     """(neurons,) modules of a layer; None where the run has none."""
-    if not run.has(stages.partition):
-        return None
-    return np.asarray(run.load(stages.partition).labels[layer])
+    partition = run.find(stages.partition)
+    return None if partition is None else np.asarray(partition.labels[layer])
 
 
 def _numbers(

@@ -48,11 +48,8 @@ def recovery(run: Run) -> Panel:
     """How the loss of every method's recovery went."""
     if not stages.recovers(run.study):
         raise MethodError("no method of this run was trained on: its recovery.kind is none")
-    known = {
-        name: run.load(stages.recovered, name)
-        for name in run.study.methods
-        if METHODS[name].decision != "none" and run.has(stages.recovered, name)
-    }
+    pruned = [name for name in run.study.methods if METHODS[name].decision != "none"]
+    known = {name: one for name in pruned if (one := run.find(stages.recovered, name)) is not None}
     if not known:
         raise MissingResultError("the recovery of any method")
     loss = "distillation" if run.study.recovery.distillation_weight else "cross_entropy"

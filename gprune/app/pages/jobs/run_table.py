@@ -92,7 +92,8 @@ def columns(runs: list[Run]) -> list[Column]:
 def choices(runs: list[Run]) -> dict[str, Column]:
     """The columns that there can be, by the name that an address has for them."""
     apart = run_settings.differing({run.name: run.study for run in runs})
-    found = {field: Column(_called(field), setting=field) for field in apart}
+    # in the form's words, without where a setting stands there
+    found = {field: Column(called(field).partition(" (")[0], setting=field) for field in apart}
     calibrated = {text for run in runs for text in (run.study.primary, run.study.auxiliary)}
     texts = list(dict.fromkeys(text for run in runs for text in run.study.evaluation.texts))
     # what no run was calibrated on says most
@@ -104,11 +105,6 @@ def choices(runs: list[Run]) -> dict[str, Column]:
             words = f"{label(method)} PPL, {short(text)}"
             found[f"{method}:{text}"] = Column(words, method=method, text=text)
     return found
-
-
-def _called(field: str) -> str:
-    """A setting in the form's words, without where it stands there."""
-    return called(field).partition(" (")[0]
 
 
 def table(

@@ -17,7 +17,7 @@ from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import plain
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 from gprune.pruning.ranking import module_means
 from gprune.records import Array
 from gprune.study.methods import of_masks
@@ -156,10 +156,7 @@ def atlas_groups(run: Run, *, method: str = "", base: str = "", selected: Select
 
 def methods(run: Run) -> dict[str, str]:
     """The masks that are there, by name; MissingResultError where there are none."""
-    found = {name: label(name) for name in run.masked}
-    if not found:
-        raise MissingResultError(stages.masks(run.graph).title)
-    return found
+    return run.require({name: label(name) for name in run.masked}, stages.masks)
 
 
 def named(run: Run, method: str, base: str) -> tuple[str, str]:

@@ -181,8 +181,7 @@ def _published(run: Run, drawn: Card) -> None:
 def _third_text(run: Run) -> None:
     st.info(
         "Agreement means: replace one of the two calibration texts by a third and see whether the modules "
-        "stay. "
-        "This study has only two; its field `substitute` is empty.",
+        "stay. This study has only two; its field `substitute` is empty.",
         icon=":material/info:",
     )
     chosen = text_picker.pick("Third text C", "ma_substitute", run.study.to_dict().get("substitute") or "")

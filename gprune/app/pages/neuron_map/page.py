@@ -58,15 +58,11 @@ def _map(run: Run, drawn: Card) -> None:
     if wanted is None or run.there(wanted):
         _chart(run, drawn, asked)
         return
-    if layout == panels.UMAP and _has(run, panels.wanted(run, layer, basis, panels.PCA)):
+    components = panels.wanted(run, layer, basis, panels.PCA)
+    if layout == panels.UMAP and (components is None or run.there(components)):
         st.caption(f"UMAP of layer {layer} is not there yet, and PCA stands in its place: see below the map.")
         _chart(run, drawn, asked | {"layout": panels.PCA})
     _offer(run, layer, basis, layout)
-
-
-def _has(run: Run, stage: stages.Stage[Any] | None) -> bool:
-    """Whether a plane has what it needs; None needs nothing."""
-    return stage is None or run.there(stage)
 
 
 def _method(run: Run, colour: str) -> str:

@@ -15,11 +15,12 @@ from gprune.app.ui.panel import Panel, in_range, panel
 from gprune.app.ui.text import plain
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run, record
+from gprune.pipeline.runs.opened import Run, record
 from gprune.pruning import neuron_embedding as analysis
 from gprune.pruning.neuron_embedding import BEHAVIOUR, PARAMETERS
 from gprune.records import Array
 from gprune.study.settings import require_choice
+from gprune.system.units import listed
 
 PCA, UMAP = "pca", "umap"
 BASES = {BEHAVIOUR: "behaviour", PARAMETERS: "parameters"}
@@ -111,7 +112,7 @@ def _how(run: Run, basis: str, layout: str) -> str:
     if basis == PARAMETERS:
         points = "A neuron is the direction of its weights: its rows of gate and up and its column of down."
     else:
-        texts = letters(texts_of(run))
+        texts = listed([_LETTERS[text] for text in texts_of(run)])
         points = (
             f"A neuron is what it does on {texts}: for every shard of each text the mean of its activation "
             "and its standard deviation over tokens, each standardised over the layer."
@@ -132,30 +133,17 @@ def _how(run: Run, basis: str, layout: str) -> str:
 
 def neuron_table(run: Run, layer: int, neurons: Array, places: Array | None = None) -> pd.DataFrame:
     """One row a neuron, with what the run has found of it; with its place in the map where one is given."""
-    partition = run.load(stages.partition) if run.has(stages.partition) else None
-    drift = run.load(stages.drift) if run.has(stages.drift) else None
-    scores = {
-        letter: run.load(stages.scores, text)
-        for letter, text in zip("AB", stages.PAIR, strict=True)
-        if run.has(stages.scores, text)
-    }
+    known = {letter: run.find(stages.scores, text) for letter, text in zip("AB", stages.PAIR, strict=True)}
+    scores = {letter: one for letter, one in known.items() if one is not None}
     masks = {label(name): mask for name, mask in run.masks().items()}
-    found = analysis.table(layer, neurons, partition, drift, scores, masks)
+    parts = run.find(stages.partition), run.find(stages.drift)
+    found = analysis.table(layer, neurons, *parts, scores, masks)
     return found if places is None else found.assign(x=places[neurons, 0], y=places[neurons, 1])
 
 
 def texts_of(run: Run) -> tuple[str, ...]:
     """Roles of the texts that tell what the neurons do; MissingResultError where none was measured yet."""
-    found = stages.mapped_texts(run.graph, run.there)
-    if not found:
-        raise MissingResultError(stages.statistics(run.graph).title)
-    return found
-
-
-def letters(texts: tuple[str, ...]) -> str:
-    """The letters of some texts, as `A, B and C`."""
-    *first, last = (_LETTERS[text] for text in texts)
-    return f"{', '.join(first)} and {last}" if first else last
+    return run.require(stages.mapped_texts(run.graph, run.there), stages.statistics)
 
 
 def wanted(run: Run, layer: int, basis: str, layout: str) -> stages.Stage | None:
@@ -230,6 +218,5 @@ def preferred(run: Run, colour: str) -> str:
         return ""
     there = [name for name in run.masked if colour == colouring.TEXTS or name != "gprune"]
     own = own_method(run.study.metric)
-    if not there:
-        raise MissingResultError(stages.masks(run.graph, own).title)
+    run.require(there, stages.masks, own)
     return own if own in there else there[0]

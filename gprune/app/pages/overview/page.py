@@ -31,7 +31,7 @@ from gprune.app.ui.run_choice import RUN
 from gprune.app.ui.text import plain, said, short
 from gprune.evaluation.protocol import lines
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
@@ -233,9 +233,7 @@ def _times(run: Run) -> pd.DataFrame:
         (name, float(stage.get("seconds") or 0.0), bool(stage.get("reused")))
         for name, stage in run.stages.items()
     ]
-    if not rows:
-        raise MissingResultError(stages.tokens(run.graph).title)
-    return pd.DataFrame(rows, columns=["stage", "seconds", "reused"])
+    return pd.DataFrame(run.require(rows, stages.tokens), columns=["stage", "seconds", "reused"])
 
 
 def _first_screen(run: Run) -> None:

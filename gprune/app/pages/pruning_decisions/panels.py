@@ -9,7 +9,7 @@ from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 from gprune.records import PruningMasks
 from gprune.study.settings import require, require_choice
 
@@ -135,8 +135,7 @@ def base_of(run: Run, base: str) -> str:
     if base:
         return base
     own = own_method(run.study.metric)
-    if not found:
-        raise MissingResultError(stages.masks(run.graph, own).title)
+    run.require(found, stages.masks, own)
     return own if own in found else found[0]
 
 
@@ -156,6 +155,4 @@ def binned(run: Run, base: str, bins: int) -> analysis.Bins:
 def drawn_masks(run: Run) -> dict[str, PruningMasks]:
     """The masks that are there, by method."""
     masks = {method: mask for method, mask in run.masks().items() if method in METHOD_LABELS}
-    if not masks:
-        raise MissingResultError(stages.masks(run.graph).title)
-    return masks
+    return run.require(masks, stages.masks)

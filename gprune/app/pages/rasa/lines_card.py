@@ -11,15 +11,14 @@ from gprune.analysis import thresholds
 from gprune.analysis.formatting import percent
 from gprune.app.pages.rasa import controls, panels
 from gprune.app.pages.rasa.threshold_lines import Lines, draw
-from gprune.app.ui import buttons, derived_cache, selection, url_state, work
+from gprune.app.ui import buttons, derived_cache, faults, selection, url_state, work
 from gprune.app.ui.card import card_of
 from gprune.app.ui.panel import Panel
-from gprune.app.ui.text import said, short
+from gprune.app.ui.text import short
 from gprune.pipeline.runs.opened import Run
 from gprune.pruning.rasa import prefers_auxiliary
 from gprune.records import AdaptedScores
 from gprune.study import ReliabilitySettings, Study
-from gprune.system.errors import GpruneError
 
 _MARK = ", RASA "
 """stands in a study's name between its own part and the thresholds"""
@@ -106,8 +105,7 @@ def _compare_scales(run: Run, settings: ReliabilitySettings, adapted: AdaptedSco
     jaccard = thresholds.overlap(adapted.adapted, under_other.adapted)
     st.caption(
         f"With {other} scores {int(under_other.adapted.sum())} modules would be adapted, {same} of them the "
-        "same "
-        f"(Jaccard {jaccard:.2f})."
+        f"same (Jaccard {jaccard:.2f})."
     )
 
 
@@ -132,11 +130,7 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
     if buttons.pressed(
         "Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"
     ):
-        try:
-            job = work.start(run.root, changed_study(run, settings))
-        except GpruneError as error:
-            st.error(said(error), icon=":material/error:")
-            return
-        if job is not None:
-            st.rerun(scope="app")
+        with faults.shown():
+            if work.start(run.root, changed_study(run, settings)) is not None:
+                st.rerun(scope="app")
     st.caption("Starts a job for the changed study; calibration, drift and modules are reused.")

@@ -16,7 +16,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel, PanelFunction, panel
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import MissingResultError, Run
+from gprune.pipeline.runs.opened import Run
 from gprune.records import PruningMasks
 from gprune.study.settings import ReliabilitySettings, require_choice
 
@@ -263,9 +263,7 @@ def base_of(run: Run, base: str = "") -> str:
 
     Raises SettingsError where the run has no such masks, MissingResultError where it has none at all.
     """
-    found = bases(run)
-    if not found:
-        raise MissingResultError(stages.masks(run.graph, run.study.metric).title)
+    found = run.require(bases(run), stages.masks, run.study.metric)
     if base:
         require_choice("base", base, tuple(found))
         return base

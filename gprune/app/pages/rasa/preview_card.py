@@ -123,11 +123,8 @@ def _questions(run: Run, curves: Sequence[str]) -> tuple[list[str], list[str]]:
 
 def _ask(run: Run, wanted: _Wanted) -> _Asked:
     """Puts the questions; asking the same again costs nothing."""
-    choice, source, masks = (
-        wanted.choice,
-        Source(run.root, run.graph),
-        derived_cache.masks_of(run, wanted.choice),
-    )
+    choice, source = wanted.choice, Source(run.root, run.graph)
+    masks = derived_cache.masks_of(run, choice)
     base = url_state.choice(AGAINST, _AGAINST, "gprune")
     found, repaired = dict[str, str](), dict[str, repaired_value.Asked]()
     for text in wanted.texts:

@@ -15,14 +15,13 @@ from gprune.analysis.token_loss import Token
 from gprune.app import preview
 from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
 from gprune.app.preview.token_requests import MOST_CHARACTERS
-from gprune.app.ui import asking, buttons, frame, passage, tables, tokens, url_state
+from gprune.app.ui import asking, buttons, faults, frame, passage, tables, tokens, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
-from gprune.system.errors import GpruneError
 
 LIVE = "lens_live"
 """whether the model may be asked, in the address"""
@@ -76,12 +75,10 @@ def _choose(run: Run) -> Chosen | None:
         left = url_state.selectbox("On the left", names, LEFT, first[0], width=280)
         right = url_state.selectbox("On the right", names, RIGHT, other, width=280)
     picked = list(dict.fromkeys((left, right)))
-    try:
+    with faults.shown():
         questions = [_question(run, name) for name in picked]
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return None
-    return Chosen((Question("", DENSE), *questions), tuple(names[name] for name in picked))
+        return Chosen((Question("", DENSE), *questions), tuple(names[name] for name in picked))
+    return None
 
 
 def _offered(run: Run) -> dict[str, str]:

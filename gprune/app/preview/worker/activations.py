@@ -8,18 +8,19 @@ and that through the head. What later layers make of it is left out, and so is w
 depends on the token.
 """
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from gprune.app.preview.histogram import histogram
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.app.preview.worker.passages import alone, pieces, tokenizer_of
 from gprune.models.decoder import Decoder
 from gprune.models.offloading import present
-from gprune.records import Array, Tokens
+from gprune.pruning.repair.fitting import Reached, heard
+from gprune.records import Array
 from gprune.system.errors import NumericsError, SettingsError
 
 TURN_TOKENS = 4096
@@ -38,7 +39,7 @@ def fires(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
     """
     asked = question["fires"]
     layer, neuron = place(masked, asked)
-    ids = _ids(masked, asked)
+    ids = masked.drawn(asked["tokens"])
     return {"passages": [_passage(masked, ids, layer, neuron, *map(int, one)) for one in asked["places"]]}
 
 
@@ -46,7 +47,7 @@ def spread(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
     """The histogram of the inputs of down_proj on the next sequences of a text; errors as `fires`."""
     asked, start = question["spread"], int(question["sequences"])
     layer, neuron = place(masked, asked)
-    ids = _ids(masked, asked)
+    ids = masked.drawn(asked["tokens"])
     length = ids.shape[1]
     wanted = min(len(ids), max(MOST_TOKENS // length, 1))
     end = min(start + max(TURN_TOKENS // length, 1), wanted)
@@ -61,12 +62,6 @@ def place(masked: MaskedModel, asked: dict[str, Any]) -> tuple[int, int]:
     if not (0 <= layer < shape.layers and 0 <= neuron < shape.neurons):
         raise SettingsError(f"the model has no neuron {neuron} of layer {layer}: choose another one")
     return layer, neuron
-
-
-def _ids(masked: MaskedModel, asked: dict[str, Any]) -> Array:
-    kind, key = asked["tokens"]
-    found: Array = masked.store.get(kind, key, Tokens).ids
-    return found
 
 
 def _finite(values: Array) -> Array:
@@ -89,29 +84,16 @@ def _passage(
     return {"pieces": told, "values": values.tolist()}
 
 
-class _Reached(Exception):  # noqa: N818
-    """The neuron's layer was reached; what is above is not needed."""
-
-
 @torch.inference_mode()
 def _values(masked: MaskedModel, ids: Array, layer: int, neuron: int) -> Array:
     """(sequences, tokens) inputs of down_proj at a neuron."""
     model: Any = masked.decoder.model
-    found: list[torch.Tensor] = []
-
-    def hear(_: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
-        found.append(inputs[0][..., neuron].double().cpu())
-        raise _Reached
-
-    listening = masked.decoder.down_proj(layer).register_forward_pre_hook(hear)
-    try:
-        rows = torch.as_tensor(np.asarray(ids, dtype=np.int64), device=masked.decoder.device)
+    rows = torch.as_tensor(np.asarray(ids, dtype=np.int64), device=masked.decoder.device)
+    # what is above the neuron's layer is not needed
+    with heard(masked.decoder.down_proj(layer), stop=True) as here, suppress(Reached):
         model(input_ids=rows, use_cache=False, logits_to_keep=1)
-    except _Reached:
-        pass
-    finally:
-        listening.remove()
-    return found[0].view(*ids.shape).numpy()
+    found: Array = here.x[..., neuron].double().cpu().view(*ids.shape).numpy()
+    return found
 
 
 def promoted(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:

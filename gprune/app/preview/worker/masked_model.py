@@ -85,11 +85,14 @@ class MaskedModel:
 
     def _windows(self, text: dict[str, Any]) -> Array:
         if "tokens" in text:
-            kind, key = text["tokens"]
-            drawn: Array = self.store.get(kind, key, Tokens).ids
-            return drawn
+            return self.drawn(text["tokens"])
         name, settings = str(text["name"]), _evaluation(text)
         return windows(self.decoder.model, self._stream(name, text, settings), name, settings)
+
+    def drawn(self, place: tuple[str, str]) -> Array:
+        """(samples, length) token ids of a calibration set, by kind and key of its result."""
+        found: Array = self.store.get(*place, Tokens).ids
+        return found
 
     def _stream(self, name: str, text: dict[str, Any], settings: EvaluationSettings) -> Array:
         """The tokens of a text: read as the run has read it, or those that the model wrote for it."""

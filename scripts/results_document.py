@@ -18,16 +18,18 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import studies
+from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import INTERVAL
-from gprune.analysis.studies import Setting, StudyRow, against
+from gprune.analysis.studies import Setting, StudyRow, columns, is_perplexity, settings
 from gprune.analysis.table import Table
-from gprune.analysis.tables import ACCURACY
+from gprune.analysis.tables import ACCURACY, PERPLEXITY
 from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
 from gprune.experiments.reproduction.cells import digits, heading
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
+from gprune.study.methods import METHODS
 
 AGAINST, MAIN = "against", "main"
 END = "<!-- end of table -->"
@@ -152,3 +154,61 @@ def _cell(one: Setting, column: str) -> str:
         return ""
     shown, spread = f"{one.mean(column):,.{digits(column)}f}{one.mark(column)}", one.spread(column)
     return shown + (f" ± {spread:,.{digits(column)}f}" if np.isfinite(spread) else "")
+
+
+OURS = "gprune:flap"
+CONTROLS = ("flap_uniform", "msl_layers")
+"""what has nothing learned, and what has no modules"""
+_BESIDE = "(GPrune over it)"
+
+
+def against(rows: Iterable[StudyRow]) -> pd.DataFrame:
+    """GPrune on FLAP beside the best baseline and two controls, a line for each retention and text.
+
+    The fair summary of a main table: of the methods that one would otherwise use the best on each text,
+    chosen in hindsight, and beside it one ratio for every layer with nothing learned, and one learned
+    threshold a layer.
+
+    Text cells: perplexities with their spread, and in brackets GPrune's over each, of several seeds the mean
+    of their ratios with its deviation. What was not measured has a dash.
+    """
+    table = settings(rows)
+    found = []
+    for ours in (one for one in table if one.method == OURS and one.filled and not one.control):
+        others = [one for one in table if one.retention == ours.retention and one is not ours and one.filled]
+        for column in filter(is_perplexity, columns([ours])):
+            found.append(_line(ours, others, column))
+    return pd.DataFrame(found)
+
+
+def _line(ours: Setting, others: list[Setting], column: str) -> dict[str, str]:
+    baselines = (one for one in others if one.method in METHODS and METHODS[one.method].baseline)
+    rivals = [one for one in baselines if not one.control and one.values(column)]
+    best = min(rivals, key=lambda one: one.mean(column), default=None)
+    line = {"retention": percent(ours.retention), "text": column.removeprefix(PERPLEXITY)}
+    line["GPrune (FLAP)"] = _figure(ours, column)
+    name = METHODS[best.method].label if best is not None else ""
+    line[f"best baseline {_BESIDE}"] = f"{name} {_beside(ours, best, column)}".strip()
+    for method in CONTROLS:
+        control = next((one for one in others if one.method == method and one.values(column)), None)
+        line[f"control: {METHODS[method].label} {_BESIDE}"] = _beside(ours, control, column)
+    return line
+
+
+def _figure(one: Setting, column: str) -> str:
+    spread = one.spread(column)
+    return f"{one.mean(column):,.2f}" + (f" ± {spread:,.2f}" if np.isfinite(spread) else "")
+
+
+def _beside(ours: Setting, other: Setting | None, column: str) -> str:
+    """Another method's figure and in brackets GPrune's over it, over the seeds that both have."""
+    if other is None:
+        return "–"
+    mine, theirs = (
+        {row.seed: row.values[column] for row in one.filled if column in row.values} for one in (ours, other)
+    )
+    each = [mine[seed] / theirs[seed] for seed in mine if seed in theirs]
+    if not each:
+        return f"{_figure(other, column)} (no seed in common)"
+    spread = f" ± {np.std(each):.3f}" if len(each) > 1 else ""
+    return f"{_figure(other, column)} ({np.mean(each):.3f}{spread})"
