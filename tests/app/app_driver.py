@@ -13,6 +13,7 @@ from streamlit.util import calc_hash
 from synthetic_run import write_run
 from waiting import limit
 
+from gprune.app.pages.jobs import filled
 from gprune.app.ui.page_names import HELP, PAGE_OF, TAB, tab
 from gprune.app.ui.page_names import PAGES as EVERY
 
@@ -81,6 +82,8 @@ def opened(**query: str) -> AppTest:
 
 def _asked(query: dict[str, str]) -> AppTest:
     app = AppTest.from_file(str(PROJECT / "app.py"), default_timeout=limit(60))
+    # as for one who has opened the further settings of the launch form
+    app.session_state[filled.MORE] = True
     for name, value in query.items():
         app.query_params[name] = value
     return app

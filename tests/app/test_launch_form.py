@@ -10,7 +10,7 @@ from evaluation import task_files
 from synthetic_run import a_study, write_run
 
 from gprune.__main__ import main
-from gprune.app.pages.jobs import launch, task_form
+from gprune.app.pages.jobs import filled, launch, task_form
 from gprune.app.ui.commands import command
 from gprune.app.ui.commands import words as shell_words
 from gprune.evaluation.tasks import known
@@ -347,3 +347,14 @@ def test_an_estimate_counts_the_seeds_and_what_they_share_once():
     one, further = anew(seeds[0]).seconds, further_seconds(seeds)
     assert 1.6 * one < further < 2 * one and further_seconds(seeds[:1]) == 0
     assert further_seconds([seeds[0], seeds[0]]) == 0
+
+
+def test_further_settings_that_nobody_opened_are_those_that_they_begin_with(cache, started):
+    for drawn in (True, False):
+        app = open_page("jobs")
+        app.session_state[filled.MORE] = drawn
+        app.run()
+        assert bool([one for one in app.selectbox if one.key == "launch_device"]) is drawn
+        app.button(key="launch_start").click().run()
+    (shown, _), (closed, _) = started
+    assert closed == shown

@@ -12,6 +12,9 @@ from gprune.study import Study, profiles
 from gprune.study.demo import DEMOS
 from gprune.study.methods import choices, metric_choices
 
+MORE = "launch_more_drawn"
+"""whether the further settings are drawn, which a closed form that nobody has filled does without"""
+
 
 def take() -> bool:
     """Fills the form, before it is drawn, with a study that was sent to it; whether there was one."""
@@ -50,6 +53,7 @@ def values(study: Study) -> dict[str, Any]:
     own = {
         # the form's own texts to begin with are the demo's, whoever has filled it
         "launch_owner": "",
+        MORE: True,
         "launch_profile": profiles.PROPOSED,
         "launch_controls": False,
         "launch_seeds": "",

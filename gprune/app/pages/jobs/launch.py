@@ -46,15 +46,15 @@ def new_study(root: str) -> Study | None:
         start, key = _profile(plain_start, key)
         with repair:
             changes = comparison_form.repair_field(start, key)
-        with st.expander("More settings", icon=":material/tune:"):
-            for section, title in settings_form.SECTIONS.items():
-                asked = _ASKED_ABOVE.get(section, ())
-                if set(settings_form.fields(section)) - set(asked):
-                    st.markdown(f"**{title}**")
-                    changes |= settings_form.section(section, asked, key, start)
-                if section == "sparsity":
-                    _propose_alignment(values, changes)
-            values |= _machine()
+        more = st.expander("More settings", icon=":material/tune:", key="launch_more", on_change="rerun")
+        if more.open or st.session_state.get(filled.MORE):
+            # what was set there stays when they are closed again
+            st.session_state[filled.MORE] = True
+            with more:
+                changes |= _more(values, start, key)
+                values |= _machine()
+        else:
+            changes |= settings_form.begins(start, _ASKED_ABOVE)
         studies = _checked(values, changes, complaint, key)
         if not studies:
             return None
@@ -76,6 +76,19 @@ def new_study(root: str) -> Study | None:
         ):
             _start(root, studies, arguments or (), slurm)
         return studies[0]
+
+
+def _more(values: dict[str, Any], start: Study, key: str) -> dict[str, Any]:
+    """Every setting that is not asked for above; those that differ from the ones to begin with, by name."""
+    changes: dict[str, Any] = {}
+    for section, title in settings_form.SECTIONS.items():
+        asked = _ASKED_ABOVE.get(section, ())
+        if set(settings_form.fields(section)) - set(asked):
+            st.markdown(f"**{title}**")
+            changes |= settings_form.section(section, asked, key, start)
+        if section == "sparsity":
+            _propose_alignment(values, changes)
+    return changes
 
 
 def _propose_alignment(values: dict[str, Any], changes: dict[str, Any]) -> None:

@@ -3,6 +3,7 @@
 import dataclasses
 import types
 import typing
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import streamlit as st
@@ -51,6 +52,16 @@ def section(name: str, leave_out: tuple[str, ...], key: str, start: Study | None
             if value != default:
                 changed[dotted] = value
     return changed
+
+
+def begins(start: Study, leave_out: Mapping[str, tuple[str, ...]]) -> dict[str, Any]:
+    """What `section` returns of every section where nobody has touched a field."""
+    return {
+        f"{name}.{field}": value
+        for name in SECTIONS
+        for field, (_, default) in fields(name).items()
+        if field not in leave_out.get(name, ()) and (value := getattr(getattr(start, name), field)) != default
+    }
 
 
 def held(dotted: str, value: Any) -> Any:
