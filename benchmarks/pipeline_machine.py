@@ -12,6 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from gprune.system.machine import peak_memory
+
 _MATRIX = {"cpu": 2048, "cuda": 8192}
 _COPIED_BYTES = {"cpu": 2**28, "cuda": 2**31}
 _REPEATS = 5
@@ -158,7 +160,4 @@ def _forget_peak(place: torch.device) -> None:
 def _peak(place: torch.device) -> float:
     if place.type == "cuda":
         return float(torch.cuda.max_memory_allocated(place))
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmHWM:"):
-            return 1024.0 * int(line.split()[1])
-    return 1024.0 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return float(peak_memory())

@@ -3,7 +3,6 @@
 import hashlib
 import os
 import platform
-import resource
 import subprocess
 from dataclasses import asdict
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Any
 
 from gprune.pipeline.estimate import libraries
 from gprune.system import installation
-from gprune.system.machine import has_gpu, version
+from gprune.system.machine import has_gpu, peak_memory, version
 from gprune.system.version import __version__
 
 _PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "scikit-learn", "lm_eval")
@@ -80,7 +79,7 @@ def collect(inputs: Any, device: str, processes: int = 1) -> dict[str, Any]:
         "platform": platform.platform(terse=True),
         "cores": os.cpu_count(),
         "device": "gpu" if device != "cpu" and has_gpu() else "cpu",
-        "peak_memory_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+        "peak_memory_mib": peak_memory() // 2**20,
         **libraries.told(),
         **({"processes": processes} if processes > 1 else {}),
         "inputs": asdict(inputs),

@@ -76,6 +76,17 @@ def trim() -> None:
         give(0)
 
 
+def peak_memory() -> int:
+    """Bytes that this process has held at most.
+
+    The usage of resources says more where the process came from a larger one, with whose size it begins.
+    """
+    for told in _values(Path("/proc/self/status"), "VmHWM"):
+        return 1024 * int(told.removesuffix("kB"))
+    unit = 1 if platform.system() == "Darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
 def address_space() -> int:
     """Bytes of addresses that a process may have (`ulimit -v`); 0 where they are not limited."""
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]

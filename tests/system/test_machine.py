@@ -1,6 +1,8 @@
 """What is said of this machine without torch, with a driver that is made up."""
 
 import ctypes
+import subprocess
+import sys
 
 import pytest
 
@@ -85,3 +87,11 @@ def test_durations(seconds, words, about):
 
 def test_sizes():
     assert [amount(size) for size in (512, 3 * 2**20, 2.5 * 2**30)] == ["0.5 KiB", "3.0 MiB", "2.5 GiB"]
+
+
+@pytest.mark.process
+def test_the_peak_of_a_child_is_its_own():
+    large = bytearray(b"x") * 300 * 2**20
+    asked = "from gprune.system import machine; print(machine.peak_memory())"
+    own = int(subprocess.run([sys.executable, "-c", asked], capture_output=True, check=True).stdout)
+    assert machine.peak_memory() > len(large) > 2 * own > 2**24

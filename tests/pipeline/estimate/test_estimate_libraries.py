@@ -21,15 +21,16 @@ from gprune.study.demo import demo_study
 from gprune.system import machine
 
 RUN = """
-import json, resource, sys
+import json, sys
 from pathlib import Path
 from gprune import pipeline
 from gprune.pipeline.estimate import libraries
 from gprune.store import Store
 from gprune.study import from_file
+from gprune.system.machine import peak_memory
 
 pipeline.run(from_file(sys.argv[1]), Store(Path(sys.argv[2])), lambda *_: None)
-print(json.dumps([resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024, libraries.own()]))
+print(json.dumps([peak_memory(), libraries.own()]))
 """
 SHARED = Path(os.environ.get("GPRUNE_SHARED", "/nowhere")) / "models"
 
