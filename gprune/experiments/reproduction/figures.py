@@ -18,12 +18,13 @@ from gprune.system.errors import MethodError
 BINS = 5
 HISTOGRAM_BINS = 50
 OVERLAP_NOTE = (
-    "mean and standard deviation over layers; a shared k-means seed alone makes partitions agree, hence the "
-    "controls"
+    "mean over layers, ± over layers or, of several seeds, over these; a shared k-means seed alone makes "
+    "partitions agree, hence the controls"
 )
 SWAP_NOTE = (
-    "mean and standard deviation over layers; the size of the drift is the same in both orders of the texts, "
-    "so a swap says something of direction-aware profiles and of groups from one text only"
+    "mean over layers, ± over layers or, of several seeds, over these; the size of the drift is the same in "
+    "both orders of the texts, so a swap says something of direction-aware profiles and of groups from one "
+    "text only"
 )
 RETAINED_NOTE = "fraction of the neurons that is kept, modules in five bins of rising mean rank drift"
 JACCARD_NOTE = (
