@@ -87,8 +87,8 @@ def _decoder(options: argparse.Namespace) -> Decoder:
     if options.offload is not None:
         folder = random_folder.write(options.offload, SHAPES[name] | depth, loading.DTYPES[options.dtype])
         place = loading.device_of(options.device)
-        # a folder without a tokenizer
-        return Decoder.from_model(loading._read(folder, place, options.dtype, False, offload=True))
+        read = loading.read_weights(folder, place, options.dtype, False, offload=True)
+        return Decoder.from_model(read)
     config = AutoConfig.for_model(**(SHAPES[name] | depth))
     place, dtype = loading.device_of(options.device), loading.DTYPES[options.dtype]
     return Decoder.from_model(random_weights.make(config, place, dtype, name))

@@ -40,7 +40,7 @@ def load(
     """
     place, folder = device_of(device), _checked(name)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
-    decoder = Decoder.from_model(_read(folder, place, dtype, trust_remote_code, offload), tokenizer)
+    decoder = Decoder.from_model(read_weights(folder, place, dtype, trust_remote_code, offload), tokenizer)
     if not offload:
         # imported here: it imports transformers, whose import registers what saves models, which import this;
         # of an offloaded model it would read every file once more
@@ -50,7 +50,10 @@ def load(
     return decoder
 
 
-def _read(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
+def read_weights(
+    folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool
+) -> nn.Module:
+    """Loads the model of a folder without its tokenizer, which need not be there; see `load`."""
     if offload:
         identity.require_offloadable(folder)
     if shapes.holds(folder):

@@ -10,7 +10,7 @@ from torch import nn
 
 from gprune import pipeline
 from gprune.models.decoder import Decoder
-from gprune.models.loading import _read, quiet
+from gprune.models.loading import quiet, read_weights
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph
@@ -41,7 +41,7 @@ def saved(folder, family="llama", dtype=torch.float32):
 def both(folder, dtype):
     """The model in memory, and the same with its layers in their files."""
     whole, offloaded = (
-        Decoder.from_model(_read(folder, torch.device("cpu"), dtype, False, wanted))
+        Decoder.from_model(read_weights(folder, torch.device("cpu"), dtype, False, wanted))
         for wanted in (False, True)
     )
     assert offloaded.offloaded and not whole.offloaded
