@@ -50,3 +50,18 @@ def test_a_page_that_was_left_begins_at_its_top_again(visit: Visit) -> None:
     page.get_by_role("tab", name="Pruning decisions").click()
     page.locator(".st-key-card_pd_budget").wait_for()
     expect(page.locator(LAST)).to_have_count(0)
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["", "drift", "drift?tab=agreement", "masks", "masks?tab=atlas", "compare", "compare?tab=speed", "runs"],
+)
+def test_nothing_is_drawn_below_the_mark_of_the_rest(visit: Visit, where: str) -> None:
+    page = visit.person(viewport={"width": 1280, "height": 720}).new_page()
+    page.goto(f"{visit.address}/{where}")
+    page.locator(REST).wait_for(state="attached")
+    page.wait_for_function(AT_REST)
+    below = f"""[...document.querySelectorAll("[class*=st-key-card_]")].filter(
+        card => document.querySelector("{REST}").compareDocumentPosition(card) & 4
+    ).map(card => card.className)  // 4: what follows"""
+    assert page.evaluate(below) == []

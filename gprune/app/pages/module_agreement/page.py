@@ -36,7 +36,10 @@ FAR_APART = 1.5
 def show(run: Run) -> None:
     """Draws the page."""
     if run.study.substitute or run.study.metric == "twflap" or "fang" in run.study.methods:
-        _cards(run)
+        _agreement(run)
+        if rest_of_page.waits():
+            return
+        _details(run)
     if not run.study.substitute:
         with card("ma_missing", "A third text is missing", run):
             _third_text(run)
@@ -44,13 +47,13 @@ def show(run: Run) -> None:
         _published(run, drawn)
 
 
-def _cards(run: Run) -> None:
-    """Everything that is drawn from the agreement."""
+def _agreement(run: Run) -> None:
     with card_of(panels.agreement, run) as drawn:
         _lines(run, drawn)
         _fang(run)
-    if rest_of_page.waits():
-        return
+
+
+def _details(run: Run) -> None:
     with card_of(panels.shared_neurons, run) as drawn:
         _confusion(run, drawn)
     # the names of the comparisons are long

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import streamlit as st
 
-from gprune.app.ui import places
+from gprune.app.ui import places, url_state
 from gprune.app.ui.page_names import TAB
 from gprune.app.ui.url_session import ALWAYS
 
 _HERE = Path(__file__).parent
-_PLACE, _WHOLE, _KEY = "rest_of_page_place", "rest_of_page_whole", "rest_of_page"
+_WHOLE, _KEY = "rest_of_page_whole", "rest_of_page"
 _COMPONENT = st.components.v2.component(
     "gprune_rest_of_page",
     html='<div class="rest-of-page" role="status">More below …</div>',
@@ -23,9 +23,9 @@ _COMPONENT = st.components.v2.component(
 
 
 def begin(place: str) -> None:
-    """Notes which place is drawn: another one is drawn from its top."""
-    if st.session_state.get(_PLACE) != place:
-        st.session_state[_PLACE], st.session_state[_WHOLE] = place, False
+    """Forgets the place that was drawn whole when another one is drawn, which begins at its top."""
+    if st.session_state.get(_WHOLE) != place:
+        st.session_state.pop(_WHOLE, None)
 
 
 def waits() -> bool:
@@ -35,12 +35,12 @@ def waits() -> bool:
     without a browser, which nobody scrolls.
     """
     chosen = set(st.query_params) - {*places.SHARED, *ALWAYS, TAB}
-    if st.session_state.get(_WHOLE) or chosen or not len(st.context.headers):
-        st.session_state[_WHOLE] = True
+    if _WHOLE in st.session_state or chosen or not len(st.context.headers):
+        _ask()
         return False
     _COMPONENT(key=_KEY, on_reached_change=_ask)
     return True
 
 
 def _ask() -> None:
-    st.session_state[_WHOLE] = True
+    st.session_state[_WHOLE] = url_state.page()
