@@ -64,7 +64,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="float32", choices=list(loading.DTYPES))
     numbers = {"samples": 32, "length": 128, "batch": 16, "context-tokens": 2048, "learning-batch": 32}
-    for name, value in (numbers | {"learning-steps": 2, "epochs": 1, "windows": 32, "repeats": 5}).items():
+    numbers |= {"learning-steps": 2, "epochs": 1, "recovery-steps": 2, "windows": 32, "repeats": 5}
+    for name, value in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--ratios", nargs="*", choices=list(PARTS), help="parts to hold against a peer (all)")
     options = parser.parse_args()
@@ -99,7 +100,7 @@ def _show_stages(options: argparse.Namespace, device: Device) -> None:
     sizes = Sizes(
         options.samples, options.length, options.batch, options.layers or decoder.shape.layers,
         options.context_tokens, options.learning_batch, options.learning_steps, options.epochs,
-        options.windows,
+        options.recovery_steps, options.windows,
     )  # fmt: skip
     print(f"{options.model}: {decoder.shape}\n{sizes}")
     print(f"{'stage':<20}{'seconds':>10}{'floor':>10}{'times':>8}{'peak GiB':>10}{'load':>7}")

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,20 +18,28 @@ from gprune.pruning.calibration.gradients import taylor_scores
 from gprune.pruning.drift import rank_drift
 from gprune.pruning.modules.partition import cluster_layers, modularize
 from gprune.pruning.rasa import balanced_splits, module_statistics
+from gprune.pruning.recovery.training import recover
+from gprune.pruning.removal import osscar, slimllm
+from gprune.pruning.removal.walk import walk
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
+from gprune.pruning.sparsity.gates import learn_gates
 from gprune.pruning.sparsity.learner import Setting
 from gprune.pruning.sparsity.learning import learn
+from gprune.pruning.surgery import cut
 from gprune.records import Partition, PruningMasks, RankDrift, Tokens, UnitScores
 from gprune.study import (
     CalibrationSettings,
     ContextSettings,
     EvaluationSettings,
+    GateSettings,
     ModularizationSettings,
+    RecoverySettings,
     ReliabilitySettings,
     RepairSettings,
     SparsitySettings,
 )
+from gprune.study.methods import METHODS
 from gprune.study.settings import BaselineSettings
 
 SHARDS = 8
@@ -48,8 +57,9 @@ class Sizes:
     context_tokens: int
     learning_batch: int
     learning_steps: int
-    """of an epoch"""
+    """of an epoch, of thresholds and of gates"""
     epochs: int
+    recovery_steps: int
     windows: int
 
 
@@ -74,8 +84,10 @@ class Bench:
 
     def rows(self, wanted: list[str]) -> Iterator[Row]:
         """Runs the stages in order; those that are not wanted run too where a later one needs them."""
-        last = max(list(STAGES).index(name) for name in wanted)
-        for name in list(STAGES)[: last + 1]:
+        needed = set(wanted)
+        for name in reversed(STAGES):
+            needed.update(NEEDS.get(name, ()) if name in needed else ())
+        for name in (each for each in STAGES if each in needed):
             moved: list[float] = []
             dtype = torch.float32 if name in IN_FLOAT32 else self.decoder.dtype
             took = taken(lambda name=name, moved=moved: moved.append(STAGES[name](self)), self.device.place)  # type: ignore[misc]
@@ -94,6 +106,14 @@ class Bench:
         return float(
             sum(p.numel() * p.element_size() for layer in self.decoder.layers for p in layer.parameters())
         )
+
+    @property
+    def masks(self) -> PruningMasks:
+        """Random masks of about half the units."""
+        shape, drawn = self.decoder.shape, np.random.default_rng(0)
+        ffn, heads = (drawn.random((shape.layers, units)) < 0.5 for units in (shape.neurons, shape.kv_heads))
+        ffn[:, 0], heads[:, 0] = True, True
+        return PruningMasks("random", ffn, heads, 0.5, 0.5)
 
     def first_layers(self, scores: UnitScores) -> UnitScores:
         """Scores of the layers that BCM and RASA run on."""
@@ -115,14 +135,31 @@ def _statistics(bench: Bench) -> float:
 
 def _repair(bench: Bench) -> float:
     """Least squares for random masks of half the units, on two texts."""
-    shape, sizes = bench.decoder.shape, bench.sizes
-    drawn = np.random.default_rng(0)
-    ffn, heads = (drawn.random((shape.layers, units)) < 0.5 for units in (shape.neurons, shape.kv_heads))
-    ffn[:, 0], heads[:, 0] = True, True
+    sizes = bench.sizes
     texts = [bench.tokens(name, sizes.samples) for name in ("A", "the text B")]
-    masks, settings = PruningMasks("random", ffn, heads, 0.5, 0.5), RepairSettings(kind="least_squares")
-    fit(bench.decoder, masks, texts, settings, sizes.batch)
+    fit(bench.decoder, bench.masks, texts, RepairSettings(kind="least_squares"), sizes.batch)
     return 3 * bench.weights * -(-2 * sizes.samples // sizes.batch)
+
+
+def _removed(bench: Bench, method: str) -> float:
+    """Half of the weights leave by a rule that decides on each layer above pruned ones, on one text."""
+    decoder, sizes, tokens = bench.decoder, bench.sizes, bench.tokens("A", bench.sizes.samples)
+    if method == "osscar":
+        decide = osscar.decision(decoder.shape, 0.5)
+    else:
+        decide = slimllm.decision(decoder, 0.5, slimllm.cosines(decoder, tokens, sizes.batch))
+    own = METHODS[method].fit
+    assert own is not None
+    walk(decoder, tokens, sizes.batch, decide, own)
+    return 3 * bench.weights * -(-sizes.samples // sizes.batch)
+
+
+def _recovery(bench: Bench) -> float:
+    """Steps of the default batch for random masks of half the units."""
+    settings = RecoverySettings(kind="lora", steps=bench.sizes.recovery_steps)
+    texts, model = [bench.tokens("A", bench.sizes.samples)], cut(bench.decoder, bench.masks)
+    recover(bench.decoder, model, "random", texts, settings, 0)
+    return 3 * bench.weights * settings.steps
 
 
 def _inputs(bench: Bench) -> float:
@@ -209,12 +246,24 @@ def _learning(bench: Bench) -> float:
         "random", "magnitude", labels, count, count, nothing, np.full(2, np.nan), np.full(2, np.nan),
         np.zeros((shape.layers, 0, 5)),
     )  # fmt: skip
-    texts = [
-        bench.tokens(name, sizes.learning_batch // 2 * sizes.learning_steps) for name in ("A", "the text B")
-    ]
+    learn(_setting(bench), scores, heads, partition, 0.5)
+    return 3 * bench.weights * sizes.learning_steps * sizes.epochs
+
+
+def _setting(bench: Bench) -> Setting:
+    sizes = bench.sizes
+    each = sizes.learning_batch // 2 * sizes.learning_steps
     settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)
-    setting = Setting(bench.decoder, (texts[0], texts[1]), settings, 0, lambda *_: None)
-    learn(setting, scores, heads, partition, 0.5)
+    texts = bench.tokens("A", each), bench.tokens("the text B", each)
+    return Setting(bench.decoder, texts, settings, 0, lambda *_: None)
+
+
+def _gates(bench: Bench) -> float:
+    shape, sizes, drawn = bench.decoder.shape, bench.sizes, np.random.default_rng(0)
+    neurons, groups = (drawn.random((shape.layers, units)) for units in (shape.neurons, shape.kv_heads))
+    channels = np.zeros((shape.layers, shape.heads * shape.head_width))
+    scores = UnitScores("flap", "random", neurons, groups, channels)
+    learn_gates(_setting(bench), [scores], GateSettings(), 0.5, sizes.epochs)
     return 3 * bench.weights * sizes.learning_steps * sizes.epochs
 
 
@@ -229,6 +278,8 @@ def _perplexity(bench: Bench) -> float:
 STAGES: dict[str, Callable[[Bench], float]] = {
     "statistics": _statistics,
     "least-squares repair": _repair,
+    "OSSCAR": partial(_removed, method="osscar"),
+    "SlimLLM": partial(_removed, method="slimllm"),
     "context inputs": _inputs,
     "context clusters": _contexts,
     "context statistics": _context_statistics,
@@ -238,7 +289,17 @@ STAGES: dict[str, Callable[[Bench], float]] = {
     "module refinement": _refinement,
     "RASA": _reliability,
     "learning": _learning,
+    "gates": _gates,
+    "recovery": _recovery,
     "perplexity": _perplexity,
 }
 """each gives the bytes that it has to move at least"""
+NEEDS = {
+    "context clusters": ("context inputs",),
+    "context statistics": ("context clusters",),
+    "scores and drift": ("statistics",),
+    "module refinement": ("scores and drift", "module clusters"),
+    "RASA": ("module refinement",),
+}
+"""stages whose results others take"""
 IN_FLOAT32 = ("context clusters", "scores and drift", "module clusters", "module refinement", "RASA")

@@ -79,11 +79,11 @@ def test_a_card_fills_the_window_and_gives_it_back(visit):
     page.locator(".st-key-rd_histogram_size").get_by_role("button").first.click()
     page.wait_for_url("**card=rd_histogram**")
     page.wait_for_function(
-        "() => document.querySelector('.st-key-card_rd_histogram').getBoundingClientRect().width > 1200"
+        "() => document.querySelector('.st-key-card_rd_histogram')?.getBoundingClientRect().width > 1200"
     )
     page.keyboard.press("Escape")
     page.wait_for_function(
-        "() => document.querySelector('.st-key-card_rd_histogram').getBoundingClientRect().width < 1100"
+        "() => document.querySelector('.st-key-card_rd_histogram')?.getBoundingClientRect().width < 1100"
     )
     assert before is not None and abs(card.bounding_box()["width"] - before["width"]) < 2
 
@@ -111,7 +111,7 @@ def test_a_card_of_the_lab_gives_the_window_back_as_well(visit):
     page = visit.page("rasa")
     card = page.locator(".st-key-card_rasa_scatter")
     card.locator(".threshold-lines").wait_for()
-    width = "() => document.querySelector('.st-key-card_rasa_scatter').getBoundingClientRect().width"
+    width = "() => document.querySelector('.st-key-card_rasa_scatter')?.getBoundingClientRect().width"
     for _ in range(2):
         page.locator(".st-key-rasa_scatter_size").get_by_role("button").first.click()
         page.wait_for_url("**card=rasa_scatter**")

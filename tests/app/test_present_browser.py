@@ -64,12 +64,13 @@ def test_a_presenter_walks_the_slides_by_keyboard_without_a_click(visit):
     page.wait_for_url(lambda url: "tour=2" in url)
     # letters of the figure grow with the window, and it still fills it
     page.locator(".st-key-slide .xtick text").first.wait_for()
-    letters = "document.querySelector('.st-key-slide .xtick text').getBoundingClientRect().height"
+    # the figure is not there for a moment when it is drawn anew
+    letters = "document.querySelector('.st-key-slide .xtick text')?.getBoundingClientRect().height"
     before = page.evaluate(letters)
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.wait_for_function(f"before => {letters} > 1.4 * before", arg=before)
     page.wait_for_function(
-        f"document.querySelector('.st-key-slide {PLOT}').getBoundingClientRect().width < 1900"
+        f"document.querySelector('.st-key-slide {PLOT}')?.getBoundingClientRect().width < 1900"
     )
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
