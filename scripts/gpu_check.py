@@ -2,8 +2,9 @@
 
     python scripts/gpu_check.py [--to FILE] [--model random:SHAPE]
 
-The tests that are marked `gpu` run first, then every stage of the pipeline at the paper's sizes on a model
-with random weights, then the speed table at the paper's setting. Whatever a step says goes into the file,
+The tests that are marked `gpu` run first, then the demo by every kind of method with a repair and a recovery,
+then every stage of the pipeline at the paper's sizes on a model with random weights, then the speed table at
+the paper's setting. Whatever a step says goes into the file,
 its failure too; the exit code is that of the worst step.
 """
 
@@ -56,10 +57,14 @@ def steps(model: str) -> tuple[Step, ...]:
     paper = ("--device", "cuda", "--dtype", "bfloat16", "--samples", "2048", "--batch", "32")
     # two epochs over both texts, and as many windows as WikiText2's test set has
     paper += ("--context-tokens", "16384", "--learning-steps", "128", "--epochs", "2", "--windows", "2600")
+    paper += ("--recovery-steps", "100")
+    demo = ("run", "demo", "--device", "cuda", "--repair", "least_squares", "--recover", "lora", "--methods")
+    demo += ("dense", "gprune", "gates", "llm_pruner", "wanda_sp", "flap", "fang", "osscar", "slimllm")
     # kernel by kernel a step takes as long at any width, so that this is left to whoever wants it
     speed = ("--preset", "gpu", "--repeats", "3", "--modes", "graph", "compiled", "--", model, f"{model}@0.5")
     return (
         Step("Tests on the GPU", ("-m", "pytest", "-q", "-m", "gpu", "-rs")),
+        Step("Every kind of method on the demo", ("-m", "gprune", *demo)),
         Step("Stages at the paper's sizes", ("benchmarks/pipeline.py", model, *paper)),
         Step("Tokens a second", ("-m", "gprune", "speed", *speed)),
     )

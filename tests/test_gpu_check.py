@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from gprune.app.ui.page_names import PAGES
+from gprune.cli import run as run_command
 from gprune.cli import speed as speed_command
 
 
@@ -46,11 +47,15 @@ def test_what_every_step_says_is_kept_and_a_failure_counts(gpu_check, tmp_path, 
 
 
 def test_its_commands_are_those_of_this_project(gpu_check, project):
-    tests, stages, speed = (step.command for step in gpu_check.steps("random:llama2-13b"))
+    tests, demo, stages, speed = (step.command for step in gpu_check.steps("random:llama2-13b"))
     assert tests[:2] == ("-m", "pytest") and tests[tests.index("-m", 2) + 1] == "gpu"
     assert (project / stages[0]).is_file() and stages[1] == "random:llama2-13b"
     parser = argparse.ArgumentParser()
-    speed_command.add(parser.add_subparsers())
+    commands = parser.add_subparsers()
+    speed_command.add(commands)
+    run_command.add(commands)
+    chosen = parser.parse_args(demo[2:])
+    assert chosen.device == "cuda" and {"gates", "osscar", "slimllm", "gprune"} <= set(chosen.methods)
     options = parser.parse_args(speed[2:])
     models = ["random:llama2-13b", "random:llama2-13b@0.5"]
     assert options.preset == "gpu" and options.modes == ["graph", "compiled"] and options.models == models

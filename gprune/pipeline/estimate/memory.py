@@ -131,7 +131,10 @@ def _masks(stage: StageId, case: Case) -> Need | None:
 
 
 def _removed(case: Case, each: float, stream: float) -> Need:
-    """The moments of all inputs of one map in float64, then a damped copy, its inverse and the weights."""
+    """The moments of all inputs of one map in float64, then a damped copy, its inverse and the weights.
+
+    CUDA's inverse takes a second array of its size (measured on an H200).
+    """
     shape, length = case.model.shape, case.study.calibration.length
     width = max(shape.neurons, case.model.channels)
     moments, product = _WIDE * float(width * width), 4.0 * width * width
@@ -139,7 +142,7 @@ def _removed(case: Case, each: float, stream: float) -> Need:
         case,
         fixed=moments + product + (0.0 if case.gpu else stream),
         each=each + 4.0 * length * width,
-        apart=2 * moments - product + 2.0 * _WIDE * width * shape.hidden,
+        apart=(3 if case.gpu else 2) * moments - product + 2.0 * _WIDE * width * shape.hidden,
         host=stream if case.gpu else 0.0,
     )
 
