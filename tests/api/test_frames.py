@@ -233,6 +233,7 @@ def test_it_is_short_and_is_kept_without_outputs(project):
 
 
 @pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.process
 def test_it_runs_on_a_small_demo(project, tmp_path, monkeypatch):
     """The study file beside it is called like the bundled study: less of its texts, and two methods."""

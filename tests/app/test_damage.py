@@ -112,6 +112,7 @@ def test_every_odd_field_is_one_run_that_cannot_be_read_or_does_no_harm(tmp_path
 
 
 @pytest.mark.long
+@pytest.mark.longest
 def test_every_page_draws_a_run_beside_odd_ones(cache, record):
     good = write_run(cache)
     odd_records.write_all(cache, {name: record[name] for name in record if name != "provenance"})

@@ -15,7 +15,10 @@ from waiting import limit
 
 from scripts.served_app import listening
 
-pytestmark = [pytest.mark.long, pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(limit(360))]
+pytestmark = [
+    *(pytest.mark.long, pytest.mark.longest, pytest.mark.process, pytest.mark.browser),
+    pytest.mark.timeout(limit(360)),
+]
 CACHE = "~/.cache/gprune"
 """as the README and docs/cache.md name it"""
 JOB = """

@@ -64,6 +64,7 @@ def states(sweep, cache):
 
 
 @pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.process
 def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
     cache = tmp_path / "cache"
