@@ -62,7 +62,7 @@ def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project, tmp_
 
 @pytest.mark.longest
 def test_every_figure_stands_beside_its_budget(project, tmp_path):
-    _, rows = measured(project, "app_load", tmp_path, "--clients", "2", "--seconds", "12", "--no-browser")
+    _, rows = measured(project, "app_load", tmp_path, "--clients", "2", "--seconds", "8", "--no-browser")
     assert set(rows) == {(name, part) for name in FIGURES for part in ("quiet", "a job computes")}
     for row in rows.values():
         assert row["verdict"] == ("PASS" if row["value"] <= row["budget"] else "OVER")
