@@ -112,7 +112,6 @@ def test_every_odd_field_is_one_run_that_cannot_be_read_or_does_no_harm(tmp_path
 
 
 @pytest.mark.long
-@pytest.mark.longest
 def test_every_page_draws_a_run_beside_odd_ones(cache, record):
     good = write_run(cache)
     # all are read by the test before this one; here every page reads them anew
