@@ -83,14 +83,36 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
 SLOW_FIXTURES = {"shared", "text_cache", "finished"}
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Marks the tests that use a slow fixture, first, so that `-m` sees it; and ends any test that hangs."""
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Marks the tests that use a slow fixture, before `-m` looks; and ends any test that hangs.
+
+    What `-m` has left is put in order: a worker that came to a test of minutes last would be waited for.
+    """
     for item in items:
         if SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ())):
             item.add_marker("slow")
         if item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(LONGEST_TEST))
+    yield
+    items[:] = longest_first(items, int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")))
+
+
+def longest_first(items: list[pytest.Item], workers: int) -> list[pytest.Item]:
+    """The tests with those that are marked `longest` dealt out to the beginnings of all workers' shares.
+
+    `--dist worksteal` gives each worker an equal part of the list, from its beginning on, and a worker that
+    has done all of its own takes over the end of another's.
+    """
+    longest = [item for item in items if item.get_closest_marker("longest")]
+    others = [item for item in items if item not in longest]
+    ordered: list[pytest.Item] = []
+    for worker in range(workers):
+        share = longest[worker::workers]
+        more = max(0, (len(items) - len(ordered)) // (workers - worker) - len(share))
+        ordered += share + others[:more]
+        del others[:more]
+    return ordered + others
 
 
 _at_work: list[pytest.Item] = []

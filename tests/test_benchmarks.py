@@ -35,6 +35,7 @@ def measured(*started):
     return found, {(row["name"], row["page"]): row for row in found["rows"]}
 
 
+@pytest.mark.longest
 def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project, tmp_path):
     with chromium():
         # without one it is skipped
@@ -59,8 +60,9 @@ def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project, tmp_
     assert found["size"] == "small" and min(found["load"]) >= 0
 
 
+@pytest.mark.longest
 def test_every_figure_stands_beside_its_budget(project, tmp_path):
-    _, rows = measured(project, "app_load", tmp_path, "--clients", "2", "--seconds", "12", "--no-browser")
+    _, rows = measured(project, "app_load", tmp_path, "--clients", "2", "--seconds", "8", "--no-browser")
     assert set(rows) == {(name, part) for name in FIGURES for part in ("quiet", "a job computes")}
     for row in rows.values():
         assert row["verdict"] == ("PASS" if row["value"] <= row["budget"] else "OVER")

@@ -8,6 +8,7 @@ import pytest
 
 
 @pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.process
 def test_no_fault_loses_a_result_or_leaves_an_untrue_state(project):
     environment = {**os.environ, "PYTHONPATH": f"{project}{os.pathsep}{project / 'tests'}"}

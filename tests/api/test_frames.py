@@ -16,6 +16,7 @@ from gprune.api.frames import GROUP, NEURON
 from gprune.pipeline import arrays
 from gprune.records import Agreement
 from gprune.store import Store
+from gprune.study.demo import demo_study
 
 
 @pytest.fixture
@@ -211,6 +212,13 @@ def test_editors_are_told_the_types_of_what_the_package_gives_and_takes():
 
 
 NOTEBOOK = "examples/quickstart.ipynb"
+SMALLER = {
+    "methods": ("dense", "gprune"),
+    "calibration.samples": 32,
+    "contexts.tokens": 1024,
+    "sparsity.epochs": 1,
+    "evaluation.windows": 8,
+}
 
 
 def cells(project):
@@ -225,15 +233,18 @@ def test_it_is_short_and_is_kept_without_outputs(project):
 
 
 @pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.process
-@pytest.mark.timeout(1800)
-def test_it_runs_on_the_demo(project, tmp_path, monkeypatch):
+def test_it_runs_on_a_small_demo(project, tmp_path, monkeypatch):
+    """The study file beside it is called like the bundled study: less of its texts, and two methods."""
     nbclient = pytest.importorskip("nbclient", reason="needs requirements-dev.txt: nbclient and ipykernel")
     nbformat = pytest.importorskip("nbformat", reason="needs requirements-dev.txt: nbclient and ipykernel")
     pytest.importorskip("ipykernel", reason="needs requirements-dev.txt: nbclient and ipykernel")
-    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
+    (tmp_path / "demo").write_text(demo_study().with_settings(SMALLER).to_json(), encoding="utf-8")
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("PYTHONPATH", str(project))
     notebook = nbformat.read(project / NOTEBOOK, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(project)}}).execute()
+    nbclient.NotebookClient(notebook, timeout=1200, resources={"metadata": {"path": str(tmp_path)}}).execute()
     printed = "".join(
         output.get("text", "")
         for cell in notebook.cells

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from app_driver import PAGES, on, opened, words
+from app_driver import PAGES, open_page, words
 from fuzz import odd
 from hypothesis import strategies as st
 from synthetic_run import write_run
@@ -253,7 +253,7 @@ def test_a_page_with_an_odd_address_is_drawn(monkeypatch, tmp_path, keys, page, 
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
     monkeypatch.setenv("GPRUNE_AUTOSTART", "0")
     write_run(tmp_path)
-    app = on(opened(), page)
+    app = open_page(page)
     for place, key in enumerate(keys):
         app.query_params[key] = ODD[(place + 5 * turn) % len(ODD)]
     app.run()

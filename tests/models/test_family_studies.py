@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import traceback
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,12 @@ from gprune.pruning.surgery import Silenced
 from gprune.records import Array
 from gprune.store import Store
 from gprune.study import EvaluationSettings, from_dict
-from gprune.study.methods import BUILT_IN
 
 pytestmark = [pytest.mark.long, pytest.mark.process]
 
+METHODS = ("dense", "gprune", "gates", "llm_pruner", "wanda_sp", "flap", "flap_no_bias", "fang")
+METHODS += ("fang_pooled", "osscar", "slimllm", "recommended")
+"""every way in which a method looks at a model or changes it; the others combine what these have measured"""
 ELSEWHERE = """
 import json, sys
 from importlib.util import find_spec
@@ -39,8 +40,7 @@ assert find_spec("gprune") is None
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM
-report = {}
-for folder in sys.argv[1:]:
+for folder in map(str.strip, sys.stdin):
     own = "auto_map" in json.load(open(folder + "/config.json"))
     trust = {"trust_remote_code": True} if own else {}
     model = AutoModelForCausalLM.from_pretrained(folder, **trust).eval()
@@ -52,7 +52,7 @@ for folder in sys.argv[1:]:
         logits = model(ids).logits
         made = [model.generate(ids, use_cache=cached, **options) for cached in (True, False)]
         losses = torch.nn.functional.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
-    report[folder] = {
+    report = {
         "difference": float((logits - expected).abs().max() / expected.abs().max()),
         "same": torch.equal(*made), "loss": float(losses), "own": own,
         "beside": sum(
@@ -66,10 +66,39 @@ for folder in sys.argv[1:]:
         with torch.inference_mode():
             scores = model(windows).logits[:, :-1].flatten(0, 1)
         mean = torch.nn.functional.cross_entropy(scores.double(), windows[:, 1:].flatten())
-        report[folder]["perplexity"] = float(mean.exp())
-assert "gprune" not in sys.modules
-print(json.dumps(report))
+        report["perplexity"] = float(mean.exp())
+    assert "gprune" not in sys.modules
+    print(json.dumps(report), flush=True)
 """
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory):
+    """A process where this project cannot be imported; it loads the folders that it is told one by one."""
+    home = tmp_path_factory.mktemp("elsewhere")
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HF_"))}
+    environment |= {"HF_HOME": str(home), "HF_HUB_OFFLINE": "1"}
+    with (
+        (home / "errors.txt").open("w+") as errors,
+        subprocess.Popen(
+            [sys.executable, "-I", "-c", ELSEWHERE],
+            cwd=home,
+            env=environment,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+        ) as process,
+    ):
+
+        def loaded(folder: str) -> dict[str, Any]:
+            assert process.stdin and process.stdout
+            print(folder, file=process.stdin, flush=True)
+            told = process.stdout.readline()
+            assert told, (home / "errors.txt").read_text()[-3000:]
+            return json.loads(told)
+
+        yield loaded
 
 
 def write_model(folder: Path, family: str, texts: tuple[str, ...]) -> str:
@@ -82,22 +111,21 @@ def write_model(folder: Path, family: str, texts: tuple[str, ...]) -> str:
 
 
 def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, Any]:
-    """Runs a study of every method, and looks at what it leaves."""
-    model = write_model(place / family / "model", family, texts)
-    values = tiny_study.settings(model, texts, methods=BUILT_IN, substitute=texts[2], device="cpu")
+    """Runs a study of the family, and looks at what it leaves."""
+    model = write_model(place / "model", family, texts)
+    values = tiny_study.settings(model, texts, methods=METHODS, substitute=texts[2], device="cpu")
     values["calibration"] = {"samples": 8, "length": 12, "batch": 8}
+    values["evaluation"] |= {"texts": [texts[2]]}
     if FAMILIES[family].normalised:
         values["repair"] = {"target": "dense_inputs"}
     values["baselines"] = {"taylor_samples": 2, "taylor_length": 12}
-    study, store = from_dict(values), Store(place / family / "cache")
+    study, store = from_dict(values), Store(place / "cache")
     forecast = anew(study)
     result = pipeline.run(study, store, tiny_study.silent)
     results = pipeline.opened(study, store)
-    asked = {
-        "methods": ("dense", "gprune"),
-        "evaluation.tasks": ("demo_continuation",),
-        "evaluation.limit": 2,
-    }
+    questions = place / "questions.jsonl"
+    questions.write_text('{"question": "def", "choices": ["a", "b"], "answer": 0}\n')
+    asked = {"methods": ("dense", "gprune"), "evaluation.tasks": (str(questions),)}
     answers = pipeline.run(study.with_settings(asked), store, tiny_study.silent)
     folder = results.model_folder(stages.checkpoint(results.graph))
     pruned = checkpoint.load(folder, "cpu")
@@ -116,7 +144,7 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
         "masked": masked_perplexity(results, family, texts[2]),
         "estimate": [forecast.model.shape.kv_heads, forecast.model.note, len(forecast.stages)],
         "beside": beside(model),
-        "padded": padding(folder, place / family / "padded", ids),
+        "padded": padding(folder, place / "padded", ids),
     }
 
 
@@ -174,45 +202,12 @@ def padding(folder: Path, out: Path, ids: torch.Tensor) -> Any:
     return float((found - expected).abs().max() / expected.abs().max())
 
 
-def all_of_them(place: Path, families: tuple[str, ...] = tuple(FAMILIES)) -> None:
-    """Studies of all families, and one process without this project that loads what they leave."""
-    texts, report = tiny_study.write_texts(place / "texts"), {}
-    for family in families:
-        try:
-            report[family] = studied(place, family, texts)
-        except Exception:
-            report[family] = {"failed": traceback.format_exc()}
-    folders = {family: one["folder"] for family, one in report.items() if "folder" in one}
-    equal = {family: one["equal"] for family, one in report.items() if "equal" in one}
-    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "HF_"))}
-    environment |= {"HF_HOME": str(place / "home"), "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", ELSEWHERE, *folders.values(), *equal.values()],
-        cwd=place,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    found = json.loads(done.stdout)
-    for family, folder in folders.items():
-        report[family]["elsewhere"] = found[folder]
-        report[family]["equal_elsewhere"] = found[equal[family]]
-    (place / "report.json").write_text(json.dumps(report))
-
-
-@pytest.fixture(scope="module")
-def studies(built_once):
-    """What the studies of all families and the process elsewhere have found."""
-    return json.loads((built_once("family_studies", all_of_them) / "report.json").read_text())
-
-
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_study_of_every_method_passes_and_its_model_loads_elsewhere(family, studies):
-    found, layout = studies[family], FAMILIES[family]
-    assert "failed" not in found, found["failed"]
+def test_a_study_of_methods_of_every_kind_passes_and_its_model_loads_elsewhere(family, elsewhere, tmp_path):
+    found = studied(tmp_path, family, tiny_study.write_texts(tmp_path / "texts"))
+    layout, there, alike = FAMILIES[family], elsewhere(found["folder"]), elsewhere(found["equal"])
     assert not found["unavailable"]
-    assert found["perplexity"].keys() == set(BUILT_IN) and found["accuracy"] == ["dense", "gprune"]
+    assert found["perplexity"].keys() == set(METHODS) and found["accuracy"] == ["dense", "gprune"]
     assert all(np.isfinite(value) for values in found["perplexity"].values() for value in values.values())
     kept = [share for method, share in found["retention"].items() if method != "dense"]
     assert kept == pytest.approx([0.5] * len(kept), abs=0.06)
@@ -221,15 +216,14 @@ def test_a_study_of_every_method_passes_and_its_model_loads_elsewhere(family, st
     groups, note, count = found["estimate"]
     told = not layout.heads or bool(layout.text)
     assert count > 20 and bool(note) == told and groups == (2 if layout.heads else 1)
-    assert found["elsewhere"]["difference"] <= 1e-5 and found["elsewhere"]["same"]
-    alike = found["equal_elsewhere"]
+    assert there["difference"] <= 1e-5 and there["same"]
     assert alike["difference"] <= 1e-5 and alike["same"]
     assert alike["perplexity"] == pytest.approx(found["equal_perplexity"], rel=1e-5)
     # the width of heads follows from their number, or other parts stand beside the language model
     assert alike["own"] is (family in ("helium", "stablelm") or bool(layout.text))
     if layout.text:
         assert "parts stand beside its language model" in found["padded"]
-        assert found["beside"] == found["elsewhere"]["beside"] != 0
+        assert found["beside"] == there["beside"] != 0
     elif isinstance(found["padded"], str):
         assert f"an ordinary {family} model has no bias in" in found["padded"]
     else:

@@ -15,7 +15,10 @@ from waiting import limit
 
 from scripts.served_app import listening
 
-pytestmark = [pytest.mark.long, pytest.mark.process, pytest.mark.browser, pytest.mark.timeout(limit(360))]
+pytestmark = [
+    *(pytest.mark.long, pytest.mark.longest, pytest.mark.process, pytest.mark.browser),
+    pytest.mark.timeout(limit(360)),
+]
 CACHE = "~/.cache/gprune"
 """as the README and docs/cache.md name it"""
 JOB = """
@@ -37,7 +40,8 @@ def fresh(tmp_path, project):
     """The package in an environment of its own."""
     environment = made(tmp_path)
     constraints = str(project / "requirements.txt")
-    environment.pip("install", "-c", constraints, str(project))
+    # bytecode is written of what is imported, not of all files of all dependencies
+    environment.pip("install", "--no-compile", "-c", constraints, str(project))
     return environment
 
 
@@ -63,7 +67,8 @@ NOTEBOOK_NEEDS = ("nbclient", "nbformat", "ipykernel")
 def examples(fresh, project):
     """The notebook runs, and the plug-in is found, of copies: a build writes where its source is."""
     copy = shutil.copytree(project / "examples", fresh.folder / "examples")
-    fresh.pip("install", "-c", str(project / "requirements.txt"), str(copy / "plugin"), *NOTEBOOK_NEEDS)
+    constraints = str(project / "requirements.txt")
+    fresh.pip("install", "--no-compile", "-c", constraints, str(copy / "plugin"), *NOTEBOOK_NEEDS)
     told = fresh.said("gprune", "plugins", seconds=30)
     assert [line.split()[:2] for line in told.splitlines()] == [
         ["method", "magnitude_ranking"],

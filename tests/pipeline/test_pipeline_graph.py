@@ -21,6 +21,7 @@ from gprune.system.errors import MethodError
 pytestmark = pytest.mark.slow
 
 OF_EACH_KIND = ("dense", "gprune", "flap", "wanda_sp", "fang", "fang_pooled", "llm_pruner")
+OF_THE_METRIC = ("gates", "msl_random", "gprune_no_rasa", "flap_uniform", "recommended")
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -45,10 +46,16 @@ def study_of(workshop, **changes):
 
 @pytest.fixture(
     scope="module",
-    # the metric that needs the most with a method of each kind, and in the long tests all of both
+    # the metric that needs the most with a method of each kind; in the long tests with all of them, and the
+    # other metrics with those that use the study's own as well
     params=[
         ("twflap", OF_EACH_KIND),
-        *(pytest.param((name, METHODS), marks=pytest.mark.long) for name in METRICS),
+        pytest.param(("twflap", METHODS), marks=pytest.mark.long),
+        *(
+            pytest.param((name, OF_EACH_KIND + OF_THE_METRIC), marks=pytest.mark.long)
+            for name in METRICS
+            if name != "twflap"
+        ),
     ],
     ids=lambda known: f"{known[0]}, {len(known[1])} methods",
 )

@@ -25,7 +25,8 @@ from gprune.study.methods import METHODS
 
 OWN, OTHER = "self:#keep=0.5", "self:#seed=1&temperature=0.9"
 EVERY = list(METHODS)
-OF_EACH_KIND = ["dense", "gprune", "flap", "wanda_sp", "flap_pooled", "fang", "llm_pruner"]
+OF_EACH_KIND = ["dense", "gprune", "gates", "llm_pruner", "wanda_sp", "flap", "flap_pooled", "fang", "osscar"]
+OF_EACH_KIND += ["slimllm", "recommended"]
 WHOLE = {
     "methods": EVERY,
     "contexts": {"count": 3, "dimensions": 4, "tokens": 64},

@@ -1,4 +1,4 @@
-"""A sweep of 24 studies is killed in its middle, jobs and all, and goes on with nothing done twice."""
+"""A sweep of eight studies is killed in its middle, jobs and all, and goes on with nothing done twice."""
 
 import contextlib
 import json
@@ -21,10 +21,9 @@ from gprune.system.processes import process_start
 SPACE = {
     "retention": [0.5, 0.6],
     "metric": ["flap", "wanda_sp"],
-    "seed": [0, 1],
-    "reliability.drift_quantile": [0.5, 0.7, 0.9],
+    "reliability.drift_quantile": [0.5, 0.9],
 }
-BEFORE = 6
+BEFORE = 2
 """studies that are done when the kill comes"""
 
 
@@ -59,20 +58,25 @@ def kill(cache):
 
 
 def states(sweep, cache):
-    return [one.state for one in standings(sweep.variations(), Store(cache), sweep.until)]
+    """The state of every study, by the job that was the last to be at it, and in their order."""
+    found = standings(sweep.variations(), Store(cache), sweep.until)
+    return {one.job: one.state for one in found}, [one.state for one in found]
 
 
 @pytest.mark.long
+@pytest.mark.longest
 @pytest.mark.process
 def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
     cache = tmp_path / "cache"
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)
     study = tiny_study.settings(model, texts, methods=["dense", "gprune"])
+    # of seconds, so that the kill meets it
+    study["sparsity"]["epochs"] = 100
     file = tmp_path / "sweep.json"
     file.write_text(json.dumps({"study": study, "space": SPACE, "until": "masks"}))
     sweep = from_file(file)
-    assert sweep.count == 24
+    assert sweep.count == 8
     process = start(file, cache)
 
     def in_its_middle():
@@ -81,8 +85,9 @@ def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
         if len(list(cache.glob("runs/*"))) <= BEFORE:
             return False
         found = jobs.jobs(cache)
-        at_work = [job for job in found if job.state == "running" and in_the_middle(cache, job.id)]
-        return sum(job.state == "done" for job in found) >= BEFORE and len(at_work) == 2
+        at_work = [in_the_middle(cache, job.id) for job in found if job.state == "running"]
+        learns = any(place.startswith("learning/") for place in at_work)
+        return sum(job.state == "done" for job in found) >= BEFORE and len(at_work) == 2 and learns
 
     try:
         wait_for(in_its_middle, 90)
@@ -92,14 +97,16 @@ def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
         # whoever looks finds out what is gone
         jobs.reconcile(cache)
         lost = [job for job in jobs.jobs(cache) if job.killed]
-        before, found = len(begun(cache)), states(sweep, cache)
-        assert killed >= 5 and found.count("interrupted") == len(lost) >= 1
+        before, (of_jobs, found) = len(begun(cache)), states(sweep, cache)
+        of_lost = {of_jobs[job.id] for job in lost}
+        # the other one may have come to the end of its study
+        assert killed >= 5 and "interrupted" in of_lost <= {"interrupted", "done"}
         assert found.count("done") >= BEFORE and "missing" in found and "failed" not in found
         again = start(file, cache)
         assert again.wait(limit(120)) == 0, cache.with_name("sweep.log").read_text()
     finally:
         kill(cache)
-    assert states(sweep, cache) == ["done"] * 24
+    assert states(sweep, cache)[1] == ["done"] * 8
     counts = begun(cache)
     twice = {place: count for place, count in counts.items() if count > 1}
     torn = {in_the_middle(cache, job.id) for job in jobs.jobs(cache) if job.killed}

@@ -142,19 +142,20 @@ class Watch:
 @pytest.fixture(scope="module", params=["flap", "twflap"])
 def watched(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reads")
-    values = tiny_study.made(folder, third=True)
+    made = tiny_study.workshop(folder, questions=6)
+    values = tiny_study.settings(made["model"], made["texts"], substitute=made["texts"][2])
     values |= {"metric": request.param, "methods": list(METHODS)}
     values |= {"contexts": {"count": 3, "dimensions": 4, "tokens": 64}}
     values |= {"baselines": {"taylor_samples": 5, "taylor_length": 9}}
     if request.param == "twflap":
         values["repair"] = {"kind": "least_squares_bias"}
         values["recovery"] = {"kind": "lora", "steps": 2, "batch": 4}
-    values["evaluation"] |= {"tasks": ["demo_order"], "limit": 4}
-    made, store = from_dict(values), Store(folder / "cache")
+    values["evaluation"] |= {"tasks": [made["questions"]], "limit": 4}
+    study, store = from_dict(values), Store(folder / "cache")
     with pytest.MonkeyPatch.context() as monkeypatch:
         watch = Watch(monkeypatch)
-        pipeline.run(made, store, lambda *_: None)
-    return made, store, watch.read
+        pipeline.run(study, store, lambda *_: None)
+    return study, store, watch.read
 
 
 @pytest.mark.long
