@@ -39,6 +39,8 @@ def test_gap_before_and_after():
     assert table.loc[1].tolist() == [0.5, 4.0, 1.0, 0.75]
     # no gap to begin with: its growth has no relative size
     assert table.loc[0, ["before", "after"]].tolist() == [0.0, 2.0] and math.isnan(table.loc[0, "reduction"])
+    last_bit = FOUR.assign(accuracy=FOUR.accuracy + np.where(FOUR.method == "wanda_sp", 1e-14, 0.0))
+    assert math.isnan(tables.metric_gap(last_bit).loc[0, "reduction"])
     assert tables.metric_gap(FOUR, "ppl:news").set_index("retention").loc[0.5].tolist() == [20.0, 5.0, 0.75]
     swapped = tables.metric_gap(FOUR, bases=("flap", "wanda_sp"))
     pd.testing.assert_frame_equal(swapped, tables.metric_gap(FOUR))
