@@ -40,7 +40,7 @@ def metric_gap(
     wanted = [*bases, *(GPRUNE + base for base in bases)]
     four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in wanted], axis=1, join="inner")
     four = four.astype(float).dropna()
-    # means over seeds that are equal may differ in the last bit, which is no distance
+    # equal distances may differ in the last bit, which is no reduction
     before = (four[wanted[0]] - four[wanted[1]]).abs().round(12)
     after = (four[wanted[2]] - four[wanted[3]]).abs().round(12)
     table = pd.DataFrame(
