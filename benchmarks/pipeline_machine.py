@@ -115,14 +115,15 @@ def _operations(count: Any, args: Any, kwargs: Any, found: Any) -> float:
     try:
         return float(count(*args, **kwargs, out_val=found))
     except AssertionError:
-        heads = max(one.shape[1] for one in args if torch.is_tensor(one) and one.dim() == 4)
-        wide = [
-            one.new_empty((len(one), heads, *one.shape[2:]), device="meta")
-            if torch.is_tensor(one) and one.dim() == 4
-            else one
-            for one in args
-        ]
-        return float(count(*wide, **kwargs, out_val=found))
+        heads = args[0].shape[1]
+        return float(count(*(_with_heads(one, heads) for one in args), **kwargs, out_val=found))
+
+
+def _with_heads(one: Any, heads: int) -> Any:
+    """The shape of (batch, heads, tokens, channels) as if each query had keys of its own; else as it is."""
+    if not torch.is_tensor(one) or one.dim() != 4:
+        return one
+    return one.new_empty((len(one), heads, *one.shape[2:]), device="meta")
 
 
 @dataclass(frozen=True, slots=True)

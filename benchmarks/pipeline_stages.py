@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+import sparsity
 import torch
 from pipeline_machine import Device, Taken, taken
 
@@ -23,16 +24,12 @@ from gprune.pruning.removal import osscar, slimllm
 from gprune.pruning.removal.walk import walk
 from gprune.pruning.repair.fitting import fit
 from gprune.pruning.scoring import neuron_scorer, score
-from gprune.pruning.sparsity.gates import learn_gates
-from gprune.pruning.sparsity.learner import Setting
-from gprune.pruning.sparsity.learning import learn
 from gprune.pruning.surgery import cut
 from gprune.records import Partition, PruningMasks, RankDrift, Tokens, UnitScores
 from gprune.study import (
     CalibrationSettings,
     ContextSettings,
     EvaluationSettings,
-    GateSettings,
     ModularizationSettings,
     RecoverySettings,
     ReliabilitySettings,
@@ -41,6 +38,7 @@ from gprune.study import (
 )
 from gprune.study.methods import METHODS
 from gprune.study.settings import BaselineSettings
+from gprune.system.progress import silent
 
 SHARDS = 8
 
@@ -86,7 +84,8 @@ class Bench:
         """Runs the stages in order; those that are not wanted run too where a later one needs them."""
         needed = set(wanted)
         for name in reversed(STAGES):
-            needed.update(NEEDS.get(name, ()) if name in needed else ())
+            if name in needed:
+                needed.update(NEEDS.get(name, ()))
         for name in (each for each in STAGES if each in needed):
             moved: list[float] = []
             dtype = torch.float32 if name in IN_FLOAT32 else self.decoder.dtype
@@ -235,35 +234,12 @@ def _reliability(bench: Bench) -> float:
     return 2.0 * len(splits) * 2 * bench.made["A"].ffn_mean.nbytes
 
 
-def _learning(bench: Bench) -> float:
-    shape, sizes = bench.decoder.shape, bench.sizes
-    scores = np.random.default_rng(0).random((shape.layers, shape.neurons))
-    heads = np.ones((shape.layers, shape.kv_heads))
-    count = np.full(shape.layers, 32, dtype=np.int32)
-    labels = np.tile(np.arange(shape.neurons) % 32, (shape.layers, 1)).astype(np.int32)
-    nothing = np.full((shape.layers, 1), np.nan)
-    partition = Partition(
-        "random", "magnitude", labels, count, count, nothing, np.full(2, np.nan), np.full(2, np.nan),
-        np.zeros((shape.layers, 0, 5)),
-    )  # fmt: skip
-    learn(_setting(bench), scores, heads, partition, 0.5)
-    return 3 * bench.weights * sizes.learning_steps * sizes.epochs
-
-
-def _setting(bench: Bench) -> Setting:
+def _learning(bench: Bench, learns: sparsity.Learns) -> float:
+    """Thresholds or gates, from random scores."""
     sizes = bench.sizes
     each = sizes.learning_batch // 2 * sizes.learning_steps
     settings = SparsitySettings(epochs=sizes.epochs, batch=sizes.learning_batch)
-    texts = bench.tokens("A", each), bench.tokens("the text B", each)
-    return Setting(bench.decoder, texts, settings, 0, lambda *_: None)
-
-
-def _gates(bench: Bench) -> float:
-    shape, sizes, drawn = bench.decoder.shape, bench.sizes, np.random.default_rng(0)
-    neurons, groups = (drawn.random((shape.layers, units)) for units in (shape.neurons, shape.kv_heads))
-    channels = np.zeros((shape.layers, shape.heads * shape.head_width))
-    scores = UnitScores("flap", "random", neurons, groups, channels)
-    learn_gates(_setting(bench), [scores], GateSettings(), 0.5, sizes.epochs)
+    learns(bench.decoder, (bench.tokens("A", each), bench.tokens("the text B", each)), settings, silent)
     return 3 * bench.weights * sizes.learning_steps * sizes.epochs
 
 
@@ -288,8 +264,8 @@ STAGES: dict[str, Callable[[Bench], float]] = {
     "module clusters": _clusters,
     "module refinement": _refinement,
     "RASA": _reliability,
-    "learning": _learning,
-    "gates": _gates,
+    "learning": partial(_learning, learns=sparsity.learned_thresholds),
+    "gates": partial(_learning, learns=sparsity.learned_gates),
     "recovery": _recovery,
     "perplexity": _perplexity,
 }

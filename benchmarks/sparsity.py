@@ -60,7 +60,7 @@ def main() -> None:
         f"{torch.get_num_threads()} threads"
     )
     parts = _parts(decoder, arguments.batch, arguments.length, arguments.repeats)
-    for name, learns in (("step", _thresholds), ("step of gates", _gates)):
+    for name, learns in (("step", learned_thresholds), ("step of gates", learned_gates)):
         first, later = _steps(decoder, arguments, learns)
         parts |= {f"whole {name}, first epoch": first, f"whole {name}, later epochs": later}
     floor = parts["plain forward pass"]
@@ -143,15 +143,17 @@ def _parts(decoder: Decoder, batch: int, length: int, repeats: int) -> dict[str,
 Learns = Callable[[Decoder, tuple[Tokens, Tokens], SparsitySettings, Progress], object]
 
 
-def _thresholds(
+def learned_thresholds(
     decoder: Decoder, texts: tuple[Tokens, Tokens], settings: SparsitySettings, told: Progress
 ) -> object:
+    """Learns a threshold for each module of a random partition, from random scores."""
     return learn(Setting(decoder, texts, settings, 0, told), *_case(decoder), 0.5)
 
 
-def _gates(
+def learned_gates(
     decoder: Decoder, texts: tuple[Tokens, Tokens], settings: SparsitySettings, told: Progress
 ) -> object:
+    """Learns a gate for each unit, from random scores."""
     neurons, groups, _ = _case(decoder)
     channels = np.zeros((decoder.shape.layers, decoder.shape.heads * decoder.shape.head_width))
     scores = UnitScores("flap", "random", neurons, groups, channels)
