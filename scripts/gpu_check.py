@@ -4,14 +4,15 @@
 
 The tests that are marked `gpu` run first, then the demo by every kind of method with a repair and a recovery,
 then every stage of the pipeline at the paper's sizes on a model with random weights, then the speed table at
-the paper's setting. Whatever a step says goes into the file,
-its failure too; the exit code is that of the worst step.
+the paper's setting. Whatever a step says goes into the file, its failure too; the exit code is that of the
+worst step.
 """
 
 import argparse
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -48,18 +49,31 @@ class Outcome:
     said: str
 
 
-def steps(model: str) -> tuple[Step, ...]:
+def steps(model: str, cache: Path) -> tuple[Step, ...]:
     """What is run, in order.
 
     Args:
         model: random:SHAPE, as `python -m gprune speed` takes it.
+        cache: an empty folder, so that the demo finds no result of an earlier run.
     """
     paper = ("--device", "cuda", "--dtype", "bfloat16", "--samples", "2048", "--batch", "32")
     # two epochs over both texts, and as many windows as WikiText2's test set has
     paper += ("--context-tokens", "16384", "--learning-steps", "128", "--epochs", "2", "--windows", "2600")
     paper += ("--recovery-steps", "100")
     demo = ("run", "demo", "--device", "cuda", "--repair", "least_squares", "--recover", "lora", "--methods")
-    demo += ("dense", "gprune", "gates", "llm_pruner", "wanda_sp", "flap", "fang", "osscar", "slimllm")
+    demo += (
+        "dense",
+        "gprune",
+        "gates",
+        "llm_pruner",
+        "wanda_sp",
+        "flap",
+        "fang",
+        "osscar",
+        "slimllm",
+        "--cache",
+        str(cache),
+    )
     # kernel by kernel a step takes as long at any width, so that this is left to whoever wants it
     speed = ("--preset", "gpu", "--repeats", "3", "--modes", "graph", "compiled", "--", model, f"{model}@0.5")
     return (
@@ -111,11 +125,12 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"error: {_LEFT_OUT}", file=sys.stderr)
         return NO_GPU
     found: list[Outcome] = []
-    for one in run(steps(options.model)):
-        found.append(one)
-        print(f"{one.step.title}: exit code {one.code} after {one.seconds:.0f} s", flush=True)
-        # after every step: what is known is not lost where the next one is stopped
-        write_text(options.to, report(found))
+    with tempfile.TemporaryDirectory() as cache:
+        for one in run(steps(options.model, Path(cache))):
+            found.append(one)
+            print(f"{one.step.title}: exit code {one.code} after {one.seconds:.0f} s", flush=True)
+            # after every step: what is known is not lost where the next one is stopped
+            write_text(options.to, report(found))
     print(f"everything is in {options.to}: paste it into an issue")
     return max((abs(one.code) for one in found), default=0)
 

@@ -3,6 +3,7 @@
 import argparse
 import io
 import shutil
+from pathlib import Path
 from urllib.parse import parse_qsl
 
 import numpy as np
@@ -36,7 +37,7 @@ def test_what_every_step_says_is_kept_and_a_failure_counts(gpu_check, tmp_path, 
         gpu_check.Step("Second", ("-c", "import sys; print('~~~', 'why', file=sys.stderr); sys.exit(3)")),
         gpu_check.Step("Third", ("-c", "print('goes on')")),
     )
-    monkeypatch.setattr(gpu_check, "steps", lambda model: wanted)
+    monkeypatch.setattr(gpu_check, "steps", lambda model, cache: wanted)
     file = tmp_path / "out.md"
     assert gpu_check.main(["--to", str(file)]) == 3
     written = file.read_text()
@@ -46,8 +47,8 @@ def test_what_every_step_says_is_kept_and_a_failure_counts(gpu_check, tmp_path, 
     assert str(file) in capsys.readouterr().out
 
 
-def test_its_commands_are_those_of_this_project(gpu_check, project):
-    tests, demo, stages, speed = (step.command for step in gpu_check.steps("random:llama2-13b"))
+def test_its_commands_are_those_of_this_project(gpu_check, project, tmp_path):
+    tests, demo, stages, speed = (step.command for step in gpu_check.steps("random:llama2-13b", tmp_path))
     assert tests[:2] == ("-m", "pytest") and tests[tests.index("-m", 2) + 1] == "gpu"
     assert (project / stages[0]).is_file() and stages[1] == "random:llama2-13b"
     parser = argparse.ArgumentParser()
@@ -55,7 +56,8 @@ def test_its_commands_are_those_of_this_project(gpu_check, project):
     speed_command.add(commands)
     run_command.add(commands)
     chosen = parser.parse_args(demo[2:])
-    assert chosen.device == "cuda" and {"gates", "osscar", "slimllm", "gprune"} <= set(chosen.methods)
+    assert chosen.device == "cuda" and Path(chosen.cache) == tmp_path
+    assert {"gates", "osscar", "slimllm", "gprune"} <= set(chosen.methods)
     options = parser.parse_args(speed[2:])
     models = ["random:llama2-13b", "random:llama2-13b@0.5"]
     assert options.preset == "gpu" and options.modes == ["graph", "compiled"] and options.models == models
