@@ -16,7 +16,10 @@ from waiting import limit
 from scripts.served_app import listening
 
 pytestmark = [
-    *(pytest.mark.long, pytest.mark.longest, pytest.mark.process, pytest.mark.browser),
+    pytest.mark.long,
+    pytest.mark.longest,
+    pytest.mark.process,
+    pytest.mark.browser,
     pytest.mark.timeout(limit(360)),
 ]
 CACHE = "~/.cache/gprune"
