@@ -1,8 +1,10 @@
 """The state of the pages: one value behind every widget, mirrored into the address; and no click is lost."""
 
+from functools import partial
+
 import pytest
 from app_driver import charts, on, open_page, opened, show, words
-from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1 import AppTest, local_script_runner
 from synthetic_run import a_study, write_run
 
 from gprune.jobs import local, queue
@@ -78,6 +80,19 @@ def test_every_view_of_a_value_follows_the_one_that_was_moved(small):
     assert held(app, "level") == ["0.25"] and held(app, "view") == ["two"]
     app.number_input(key="level_number").set_value(None).run()
     assert app.slider(key="level_slider").value == 0.25
+
+
+def test_what_another_part_of_the_page_brings_back_does_not_undo_a_click(small, monkeypatch):
+    app = small.run()
+    app.button(key="preset").click().run()
+    # the clock of a fragment ticked before the browser had heard of the click
+    ticked = partial(local_script_runner.RerunData, fragment_id_queue=["elsewhere"], is_auto_rerun=True)
+    stale = app.slider(key="level_slider").set_value(0.9)
+    with monkeypatch.context() as patched:
+        patched.setattr(local_script_runner, "RerunData", ticked)
+        stale.run()
+    assert app.run().text[0].value == repr((0.25, 5, "two", ["a"], False))
+    assert app.slider(key="level_slider").value == 0.25 and held(app, "level") == ["0.25"]
 
 
 def test_an_address_that_changes_by_itself_wins(small):

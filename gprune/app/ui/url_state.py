@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
 import streamlit as st
-from streamlit.runtime.scriptrunner_utils.script_run_context import get_script_run_ctx
+from streamlit.runtime.scriptrunner_utils.script_run_context import ThreadState, get_script_run_ctx
 
 from gprune.app.ui import page_names, url_session
 from gprune.app.ui.page_names import TAB
@@ -69,7 +69,7 @@ def begin(page: str) -> None:
 def _by_history() -> bool:
     """Whether the browser went back or forward, which an empty address alone does not say.
 
-    Streamlit tells this nowhere else: the one private part of it that the pages' frame reads.
+    Streamlit tells this nowhere else: with `_repeated`, the private part of it that the pages' frame reads.
     """
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
@@ -318,10 +318,22 @@ def _bound(key: str, kind: str, value: Any, choices: Options | None = None) -> d
 
 def _take_tab(key: str, name: str, choices: Mapping[str, str]) -> None:
     shown = st.session_state.get(name)
-    put(key, next((one for one, words in choices.items() if words == shown), ""))
+    if not _repeated():
+        put(key, next((one for one, words in choices.items() if words == shown), ""))
 
 
 def _take(key: str, name: str) -> None:
     value = st.session_state.get(name)
-    if value is not None:
+    if value is not None and not _repeated():
         put(key, value)
+
+
+def _repeated() -> bool:
+    """Whether nobody has moved the widget of this callback: a part of the page without it is drawn anew.
+
+    The browser sends all widgets along when the clock of a fragment ticks. One that Python has set, and of
+    which the browser has not heard yet, seems changed then; taken for a choice it would undo the click.
+    """
+    context = get_script_run_ctx()
+    drawn = (context.fragment_ids_this_run if context is not None else None) or []
+    return bool(drawn) and ThreadState.get().fragment_id not in drawn
