@@ -7,6 +7,7 @@ from browser import AT_REST, Visit, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 LAST = ".st-key-card_pd_shares, .st-key-card_pd_explained"
+OTHERS = "", "drift", "drift?tab=agreement", "masks", "masks?tab=atlas", "compare?tab=speed", "runs"
 REST = "[class*=st-key-rest_of_page]"
 
 
@@ -24,6 +25,7 @@ def _go_on(page: Any, by_wheel: bool = False) -> None:
     page.mouse.wheel(0, 300) if by_wheel else page.keyboard.press("PageDown")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("goes", ["wheel", "key"])
 def test_the_first_scroll_or_key_brings_the_rest(visit: Visit, goes: str) -> None:
     page = _decisions(visit, 720)
@@ -38,6 +40,7 @@ def test_a_window_that_reaches_the_rest_has_it_at_once(visit: Visit) -> None:
     expect(_decisions(visit, 2600).locator(LAST)).to_have_count(2)
 
 
+@pytest.mark.long
 def test_an_address_with_choices_of_the_page_is_drawn_whole(visit: Visit) -> None:
     expect(_decisions(visit, 720, "&pd_bins=4").locator(LAST)).to_have_count(2)
 
@@ -54,7 +57,7 @@ def test_a_page_that_was_left_begins_at_its_top_again(visit: Visit) -> None:
 
 @pytest.mark.parametrize(
     "where",
-    ["", "drift", "drift?tab=agreement", "masks", "masks?tab=atlas", "compare", "compare?tab=speed", "runs"],
+    ["compare", *(pytest.param(where, marks=pytest.mark.long) for where in OTHERS)],
 )
 def test_nothing_is_drawn_below_the_mark_of_the_rest(visit: Visit, where: str) -> None:
     page = visit.person(viewport={"width": 1280, "height": 720}).new_page()
