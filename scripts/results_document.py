@@ -18,15 +18,18 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import studies
-from gprune.analysis.formatting import percent
+from gprune.analysis.formatting import counted, percent
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting, StudyRow, columns, is_perplexity, settings
 from gprune.analysis.table import Table
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
 from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
+from gprune.experiments.reproduction.assembly import derived_values
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
-from gprune.experiments.reproduction.cells import digits, heading
+from gprune.experiments.reproduction.cells import cell, digits, heading
+from gprune.experiments.reproduction.means import is_single
+from gprune.experiments.reproduction.paper_values import spelled
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
 from gprune.study.methods import METHODS
@@ -82,9 +85,6 @@ def _source(cache: Path, name: str, model: str, scale: str) -> Source | None:
                 found.append((made, table))
     groups = [[pair for pair in found if _but_seeds(pair[0]) == _but_seeds(one[0])] for one in found]
     alike = max(groups, key=len, default=[])
-    if TABLES[own].derived:
-        # computed from the rows of one reproduction, which nobody has put together
-        alike = sorted(alike, key=lambda pair: str(pair[0].scale.get("seeds")))[:1]
     title = _AGAINST_TITLE if name == AGAINST else alike[0][1].title if alike else ""
     return Source(title, tuple(alike)) if alike else None
 
@@ -134,8 +134,40 @@ def _shown(name: str, source: Source) -> pd.DataFrame:
     if name == AGAINST:
         return against(source.rows())
     if TABLES[name].derived:
-        return source.made[0][1].display
+        return source.made[0][1].display if len(source.made) == 1 else _derived(name, source)
     return _table(*(studies.settings(source.rows(rule)) for rule in RULES))
+
+
+def _derived(name: str, source: Source) -> pd.DataFrame:
+    """A table that is computed from the rows of others, once a seed: the mean with its deviation."""
+    frames = {
+        rule: pd.DataFrame(
+            {"method": row.method, "retention": row.retention, "seed": row.seed} | row.values
+            for row in source.rows(rule)
+            if row.values
+        )
+        for rule in RULES
+    }
+    made = derived_values(name, frames)
+    made = made[[not is_single(str(metric)) for metric in made["metric"]]]
+    figures = [column for column in ("before", "after", "gain", "reduction") if column in made]
+    labels = [column for column in made if column not in (*figures, "seed", "better")]
+    lines = []
+    for _, each in made.groupby(labels, sort=False):
+        line = spelled(each[labels].iloc[:1]).iloc[0].to_dict()
+        line |= {column: _over_seeds(each[column].dropna(), column) for column in figures}
+        if "better" in each:
+            line["better"] = f"{each['better'].sum()} of {counted(len(each), 'seed')}"
+        lines.append(line)
+    return pd.DataFrame(lines)[[column for column in made if column != "seed"]]
+
+
+def _over_seeds(values: pd.Series, column: str) -> str:
+    if values.empty:
+        return ""
+    # what is equal under every seed may differ in the last bit, which is no deviation
+    mean, spread = float(values.mean()), round(float(values.std(ddof=0)), 12)
+    return f"{cell(mean, column)} ± {cell(spread, column)}" if len(values) > 1 else cell(mean, column)
 
 
 def _table(first: list[Setting], other: list[Setting]) -> pd.DataFrame:

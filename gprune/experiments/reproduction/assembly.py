@@ -276,16 +276,20 @@ def _summaries(known: _Known, columns: list[str]) -> list[dict[str, str]]:
 
 def _derived(known: _Known) -> pd.DataFrame:
     """A derived table, every metric below the other; single tasks are in its values only."""
-    made = _derived_values(known)
+    made = derived_values(known.table.name, known.frames())
     if "metric" not in made.columns:
         return paper_values.spelled(made)
     return paper_values.spelled(made[[not means.is_single(str(metric)) for metric in made["metric"]]])
 
 
-def _derived_values(known: _Known) -> pd.DataFrame:
-    if known.table.name == paper_values.GAP:
-        return means.under_both(gaps, known.frames())
-    made = means.under_both(derived.gain_by_retention, known.frames())
+def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """The numbers of a derived table, every metric below the other.
+
+    `frames` are the rows that it is computed from, as gprune.analysis.tables reads them, under each rule.
+    """
+    if name == paper_values.GAP:
+        return means.under_both(gaps, frames)
+    made = means.under_both(derived.gain_by_retention, frames)
     return made.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -320,7 +324,7 @@ def _notes(known: _Known, series: Series) -> tuple[str, ...]:
 def _attachments(known: _Known) -> dict[str, pd.DataFrame]:
     table, answers = known.table, known.answers
     if table.derived:
-        return {"values": _derived_values(known)}
+        return {"values": derived_values(table.name, known.frames())}
     made = {"accuracy": means.table(answers, known.names)} if known.names else {}
     if table.name == "seeds":
         made["spread"] = means.under_both(derived.over_seeds, known.frames())
