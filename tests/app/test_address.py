@@ -82,17 +82,28 @@ def test_every_view_of_a_value_follows_the_one_that_was_moved(small):
     assert app.slider(key="level_slider").value == 0.25
 
 
-def test_what_another_part_of_the_page_brings_back_does_not_undo_a_click(small, monkeypatch):
+def ticked(widget, monkeypatch):
+    """Has the clock of a fragment tick, when the browser knows the widget as it is here."""
+    data = partial(local_script_runner.RerunData, fragment_id_queue=["elsewhere"], is_auto_rerun=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(local_script_runner, "RerunData", data)
+        widget.run()
+
+
+def test_a_click_that_the_browser_has_not_heard_of_is_not_undone(small, monkeypatch):
     app = small.run()
     app.button(key="preset").click().run()
-    # the clock of a fragment ticked before the browser had heard of the click
-    ticked = partial(local_script_runner.RerunData, fragment_id_queue=["elsewhere"], is_auto_rerun=True)
-    stale = app.slider(key="level_slider").set_value(0.9)
-    with monkeypatch.context() as patched:
-        patched.setattr(local_script_runner, "RerunData", ticked)
-        stale.run()
+    ticked(app.slider(key="level_slider").set_value(0.9), monkeypatch)
     assert app.run().text[0].value == repr((0.25, 5, "two", ["a"], False))
     assert app.slider(key="level_slider").value == 0.25 and held(app, "level") == ["0.25"]
+
+
+def test_a_selection_that_the_browser_has_not_heard_of_is_not_undone(cache, monkeypatch):
+    app = show("rank_drift", cache)
+    app.number_input(key="rd_layer").set_value(3).run()
+    app.button(key="frame_selection").click().run()
+    ticked(app.number_input(key="rd_layer").set_value(3), monkeypatch)
+    assert app.run().number_input(key="rd_layer").value == 2 and "layer" not in app.query_params
 
 
 def test_an_address_that_changes_by_itself_wins(small):

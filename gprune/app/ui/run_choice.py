@@ -171,7 +171,7 @@ def _selector(runs: list[Run], chosen: str) -> None:
         key=_PICKED,
         format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
         help="Every page shows this run.",
-        on_change=lambda: choose_run(str(st.session_state[_PICKED])),
+        on_change=_take,
     )
     if len(called := run_label(offered[chosen], shown)) > _ROOM:
         # the field is narrower than that
@@ -183,6 +183,11 @@ def _selector(runs: list[Run], chosen: str) -> None:
             key=_STUDIES,
             help="Runs that `python -m gprune reproduce` made for the tables of the page Compare.",
         )
+
+
+def _take() -> None:
+    if not url_state.sent_along():
+        choose_run(str(st.session_state[_PICKED]))
 
 
 def warn(asked: str) -> None:

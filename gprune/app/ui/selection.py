@@ -63,7 +63,7 @@ def layer_field(run: Run, key: str, layers: int) -> int:
 
 def _take_layer(key: str) -> None:
     typed = st.session_state.get(key)
-    if typed is not None:
+    if typed is not None and not url_state.sent_along():
         select(int(typed))
 
 
@@ -118,7 +118,7 @@ def search_field(run: Run, key: str, **options: object) -> None:
 def _find(run: Run, key: str) -> None:
     # the field says no limit, for which a side bar has no room
     typed = str(st.session_state.get(key) or "")[:_LONGEST]
-    if not typed.strip():
+    if not typed.strip() or url_state.sent_along():
         return
     try:
         wanted = Selection(**inspection.asked(typed))

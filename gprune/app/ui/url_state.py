@@ -69,7 +69,7 @@ def begin(page: str) -> None:
 def _by_history() -> bool:
     """Whether the browser went back or forward, which an empty address alone does not say.
 
-    Streamlit tells this nowhere else: with `_repeated`, the private part of it that the pages' frame reads.
+    Streamlit tells this nowhere else: with `sent_along`, the private part of it that the pages' frame reads.
     """
     context = get_script_run_ctx()
     return context is not None and context.is_history_navigation
@@ -123,6 +123,17 @@ def page() -> str:
 def in_fragment() -> bool:
     """Whether only a part of the page is being drawn."""
     return not url_session.current().collecting
+
+
+def sent_along() -> bool:
+    """For callbacks: whether nobody has moved the widget, and a part of the page without it is drawn anew.
+
+    The browser sends all widgets along when the clock of a fragment ticks. One that Python has set, and of
+    which the browser has not heard yet, seems changed then; taken for a choice it would undo the click.
+    """
+    context = get_script_run_ctx()
+    drawn = (context.fragment_ids_this_run if context is not None else None) or []
+    return bool(drawn) and ThreadState.get().fragment_id not in drawn
 
 
 def link(place: str, shared: Iterable[str]) -> dict[str, list[str]]:
@@ -318,22 +329,11 @@ def _bound(key: str, kind: str, value: Any, choices: Options | None = None) -> d
 
 def _take_tab(key: str, name: str, choices: Mapping[str, str]) -> None:
     shown = st.session_state.get(name)
-    if not _repeated():
+    if not sent_along():
         put(key, next((one for one, words in choices.items() if words == shown), ""))
 
 
 def _take(key: str, name: str) -> None:
     value = st.session_state.get(name)
-    if value is not None and not _repeated():
+    if value is not None and not sent_along():
         put(key, value)
-
-
-def _repeated() -> bool:
-    """Whether nobody has moved the widget of this callback: a part of the page without it is drawn anew.
-
-    The browser sends all widgets along when the clock of a fragment ticks. One that Python has set, and of
-    which the browser has not heard yet, seems changed then; taken for a choice it would undo the click.
-    """
-    context = get_script_run_ctx()
-    drawn = (context.fragment_ids_this_run if context is not None else None) or []
-    return bool(drawn) and ThreadState.get().fragment_id not in drawn

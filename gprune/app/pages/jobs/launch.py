@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.app.pages.jobs import comparison_form, complaints, filled, settings_form, starting, task_form
 from gprune.app.pages.jobs.comparison_form import ask
 from gprune.app.server.server_options import COMMAND, TRUST_OPTION, trusts_code
-from gprune.app.ui import buttons, frame, text_picker, work
+from gprune.app.ui import buttons, frame, text_picker, url_state, work
 from gprune.app.ui.card import card
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
@@ -126,6 +126,8 @@ def _profile(start: Study, key: str) -> tuple[Study, str]:
 
 def _take_epochs() -> None:
     """The one setting of a profile that is asked for above its place."""
+    if url_state.sent_along():
+        return
     chosen = profiles.applied(demo_study(), st.session_state["launch_profile"])
     st.session_state["launch_epochs"] = chosen.sparsity.epochs
 
