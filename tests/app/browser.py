@@ -1,7 +1,7 @@
 """Servers and a browser, for the tests that only a browser can make."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -162,3 +162,17 @@ def click_mark(page: Any, card: str, trace: int, point: int) -> None:
     page.mouse.move(place["x"], place["y"])
     page.wait_for_timeout(100)
     page.mouse.click(place["x"], place["y"])
+
+
+def choose(page: Any, field: Any, name: str) -> None:
+    """Takes an option of a field's list, which closes by itself where the field is drawn anew meanwhile."""
+    from playwright.sync_api import TimeoutError as Waited
+
+    option = page.get_by_role("option", name=name)
+    for _ in range(20):
+        field.click()
+        with suppress(Waited):
+            option.click(timeout=PATIENCE / 60)
+            return
+        page.keyboard.press("Escape")
+    option.click()

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import tiny_study
-from browser import AT_REST, expect, looking, served
+from browser import AT_REST, choose, expect, looking, served
 from synthetic_run import a_study, write_run
 from test_speed_page import a_timed_study
 from waiting import wait_for
@@ -67,8 +67,7 @@ def test_speed_that_is_measured_later_stands_on_the_runs_own_page(chromium, tmp_
     with served(tmp_path / "cache") as server, looking(chromium, server, tmp_path / "cache") as visit:
         name = visit.first.name
         page = visit.page(f"runs?run={name}&jobs_tab=start")
-        page.locator(".st-key-measure_speed input").click()
-        page.get_by_role("option", name=SPEEDS["cpu"]).click()
+        choose(page, page.locator(".st-key-measure_speed input"), SPEEDS["cpu"])
         page.get_by_role("button", name="Start the evaluation").click()
         wait_for(lambda: [job.state for job in listing.jobs(tmp_path / "cache")] == ["done"], 60)
         page.goto(f"{visit.address}/compare?tab=speed&run={name}")
