@@ -26,7 +26,11 @@ def differs(place: str, before: str, now: str) -> bool:
     return not now.startswith(f"{kind}: ") or any(word not in now for word in named)
 
 
-@pytest.mark.parametrize("reader", list(form_cases.READERS))
+@pytest.mark.parametrize(
+    "reader",
+    # that of studies answers most, and takes as long as all others
+    [pytest.param(name, marks=[pytest.mark.long] * (name == "study")) for name in form_cases.READERS],
+)
 def test_answers_stay(reader, tmp_path):
     found = form_cases.answers(tmp_path, reader)[reader]
     kept = {
