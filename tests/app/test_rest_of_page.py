@@ -1,9 +1,10 @@
 """A page draws its first cards, and the rest when someone goes there."""
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
-from browser import AT_REST, Visit, expect
+from browser import AT_REST, PATIENCE, Visit, expect
 
 pytestmark = [pytest.mark.browser, pytest.mark.process]
 LAST = ".st-key-card_pd_shares, .st-key-card_pd_explained"
@@ -20,9 +21,16 @@ def _decisions(visit: Visit, height: int, more: str = "") -> Any:
 
 
 def _go_on(page: Any, by_wheel: bool = False) -> None:
+    """Scrolls, and again where the mark was there and did not listen yet."""
+    from playwright.sync_api import TimeoutError as Waited
+
     expect(page.locator(".rest-of-page")).to_be_attached()
     page.mouse.move(700, 400)
-    page.mouse.wheel(0, 300) if by_wheel else page.keyboard.press("PageDown")
+    for _ in range(20):
+        page.mouse.wheel(0, 300) if by_wheel else page.keyboard.press("PageDown")
+        with suppress(Waited):
+            page.locator(LAST).first.wait_for(state="attached", timeout=PATIENCE / 20)
+            return
 
 
 @pytest.mark.long
@@ -50,6 +58,8 @@ def test_a_page_that_was_left_begins_at_its_top_again(visit: Visit) -> None:
     _go_on(page)
     expect(page.locator(LAST)).to_have_count(2)
     page.get_by_role("tab", name="Mask atlas").click()
+    # two clicks at once leave nothing
+    page.locator(".st-key-card_atlas_methods").wait_for()
     page.get_by_role("tab", name="Pruning decisions").click()
     page.locator(".st-key-card_pd_budget").wait_for()
     expect(page.locator(LAST)).to_have_count(0)
