@@ -42,6 +42,7 @@ function watching(mark) {
     for (const kind of GOES) window.removeEventListener(kind, goes, true)
   }
   for (const kind of GOES) window.addEventListener(kind, goes, { capture: true, passive: true })
+  mark.dataset.listens = "yes"
   self.timer = setTimeout(() => seen.observe(mark), SETTLED)
   return self
 }
