@@ -28,7 +28,7 @@ from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import derived_values
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
 from gprune.experiments.reproduction.cells import cell, digits, heading
-from gprune.experiments.reproduction.means import is_single
+from gprune.experiments.reproduction.means import without_singles
 from gprune.experiments.reproduction.paper_values import spelled
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
@@ -140,16 +140,8 @@ def _shown(name: str, source: Source) -> pd.DataFrame:
 
 def _derived(name: str, source: Source) -> pd.DataFrame:
     """A table that is computed from the rows of others, once a seed: the mean with its deviation."""
-    frames = {
-        rule: pd.DataFrame(
-            {"method": row.method, "retention": row.retention, "seed": row.seed} | row.values
-            for row in source.rows(rule)
-            if row.values
-        )
-        for rule in RULES
-    }
-    made = derived_values(name, frames)
-    made = made[[not is_single(str(metric)) for metric in made["metric"]]]
+    frames = {rule: studies.frame(source.rows(rule)) for rule in RULES}
+    made = without_singles(derived_values(name, frames))
     figures = [column for column in ("before", "after", "gain", "reduction") if column in made]
     labels = [column for column in made if column not in (*figures, "seed", "better")]
     lines = []

@@ -279,7 +279,7 @@ def _derived(known: _Known) -> pd.DataFrame:
     made = derived_values(known.table.name, known.frames())
     if "metric" not in made.columns:
         return paper_values.spelled(made)
-    return paper_values.spelled(made[[not means.is_single(str(metric)) for metric in made["metric"]]])
+    return paper_values.spelled(means.without_singles(made))
 
 
 def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:

@@ -69,6 +69,11 @@ def under_both(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, p
     return parts[0] if parts else make(next(iter(frames.values())))
 
 
+def without_singles(made: pd.DataFrame) -> pd.DataFrame:
+    """The rows of a derived table but those of single tasks."""
+    return made[[not is_single(str(metric)) for metric in made["metric"]]]
+
+
 def is_single(metric: str) -> bool:
     """Whether a metric is the accuracy of a single task."""
     return metric.startswith(f"{MEAN}:")

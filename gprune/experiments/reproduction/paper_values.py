@@ -38,7 +38,7 @@ def _derived(name: str, model: str) -> pd.DataFrame:
     else:
         gaps = [claims.metric_gap(model, rule).assign(metric=means.ruled(means.MEAN, rule)) for rule in parts]
         made = pd.concat(gaps, ignore_index=True)
-    made = made[[not means.is_single(str(metric)) for metric in made["metric"]]]
+    made = means.without_singles(made)
     return made.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
