@@ -10,6 +10,7 @@ Every other value is the paper's or this project's default.
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cache
 
 from gprune.study import (
     CalibrationSettings,
@@ -27,6 +28,7 @@ TABLE = "unicode-table"
 """text B of the demo with strong drift"""
 
 
+@cache
 def demo_study() -> Study:
     """The demo: reference prose against science documentation, with code as the third text."""
     primary, auxiliary, substitute = TEXTS
@@ -44,6 +46,7 @@ def demo_study() -> Study:
     )
 
 
+@cache
 def strong_drift_demo() -> Study:
     """The demo with a table as text B: ranks of neurons on A say little of those on B."""
     demo = demo_study()

@@ -1,6 +1,7 @@
 """Every figure: its function, its traces, its axis titles, its colours, and what it costs to send."""
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 import pytest
+from app_driver import opened
 from scipy import stats
 from synthetic_run import MAKERS, names, the_run, write_run
 
@@ -24,9 +26,10 @@ from gprune.app.pages.rasa import charts as reliability
 from gprune.app.report import gathering
 from gprune.app.ui import chart_style as style
 from gprune.app.ui import derived_cache, marks, story
-from gprune.app.ui.memo import memoized
+from gprune.app.ui.memo import memoized, once_a_draw, one_draw
 from gprune.app.ui.panel import Panel, panel
 from gprune.pipeline import stages
+from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
 from gprune.study.methods import Told
 
@@ -280,3 +283,41 @@ def test_a_result_is_computed_once_for_its_key() -> None:
             table(-1)
     table(2), table(3), table(1)
     assert asked == [1, -1, -1, 2, 3, 1]
+
+
+def test_what_several_cards_ask_is_made_once_a_drawing_and_anew_in_the_next() -> None:
+    asked = list[object]()
+
+    @once_a_draw
+    def found(run: object, text: str = "") -> int:
+        asked.append(run)
+        if text == "damaged":
+            raise ValueError(text)
+        return len(asked)
+
+    run, equal = [0], [0]
+    assert [found(run), found(run)] == [1, 2], "what is drawn by itself looks each time"
+    with one_draw():
+        assert [found(run), found(run), found(equal), found(run, text="A")] == [3, 3, 4, 5]
+        for _ in range(2):
+            with pytest.raises(ValueError, match="damaged"):
+                found(run, text="damaged")
+    with pytest.raises(KeyError), one_draw():
+        raise KeyError
+    assert len(asked) == 7 and found(run) == 8, "it was left by an error"
+
+
+def test_the_cards_of_the_overview_look_at_each_perplexity_once(monkeypatch: Any, cache: Path) -> None:
+    write_run(cache)
+    app, looked = opened(), list[tuple[str, str]]()
+    whole = derived_cache.measurement
+
+    def counted(run: Run, name: str, text: str, *rest: Any) -> Any:
+        looked.append((name, text))
+        return whole(run, name, text, *rest)
+
+    monkeypatch.setattr(derived_cache, "measurement", counted)
+    app.run()
+    assert sorted(looked) == sorted(derived_cache.measured(the_run(cache)))
+    app.run()
+    assert len(looked) == 2 * len(set(looked)), "the next drawing looks again"

@@ -11,7 +11,7 @@ from gprune.analysis import ablation_effect, agreement, comparison, decisions, d
 from gprune.analysis.ablation_effect import AblationEffect
 from gprune.analysis.paired_test import Measurement
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.memo import memoized
+from gprune.app.ui.memo import memoized, once_a_draw
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, as_told, record
@@ -139,6 +139,7 @@ def measured(run: Run) -> list[tuple[str, str]]:
     return [(method, text) for method, text in every if run.has(stages.perplexity, method, text)]
 
 
+@once_a_draw
 @as_told
 def measurements(run: Run) -> list[Measurement]:
     """Every perplexity of a run that is there; StoreError where one, or its masks, are damaged."""

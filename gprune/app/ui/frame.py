@@ -33,6 +33,7 @@ from gprune.app.ui import (
     work,
 )
 from gprune.app.ui.commands import command
+from gprune.app.ui.memo import one_draw
 from gprune.app.ui.page_names import PURPOSE, TOOL, where
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import plain, said
@@ -51,6 +52,7 @@ _counted: list[int] = [0]
 """modules that were loaded when memory was last counted as lasting"""
 
 
+@one_draw()
 def run(
     sections: Mapping[str, Sequence[Any]],
     help_page: Callable[[], None],

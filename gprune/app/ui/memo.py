@@ -3,10 +3,11 @@
 import inspect
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 import pandas as pd
 
@@ -53,3 +54,42 @@ def memoized(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
         return found
 
     return declared
+
+
+class _Draw(threading.local):
+    """What a thread has made, by function and arguments, while it draws a page; else None."""
+
+    made: dict[Any, Any] | None = None
+
+
+_draw = _Draw()
+
+
+@contextmanager
+def one_draw() -> Iterator[None]:
+    """Has this thread make what is declared `once_a_draw` once for the same arguments, until it leaves."""
+    _draw.made = {}
+    try:
+        yield
+    finally:
+        _draw.made = None
+
+
+def once_a_draw(make: Callable[P, R]) -> Callable[P, R]:
+    """Declares a function that several cards of a page ask with the same objects, and whose files may change.
+
+    So all of them tell the same, and the next drawing looks at the files again; what is drawn by itself, as
+    a fragment, always looks. The result is read-only to all who get it; an error is kept for nobody.
+    """
+
+    @wraps(make)
+    def found(*args: P.args, **options: P.kwargs) -> R:
+        if _draw.made is None:
+            return make(*args, **options)
+        key = (make, *map(id, args), *((name, id(value)) for name, value in options.items()))
+        if key not in _draw.made:
+            # the arguments are held, so that no other object gets their identity meanwhile
+            _draw.made[key] = make(*args, **options), args, options
+        return cast("R", _draw.made[key][0])
+
+    return found

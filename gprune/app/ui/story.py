@@ -12,7 +12,7 @@ from gprune.analysis.paired_test import Difference, Measurement
 from gprune.analysis.run_settings import seed_groups
 from gprune.analysis.summary import OverSeeds
 from gprune.app.ui import derived_cache, job_runs
-from gprune.app.ui.memo import memoized
+from gprune.app.ui.memo import memoized, once_a_draw
 from gprune.app.ui.text import short
 from gprune.app.ui.unit import Selection
 from gprune.evaluation.holdout import HoldoutStatus
@@ -35,6 +35,7 @@ def ended(run: Run) -> bool:
     return not job_runs.is_live(run)
 
 
+@once_a_draw
 def headline(run: Run) -> analysis.Headline:
     """The run in one sentence: what pruning cost, else how far ranks move, else that nothing is there.
 

@@ -176,7 +176,7 @@ class Run:
     @property
     def results(self) -> Results:
         """What is there of it; a result is there when its key is, whichever run made it."""
-        return Results(Store(Path(self.root)), self.graph)
+        return Results(_store(self.root), self.graph)
 
     def has(self, declare: Declaration[P, Any], *args: P.args, **kwargs: P.kwargs) -> bool:
         """Whether a result is there: `run.has(stages.scores, "primary")`."""
@@ -277,6 +277,12 @@ def root() -> str:
     return str(default_cache().resolve())
 
 
+@lru_cache(maxsize=16)
+def _store(root: str) -> Store:
+    # a page asks some hundred times, and to resolve a path asks the disk about each of its folders
+    return Store(Path(root))
+
+
 def record(root: str, stage: str, key: str, kind: str) -> Any:
     """One record of the store, shared by all sessions, read-only.
 
@@ -284,13 +290,13 @@ def record(root: str, stage: str, key: str, kind: str) -> Any:
     read and checked anew, because touching a memory map of a file that was shortened ends the whole app.
     Raises StoreError where the result is absent or damaged.
     """
-    return _record(root, stage, key, kind, Store(Path(root)).stamp(stage, key))
+    return _record(root, stage, key, kind, _store(root).stamp(stage, key))
 
 
 # a large run has 233 records: four of them side by side
 @lru_cache(maxsize=1024)
 def _record(root: str, stage: str, key: str, kind: str, stamp: str) -> Any:
-    return Store(Path(root)).get(stage, key, _RECORDS[kind])
+    return _store(root).get(stage, key, _RECORDS[kind])
 
 
 def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
