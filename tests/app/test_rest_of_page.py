@@ -37,6 +37,17 @@ def test_the_first_scroll_or_key_brings_the_rest(visit: Visit, goes: str) -> Non
     expect(page.locator(REST)).to_have_count(0)
 
 
+@pytest.mark.long
+def test_a_print_without_the_rest_says_so_and_the_next_one_has_it(visit: Visit) -> None:
+    page = _decisions(visit, 720)
+    mark = page.locator(".rest-of-page[data-listens]")
+    expect(mark).to_be_attached()
+    page.emulate_media(media="print")
+    assert "print once more" in mark.evaluate("mark => getComputedStyle(mark, '::after').content")
+    page.pdf()
+    expect(page.locator(LAST)).to_have_count(2)
+
+
 def test_a_window_that_reaches_the_rest_has_it_at_once(visit: Visit) -> None:
     expect(_decisions(visit, 2600).locator(LAST)).to_have_count(2)
 
