@@ -16,12 +16,14 @@ from gprune.app.pages.neuron_map import charts as figures
 from gprune.app.pages.neuron_map import colouring, panels
 from gprune.app.pages.neuron_map import page as region
 from gprune.app.ui import derived_cache
+from gprune.app.ui.chart_style import METHOD_COLORS
 from gprune.app.ui.unit import Selection
 from gprune.pipeline import stages
 from gprune.pipeline.stages import BEHAVIOUR, neuron_map
 from gprune.pruning import neuron_embedding as analysis
 from gprune.records import ModelShape, NeuronMap
 from gprune.store import Store
+from gprune.study.methods import METHODS
 from gprune.system.errors import MethodError, SettingsError
 
 TEXTS = ("primary", "auxiliary", "substitute")
@@ -97,9 +99,19 @@ def test_the_hues_of_modules_stay_apart_for_every_eye_on_either_ground(eye):
     seen = [np.clip(_matrix(EYES[eye]) @ _linear(hue), 0, 1) for hue in MODULES]
     uniform = [_matrix(TO_LAB) @ np.cbrt(_matrix(TO_CONES) @ light) for light in seen]
     assert min(np.linalg.norm(one - other) for one, other in combinations(uniform, 2)) > 0.15
-    luminance = np.array([_linear(hue) @ [0.2126, 0.7152, 0.0722] for hue in MODULES])
-    dark = float(_linear("#11161d") @ [0.2126, 0.7152, 0.0722])
-    assert (1.05 / (luminance + 0.05)).min() > 2.4 and ((luminance + 0.05) / (dark + 0.05)).min() > 2.4
+    assert min(_contrast(hue, page) for hue in MODULES for page in ("#ffffff", "#11161d")) > 2.4
+
+
+def _contrast(one, other):
+    luminances = sorted(float(_linear(hue) @ [0.2126, 0.7152, 0.0722]) + 0.05 for hue in (one, other))
+    return luminances[1] / luminances[0]
+
+
+def test_the_marks_of_every_method_stand_out_on_each_page():
+    hues = {METHOD_COLORS[name] for name, known in METHODS.items() if known.plugin is None}
+    # 3 is what marks are to have; orange, sky and mustard are paler on white, and have symbols
+    for page, least in (("#ffffff", 2.2), ("#11161d", 3.0), ("#1a212b", 3.0)):
+        assert min(_contrast(hue, page) for hue in hues) > least, page
 
 
 def test_no_two_modules_of_a_layer_look_the_same():

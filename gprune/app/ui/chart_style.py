@@ -15,7 +15,7 @@ import plotly.graph_objects as go
 from gprune.study.methods import METHODS, METRICS
 
 BLUE, ORANGE, GREEN, PURPLE, SKY = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9"
-MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#8C4A2F", "#5C5CD6"
+MUSTARD, ROSE, BROWN, INDIGO = "#BFA500", "#E07A8B", "#A05A3B", "#5C5CD6"
 """hues of the methods"""
 TEXT_A, TEXT_B, TEXT_C, PAIR = "#8661C1", "#D55E00", "#8C6D31", "#B0305C"
 """hues of the calibration texts, and of what differs between two of them"""
