@@ -155,7 +155,8 @@ def strip(rows: dict[str, Array], chosen: Selection = NOTHING) -> go.Figure:
     if layers <= _MOST_WRITTEN:
         _numbers(figure, names, values)
     _cells(figure, names, values)
-    style(figure, "layer", "", 110 + 42 * len(names))
+    # the title of the scale stands along it, which is as long as two rows are high
+    style(figure, "layer", "", 110 + 42 * max(2, len(names)))
     figure.update_yaxes(autorange="reversed", automargin=True)
     layer_axis(figure, layers)
     marks.layer_line(figure, chosen)
