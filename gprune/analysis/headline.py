@@ -14,7 +14,7 @@ import numpy as np
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.paired_test import Measurement, difference
+from gprune.analysis.paired_test import Measurement, difference, interval_in_percent
 from gprune.evaluation.holdout import HoldoutStatus, first
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import Study
@@ -315,4 +315,4 @@ def _detail(found: Outcome, seeds: int) -> str:
 
 def _size(ours: Measurement, other: Measurement) -> str:
     change = difference(ours, other)
-    return f"{signed(change.change, '.1%')} ± {percent(change.margin, 1)}"
+    return f"{signed(change.change, '.1%')} {interval_in_percent(change, 1)}"

@@ -19,6 +19,8 @@ LEVEL = 0.95
 INTERVAL = f"{percent(LEVEL)} interval"
 """what an interval is called wherever one is shown"""
 BETTER, WORSE, NOISE = "better", "worse", "within noise"
+_EVEN = 0.1
+"""half an interval in nats up to which its ends are about as far from the change, to a tenth"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,13 @@ class Difference:
     def margin(self) -> float:
         """Half the interval of the change (delta method); NaN where it is not known."""
         return (1.0 + self.change) * self.nats_margin if np.isfinite(self.change) else float("nan")
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Ends of the change's interval, which holds 0 where the difference's does; NaN if not known."""
+        with np.errstate(over="ignore"):
+            low, high = np.expm1([self.nats - self.nats_margin, self.nats + self.nats_margin])
+        return float(low), float(high)
 
     @property
     def close(self) -> bool:
@@ -214,9 +223,25 @@ def over_both(each: Array) -> Difference:
 
 
 def in_percent(difference: Difference) -> str:
-    """A difference as a change of perplexity with its interval: `−3.1 ± 0.4 %`."""
-    margin = f" ± {100 * difference.margin:.1f}" if np.isfinite(difference.margin) else ""
-    return f"{signed(100 * difference.change, '.1f')}{margin} %"
+    """A difference as a change of perplexity with its interval: `−3.1 ± 0.4 %`, or from end to end."""
+    interval = interval_in_percent(difference, 1)
+    if not interval.startswith("±"):
+        return f"{signed(difference.change, '.1%')} {interval}".strip()
+    return f"{signed(100 * difference.change, '.1f')} {interval}"
+
+
+def interval_in_percent(difference: Difference, digits: int) -> str:
+    """The interval of a change of perplexity: `± 0.4 %`; empty where it is not known.
+
+    From end to end, `(+5.8 to +532.2 %)`, where it is far from even around the change: there ± could hold 0
+    although the interval does not.
+    """
+    if not np.isfinite(difference.margin):
+        return ""
+    if difference.nats_margin <= _EVEN and difference.close == (abs(difference.change) <= difference.margin):
+        return f"± {percent(difference.margin, digits)}"
+    low, high = (signed(100 * end, f".{digits}f") for end in difference.interval)
+    return f"({low} to {high} %)"
 
 
 def over_texts(differences: Sequence[Difference]) -> Difference:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
 from gprune.analysis.claims import BASELINES, CLAIMS, HOLDS
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.paired_test import Difference
+from gprune.analysis.paired_test import Difference, interval_in_percent
 from gprune.data.texts.corpus_relation import SAME
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.records import ModelShape, PruningMasks
@@ -154,7 +154,7 @@ def _texts(standings: Mapping[str, HoldoutStatus]) -> Check:
 
 def _over_seeds(found: OverSeeds) -> Check:
     told = ", ".join(
-        f"against {name} {signed(one.change, '.1%')} ± {percent(one.margin, 1)}"
+        f"against {name} {signed(one.change, '.1%')} {interval_in_percent(one, 1)}"
         for name, one in found.against.items()
     )
     listed = ", ".join(map(str, found.seeds))

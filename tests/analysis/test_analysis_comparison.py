@@ -1,5 +1,6 @@
 """The table of perplexities, its winners, and when no winner may be called."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -235,3 +236,22 @@ def test_a_verdict_needs_an_interval_without_zero(nats, verdict):
     assert found.verdict == verdict and found.nats_margin == pytest.approx(0.0195996, rel=1e-4)
     few = paired_test.Difference(nats, 0.01, True, 3)
     assert few.verdict == paired_test.NOISE and few.nats_margin == pytest.approx(0.031824, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("nats", "error", "freedom", "words", "verdict"),
+    [
+        (-0.0315, 0.0021, 95, "−3.1 ± 0.4 %", "better"),
+        # ± 229.7 would hold 0, and a perplexity less 100 % or more
+        (0.95, 0.32, 4.0, "+158.6 % (+6.3 to +528.7 %)", "worse"),
+        (0.95, 0.4, 4.0, "+158.6 % (−14.8 to +685.1 %)", "within noise"),
+        # even, but where ± and the verdict part
+        (0.0982, 0.05, math.inf, "+10.3 % (+0.0 to +21.7 %)", "worse"),
+        (0.0982, math.inf, 0, "+10.3 %", "within noise"),
+    ],
+)
+def test_the_interval_that_is_written_is_that_of_the_verdict(nats, error, freedom, words, verdict):
+    found = paired_test.Difference(nats, error, True, freedom)
+    assert paired_test.in_percent(found) == words and found.verdict == verdict
+    low, high = found.interval
+    assert (found.verdict == "within noise") == (not (low > 0 or high < 0))

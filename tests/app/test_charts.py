@@ -230,11 +230,12 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
     hues = [trace.marker.color for trace in figure.data]
     assert len(hues) == len(set(hues)) < len(found) - 1
     for trace in figure.data:
-        for row, value, error, words in zip(
-            trace.y, trace.x, trace.error_x.array, trace.customdata, strict=True
-        ):
+        ends = trace.x - trace.error_x.arrayminus, trace.x + trace.error_x.array
+        for row, value, low, high, words in zip(trace.y, trace.x, *ends, trace.customdata, strict=True):
             one = compare.change(next(one for one in found if one.method == row), line, first)
-            assert value == pytest.approx(100 * one.change) and error == pytest.approx(100 * one.margin)
+            assert value == pytest.approx(100 * one.change)
+            assert (low, high) == pytest.approx(tuple(100 * end for end in one.interval))
+            assert (low > 0 or high < 0) == (one.verdict != "within noise")
             assert words == one.verdict and trace.marker.color == style.METHOD_COLORS.get(row, style.GREY)
     both = comparison.changes(compare.lines(compare.rows(cells)), line, [second, first], names)
     assert both is not None and [note.text for note in both.layout.annotations] == [second, first]

@@ -162,7 +162,8 @@ def test_differences_are_drawn_against_zero_and_pale_where_nothing_may_be_called
     means = [item.losses.mean() - items[0].losses.mean() for item in items[1:]]
     np.testing.assert_allclose([trace.x[0] for trace in figure.data], 100 * np.expm1(means))
     errors = [(item.losses - items[0].losses).std(ddof=1) / 96**0.5 for item in items[1:]]
-    expected = 100 * np.exp(means) * errors * stats.t.ppf(0.975, 95)
+    half = np.array(errors) * stats.t.ppf(0.975, 95)
+    expected = 100 * (np.exp(means + half) - np.exp(means))
     np.testing.assert_allclose([trace.error_x.array[0] for trace in figure.data], expected)
     assert [shape.x0 for shape in figure.layout.shapes] == [0]
     assert comparison.changes(lines[:1], lines[0], ["wiki"], {lines[0].name: "flap"}) is None

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 
 from gprune.analysis.formatting import percent
-from gprune.analysis.paired_test import Difference, over_windows
+from gprune.analysis.paired_test import Difference, interval_in_percent, over_windows
 from gprune.records import Array
 
 FEWEST_WINDOWS = 8
@@ -106,7 +106,8 @@ def verdict(found: Difference | None, done: int, windows: int) -> str:
     if found.close:
         return NO_DIFFERENCE
     direction = "higher" if found.nats > 0 else "lower"
-    return f"perplexity {percent(abs(found.change), 2)} {direction} (± {percent(found.margin, 2)})"
+    interval = interval_in_percent(found, 2).strip("()")
+    return f"perplexity {percent(abs(found.change), 2)} {direction} ({interval})"
 
 
 def _perplexity(losses: Array) -> float:

@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterable
 
 import streamlit as st
 
-from gprune.analysis.formatting import percent, signed
+from gprune.analysis.formatting import signed
+from gprune.analysis.paired_test import interval_in_percent
 from gprune.app import preview
 from gprune.app.preview import Answer, Source
 from gprune.app.ui import packed, url_state
@@ -107,7 +108,7 @@ def _beside(text: str, answer: Answer | None, against: str) -> str:
         return f"{plain(text)}: no window is known yet"
     return (
         f"against {answer.base_perplexity:.2f} of {against}  \n"
-        f"{signed(found.change, '.2%')} ± {percent(found.margin, 2)} of perplexity, "
+        f"{signed(found.change, '.2%')} {interval_in_percent(found, 2)} of perplexity, "
         f"{signed(found.nats, '.4f')} ± {found.nats_margin:.4f} nats/token, "
         "95 % interval, paired over windows  \n"
         f"{answer.done} of {answer.windows} windows" + ("" if answer.progress != "open" else " …")

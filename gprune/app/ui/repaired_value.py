@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import streamlit as st
 
-from gprune.analysis.formatting import percent
+from gprune.analysis.paired_test import interval_in_percent
 from gprune.app import preview
 from gprune.app.preview import NO_DIFFERENCE, Answer, Question, Source, repair_of
 from gprune.app.ui import asking, url_state
@@ -117,7 +117,7 @@ def _change(answer: Answer) -> str:
     if found is None or answer.verdict.startswith("too early"):
         return answer.verdict
     if answer.verdict == NO_DIFFERENCE:
-        return f"{NO_DIFFERENCE} ({found.change:+.2%} ± {percent(found.margin, 2)})"
+        return f"{NO_DIFFERENCE} ({found.change:+.2%}, {interval_in_percent(found, 2).strip('()')})"
     return answer.verdict
 
 

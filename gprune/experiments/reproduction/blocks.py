@@ -110,7 +110,8 @@ def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> 
         f"sequences. Perplexity over {scale.windows or 'all'} windows of {lengths_read} tokens of each text:",
         "\n".join(texts),
         "Perplexities are means over seeds, ± their standard deviation. Differences are paired by window, ± "
-        "their 95 % interval over windows and seeds; better and worse mean that it does not hold 0.",
+        "their 95 % interval over windows and seeds; better and worse mean that the interval of the losses "
+        "does not hold 0, which ± cannot show of a large change.",
     ]
 
 

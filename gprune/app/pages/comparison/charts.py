@@ -13,7 +13,7 @@ from gprune.analysis.choices import Tried
 from gprune.analysis.comparison import DENSE, Line, change, same_budget
 from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, Overlap
-from gprune.analysis.paired_test import Difference
+from gprune.analysis.paired_test import Difference, in_percent, interval_in_percent
 from gprune.analysis.recovery import Recovered
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import (
@@ -53,8 +53,12 @@ class Mark:
     """what to call its line"""
     value: float
     """where it stands"""
-    error: float
-    """half the length of its whiskers"""
+    low: float
+    """where its whiskers begin"""
+    high: float
+    """where they end"""
+    interval: str
+    """what they say, after the value"""
     panel: int = 0
     """number of the panel, from the left"""
     words: str = ""
@@ -74,23 +78,25 @@ def _traces(marks: Iterable[Mark], what: str) -> list[tuple[int, dict[str, Any]]
     return [(panel, _trace(group, color, what)) for (panel, color), group in groups.items()]
 
 
-def _trace(marks: list[Mark], color: str, what: str) -> dict[str, Any]:
+def _trace(group: list[Mark], color: str, what: str) -> dict[str, Any]:
     """Forms and controls are hollow or of another shape in their parent's hue."""
+    value, low, high = np.array([(mark.value, mark.low, mark.high) for mark in group]).T
     return {
         "type": "scatter",
-        "x": [mark.value for mark in marks],
-        "y": [mark.row for mark in marks],
-        "customdata": [mark.words for mark in marks],
+        "x": value,
+        "y": [mark.row for mark in group],
+        "text": [mark.interval for mark in group],
+        "customdata": [mark.words for mark in group],
         "mode": "markers",
         "marker": {
             "color": color,
-            "symbol": [METHOD_SYMBOLS.get(mark.method, "circle") for mark in marks],
-            "opacity": [0.45 if mark.pale else 1.0 for mark in marks],
+            "symbol": [METHOD_SYMBOLS.get(mark.method, "circle") for mark in group],
+            "opacity": [0.45 if mark.pale else 1.0 for mark in group],
             "size": 11,
         },
-        "error_x": {"type": "data", "array": [mark.error for mark in marks], "thickness": 1.5, "width": 5},
+        "error_x": marks.around(value, low, high, 1.5, width=5),
         "showlegend": False,
-        "hovertemplate": f"%{{y}}: {what}<extra>%{{customdata}}</extra>",
+        "hovertemplate": f"%{{y}}: {what} %{{text}}<extra>%{{customdata}}</extra>",
     }
 
 
@@ -102,18 +108,22 @@ def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.
     The `lines` stand top first. The figure is shared: whoever changes it copies it first.
     """
     shown = [line for line in lines if line.by_seed(text)]
-    marks = (Mark(line.method, names[line.name], line.mean(text), line.margin(text)) for line in shown)
-    return _dots(tuple(marks), text)
+    found = []
+    for line in shown:
+        value, margin = line.mean(text), line.margin(text)
+        ends = value - margin, value + margin
+        found.append(Mark(line.method, names[line.name], value, *ends, f"± {margin:.2f}"))
+    return _dots(tuple(found), text)
 
 
 # the same pages are looked at again and again, and Plotly checks every trace anew
 @lru_cache(maxsize=FIGURES)
 def _dots(marks: tuple[Mark, ...], text: str) -> go.Figure:
-    figure = go.Figure([trace for _, trace in _traces(marks, "%{x:.2f} ± %{error_x.array:.2f}")])
+    figure = go.Figure([trace for _, trace in _traces(marks, "%{x:.2f}")])
     for value in sorted({mark.value for mark in marks if mark.method == DENSE}):
         figure.add_vline(value, line={"color": GREY, "dash": "dot", "width": 1.5})
     style(figure, f"perplexity on {text} (log scale, lower is better)", "", 96 + ROW_PIXELS * len(marks))
-    ends = [mark.value + side * mark.error for mark in marks for side in (-1, 1)]
+    ends = [end for mark in marks for end in (mark.low, mark.high)]
     figure.update_xaxes(**logarithmic([*ends, *(mark.value for mark in marks)]))
     _rows_of(figure, [mark.row for mark in marks])
     return figure
@@ -127,7 +137,7 @@ def recovered(found: list[Recovered], text: str, dense: float | None) -> go.Figu
     figure, names = go.Figure(), [in_figure(label(one.method)) for one in found]
     for one, name in zip(found, names, strict=True):
         color = METHOD_COLORS.get(one.method, GREY)
-        change = f"{100 * one.change.change:+.1f} ± {100 * one.change.margin:.1f} %"
+        change = in_percent(one.change)
         figure.add_scatter(
             x=[one.before.perplexity, one.after.perplexity],
             y=[name, name],
@@ -167,8 +177,9 @@ def changes(
         found = [(line, one) for line in lines if (one := _known(line, pinned, text)) is not None]
         for line, one in found:
             pale = one.close or not same_budget(line, pinned)
-            numbers = 100.0 * one.change, 100.0 * one.margin
-            marks.append(Mark(line.method, names[line.name], *numbers, len(panels), one.verdict, pale))
+            low, high = (100.0 * end for end in one.interval)
+            place = 100.0 * one.change, low, high, interval_in_percent(one, 2), len(panels)
+            marks.append(Mark(line.method, names[line.name], *place, one.verdict, pale))
         panels += [in_figure(text)] if found else []
     drawn = {mark.row for mark in marks}
     rows = tuple(names[line.name] for line in lines if names[line.name] in drawn)
@@ -183,7 +194,7 @@ def _known(line: Line, pinned: Line, text: str) -> Difference | None:
 @lru_cache(maxsize=FIGURES)
 def _changes(marks: tuple[Mark, ...], titles: tuple[str, ...], rows: tuple[str, ...]) -> go.Figure:
     figure = make_subplots(1, len(titles), shared_yaxes=True, subplot_titles=titles, horizontal_spacing=0.03)
-    traces = _traces(marks, "%{x:+.2f} ± %{error_x.array:.2f} %")
+    traces = _traces(marks, "%{x:+.2f} %")
     columns = [1 + panel for panel, _ in traces]
     figure.add_traces([trace for _, trace in traces], [1] * len(traces), columns)
     style(figure, "", "", 130 + ROW_PIXELS * len(rows), margin={"l": 64, "r": 16, "t": 36, "b": 52})

@@ -1,6 +1,5 @@
 """The table of methods against a baseline: numbers in columns, and what may be called a difference."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,7 @@ from pandas.io.formats.style import Styler
 from gprune.analysis import comparison as analysis
 from gprune.analysis.comparison import Line
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.paired_test import BETTER, INTERVAL, NOISE, WORSE, Difference
+from gprune.analysis.paired_test import BETTER, INTERVAL, NOISE, WORSE, Difference, interval_in_percent
 from gprune.analysis.table import guarded
 from gprune.app.pages.comparison import inputs_card
 from gprune.app.pages.comparison.lines import Shown
@@ -108,17 +107,12 @@ def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
             sign, mark = glyphs[text].get(line.name, ""), marks.of(text, *line.stamps(text))
             cells |= _cells(line, text, shown, sign, mark)
         # a line at once: pandas looks up the place of every cell that it is asked for alone
-        words = {column: _always(found) for column, (found, _) in cells.items()}
+        words: dict[Any, Any] = {column: lambda _, said=said: said for column, (said, _) in cells.items()}
         made = made.format(words, subset=pd.IndexSlice[[place], :], precision=2, thousands=",")
         ground = "" if place else _PINNED
         looks.append([ground + cells.get(column, ("", ""))[1] for column in numbers.columns])
     styles = pd.DataFrame(looks, numbers.index, numbers.columns)
     return made.apply(lambda _: styles, axis=None)
-
-
-def _always(words: str) -> Callable[[object], str]:
-    """Shows the same, whatever the cell holds."""
-    return lambda _: words
 
 
 def _cells(
@@ -138,7 +132,7 @@ def _cells(
         look = _BOLD if fair and not change.close else _PALE
         glyph = GLYPHS[change.verdict] if fair else OTHER_BUDGET
         found[title, CHANGE] = f"{glyph} {signed(100 * change.change, '.1f')}", look
-        found[title, ERROR] = f"{100 * change.margin:.1f}", look
+        found[title, ERROR] = interval_in_percent(change, 1).strip("±() %"), look
     return found
 
 
@@ -169,7 +163,7 @@ def _words(line: Line, text: str, shown: Shown) -> str:
         return "–"
     found, change = _change(line, text, shown) if shown.differences else None, ""
     if isinstance(found, Difference):
-        change = f"({signed(found.change, '.1%')} ± {percent(found.margin, 1)})"
+        change = f"({signed(found.change, '.1%')} {interval_in_percent(found, 1)})"
     mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
     value = f"{line.mean(text):,.2f}{mark} ± {line.margin(text):,.2f}"
     glyph = analysis.glyphs(shown.lines, text).get(line.name, "")
