@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from gprune.data import published
+from gprune.models.families import FAMILIES, dense_type
 from gprune.records import Array, ModelShape, ModelSize, PrunedModel, PruningMasks
 
 DENSE = "dense"
@@ -154,17 +155,24 @@ def pruned_multiple(found: Widths, shape: ModelShape) -> int:
     return math.gcd(*pruned) if pruned else shape.neurons
 
 
-def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | None:
+def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | str:
     """What the ordinary model of the padded export holds; no model is loaded for it.
 
-    `size` is the dense model's, `family` its model type, as llama. None where no ordinary family holds such a
-    model: qwen3 where a repair adds biases.
+    `size` is the dense model's, `family` its model type, as llama. Where none is made, or what it holds is
+    not known before, the end of a sentence on the ordinary model that says why.
     """
-    if model.biased and family not in ("llama", *_WITHOUT_BIASES):
-        return None
+    layout, llama_like = FAMILIES[dense_type(family)], family in ("llama", *_WITHOUT_BIASES)
+    if layout.text:
+        return "has other parts beside its language model, and none is made. Use the pruned folder itself"
+    if family == "qwen3" and model.biased:
+        return f"has no place for the biases of {model.repaired_by}. Use the pruned folder itself"
+    dense_biases = size.neuron_biases or size.missing_biases < 2 * shape.hidden * shape.layers
+    if not llama_like and family != "qwen3" and (model.biased or dense_biases):
+        return "may have more biases than the pruned one: what it holds is told by the command that makes it"
     kept = widths(model.masks)
     ordinary = "llama" if model.biased else family
     neurons, groups = int(kept.neurons.max()), _padded_groups(shape, int(kept.groups.max()), ordinary)
+    groups = groups if layout.free_heads else shape.kv_heads
     ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
     heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))
     wider = replace(model, masks=replace(model.masks, ffn=ffn, heads=heads))

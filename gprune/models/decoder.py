@@ -69,9 +69,12 @@ class Decoder:
         keys = shape.head_width * sum(part(0).bias is not None for part in (self.k_proj, self.v_proj))
         neuron = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
         missing = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
+        there = dict(self.layers[0].named_modules())
+        norms = [there[one.path] for one in self.layout.slices if one.optional and one.path in there]
+        norm = sum(weight.numel() for part in norms for weight in part.parameters()) // shape.kv_heads
         return ModelSize(
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
-            group_biases=queries + keys,
+            group_biases=queries + keys + norm,
             neuron_biases=neuron,
             missing_biases=missing * shape.hidden * shape.layers,
         )

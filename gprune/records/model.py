@@ -64,7 +64,7 @@ class ModelSize:
     parameters: int
     """parameters of the whole dense model; tied tensors count once"""
     group_biases: int
-    """bias parameters of q, k and v that leave with one key/value group"""
+    """biases of q, k and v, and weights of norms of single heads, that leave with one key/value group"""
     neuron_biases: int
     """bias parameters of gate and up that leave with one neuron"""
     missing_biases: int

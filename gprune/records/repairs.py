@@ -167,7 +167,10 @@ class PrunedModel:
         return labels(self.repairs)
 
     def parameters(self, shape: ModelShape, size: ModelSize) -> int:
-        """Parameters, embeddings, norms and biases included: the count that the saved model has."""
+        """Parameters, embeddings, norms and biases included: the count that the saved model has.
+
+        A folder of equal widths may hold more: zeros where its family has biases and the model has none.
+        """
         neurons, groups = (int((~mask).sum()) for mask in (self.masks.ffn, self.masks.heads))
         removed = neurons * (shape.neuron_weights + size.neuron_biases)
         removed += groups * (shape.group_weights + size.group_biases)

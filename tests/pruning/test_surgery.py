@@ -211,12 +211,17 @@ def test_on_a_gpu(family):
     torch.testing.assert_close(cut(decoder, masks)(ids.cuda()).logits, logits, rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3"])
+@pytest.mark.parametrize(
+    ("family", "switch"),
+    [("llama", ""), ("qwen2", ""), ("qwen3", ""), ("cohere", "use_qk_norm"), ("stablelm", "qk_layernorm")],
+)
 @pytest.mark.parametrize("compensated", [False, True])
-def test_parameters_are_counted_as_the_cut_model_has_them(family, compensated):
+def test_parameters_are_counted_as_the_cut_model_has_them(family, switch, compensated):
     from gprune.records import budget
 
-    decoder = tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=2, head_width=4, seed=3)
+    sizes = {"layers": 3, "hidden": 48, "neurons": 13, "heads": 6, "kv_heads": 2, "head_width": 8, "seed": 3}
+    # norms of single heads leave with their group
+    decoder = tiny_decoder(family, **sizes, **({switch: True} if switch else {}))
     shape, random = decoder.shape, np.random.default_rng(0)
     ffn, heads = random.random((3, 13)) < 0.6, np.array([[True, False], [True, True], [False, True]])
     masks = PruningMasks("gprune", ffn, heads, budget.retention(shape, ffn, heads), 0.6)

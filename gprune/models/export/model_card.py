@@ -157,10 +157,11 @@ def _result(figure: Figure) -> Any:
 def _head(plan: CutPlan) -> str:
     masks, source = plan.pruned.masks, shown(plan.source) or "a model"
     return (
-        f"# {source}, pruned by {masks.method} to {masks.retention:.0%}\n\n"
+        f"# {source}, pruned by {masks.method} to {100 * masks.retention:.3g}%\n\n"
         f"{source} without the FFN neurons and key/value groups that the method `{masks.method}` of GPrune "
         f"Studio {__version__} leaves out: {masks.retention:.2%} of the linear weights of its decoder layers "
-        f"are kept ({masks.target:.0%} were asked for). Embeddings, norms and head are those of {source}."
+        f"are kept ({100 * masks.target:.4g}% were asked for). Embeddings, norms and head are those of "
+        f"{source}."
     )
 
 

@@ -61,11 +61,8 @@ def _padding(run: Run, method: str, masks: PruningMasks, shape: ModelShape) -> s
         )
     pruned = PrunedModel(masks, stages.carried_out(run.results, of_masks(method).name))
     made = analysis.padding(shape, run.size, pruned, family)
-    if made is None:
-        return (
-            f"No padded folder: an ordinary {plain(family)} model has no place for the biases of "
-            f"{pruned.repaired_by}. Use the pruned folder itself."
-        )
+    if isinstance(made, str):
+        return f"**Not known here what padding costs**: an ordinary {plain(family)} model {made}."
     precision = run.graph.inputs.precision
     sizes = [_sized(count, precision) for count in (made.dense, made.pruned, made.padded)]
     return (
