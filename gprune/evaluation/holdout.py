@@ -1,9 +1,9 @@
 """Answers: has any method of a run read an evaluated text, or a text like it?
 
-The one definition of *unseen*: a text of another corpus than A and B, and than a check text by which was
-chosen, of which next to nothing stands in what was drawn of them. What is declared (corpus and split by name,
-equal content) and what is measured (the overlap) are both told; neither alone suffices. The third text C
-prunes nothing and does not count. A text that the model has written itself is never unseen.
+The one definition of *unseen*: a text of another corpus than A and B, than a check text by which was chosen
+and than LLM-Pruner's own, of which next to nothing stands in what was drawn of them. What is declared (corpus
+and split by name, equal content) and what is measured (the overlap) are both told; neither alone suffices.
+The third text C prunes nothing and does not count. A text that the model has written itself is never unseen.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from gprune.data.texts.corpus_relation import PART, SAME, Kinship, corpus, kinsh
 from gprune.records import TextOverlap
 from gprune.study import Study
 
-LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text"}
+LETTERS = {"primary": "A", "auxiliary": "B", "check": "the check text", "gradient": "LLM-Pruner’s own text"}
 """the texts that prune, by role, and the one by which a repair or a recipe is chosen"""
 MOST_SHARED = 0.01
 """share of an evaluated text's runs that may stand in a calibration set by chance or quotation"""
@@ -133,6 +133,8 @@ def standings(
     texts = {"primary": study.primary, "auxiliary": study.auxiliary}
     if study.chooses and study.choice.check_text:
         texts["check"] = study.choice.check_text
+    if study.baselines.taylor_text and "llm_pruner" in study.involved:
+        texts["gradient"] = study.baselines.taylor_text
     named = {role: corpus(text, "calibration") for role, text in texts.items()}
     found = {}
     for text in study.evaluation.texts:

@@ -15,6 +15,7 @@ from gprune.pipeline.stages.baselines import scored_on
 from gprune.pipeline.stages.choices_made import carried_out, made
 from gprune.pipeline.stages.evaluation import overlap
 from gprune.pipeline.stages.graph import LEARNING, LETTERS, Graph, every_need
+from gprune.pipeline.stages.inputs import GRADIENT
 from gprune.pipeline.stages.pruned_models import pruned, repair_texts
 from gprune.pipeline.stages.pruning import fixed_attention, repairs
 from gprune.pipeline.stages.results import Results
@@ -144,7 +145,7 @@ def given(results: Results, method: str) -> MethodInputs | None:
     passes = [found for stage in behind if (found := results.details(stage).get("passes"))]
     return MethodInputs(
         method=method,
-        texts=tuple(letter for role, letter in LETTERS.items() if role in read),
+        texts=tuple(word for role, word in {**LETTERS, GRADIENT: "its own text"}.items() if role in read),
         forward=_sum(passes, "forward"),
         backward=_sum(passes, "backward"),
         steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind in LEARNING),

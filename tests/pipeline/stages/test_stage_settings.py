@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from gprune.evaluation import holdout
 from gprune.pipeline.stages import Graph, Inputs, masks, named, needed
 from gprune.pipeline.stages.inputs import CHECK, FRESH, GRADIENT, SAMPLED, roles, tokens_read
 from gprune.study import field_names
@@ -46,7 +47,7 @@ CHANGES = {
     "contexts.module_profile": ("mixed", "scores"),
     "baselines.taylor_samples": (4, "scores"),
     "baselines.taylor_length": (8, "scores"),
-    "baselines.taylor_text": ("bookcorpus", "scores"),
+    "baselines.taylor_text": ("bookcorpus", "scores overlap"),
     "baselines.fang_grouping": ("released", "groups"),
     "modularization.kind": ("random", "partition"),
     "modularization.candidates": ((8, 16), "clusters"),
@@ -143,6 +144,16 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
     changed = {key for key in before.keys() & after.keys() if before[key].key != after[key].key}
     first = {key.kind for key in changed if not changed & {need.id for need in needed(after[key])}}
     assert " ".join(sorted(first)) == (" ".join(sorted(expected.split())) if expected != FREE else "")
+
+
+def test_the_text_of_llm_pruner_is_read_by_a_method(study):
+    study = replace(study, methods=("dense", "flap")).with_settings({"baselines.taylor_text": "own.jsonl"})
+    study = study.with_settings({"evaluation.texts": ("own.jsonl",)})
+    found = holdout.standings(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
+    assert set(found.kin) == {"A", "B"} and found.other
+    study = replace(study, methods=("dense", "llm_pruner"))
+    found = holdout.standings(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
+    assert found.brief == "same text as LLM-Pruner’s own text" and not found.other
 
 
 def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study, inputs):
