@@ -107,10 +107,14 @@ class Runs:
         """Digests of what a study reads, and why tasks have none; None where it cannot be read here."""
         # they are the same whatever the other settings
         texts = ("primary", "auxiliary", "substitute")
-        names = (*texts, "device", "dtype", "calibration", "repair", "recovery", "choice", "evaluation")
+        others = ("device", "dtype", "calibration", "repair", "recovery", "choice", "evaluation", "baselines")
+        # whoever chooses reads more, and LLM-Pruner may have a text of its own
+        more = {RECOMMENDED: study.recommends, "llm_pruner": "llm_pruner" in study.involved}
+        # some models reach no other retention than theirs
+        names = (*texts, *others, "retention")
         reads = Study(study.model, **{name: getattr(study, name) for name in names})
-        # whoever chooses reads more
-        reads = replace(reads, methods=(RECOMMENDED,)) if study.recommends else reads
+        if any(more.values()):
+            reads = replace(reads, methods=tuple(name for name, involved in more.items() if involved))
         if reads not in self._inputs:
             missing: dict[str, str] = {}
             try:

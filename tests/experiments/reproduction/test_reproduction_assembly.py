@@ -7,12 +7,15 @@ import numpy as np
 import pytest
 from reproduction.fake_runs import CORRELATIONS, a_series, finish, opened, perplexity_of
 
+from gprune.experiments.reproduction import runs as reproduced_runs
 from gprune.experiments.reproduction import tables, work
 from gprune.experiments.reproduction.assembly import REASON, assemble
 from gprune.experiments.reproduction.lookup import Finished
 from gprune.pipeline import runs, stages
 from gprune.pipeline.stages import KINDS, inputs
+from gprune.pipeline.stages.inputs import Inputs, roles
 from gprune.store import Store
+from gprune.study import Study
 
 TEXTS = ("python-reference", "science-docs", "python-code")
 
@@ -257,3 +260,17 @@ def test_number_types_that_differ_are_said(store, monkeypatch):
     assert {answer.precision for answer in made(store, "ablation").answers} == {"float32", "bfloat16"}
     notes = made(store, "ablation").notes
     assert "rows were computed in different number types (bfloat16, float32)" in notes
+
+
+def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):
+    seen = []
+    monkeypatch.setattr(
+        reproduced_runs, "read", lambda study, *_, **__: seen.append(study) or Inputs.unknown(study)
+    )
+    known = Study("demo", "a", "b", retention=0.8, methods=("dense", "llm_pruner", "flap"))
+    for study in (
+        known.with_settings({"baselines.taylor_text": "own.jsonl"}),
+        replace(known, methods=("flap",)),
+    ):
+        reproduced_runs.Runs(store)._read(study)
+        assert roles(seen[-1]) == roles(study) and seen[-1].retention == 0.8
