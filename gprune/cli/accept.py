@@ -85,8 +85,8 @@ def _acceptance(options: argparse.Namespace) -> Acceptance:
     if not chosen:
         raise SettingsError(f"the figures of {name} are accuracies alone: ask for them with --accuracy")
     changes: dict[str, Any] = {
-        "primary": options.primary,
-        "auxiliary": options.auxiliary,
+        "primary": paths.text(options.primary),
+        "auxiliary": paths.text(options.auxiliary),
         "tasks": SUITES["paper"] if options.accuracy else (),
         "task_folder": paths.task_folder(options.task_folder or "") or None,
         "settings": tuple(assignment(word) for word in options.set),

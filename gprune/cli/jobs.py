@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, place, registered, say
+from gprune.cli import add_cache, paths, place, registered, say
 from gprune.study.settings import require
 from gprune.system.errors import JobError
 
@@ -115,7 +115,7 @@ def _submit(options: argparse.Namespace) -> int:
         say(settings.template(), end="")
         return 0
     require(bool(options.studies), "STUDY", "nothing", "at least one study's file, or demo")
-    cache, studies = _cache(options), [named(name, pipe=True) for name in options.studies]
+    cache, studies = _cache(options), [paths.study(named(name, pipe=True)) for name in options.studies]
     # all are read before the first one starts
     slurm = slurm_settings(options, cache)
     arguments = _for_run(options, studies, slurm)

@@ -6,6 +6,7 @@ from typing import Any
 from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.cli.export import recorded, shown
 from gprune.study.settings import require
+from gprune.system.files import require_place
 
 _ABOUT = (
     "Lays the neurons of a layer out so that those which are alike are near each other: by what they do on "
@@ -35,6 +36,8 @@ def add(commands: Any) -> None:
 def _map(options: argparse.Namespace) -> int:
     from gprune.pipeline import lazy_results, stages
 
+    if options.out is not None:
+        require_place(options.out)
     with shown("map", options.job) as progress:
         results, _ = recorded(options)
         graph = results.graph

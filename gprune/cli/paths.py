@@ -54,7 +54,7 @@ def study(given: Study) -> Study:
     evaluation = replace(
         given.evaluation,
         texts=tuple(map(text, given.evaluation.texts)),
-        tasks=tuple(map(located, given.evaluation.tasks)),
+        tasks=tuple(map(text, given.evaluation.tasks)),
         task_folder=task_folder(given.evaluation.task_folder),
     )
     return replace(
@@ -64,5 +64,6 @@ def study(given: Study) -> Study:
         auxiliary=text(given.auxiliary),
         substitute=text(given.substitute),
         baselines=replace(given.baselines, taylor_text=text(given.baselines.taylor_text)),
+        choice=replace(given.choice, check_text=text(given.choice.check_text)),
         evaluation=evaluation,
     )

@@ -143,7 +143,7 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
     for option, field in _SCALE_LISTS.items():
         values = getattr(options, option)
         changes[field] = tuple(map(paths.text, values)) if values else None
-    changes["tasks"] = tuple(map(paths.located, options.tasks)) if options.tasks else None
+    changes["tasks"] = tuple(map(paths.text, options.tasks)) if options.tasks else None
     changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
     profile = profiles.profile(options.profile).settings
     changes["settings"] = (*profile, *(assignment(word) for word in options.set))

@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.model_gpus > 1 and not options.dry_run:
             return distributed.run(options, study, partial(_run_reported, options, study))
     if options.dry_run:
-        return _show_course(options)
+        return _show_course(options, study or _asked(options))
     if options.seeds:
         return _run_seeds(options)
     return _run_reported(options, study)
@@ -100,14 +100,14 @@ def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks
     return code
 
 
-def _show_course(options: argparse.Namespace) -> int:
+def _show_course(options: argparse.Namespace, study: Study) -> int:
     """Prints the stages of a run in order: name, key, there or missing, seconds it took last time."""
     from gprune import pipeline
     from gprune.cli.study import shown_forecast
     from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import foreseen
 
-    study, store = _asked(options), Store(options.cache)
+    store = Store(options.cache)
     if options.seeds:
         return _show_seeds(options, _of_seeds(study, options.seeds), store)
     results = pipeline.opened(study, store)

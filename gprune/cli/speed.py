@@ -21,6 +21,7 @@ from gprune.cli import add_cache, add_job, paths, place, registered, say
 from gprune.jobs.folder import SPEEDS
 from gprune.models.shapes import SHAPES
 from gprune.system.errors import Cancelled, GpruneError, SettingsError
+from gprune.system.files import require_place
 from gprune.system.progress import Progress, silent
 
 _COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "IQR", "ratio", "IQR", "peak memory")
@@ -65,10 +66,8 @@ def add(commands: Any) -> None:
 
 
 def _speed(options: argparse.Namespace) -> int:
-    if options.json is not None and not options.json.resolve().parent.is_dir():
-        raise SettingsError(
-            f"the folder {str(options.json.resolve().parent)!r} does not exist: create it before measuring"
-        )
+    if options.json is not None:
+        require_place(options.json)
     settings = _settings(options)
     if options.submit:
         return _submit(options)
@@ -114,12 +113,12 @@ def _told(options: argparse.Namespace, settings: Any, listener: Progress = silen
     files += [options.job / SPEEDS] if options.job is not None else []
     values = {"setting": asdict(settings), "machine": machine, "rows": [asdict(row) for row in rows]}
     values |= {"problem": str(problem)} if problem else {}
-    for file in files:
-        file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if options.csv:
         _print_csv(rows)
     else:
         _print_table(rows, settings, machine)
+    for file in files:
+        file.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     if problem:
         raise problem
     return 0

@@ -14,7 +14,7 @@ from gprune.records import Array
 from gprune.store import is_full
 from gprune.study.methods import METHODS
 from gprune.system.errors import SettingsError, StoreError
-from gprune.system.files import replaced
+from gprune.system.files import replaced, require_place
 
 
 def check_target(path: Path) -> None:
@@ -26,8 +26,7 @@ def check_target(path: Path) -> None:
         raise SettingsError(
             f"the arrays are written as .npz (got {str(path)!r}): give a name that ends in .npz"
         )
-    if not path.resolve().parent.is_dir():
-        raise SettingsError(f"the folder {str(path.resolve().parent)!r} does not exist: create it first")
+    require_place(path)
 
 
 def collect(results: Results) -> dict[str, Array]:

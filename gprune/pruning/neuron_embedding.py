@@ -105,7 +105,8 @@ def laid_out(points: Array, seed: int) -> tuple[Array, Array]:
     require_enough(len(points))
     import umap
 
-    layout = umap.UMAP(n_neighbors=NEIGHBOURS, min_dist=APART, random_state=seed, n_jobs=1)
+    # which takes no larger seed
+    layout = umap.UMAP(n_neighbors=NEIGHBOURS, min_dist=APART, random_state=seed % 2**32, n_jobs=1)
     places = np.asarray(layout.fit_transform(np.asarray(points, dtype=np.float32)), dtype=np.float32)
     return places, shared_neighbours(points, places, NEIGHBOURS)
 

@@ -18,6 +18,7 @@ from typing import Any
 from uuid import uuid4
 
 from gprune.system import network_files
+from gprune.system.errors import SettingsError
 
 _BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
 
@@ -114,6 +115,15 @@ def replaced(path: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink()
+
+
+def require_place(path: Path) -> None:
+    """Raises SettingsError where no file can be written: a path without a folder, or that of a folder."""
+    place = path.resolve()
+    if not place.parent.is_dir():
+        raise SettingsError(f"the folder {str(place.parent)!r} does not exist: create it first")
+    if place.is_dir():
+        raise SettingsError(f"{str(place)!r} is a folder: give the name of a file")
 
 
 def write_bytes(path: Path, data: bytes) -> None:

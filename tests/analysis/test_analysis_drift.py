@@ -1,5 +1,7 @@
 """The numbers behind the drift page, on arrays small enough to check by hand."""
 
+import sys
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -146,3 +148,17 @@ def test_shared_neighbours_and_a_thinned_chart():
     assert found[0] == 0 and found[-1] == 28_671 and 1 <= np.diff(found).min() <= np.diff(found).max() <= 5
     with pytest.raises(SettingsError, match="needs 16 neurons; this layer has 8"):
         neuron_embedding.laid_out(np.random.default_rng(0).normal(size=(8, 3)), 0)
+
+
+def test_any_seed_of_a_study_lays_neurons_out(monkeypatch):
+    seeds, points = [], np.random.default_rng(0).normal(size=(20, 3))
+
+    def umap(random_state, **_):
+        seeds.append(random_state)
+        return SimpleNamespace(fit_transform=lambda given: given[:, :2])
+
+    monkeypatch.setitem(sys.modules, "umap", SimpleNamespace(UMAP=umap))
+    for seed in (7, 2**32 - 1, 5_000_000_000, 2**63 - 1):
+        assert neuron_embedding.laid_out(points, seed)[0].shape == (20, 2)
+        np.random.RandomState(seeds[-1])
+    assert seeds[:2] == [7, 2**32 - 1]

@@ -12,7 +12,7 @@ import pytest
 import tiny_study
 
 from gprune.__main__ import main
-from gprune.cli import COMMANDS, speed
+from gprune.cli import COMMANDS, paths, speed
 from gprune.evaluation.speed import Speed
 from gprune.jobs import jobs, progress
 from gprune.jobs.state import read_state
@@ -20,6 +20,7 @@ from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
+from gprune.study.demo import demo_study
 from gprune.system.errors import ModelError, SettingsError
 
 
@@ -411,3 +412,30 @@ def test_unknown_names_are_told_with_the_nearest_known_one(words, told, tmp_path
     monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path))
     assert main(words) == 2
     assert told in capsys.readouterr().err
+
+
+def test_a_task_is_no_folder_that_happens_to_be_called_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "piqa").mkdir()
+    study = demo_study().with_settings({"evaluation.tasks": ("piqa", "./piqa")})
+    assert paths.study(study).evaluation.tasks == ("piqa", str(tmp_path / "piqa"))
+
+
+@pytest.mark.parametrize("command", [["speed", "demo", "--json"], ["map", "none", "--layer", "0", "-o"]])
+def test_a_place_that_cannot_be_written_is_refused_before_the_work(command, tmp_path, capsys):
+    for place, words in (
+        (tmp_path, "is a folder: give the name"),
+        (tmp_path / "no" / "x", "create it first"),
+    ):
+        assert main([*command, str(place), "--cache", str(tmp_path)]) == 2
+        assert words in capsys.readouterr().err
+
+
+def test_a_study_from_a_pipe_is_read_once_whatever_is_asked(tmp_path, capsys):
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "w") as pipe:
+        pipe.write(demo_study().to_json())
+    words = ["--model-gpus", "1", "--dry-run", "--until", "drift", "--cache", str(tmp_path)]
+    assert main(["run", f"/dev/fd/{reading}", *words]) == 0
+    os.close(reading)
+    assert "missing" in capsys.readouterr().out

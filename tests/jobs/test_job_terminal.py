@@ -53,6 +53,23 @@ def test_a_study_is_submitted_once_listed_and_cancelled(cache, supervisors, stud
     assert again[0] != waiting.id and again[1] == "queued"
 
 
+def test_a_submitted_study_means_the_files_of_the_folder_in_which_it_was_submitted(
+    cache, supervisors, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for name in ("README.md", "check.txt"):
+        (tmp_path / name).write_text("a text of mine\n")
+    given = make_study(1).with_settings({"primary": "README.md", "choice.check_text": "./check.txt"})
+    (tmp_path / "study.json").write_text(given.to_json())
+    assert run(cache, "submit", "study.json") == 0
+    kept = jobs.study_of(cache, jobs.jobs(cache)[0].id)
+    assert (kept.primary, kept.choice.check_text) == (
+        str(tmp_path / "README.md"),
+        str(tmp_path / "check.txt"),
+    )
+    assert kept.auxiliary == given.auxiliary
+
+
 def test_last_is_the_newest_job_for_every_command(cache, supervisors, capsys):
     for seed in range(3):
         job = jobs.submit(cache, make_study(seed))

@@ -58,6 +58,9 @@ class Plan(Form):
         for one in self.studies:
             texts = one.evaluation.texts
             require(len(texts) > 2, "studies.evaluation.texts", texts, "three texts or more")
+            tried = one.choice.masks
+            require("gprune" in tried, "studies.choice.masks", tried, "gprune among them, to compare with")
+        require(bool(self.retentions), "retentions", self.retentions, "a list with one or more")
         sound = all(len(one) == len(_ROLES) and min(one) >= 0 and sum(one) > 0 for one in self.weights)
         require(bool(self.weights) and sound, "weights", self.weights, "lists of three numbers of at least 0")
 

@@ -13,7 +13,7 @@ from gprune.pipeline.archive.contents_form import Entry, Index
 from gprune.pipeline.stages import KINDS, Stage
 from gprune.store import Store, checksums, explained, manifests
 from gprune.system.errors import SettingsError, StoreError
-from gprune.system.files import replaced
+from gprune.system.files import replaced, require_place
 from gprune.system.progress import Progress, silent
 
 LEVEL = 6
@@ -48,8 +48,7 @@ def write(
     Raises SettingsError where the file is there already, or its folder is not, StoreError where there is no
     such run, a result is damaged, or the disk is full, UnreadableError where the record cannot be used.
     """
-    if not out.resolve().parent.is_dir():
-        raise SettingsError(f"the folder {str(out.resolve().parent)!r} does not exist: create it first")
+    require_place(out)
     if out.exists():
         raise SettingsError(f"{str(out)!r} is there already: give another name, or delete it")
     chosen = contents(store, run, with_texts=with_texts, with_steps=with_steps)

@@ -114,3 +114,8 @@ def test_what_is_no_plan_is_told(searched):
     _, plan, _, _ = searched
     with pytest.raises(SettingsError, match="weights must be lists of three numbers"):
         weights.Plan(plan.title, plan.studies, plan.retentions, ((1.0, 1.0),))
+    with pytest.raises(SettingsError, match="retentions must be a list with one or more"):
+        weights.Plan(plan.title, plan.studies, (), plan.weights)
+    without = plan.studies[0].with_settings({"choice.masks": ("flap", "wanda_sp")})
+    with pytest.raises(SettingsError, match=r"studies\.choice\.masks must be gprune among them"):
+        weights.Plan(plan.title, (without,), plan.retentions, plan.weights)
