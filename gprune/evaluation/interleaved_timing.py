@@ -108,7 +108,8 @@ class Entrant:
         SettingsError where the model is elsewhere or of another number type, or reads fewer positions.
         """
         _require_fit(name, model, settings)
-        self.name, self.parameters, self.bytes = name, parameters(model), _weight_bytes(model)
+        self.name, self.parameters = name, parameters(model)
+        self.bytes = sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])
         table: Any = model.get_input_embeddings()  # type: ignore[operator]
         known = _prompt(table.num_embeddings, settings) if prompt is None else prompt
         with torch.inference_mode(), devices.current(torch.device(settings.device)):
@@ -241,7 +242,3 @@ def _require_fit(name: str, model: nn.Module, settings: SpeedSettings) -> None:
             f"prompt and new tokens are {settings.prompt} + {settings.new_tokens} = {length}, but {name} "
             f"reads at most {positions}: use a shorter prompt or fewer new tokens"
         )
-
-
-def _weight_bytes(model: nn.Module) -> int:
-    return sum(tensor.nbytes for tensor in [*model.parameters(), *model.buffers()])

@@ -56,11 +56,8 @@ def settle(home: Path) -> None:
             if due is not None and state.pid is not None:
                 local.send(state.pid, state.process_started, due)
         elif not state.finished and not _starting(state, now):
-            update(folder, partial(_gone, reason=silence(state.host) if local.elsewhere(state) else LOST))
-
-
-def _gone(state: JobState, reason: str) -> JobState:
-    return state.without_result(reason, killed=True)
+            reason = silence(state.host) if local.elsewhere(state) else LOST
+            update(folder, partial(JobState.without_result, reason=reason, killed=True))
 
 
 def _starting(state: JobState, now: float) -> bool:

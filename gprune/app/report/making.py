@@ -94,18 +94,14 @@ def _section(number: int, entry: Entry) -> str:
     )
     if entry.figure is None:
         return f"{head}<p>This figure could not be drawn: {_safe(entry.problem)}.</p></section>"
-    alt = _safe(entry.alt)
+    alt, how = _safe(entry.alt), f"<details><summary>How to read</summary><p>{_safe(entry.how)}</p></details>"
     return (
         f"{head}<figure><div class='drawing' role='img' aria-label=\"{alt}\" "
         f"data-figure='data-{number}' data-name=\"{_safe(entry.name)}\"></div>"
         f"<noscript><p>{alt} (The figure itself needs JavaScript.)</p></noscript>"
         f"<figcaption>{_safe(entry.caption)}</figcaption></figure>"
-        f"{_how(entry.how)}{_table(entry)}{_data(f'data-{number}', _figure(entry.figure))}</section>"
+        f"{how if entry.how else ''}{_table(entry)}{_data(f'data-{number}', _figure(entry.figure))}</section>"
     )
-
-
-def _how(words: str) -> str:
-    return f"<details><summary>How to read</summary><p>{_safe(words)}</p></details>" if words else ""
 
 
 def _table(entry: Entry) -> str:

@@ -5,6 +5,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar, cast
@@ -56,23 +57,18 @@ def memoized(most: int) -> Callable[[Callable[P, R]], Callable[P, R]]:
     return declared
 
 
-class _Draw(threading.local):
-    """What a thread has made, by function and arguments, while it draws a page; else None."""
-
-    made: dict[Any, Any] | None = None
-
-
-_draw = _Draw()
+_drawn: ContextVar[dict[Any, Any] | None] = ContextVar("drawn", default=None)
+"""what this thread has made, by function and arguments, while it draws a page; else None"""
 
 
 @contextmanager
 def one_draw() -> Iterator[None]:
     """Has this thread make what is declared `once_a_draw` once for the same arguments, until it leaves."""
-    _draw.made = {}
+    before = _drawn.set({})
     try:
         yield
     finally:
-        _draw.made = None
+        _drawn.reset(before)
 
 
 def once_a_draw(make: Callable[P, R]) -> Callable[P, R]:
@@ -84,12 +80,12 @@ def once_a_draw(make: Callable[P, R]) -> Callable[P, R]:
 
     @wraps(make)
     def found(*args: P.args, **options: P.kwargs) -> R:
-        if _draw.made is None:
+        drawn, key = _drawn.get(), (make, *map(id, args), *((name, id(one)) for name, one in options.items()))
+        if drawn is None:
             return make(*args, **options)
-        key = (make, *map(id, args), *((name, id(value)) for name, value in options.items()))
-        if key not in _draw.made:
+        if key not in drawn:
             # the arguments are held, so that no other object gets their identity meanwhile
-            _draw.made[key] = make(*args, **options), args, options
-        return cast("R", _draw.made[key][0])
+            drawn[key] = make(*args, **options), args, options
+        return cast("R", drawn[key][0])
 
     return found

@@ -126,7 +126,8 @@ def found(metrics: Collection[str], methods: Collection[str]) -> Found:
                 faults.append(Fault(kind, _shown(entry.name), _name(distribution), str(error)))
     installed.sort(key=lambda one: (one.plugin.kind, one.plugin.name, one.plugin.distribution))
     reasons = {index: _clash(one, installed, metrics, methods) for index, one in enumerate(installed)}
-    faults += [_fault(one, reasons[index]) for index, one in enumerate(installed) if reasons[index]]
+    for plugin, reason in zip((one.plugin for one in installed), reasons.values(), strict=True):
+        faults += [Fault(plugin.kind, plugin.name, plugin.distribution, reason)] if reason else []
     good = tuple(one for index, one in enumerate(installed) if not reasons[index])
     return Found(good, tuple(faults))
 
@@ -213,10 +214,6 @@ def _clash(
     if plugin.metric and plugin.metric not in known:
         return f"it needs the metric {plugin.metric!r}, which is neither built in nor installed"
     return ""
-
-
-def _fault(one: Installed, reason: str) -> Fault:
-    return Fault(one.plugin.kind, one.plugin.name, one.plugin.distribution, reason)
 
 
 def _shown(name: str) -> str:

@@ -53,7 +53,8 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
     """
     units, wide = len(square) // width, weight.double().T.clone()
     kept = torch.ones(units, dtype=torch.bool, device=square.device)
-    gone = _silent(square, width)[: units - keep]
+    # units whose inputs were always 0
+    gone = (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()[: units - keep]
     kept[gone] = False
     wide[_inputs(gone, width)] = 0
     order = [gone]
@@ -66,11 +67,6 @@ def remove(square: torch.Tensor, weight: torch.Tensor, keep: int, width: int, ro
         kept[gone] = False
         order.append(gone)
     return Removed(kept, _places(kept, order, costs(inverse, wide, kept, width)), wide)
-
-
-def _silent(square: torch.Tensor, width: int) -> torch.Tensor:
-    """Numbers of the units whose inputs were always 0."""
-    return (square.diagonal().reshape(-1, width) == 0).all(dim=1).nonzero().flatten()
 
 
 def _inverse(square: torch.Tensor) -> torch.Tensor:

@@ -137,15 +137,11 @@ def _pairs(run: Run, drawn: Card) -> None:
     drawn.show(panels.texts(run, measure=measure))
 
 
-def _letters(run: Run) -> dict[str, str]:
-    """The texts of a run by their letters."""
-    return {analysis.ROLES[role]: text for role, text in texts_of(run.study).items()}
-
-
 @frame.page("Calibration card", "Is this text large enough, and would another one give another model?")
 def show_card(run: Run) -> None:
     """Draws the card of one text."""
-    views = {letter: f"{letter}: {short(text)}" for letter, text in _letters(run).items()}
+    texts = texts_of(run.study).items()
+    views = {analysis.ROLES[role]: f"{analysis.ROLES[role]}: {short(text)}" for role, text in texts}
     letter = url_state.segmented("Text", views, "cd_view", "A", label_visibility="collapsed")
     found: TextCard | None = None
     with card("cd_card", f"Calibration card of {letter}", run) as drawn:

@@ -135,11 +135,12 @@ def recovery(run: Run, *, text: str = "") -> Panel:
     found = recovered_of(run)
     if not found:
         raise MissingResultError("the perplexity of a recovered method")
-    there = tuple(dict.fromkeys(one.text for one in found))
-    require_choice("text", text or there[0], there)
-    shown = recovered_models.of_text(found, text or there[0])
+    texts = tuple(dict.fromkeys(one.text for one in found))
+    require_choice("text", text or texts[0], texts)
+    shown = recovered_models.of_text(found, text or texts[0])
     first = next((one for one in shown if one.method == "gprune"), shown[0])
-    dense = run.load(stages.perplexity, analysis.DENSE, first.text) if _dense(run, first.text) else None
+    there = analysis.DENSE in run.study.methods and run.has(stages.perplexity, analysis.DENSE, first.text)
+    dense = run.load(stages.perplexity, analysis.DENSE, first.text) if there else None
     return Panel(
         charts.recovered(shown, first.text, None if dense is None else dense.perplexity),
         f"Trained by {plain(stages.recovery_label(run.graph))}. The hollow mark is the method before, the "
@@ -153,10 +154,6 @@ def recovery(run: Run, *, text: str = "") -> Panel:
         "figures stand here alone, and are compared with no method that was not trained. Changes are paired "
         "by window, ± the 95 % interval.",
     )
-
-
-def _dense(run: Run, text: str) -> bool:
-    return analysis.DENSE in run.study.methods and run.has(stages.perplexity, analysis.DENSE, text)
 
 
 def recovered_of(run: Run) -> list[recovered_models.Recovered]:

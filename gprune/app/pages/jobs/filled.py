@@ -66,8 +66,5 @@ def values(study: Study) -> dict[str, Any]:
         "launch_trust": study.trust_remote_code and trusts_code(),
     }
     further = {f"{form}_{field}": settings_form.held(field, one) for field, one in flat.items()}
-    return further | {key: _listed(one) for key, one in (asked | own).items()}
-
-
-def _listed(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value
+    values = (asked | own).items()
+    return further | {key: list(one) if isinstance(one, tuple) else one for key, one in values}

@@ -78,7 +78,9 @@ def of(run: Run, layer: int, colour: str, method: str) -> Colouring:
         first, second = (derived_cache.masks_of_text(run, name, text).ffn[layer] for text in PAIR)
         return Colouring(_divided(first, second, ("only A's scores", TEXT_A), ("only B's scores", TEXT_B)))
     ours, other = (run.load(stages.masks, masks).ffn[layer] for masks in ("gprune", method))
-    one, another = ((f"only {label(each)}", METHOD_COLORS[each]) for each in ("gprune", _named(method)))
+    # masks have the hue of their method
+    named = method if method in METHODS else of_masks(method).name
+    one, another = ((f"only {label(each)}", METHOD_COLORS[each]) for each in ("gprune", named))
     return Colouring(_divided(ours, other, one, another))
 
 
@@ -87,11 +89,6 @@ def opening(run: Run) -> str:
     if run.masked and "gprune" in run.masked and len(run.masked) > 1:
         return METHODS_KEPT
     return MODULE if run.has(stages.partition) else DRIFT
-
-
-def _named(masks: str) -> str:
-    """The method whose hue some masks have."""
-    return masks if masks in METHODS else of_masks(masks).name
 
 
 def by_module(labels: Array) -> tuple[Group, ...]:

@@ -148,17 +148,14 @@ def click(run: Run, layer: int, point: dict[str, Any]) -> None:
     """Selects the neuron of a mark; for callbacks."""
     neuron = neuron_of(point)
     if neuron is not None:
-        selection.select(layer, _module(run, layer, neuron), neuron)
+        labels = run.load(stages.partition).labels if run.has(stages.partition) else None
+        selection.select(layer, None if labels is None else int(labels[layer][neuron]), neuron)
 
 
 def draw(run: Run, layer: int, points: list[dict[str, Any]]) -> None:
     """Takes over what was drawn around; for callbacks."""
     found = {neuron for neuron in map(neuron_of, points) if neuron is not None}
     st.session_state[_REGION] = Region(run.name, layer, tuple(sorted(found)))
-
-
-def _module(run: Run, layer: int, neuron: int) -> int | None:
-    return int(run.load(stages.partition).labels[layer][neuron]) if run.has(stages.partition) else None
 
 
 def _drawn_around(run: Run, drawn: Card) -> None:

@@ -68,7 +68,8 @@ def costs(found: list[Cost]) -> go.Figure:
     style(figure, "change of perplexity (log scale)", "", FIRST_SCREEN, margin=_NARROW | {"l": 14})
     axis = chart_style.log_ticks(low, high)
     values = _apart(axis["tickvals"], (high / low) ** TICK_GAP)
-    axis |= {"tickvals": values, "tickangle": 0, "ticktext": [_change(value) for value in values]}
+    words = [f"{100 * (value - 1):+,.0f} %" if value != 1 else "dense" for value in values]
+    axis |= {"tickvals": values, "tickangle": 0, "ticktext": words}
     figure.update_xaxes(**axis, range=[np.log10(low), np.log10(high)])
     return figure.update_yaxes(visible=False, range=[-0.5, len(drawn) - 0.5 + _ABOVE])
 
@@ -80,10 +81,6 @@ def _apart(values: list[float], factor: float) -> list[float]:
         if not chosen or value >= factor * chosen[-1]:
             chosen.append(value)
     return chosen
-
-
-def _change(ratio: float) -> str:
-    return f"{100 * (ratio - 1):+,.0f} %" if ratio != 1 else "dense"
 
 
 def _shown(found: list[Cost]) -> list[Cost]:

@@ -64,9 +64,7 @@ class Fits:
 
     def _keep(self, key: str, found: RepairedWeights) -> None:
         self._kept[key] = found
-        while len(self._kept) > FEWEST and sum(map(_size, self._kept.values())) > MOST_BYTES:
+        sizes = [one.numbers.nbytes + one.biases.nbytes for one in self._kept.values()]
+        while len(sizes) > FEWEST and sum(sizes) > MOST_BYTES:
             self._kept.popitem(last=False)
-
-
-def _size(one: RepairedWeights) -> int:
-    return one.numbers.nbytes + one.biases.nbytes
+            sizes.pop(0)
