@@ -37,6 +37,7 @@ from gprune.study.methods import METHODS
 AGAINST, MAIN = "against", "main"
 END = "<!-- end of table -->"
 _BEGIN = re.compile(r"<!-- table: ([a-z0-9-]{1,60}) of (\S{1,200}) at ([a-z]{1,20}) -->")
+_CACHE = re.compile(r" --cache ('[^']*'|\S+)")
 _AGAINST_TITLE = "GPrune against the best baseline of each text, chosen in hindsight, and two controls"
 
 
@@ -109,7 +110,8 @@ def block(name: str, source: Source) -> str:
 
 
 def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
-    commands = dict.fromkeys(made.command for made, _ in source.made)
+    # where somebody kept the results is no part of what makes them
+    commands = dict.fromkeys(_CACHE.sub("", made.command) for made, _ in source.made)
     versions: dict[str, list[str]] = {}
     for _, table in source.made:
         for program, known in table.versions.items():
