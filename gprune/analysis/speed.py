@@ -161,9 +161,9 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     `size` is the dense model's, `family` its model type, as llama. Where none is made, or what it holds is
     not known before, the end of a sentence on the ordinary model that says why.
     """
-    layout, llama_like = FAMILIES[dense_type(family)], family in ("llama", *_WITHOUT_BIASES)
-    if layout.text:
-        return "has other parts beside its language model, and none is made. Use the pruned folder itself"
+    layout, llama_like = FAMILIES.get(dense_type(family)), family in ("llama", *_WITHOUT_BIASES)
+    if layout is None or layout.text:
+        return "is not made by padding. Use the pruned folder itself"
     if family == "qwen3" and model.biased:
         return f"has no place for the biases of {model.repaired_by}. Use the pruned folder itself"
     dense_biases = size.neuron_biases or size.missing_biases < 2 * shape.hidden * shape.layers

@@ -111,8 +111,8 @@ def dots(lines: list[Line], text: str, names: dict[tuple[str, str], str]) -> go.
     found = []
     for line in shown:
         value, margin = line.mean(text), line.margin(text)
-        ends = value - margin, value + margin
-        found.append(Mark(line.method, names[line.name], value, *ends, f"± {margin:.2f}"))
+        ends, words = (value - margin, value + margin), f"± {margin:.2f}" if np.isfinite(margin) else ""
+        found.append(Mark(line.method, names[line.name], value, *ends, words))
     return _dots(tuple(found), text)
 
 
