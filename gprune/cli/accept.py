@@ -11,7 +11,7 @@ from gprune.cli.jobs import add_devices
 from gprune.cli.reproduce import work_of
 from gprune.cli.study import add_field
 from gprune.models.shapes import is_random
-from gprune.study.fields import OPTIONS, assignment
+from gprune.study.fields import OPTIONS
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError, SettingsError
 
@@ -89,7 +89,7 @@ def _acceptance(options: argparse.Namespace) -> Acceptance:
         "auxiliary": paths.text(options.auxiliary),
         "tasks": SUITES["paper"] if options.accuracy else (),
         "task_folder": paths.task_folder(options.task_folder or "") or None,
-        "settings": tuple(assignment(word) for word in options.set),
+        "settings": tuple(map(paths.assigned, options.set)),
     }
     scale = choose(model, "paper", changes)
     scale = choose(model, "paper", changes | acceptance.scale_for(chosen, scale))

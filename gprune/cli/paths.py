@@ -5,6 +5,7 @@ from typing import Any
 
 from gprune.models import shapes
 from gprune.study import Study
+from gprune.study.fields import assignment
 from gprune.system import safe_parsing
 
 
@@ -42,6 +43,12 @@ def text(value: Any) -> Any:
     place, sign, options = value.partition("#")
     # a folder that happens to be called like a known text is not meant
     return located(place) + sign + options if set(place) & set("/.~") else value
+
+
+def assigned(word: str) -> tuple[str, Any]:
+    """A setting as it was typed; a text has the whole path of its file. For errors see `assignment`."""
+    field, value = assignment(word)
+    return field, text(value) if field.endswith("_text") else value
 
 
 def task_folder(name: str) -> str:

@@ -10,7 +10,7 @@ from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, pat
 from gprune.cli.jobs import add_devices, add_engine, slurm_settings
 from gprune.cli.study import add_field, add_profile
 from gprune.study import profiles, short
-from gprune.study.fields import OPTIONS, assignment, hint
+from gprune.study.fields import OPTIONS, hint
 from gprune.study.methods import choices
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError
@@ -146,7 +146,7 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
     changes["tasks"] = tuple(map(paths.text, options.tasks)) if options.tasks else None
     changes["task_folder"] = paths.task_folder(options.task_folder or "") or None
     profile = profiles.profile(options.profile).settings
-    changes["settings"] = (*profile, *(assignment(word) for word in options.set))
+    changes["settings"] = (*profile, *map(paths.assigned, options.set))
     own = chosen[0].scale if len(chosen) == 1 else ""
     return scale.choose(model, options.scale or own or None, changes)
 

@@ -130,11 +130,6 @@ def measures_speed(study: Study, until: str = "all") -> bool:
     return study.evaluation.speed != "none" and until in ("perplexity", "all")
 
 
-def _until(arguments: Sequence[str]) -> str:
-    """The last thing wanted, as the arguments of a run say."""
-    return next((after for word, after in pairwise(arguments) if word == "--until"), "all")
-
-
 def _asked(study: Study, arguments: Sequence[str]) -> str:
     """The device that a job computes on; one that measures models by name says it as its command does."""
     if not times(arguments):
@@ -162,6 +157,7 @@ def create(
     now, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments)
     digits = hashlib.sha256(f"{digest} {nonce}".encode()).hexdigest()[:8]
     folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{digits}")
+    until = next((after for word, after in pairwise(arguments) if word == "--until"), "all")
     record = {
         "id": folder.name,
         "created": now,
@@ -176,7 +172,7 @@ def create(
         "device": _asked(study, arguments),
         # so that whoever looks for the jobs of a run need not read the study of every job
         "run": run_name(study),
-        "timed": times(arguments) or (not exports(arguments) and measures_speed(study, _until(arguments))),
+        "timed": times(arguments) or (not exports(arguments) and measures_speed(study, until)),
     }
     draft = home / f".new-{nonce}"
     try:

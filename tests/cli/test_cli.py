@@ -421,6 +421,14 @@ def test_a_task_is_no_folder_that_happens_to_be_called_so(tmp_path, monkeypatch)
     assert paths.study(study).evaluation.tasks == ("piqa", str(tmp_path / "piqa"))
 
 
+def test_a_text_that_is_set_is_the_file_of_this_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.txt").touch()
+    assert paths.assigned("choice.check_text=./c.txt") == ("choice.check_text", str(tmp_path / "c.txt"))
+    assert paths.assigned("baselines.taylor_text=bookcorpus") == ("baselines.taylor_text", "bookcorpus")
+    assert paths.assigned("sparsity.epochs=2") == ("sparsity.epochs", 2)
+
+
 @pytest.mark.parametrize("command", [["speed", "demo", "--json"], ["map", "none", "--layer", "0", "-o"]])
 def test_a_place_that_cannot_be_written_is_refused_before_the_work(command, tmp_path, capsys):
     for place, words in (
