@@ -50,7 +50,7 @@ class HoldoutStatus:
             return ""
         most = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
         return " and ".join(
-            letter for letter, far in zip(self.kin, self.overlap.share > most, strict=True) if far
+            letter for letter, far in zip(self._drawn, self.overlap.share > most, strict=True) if far
         )
 
     @property
@@ -91,14 +91,19 @@ class HoldoutStatus:
         return "other corpus, overlap unknown", "another corpus than A and B by name"
 
     @property
+    def _drawn(self) -> list[str]:
+        # LLM-Pruner's own text may not be had, and the overlap is told of every method
+        return [letter for letter in self.kin if letter != LETTERS["gradient"]]
+
+    @property
     def measured(self) -> str:
         """The overlap in words; empty where it was not measured."""
         if self.overlap is None:
             return ""
         run, shares = f"(runs of {self.overlap.run} tokens)", self.overlap.share
         if not shares.any():
-            return f"none of it stands word for word in {' or '.join(self.kin)} {run}"
-        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self.kin, shares, strict=True)]
+            return f"none of it stands word for word in {' or '.join(self._drawn)} {run}"
+        parts = [f"{_percent(share)} in {letter}" for letter, share in zip(self._drawn, shares, strict=True)]
         first, *others = parts
         verb = first.replace(" in ", " of it stands word for word in ")
         return f"{', '.join((verb, *others))} {run}"
@@ -114,7 +119,7 @@ class HoldoutStatus:
         found: dict[str, Any] = {"unseen": self.unseen, "is": self.brief, "sentence": self.sentence}
         found |= {"declared": dict(self.kin)}
         if self.overlap is not None:
-            shares = dict(zip(self.kin, map(float, self.overlap.share), strict=True))
+            shares = dict(zip(self._drawn, map(float, self.overlap.share), strict=True))
             found |= {"overlap": shares, "tokens of a run": self.overlap.run}
         return found
 

@@ -10,11 +10,10 @@ from typing import Any
 
 from gprune.data import texts
 from gprune.data.texts import corpus_relation
-from gprune.pipeline.stages.baselines import taylor_tokens
 from gprune.pipeline.stages.calibration import held_out, tokens
 from gprune.pipeline.stages.calibration import sampled as sampled_text
 from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
-from gprune.pipeline.stages.inputs import CHECK, GRADIENT, roles
+from gprune.pipeline.stages.inputs import CHECK, roles
 from gprune.pipeline.stages.pruned_models import (
     pruned,
     pruned_by_hand,
@@ -47,7 +46,6 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
     # a check text counts as one that was calibrated on: it has chosen
     read = [tokens(graph, role) for role in PAIR]
     read += [held_out(graph, role) for role in roles(graph.study) if role == CHECK]
-    read += [taylor_tokens(graph)] if GRADIENT in roles(graph.study) else []
     index = evaluation.texts.index(text)
     return graph.stage(
         StageId("overlap", item=index),

@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from gprune.evaluation import holdout
 from gprune.pipeline.stages import Graph, Inputs, masks, named, needed
 from gprune.pipeline.stages.inputs import CHECK, FRESH, GRADIENT, SAMPLED, roles, tokens_read
+from gprune.records import TextOverlap
 from gprune.study import field_names
 from gprune.study.demo import demo_study
 from gprune.study.methods import METHODS
@@ -47,7 +49,7 @@ CHANGES = {
     "contexts.module_profile": ("mixed", "scores"),
     "baselines.taylor_samples": (4, "scores"),
     "baselines.taylor_length": (8, "scores"),
-    "baselines.taylor_text": ("bookcorpus", "scores overlap"),
+    "baselines.taylor_text": ("bookcorpus", "scores"),
     "baselines.fang_grouping": ("released", "groups"),
     "modularization.kind": ("random", "partition"),
     "modularization.candidates": ((8, 16), "clusters"),
@@ -154,6 +156,10 @@ def test_the_text_of_llm_pruner_is_read_by_a_method(study):
     study = replace(study, methods=("dense", "llm_pruner"))
     found = holdout.standings(study, {GRADIENT: "digest"}, {"own.jsonl": "digest"}, {})["own.jsonl"]
     assert found.brief == "same text as LLM-Pruner’s own text" and not found.other
+    # an overlap is measured with A and B alone, whether or not that text can be had
+    study = study.with_settings({"evaluation.texts": ("other.txt",)})
+    shares = {"other.txt": TextOverlap("other.txt", 17, 1, np.zeros(2), np.ones(2))}
+    assert holdout.standings(study, {}, {}, shares)["other.txt"].unseen
 
 
 def test_pages_may_ask_for_llm_pruner_where_a_study_has_not_read_its_text(study, inputs):
