@@ -196,9 +196,7 @@ class Client:
                 self._stop_timers()
         elif kind == "navigation":
             # pages of other addresses are no pages of ours
-            page.links = {
-                one.url_pathname or "home": one.page_script_hash for one in message.navigation.app_pages
-            }
+            page.links = {one.url_pathname or "home": one.page_script_hash for one in message.navigation.app_pages}
             page.shown = message.navigation.page_script_hash
         elif kind == "page_info_changed":
             page.query = message.page_info_changed.query_string

@@ -183,9 +183,7 @@ def _thresholds(visitor: Visitor) -> Iterator[Row]:
         yield from (Row(name, THRESHOLDS, None, budget, "s", why) for name, budget in figures)
         return
     drags = [visitor.drag(lines.nth(turn % lines.count())) for turn in range(DRAGS)]
-    parts = [
-        f"{1000 * np.mean(part):.1f} ms" for part in zip(*((d.cpu, d.handlers) for d in drags), strict=True)
-    ]
+    parts = [f"{1000 * np.mean(part):.1f} ms" for part in zip(*((d.cpu, d.handlers) for d in drags), strict=True)]
     cpu = f"; page {parts[0]} CPU a move, {parts[1]} of it script, style and layout"
     found = [[move for drag in drags for move in drag.moves]]
     found.append([drag.counts for drag in drags if drag.counts is not None])
@@ -230,9 +228,7 @@ def _cache(folder: Path | None) -> Iterator[Path]:
 
 def main() -> None:
     """Prints every figure, or says in a sentence what is not on this machine."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=(*SIZES, DEMO), default="7b")
     parser.add_argument("--cache", type=Path, help="keep the run in this folder, or take it from there")
     parser.add_argument("--pages", nargs="*", default=[], help="by place, as home drift rasa; all by default")

@@ -164,9 +164,7 @@ def _click(page: Any, name: str, link: Any) -> Answer:
     started = time.perf_counter()
     try:
         link.click()
-        page.wait_for_function(
-            _ENDED, arg="" if name == "home" else name, timeout=1000 * PATIENCE, polling=20
-        )
+        page.wait_for_function(_ENDED, arg="" if name == "home" else name, timeout=1000 * PATIENCE, polling=20)
     except Exception as error:  # the browser gives a class of its own for each version
         return Answer(name, time.perf_counter() - started, str(error).splitlines()[0])
     return Answer(name, time.perf_counter() - started)
@@ -192,9 +190,7 @@ def rows(parts: dict[str, Watched]) -> Iterator[Row]:
         if seen.memory:
             resident, own = np.array(seen.memory).max(axis=0)
             per = f"; CPU {seen.cpu:.1f} s, {seen.reruns} reruns of the clients"
-            detail = (
-                f"{own / 2**20:,.0f} MiB of it its own, at first {seen.memory[0][0] / 2**20:,.0f} MiB{per}"
-            )
+            detail = f"{own / 2**20:,.0f} MiB of it its own, at first {seen.memory[0][0] / 2**20:,.0f} MiB{per}"
             yield Row("memory of the server, most", part, float(resident), MEMORY, "B", detail)
 
 
@@ -243,9 +239,7 @@ def _a_job(cache: Path) -> Iterator[None]:
 
 def main() -> None:
     """Prints every figure, or says in a sentence what is not on this machine."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=tuple(SIZES), default="7b")
     parser.add_argument("--cache", type=Path, help="keep the run in this folder, or take it from there")
     parser.add_argument("--clients", type=int, default=20)
@@ -270,9 +264,7 @@ def main() -> None:
         print(json.dumps({"size": options.size, "cores": cores, "load": [before, after], "rows": values}))
         return
     people = f"{options.clients} clients" + ("" if options.no_browser else " and a Chromium")
-    show(
-        found, f"{people}, size {options.size}, {cores} cores, load {before:.2f} before and {after:.2f} after"
-    )
+    show(found, f"{people}, size {options.size}, {cores} cores, load {before:.2f} before and {after:.2f} after")
 
 
 if __name__ == "__main__":

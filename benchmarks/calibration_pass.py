@@ -53,9 +53,7 @@ def main() -> None:
         seconds = f"{np.median(wall[:, index]):>9.3f}{np.median(cpu[:, index]):>9.3f}"
         ratios = [np.median(times[:, 2] / times[:, index]) for times in (wall, cpu)]
         print(f"{name:<20}{seconds}{ratios[0]:>12.3f}{ratios[1]:>11.3f}")
-    print(
-        f"ratios: statistics pass / this pass, medians of {options.repeats} repeats; target <= {TARGET:.2f}"
-    )
+    print(f"ratios: statistics pass / this pass, medians of {options.repeats} repeats; target <= {TARGET:.2f}")
     prices = [np.median(times[:, 3] / times[:, 2]) - 1 for times in (wall, cpu)]
     print(
         f"{options.positions} positions a neuron add {prices[0]:+.1%} wall, {prices[1]:+.1%} CPU to the "
@@ -64,9 +62,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", nargs="?", help="model folder; a random model if left out")
     parser.add_argument("--samples", type=int, default=64)
     parser.add_argument("--length", type=int, default=128)
@@ -130,9 +126,7 @@ def _passes(decoder: Decoder, ids: np.ndarray, options: argparse.Namespace) -> l
     return [model, backbone, lambda: collect(decoder, tokens, settings), beside]
 
 
-def _measure(
-    passes: list[Callable[[], object]], repeats: int, device: torch.device
-) -> tuple[np.ndarray, np.ndarray]:
+def _measure(passes: list[Callable[[], object]], repeats: int, device: torch.device) -> tuple[np.ndarray, np.ndarray]:
     """(repeats, passes) wall and CPU seconds; every pass runs once before it is timed."""
     wall, cpu = np.zeros((2, repeats, len(passes)))
     for repeat in range(-1, repeats):

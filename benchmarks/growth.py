@@ -96,9 +96,7 @@ def exponents(axis: str, repeats: int, device: Device) -> Iterator[tuple[str, li
 
 def main() -> None:
     """Prints the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--repeats", type=int, default=3, help="turns, of which the least counts")
     options = parser.parse_args()
     device = measured_device(torch.device("cpu"), torch.float32)

@@ -136,9 +136,7 @@ class Medians:
     """of the processor, in this process and those that it has waited for: other work hardly touches it"""
 
 
-def interleaved(
-    works: dict[str, Callable[[], object]], repeats: int, place: torch.device
-) -> dict[str, Medians]:
+def interleaved(works: dict[str, Callable[[], object]], repeats: int, place: torch.device) -> dict[str, Medians]:
     """Median seconds of several pieces of work that take turns, so that a busy machine slows all alike."""
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in works}
     for turn in range(repeats + 1):
@@ -149,8 +147,7 @@ def interleaved(
             if turn:
                 times[name].append((seconds, _processor() - before))
     return {
-        name: Medians(*(statistics.median(part) for part in zip(*each, strict=True)))
-        for name, each in times.items()
+        name: Medians(*(statistics.median(part) for part in zip(*each, strict=True))) for name, each in times.items()
     }
 
 

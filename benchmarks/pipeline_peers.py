@@ -270,9 +270,7 @@ def _help(repeats: int, place: torch.device) -> Ratio:
 
     works = {"ours": started("-m", "gprune", "--help"), "peer": started("-c", "import argparse, numpy")}
     taken = interleaved(works, repeats, place)
-    return Ratio(
-        "python -m gprune --help, beside python that imports numpy", *taken.values(), 0.0, "target 0.3 s"
-    )
+    return Ratio("python -m gprune --help, beside python that imports numpy", *taken.values(), 0.0, "target 0.3 s")
 
 
 PARTS: dict[str, Callable[[int, torch.device], Ratio]] = {

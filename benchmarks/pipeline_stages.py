@@ -102,9 +102,7 @@ class Bench:
     @property
     def weights(self) -> float:
         """Bytes of the decoder layers' weights."""
-        return float(
-            sum(p.numel() * p.element_size() for layer in self.decoder.layers for p in layer.parameters())
-        )
+        return float(sum(p.numel() * p.element_size() for layer in self.decoder.layers for p in layer.parameters()))
 
     @property
     def masks(self) -> PruningMasks:
@@ -117,16 +115,12 @@ class Bench:
     def first_layers(self, scores: UnitScores) -> UnitScores:
         """Scores of the layers that BCM and RASA run on."""
         chosen = slice(self.sizes.layers)
-        return UnitScores(
-            scores.metric, scores.text, scores.ffn[chosen], scores.heads[chosen], scores.channels[chosen]
-        )
+        return UnitScores(scores.metric, scores.text, scores.ffn[chosen], scores.heads[chosen], scores.channels[chosen])
 
 
 def _statistics(bench: Bench) -> float:
     sizes = bench.sizes
-    settings = CalibrationSettings(
-        samples=sizes.samples, length=sizes.length, batch=sizes.batch, shards=SHARDS
-    )
+    settings = CalibrationSettings(samples=sizes.samples, length=sizes.length, batch=sizes.batch, shards=SHARDS)
     for name in ("A", "the text B"):
         bench.made[name] = collect(bench.decoder, bench.tokens(name, sizes.samples), settings)
     return 2 * bench.weights * -(-sizes.samples // sizes.batch)
@@ -193,9 +187,7 @@ def _drift(bench: Bench) -> float:
     for name in ("A", "the text B"):
         shards = (None, range(0, SHARDS, 2), range(1, SHARDS, 2))
         measured = bench.made[name]
-        found.append(
-            [bench.first_layers(score("flap", measured, norms, shape, settings, one)) for one in shards]
-        )
+        found.append([bench.first_layers(score("flap", measured, norms, shape, settings, one)) for one in shards])
     bench.made["scores"] = [each[0] for each in found]
     halves = [(each[1], each[2]) for each in found]
     bench.made["drift"] = rank_drift(*bench.made["scores"], *halves)

@@ -43,9 +43,7 @@ MODULE_SIZE = 40
 
 def main() -> None:
     """Reads the arguments and prints the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", help="folder of a model; a random decoder by default")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32", choices=("float32", "bfloat16", "float16"))
@@ -56,8 +54,7 @@ def main() -> None:
     arguments = parser.parse_args()
     decoder = _decoder(arguments)
     print(
-        f"{decoder.shape}\n{arguments.batch} sequences of {arguments.length} tokens, "
-        f"{torch.get_num_threads()} threads"
+        f"{decoder.shape}\n{arguments.batch} sequences of {arguments.length} tokens, {torch.get_num_threads()} threads"
     )
     parts = _parts(decoder, arguments.batch, arguments.length, arguments.repeats)
     for name, learns in (("step", learned_thresholds), ("step of gates", learned_gates)):
@@ -129,13 +126,9 @@ def _parts(decoder: Decoder, batch: int, length: int, repeats: int) -> dict[str,
         parts["student forward"] = best(lambda: decoder.hidden_states(ids))
         student = decoder.hidden_states(ids)
         losses = head_losses(decoder.logits, student, teacher, ids, 1.0)
-        parts["head, losses, their gradients"] = best(
-            lambda: head_losses(decoder.logits, student, teacher, ids, 1.0)
-        )
+        parts["head, losses, their gradients"] = best(lambda: head_losses(decoder.logits, student, teacher, ids, 1.0))
         parts["one of two backward passes"] = best(
-            lambda: torch.autograd.grad(
-                student, gate.channels, losses.cross_entropy_gradient, retain_graph=True
-            )
+            lambda: torch.autograd.grad(student, gate.channels, losses.cross_entropy_gradient, retain_graph=True)
         )
     return parts
 
@@ -150,9 +143,7 @@ def learned_thresholds(
     return learn(Setting(decoder, texts, settings, 0, told), *_case(decoder), 0.5)
 
 
-def learned_gates(
-    decoder: Decoder, texts: tuple[Tokens, Tokens], settings: SparsitySettings, told: Progress
-) -> object:
+def learned_gates(decoder: Decoder, texts: tuple[Tokens, Tokens], settings: SparsitySettings, told: Progress) -> object:
     """Learns a gate for each unit, from random scores."""
     neurons, groups, _ = _case(decoder)
     channels = np.zeros((decoder.shape.layers, decoder.shape.heads * decoder.shape.head_width))

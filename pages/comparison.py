@@ -6,6 +6,4 @@ from gprune.app.pages.flipped_questions import page as questions
 from gprune.app.pages.speed_export import page as speed
 from gprune.app.ui import places
 
-places.show(
-    {"compare": comparison.show, "decide": decision.show, "questions": questions.show, "speed": speed.show}
-)
+places.show({"compare": comparison.show, "decide": decision.show, "questions": questions.show, "speed": speed.show})

@@ -115,9 +115,7 @@ def report(found: Sequence[Outcome]) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     """Runs every step, and says where the file is."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--to", type=Path, default=Path("gpu-check.md"), help="the file (gpu-check.md)")
     parser.add_argument("--model", default=MODEL, help=f"whose shape is measured ({MODEL})")
     options = parser.parse_args(arguments)

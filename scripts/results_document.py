@@ -115,9 +115,7 @@ def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
     versions: dict[str, list[str]] = {}
     for _, table in source.made:
         for program, known in table.versions.items():
-            versions.setdefault(program, []).extend(
-                one for one in known if one not in versions.get(program, ())
-            )
+            versions.setdefault(program, []).extend(one for one in known if one not in versions.get(program, ()))
     commits = ", ".join(versions.pop("commit", []))
     commits = commits or ("none, of a package" if "package" in versions else "not recorded")
     seeds = sorted({row.seed for row in rows if row.values})
@@ -172,9 +170,7 @@ def _table(first: list[Setting], other: list[Setting]) -> pd.DataFrame:
     for place, one in enumerate(first):
         line = dict(one.labels) | ({"kept": f"{one.kept:.1%}"} if np.isfinite(one.kept) else {})
         line |= {heading(name): _cell(one, name) for name in names}
-        lines.append(
-            line | {f"{ACCURACY} ({rule})": _cell(own[place], ACCURACY) for rule, own in ruled.items()}
-        )
+        lines.append(line | {f"{ACCURACY} ({rule})": _cell(own[place], ACCURACY) for rule, own in ruled.items()})
     return pd.DataFrame(lines).fillna("")
 
 

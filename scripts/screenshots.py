@@ -50,14 +50,10 @@ PALETTES = (256, 128, 64, 32)
 
 def main() -> None:
     """Writes the pictures, and says where they are and how large."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, default=ROOT / "cache" / "screenshots")
     parser.add_argument("--to", type=Path, default=ROOT / "docs" / "screenshots")
-    parser.add_argument(
-        "--only", nargs="+", choices=sorted(PAGES.values()), help="these pictures and no others"
-    )
+    parser.add_argument("--only", nargs="+", choices=sorted(PAGES.values()), help="these pictures and no others")
     options = parser.parse_args()
     options.to.mkdir(parents=True, exist_ok=True)
     cache = options.cache.resolve()

@@ -141,9 +141,7 @@ def browser() -> Iterator[Any]:
         ) from error
     path = next(filter(None, map(shutil.which, BROWSERS)), None)
     if path is None:
-        raise NotHereError(
-            f"no browser is on this machine: install Chromium ({', '.join(BROWSERS)} are known)"
-        )
+        raise NotHereError(f"no browser is on this machine: install Chromium ({', '.join(BROWSERS)} are known)")
     with sync_playwright() as driver:
         try:
             started = driver.chromium.launch(executable_path=path, headless=True, args=list(ARGUMENTS))

@@ -61,8 +61,7 @@ def random_flips(store: Store, count: int, seed: int) -> list[tuple[Path, int]]:
     chosen = random.Random(seed)
     everything = files(store)
     return [
-        (path, chosen.randrange(8 * path.stat().st_size))
-        for path in (chosen.choice(everything) for _ in range(count))
+        (path, chosen.randrange(8 * path.stat().st_size)) for path in (chosen.choice(everything) for _ in range(count))
     ]
 
 

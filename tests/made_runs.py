@@ -128,9 +128,7 @@ def leave(
         elif stage.kind in makers:
             needs = stages.resolve(stage.needs, lambda need: made.get(stages.served(need, made.__contains__)))
             task = Task(stage, results.graph, shape, modules, needs)
-            made[stage] = _once(
-                (stage.key, stage.name, *alike), lambda task=task: makers[task.stage.kind](task)
-            )
+            made[stage] = _once((stage.key, stage.name, *alike), lambda task=task: makers[task.stage.kind](task))
             if stage.name in there and made[stage] is not None:
                 maker = next((one for one in made if stage in one.beside), None)
                 taken: dict[str, Any] = (
@@ -236,9 +234,7 @@ def noise(task: Task, *size: int, scale: float = 1.0) -> Array:
 def norms(task: Task) -> records.WeightNorms:
     known = task.shape
     neurons, channels = (known.layers, known.neurons), (known.layers, known.heads * known.head_width)
-    return records.WeightNorms(
-        *(1 + 0.1 * task.random.random(size) for size in (neurons,) * 2 + (channels,) * 2)
-    )
+    return records.WeightNorms(*(1 + 0.1 * task.random.random(size) for size in (neurons,) * 2 + (channels,) * 2))
 
 
 def weighed(task: Task) -> records.WeightFacts:
@@ -298,9 +294,7 @@ def contexts(task: Task) -> records.Contexts:
     components = noise(task, known.layers, dimensions, known.hidden)
     centroids = noise(task, known.layers, count, dimensions)
     distances = np.linalg.norm(centroids[:, :, None] - centroids[:, None], axis=-1)
-    return records.Contexts(
-        task.text, noise(task, known.layers, known.hidden), components, centroids, distances, 512
-    )
+    return records.Contexts(task.text, noise(task, known.layers, known.hidden), components, centroids, distances, 512)
 
 
 def context_statistics(task: Task) -> records.ContextStatistics:
@@ -309,9 +303,7 @@ def context_statistics(task: Task) -> records.ContextStatistics:
     moment = 16 * np.exp(level(task)[:, None] + noise(task, *size, scale=0.3))
     tokens, change = np.full(size[:3], 16.0), task.random.random(task.shape.layers)
     affinity = task.random.random(size[1:])
-    return records.ContextStatistics(
-        task.text, made, tokens, noise(task, *size, scale=0.1), moment, affinity, change
-    )
+    return records.ContextStatistics(task.text, made, tokens, noise(task, *size, scale=0.1), moment, affinity, change)
 
 
 def by_its_formula(task: Task) -> Any:
@@ -340,9 +332,7 @@ def partition(task: Task) -> records.Partition:
     counts, silhouette = np.full(shape.layers, count, np.int32), task.random.random((shape.layers, 5))
     found = labels, counts, np.maximum(counts - 2, 1), silhouette, np.array([0.2, np.nan])
     kind = "functional" if groups else "refined"
-    return records.Partition(
-        kind, "magnitude", *found, np.array([0.1, np.nan]), np.zeros((shape.layers, 3, 5))
-    )
+    return records.Partition(kind, "magnitude", *found, np.array([0.1, np.nan]), np.zeros((shape.layers, 3, 5)))
 
 
 def _kept(task: Task, scores: Array) -> dict[str, Any]:

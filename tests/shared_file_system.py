@@ -218,9 +218,7 @@ def environment(folder: Path, root: Path, *faults: str) -> dict[str, str]:
     """
     tests = Path(__file__).resolve().parent
     folder.mkdir(exist_ok=True)
-    (folder / "sitecustomize.py").write_text(
-        "import shared_file_system\nshared_file_system.from_environment()\n"
-    )
+    (folder / "sitecustomize.py").write_text("import shared_file_system\nshared_file_system.from_environment()\n")
     paths = os.pathsep.join(map(str, (folder, tests, tests.parent)))
     return {VARIABLE: json.dumps([str(root), *faults]), "PYTHONPATH": paths}
 

@@ -104,9 +104,7 @@ class SmallHub:
             else:
                 self.models[repository][value["path"]] = base64.b64decode(value["content"])
 
-    def _send(
-        self, handler: BaseHTTPRequestHandler, code: int, content: bytes, body: bool, extra: Any = None
-    ) -> None:
+    def _send(self, handler: BaseHTTPRequestHandler, code: int, content: bytes, body: bool, extra: Any = None) -> None:
         handler.send_response(code)
         handler.send_header("Content-Length", str(len(content)))
         handler.send_header("X-Repo-Commit", COMMIT)
@@ -120,9 +118,7 @@ class SmallHub:
 
 def _listing(path: str, files: dict[str, bytes]) -> Any:
     """The tree of a repository, or what the hub says of it."""
-    every = [
-        {"type": "file", "path": file, "size": len(content), "oid": COMMIT} for file, content in files.items()
-    ]
+    every = [{"type": "file", "path": file, "size": len(content), "oid": COMMIT} for file, content in files.items()]
     if "/tree/" in path:
         return every
     siblings = [{"rfilename": file, "size": len(content)} for file, content in files.items()]

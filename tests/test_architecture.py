@@ -157,9 +157,7 @@ def test_no_library_is_told_to_load_unsafely_and_tables_reach_a_page_and_a_file_
                 unsafe = {("trust_remote_code", True), ("allow_pickle", True), ("weights_only", False)}
                 assert (node.arg, node.value.value) not in unsafe, file
     # Their cells are guarded there against being run by a spreadsheet.
-    drawn = {
-        file for file, name, _ in calls(project) if name in ("st.dataframe", "st.data_editor", "st.table")
-    }
+    drawn = {file for file, name, _ in calls(project) if name in ("st.dataframe", "st.data_editor", "st.table")}
     written = {file for file, name, _ in calls(project) if name.endswith(".to_csv")}
     assert drawn == {"gprune/app/ui/tables.py"} and written == {"gprune/analysis/table.py"}
 

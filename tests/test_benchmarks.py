@@ -50,9 +50,7 @@ def test_every_figure_of_the_chosen_pages_stands_beside_its_budget(project, tmp_
         row = rows[name, page]
         assert 0 < row["value"] and row["verdict"] == ("PASS" if row["value"] <= row["budget"] else "OVER")
     for page in PAGES:
-        chart, whole = (
-            rows[name, page]["value"] for name in ("bytes of its largest chart", "bytes of a page")
-        )
+        chart, whole = (rows[name, page]["value"] for name in ("bytes of its largest chart", "bytes of a page"))
         # a chart of a few bytes would be one that the browser had kept
         assert 1000 < chart < whole < 1_000_000
     for name in drags:

@@ -126,9 +126,7 @@ def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
         assert kind in REPAIRS, "the smallest model gains by a fit"
         plan = plan_file.read(pipeline.Path(result[place]))
         assert [one.name for one in plan.pruned.repairs] == [kind]
-        assert np.array_equal(
-            plan.pruned.masks.ffn, results.get(stages.masks, choice.masks[choice.chosen]).ffn
-        )
+        assert np.array_equal(plan.pruned.masks.ffn, results.get(stages.masks, choice.masks[choice.chosen]).ffn)
         live = opened.model(method)
         assert result["parameters"][method] == sum(one.numel() for one in live.parameters())
         assert result["given"][method]["repair"].startswith(REPAIRS[kind].label)
@@ -157,10 +155,7 @@ def test_studies_share_what_was_tried_and_a_second_run_computes_nothing(made):
         graph.study.with_settings({"repair.kind": "own", "methods": ["gprune"]}),
         {"choice.sequences": 9},
     )
-    keys = [
-        stages.perplexity(Graph(one, read(one)), "gprune", text).key
-        for one in (own, own.with_settings(other))
-    ]
+    keys = [stages.perplexity(Graph(one, read(one)), "gprune", text).key for one in (own, own.with_settings(other))]
     assert keys[0] == keys[1] and own.digest == own.with_settings(other).digest
     chosen, fewer = graph.study, graph.study.with_settings({"choice.sequences": 7})
     keys = [stages.perplexity(Graph(one, read(one)), "gprune", text).key for one in (chosen, fewer)]
@@ -265,9 +260,7 @@ def test_estimates_count_every_candidate(made):
     fits = [stages.repaired(graph, "gprune", word).id for word in words]
     three = [one for one in fits if one.variant[1] == "both_and_sampled"]
     two = [one for one in fits if one.variant[1] == "both"]
-    assert operations(three[0], model, study) == pytest.approx(
-        1.5 * operations(two[0], model, study), rel=0.2
-    )
+    assert operations(three[0], model, study) == pytest.approx(1.5 * operations(two[0], model, study), rel=0.2)
     measuring = stages.candidate(graph, "gprune", "none").id
     # two texts through the pruned model, the third through both
     tokens = 8 * 16 * (3 * study.retention + 1)

@@ -229,10 +229,7 @@ def test_below_one_sequence_one_sentence_has_the_sizes(stage):
 def test_choices_of_tasks_are_answered_with_fewer_at_a_time(tmp_path):
     texts = tiny_study.write_texts(tmp_path / "texts")
     decoder = load(tiny_study.write_model(tmp_path / "model", texts))
-    rows = [
-        {"question": f"{n} and {n} make", "choices": ["four", "a five", "six"], "answer": n % 3}
-        for n in range(9)
-    ]
+    rows = [{"question": f"{n} and {n} make", "choices": ["four", "a five", "six"], "answer": n % 3} for n in range(9)]
     task, settings = str(write_rows(tmp_path / "own.jsonl", rows)), EvaluationSettings(batch=8)
     expected = accuracy(decoder.model, decoder.tokenizer, (task,), settings)[task]
     heard = Heard()

@@ -46,9 +46,7 @@ def test_a_study_with_1e400(tmp_path):
         from_file(tmp_path / "study.json")
 
 
-@pytest.mark.parametrize(
-    "value", [float("inf"), float("nan"), 10**400, -(10**400)], ids=["inf", "nan", "big", "small"]
-)
+@pytest.mark.parametrize("value", [float("inf"), float("nan"), 10**400, -(10**400)], ids=["inf", "nan", "big", "small"])
 @pytest.mark.parametrize("field", ["seed", "sparsity.penalty", "evaluation.preset"])
 def test_numbers_that_no_setting_can_be(field, value):
     with pytest.raises(SettingsError, match=field) as refusal:
@@ -58,9 +56,7 @@ def test_numbers_that_no_setting_can_be(field, value):
 
 @pytest.mark.parametrize("preset", ["²", "٣", "9" * 4000, "-5", "1_000", " 128", ""])
 def test_a_preset_that_looks_like_a_number(preset):
-    with pytest.raises(
-        SettingsError, match="evaluation.preset must be 128, 2048 or another number of tokens"
-    ):
+    with pytest.raises(SettingsError, match="evaluation.preset must be 128, 2048 or another number of tokens"):
         from_dict({**STUDY, "evaluation": {"preset": preset}})
 
 
@@ -73,9 +69,7 @@ def test_texts_that_no_record_can_carry(field, text):
 
 
 def test_a_model_of_a_user_who_is_not_there():
-    with pytest.raises(
-        ModelError, match="'~nosuchuser/model': this machine has no such user; give the whole path"
-    ):
+    with pytest.raises(ModelError, match="'~nosuchuser/model': this machine has no such user; give the whole path"):
         identity.locate("~nosuchuser/model")
 
 
@@ -93,9 +87,7 @@ def test_a_model_or_text_that_no_file_can_be(name):
 def test_a_model_type_that_is_no_word(kind):
     with pytest.raises(ModelError, match="cannot be pruned here") as refusal:
         layout_of(kind, "the model")
-    assert said(refusal.value).endswith(
-        "choose a dense model of a family that `python -m gprune models` lists"
-    )
+    assert said(refusal.value).endswith("choose a dense model of a family that `python -m gprune models` lists")
 
 
 @pytest.mark.parametrize("size", SIZES.values(), ids=SIZES.keys())
@@ -107,9 +99,7 @@ def test_a_size_that_no_machine_has_time_for(size):
 
 def test_large_honest_studies_are_taken():
     from_dict({**STUDY, "calibration": {"samples": 128_000, "length": 4096}, "sparsity": {"epochs": 100}})
-    from_dict(
-        {**STUDY, "evaluation": {"preset": "131072", "windows": 10**6}, "modularization": {"steps": 10**5}}
-    )
+    from_dict({**STUDY, "evaluation": {"preset": "131072", "windows": 10**6}, "modularization": {"steps": 10**5}})
     from_dict({**STUDY, "seed": 3735928559, "contexts": {"tokens": 10**7}})
 
 

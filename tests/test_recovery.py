@@ -78,8 +78,7 @@ def test_every_method_is_trained_alike_and_stands_apart(made):
     opened, result = made
     told = result["recovery"]
     assert told["trained"] == (
-        "LoRA of rank 8 on every linear map, 14 steps of 6 sequences of A, B and self, distillation, "
-        "learning rate 0.01"
+        "LoRA of rank 8 on every linear map, 14 steps of 6 sequences of A, B and self, distillation, learning rate 0.01"
     )
     assert set(told["perplexity"]) == {"gprune", "flap", "flap_no_bias"} and told["unavailable"] == {}
     # one repair for both: the same model, trained once
@@ -108,9 +107,7 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
     whole = PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights}, trained)
     live = cut(work.decoder, whole)
     expected = perplexity(live, work.stream(text), text, opened.study.evaluation)
-    np.testing.assert_allclose(
-        result["recovery"]["perplexity"]["gprune"][text], expected.perplexity, rtol=1e-6
-    )
+    np.testing.assert_allclose(result["recovery"]["perplexity"]["gprune"][text], expected.perplexity, rtol=1e-6)
     assert torch.equal(logits(opened.model(recovered=True)), logits(live))
     assert not torch.allclose(logits(opened.model()), logits(live))
     assert torch.equal(logits(checkpoint.load(Path(result["recovered_checkpoint"]), "cpu")), logits(live))
@@ -199,15 +196,11 @@ def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_pa
 
 def test_what_lacks_is_said_before_anything_is_computed(made, tmp_path, monkeypatch):
     study = made[0].study
-    with pytest.raises(
-        SettingsError, match=r"recovery.kind must be none with --model-gpus: .* \(got 'lora'\)"
-    ):
+    with pytest.raises(SettingsError, match=r"recovery.kind must be none with --model-gpus: .* \(got 'lora'\)"):
         require_possible(2, study, None)
     monkeypatch.setattr("gprune.study.recovery.find_spec", lambda _: None)
     store = Store(tmp_path / "cache")
-    with pytest.raises(
-        SettingsError, match="needs the package peft, which is not installed: run pip install"
-    ):
+    with pytest.raises(SettingsError, match="needs the package peft, which is not installed: run pip install"):
         pipeline.run(study, store, lambda *_: None)
     assert not store.root.exists() or not any(store.root.iterdir())
 

@@ -44,9 +44,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("repaired")
     texts = tiny_study.write_texts(folder / "texts")
     model = tiny_study.write_model(folder / "model", texts)
-    values = tiny_study.settings(
-        model, texts, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"]
-    )
+    values = tiny_study.settings(model, texts, device="cpu", methods=["dense", "gprune", "flap", "flap_no_bias"])
     values["repair"] = {"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"}
     store = Store(folder / "cache")
     result = pipeline.run(from_dict(values), store, lambda *_: None)
@@ -206,9 +204,7 @@ def test_the_saved_folder_its_plan_and_the_file_beside_it_make_the_repaired_mode
     shutil.copyfile(folder / REPAIRED_FILE, beside / REPAIRED_FILE)
     apply.save(beside, opened.study.model, tmp_path / "again", cut)
     first, again = (checkpoint.load(one, "cpu").state_dict() for one in (folder, tmp_path / "again"))
-    assert first.keys() == again.keys() and all(
-        torch.equal(value, again[name]) for name, value in first.items()
-    )
+    assert first.keys() == again.keys() and all(torch.equal(value, again[name]) for name, value in first.items())
     with open(beside / REPAIRED_FILE, "r+b") as file:
         file.seek(-1, 2)
         last = file.read(1)
@@ -237,9 +233,7 @@ def test_tables_and_sentences_name_it(run):
 def test_python_gives_a_model_of_the_run_with_another_repair(run):
     opened, _ = run
     results, ids = results_of(opened), torch.arange(3, 12)[None]
-    same = opened.model(
-        "flap", repair={"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"}
-    )
+    same = opened.model("flap", repair={"kind": KIND, "texts": "both_and_sampled", "sampled": "self:#length=24"})
     assert torch.equal(same(ids).logits, opened.model("flap")(ids).logits)
     bare = cut(
         RunContext(opened.study, results.graph.inputs, results.store.texts).decoder,

@@ -53,9 +53,7 @@ def _made(texts: tuple[str, ...], kv_heads: int, neurons: int) -> dict[str, byte
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train_from_iterator(
-        (line for text in texts for line in text.splitlines(keepends=True)), trainer
-    )
+    tokenizer.train_from_iterator((line for text in texts for line in text.splitlines(keepends=True)), trainer)
     fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, bos_token="<s>", eos_token="</s>")
     torch.manual_seed(0)
     config = LlamaConfig(

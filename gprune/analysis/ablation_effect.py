@@ -205,9 +205,7 @@ def kinds(found: Explained) -> dict[str, float]:
 def table(found: AblationEffect) -> pd.DataFrame:
     """One row a part: what it does, and the share of the decisions that it changes, in percent."""
     changes = found.decisions_changed.items()
-    rows = [
-        {"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes
-    ]
+    rows = [{"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes]
     return pd.DataFrame(rows)
 
 

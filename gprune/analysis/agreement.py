@@ -122,9 +122,7 @@ def headline(agreement: Agreement) -> str:
         return alone or "Agreement of the modules, layer by layer"
     seed, _ = controls(agreement)
     control = f", and of {seed:.2f} when only the seed changes" if seed is not None else ""
-    beside = (
-        f"; FANG's groups of one text and another agree at {groups[0]:.2f} over all pairs" if groups else ""
-    )
+    beside = f"; FANG's groups of one text and another agree at {groups[0]:.2f} over all pairs" if groups else ""
     level = f"Modules agree at a mean ARI of {found[0]:.2f} when one calibration text is replaced"
     return level + control + beside
 

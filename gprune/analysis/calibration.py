@@ -226,8 +226,7 @@ def _levels(first: Array, second: Array, count: int) -> tuple[float, float, floa
     """Mean, lowest and highest over starting points of the correlation of a part with the part after it."""
     partners = np.roll(second, -count, axis=0)
     values = [
-        middle((ours * theirs).sum(axis=1, dtype=np.float64))
-        for ours, theirs in zip(first, partners, strict=True)
+        middle((ours * theirs).sum(axis=1, dtype=np.float64)) for ours, theirs in zip(first, partners, strict=True)
     ]
     return float(np.mean(values)), float(np.min(values)), float(np.max(values))
 

@@ -46,8 +46,7 @@ def tried(choices: Mapping[str, Choice], described: Callable[[str], str]) -> lis
             repair=described(one.repairs[place]),
             number=float(one.numbers[place]),
             figures={
-                measured(name): float(value)
-                for name, value in zip(one.measures, one.figures[place], strict=True)
+                measured(name): float(value) for name, value in zip(one.measures, one.figures[place], strict=True)
             },
             result=_result(one, place),
         )
@@ -71,9 +70,7 @@ def weighed(one: Choice) -> str:
     words = {name: f"perplexity on held-out {name}" for name in one.measures} | {
         DIVERGENCE: "divergence KL(dense ‖ pruned) on fresh text of the model’s own"
     }
-    parts = [
-        f"{words[name]} {percent(weight)}" for name, weight in zip(one.measures, one.weights, strict=True)
-    ]
+    parts = [f"{words[name]} {percent(weight)}" for name, weight in zip(one.measures, one.weights, strict=True)]
     return f"the weighted geometric mean of ratios to the reference ({'; '.join(parts)})"
 
 

@@ -27,8 +27,7 @@ MULTI = tuple(name for name in BUILT_IN if METHODS[name].scoring != "single")
 BASELINES = tuple(
     name
     for name, method in ((name, METHODS[name]) for name in BUILT_IN)
-    if not (method.control or method.learns or method.decision in ("none", "chosen"))
-    and name != "wanda_sp_dense"
+    if not (method.control or method.learns or method.decision in ("none", "chosen")) and name != "wanda_sp_dense"
 )
 """what people would otherwise use"""
 

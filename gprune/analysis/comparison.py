@@ -140,11 +140,7 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
     homes: dict[str, str] = {}
     for (model, run), windows in read.items():
         there = rows_of.setdefault(model, [])
-        fits = (
-            home
-            for home in there
-            if all(home[1].get(text, words) == words for text, words in windows.items())
-        )
+        fits = (home for home in there if all(home[1].get(text, words) == words for text, words in windows.items()))
         found = next(fits, None)
         if found is None:
             found = (run, {})
@@ -167,9 +163,7 @@ def texts(table: Iterable[Row]) -> list[str]:
 def marks(table: Iterable[Row]) -> Marks:
     """The marks of perplexities that were measured by another protocol than the usual one of their text."""
     rows_ = list(table)
-    return Marks(
-        {text: [row.cells[text].stamp for row in rows_ if text in row.cells] for text in texts(rows_)}
-    )
+    return Marks({text: [row.cells[text].stamp for row in rows_ if text in row.cells] for text in texts(rows_)})
 
 
 def budget_gap(table: list[Row]) -> float:

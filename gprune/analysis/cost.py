@@ -36,9 +36,7 @@ def costs(cells: list[Measurement]) -> list[Cost]:
     dense = next((cell for cell in cells if cell.method == DENSE), None)
     if dense is None:
         return []
-    return sorted(
-        (_cost(cell, dense) for cell in cells if cell.method != DENSE), key=lambda cost: cost.perplexity
-    )
+    return sorted((_cost(cell, dense) for cell in cells if cell.method != DENSE), key=lambda cost: cost.perplexity)
 
 
 def _cost(cell: Measurement, dense: Measurement) -> Cost:

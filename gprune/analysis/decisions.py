@@ -70,9 +70,7 @@ def compare(drift: Array, partition: Partition, ours: PruningMasks, base: Prunin
     def fraction(mask: Array) -> Array:
         return np.bincount(bin_of_neuron, weights=mask, minlength=number) / size
 
-    kept, base_kept, both, either = (
-        fraction(mask) for mask in (first, second, first & second, first | second)
-    )
+    kept, base_kept, both, either = (fraction(mask) for mask in (first, second, first & second, first | second))
     return Bins(
         names=bin_names(number),
         drift=fraction(drift.ravel()),
@@ -159,10 +157,7 @@ def headline(result: Bins, base_name: str) -> str:
         return f"GPrune spreads the budget over stable and unstable modules as {base_name} does"
     unstable, others = _changes(result)
     word, joint = in_words(unstable)
-    start = (
-        f"GPrune keeps {word} neurons of the most unstable modules {joint} {base_name} "
-        f"({signed(unstable, '.3f')})"
-    )
+    start = f"GPrune keeps {word} neurons of the most unstable modules {joint} {base_name} ({signed(unstable, '.3f')})"
     whole = bool(np.all(np.sign(change[:-1]) == np.sign(others)))
     average = "" if whole else " on average"
     return f"{start} and {in_words(others)[0]} of the others{average} ({signed(others, '.3f')})"

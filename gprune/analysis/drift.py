@@ -51,9 +51,7 @@ def distributions(drift: RankDrift, bins: int, layer: int | None = None) -> list
     )
     chosen = slice(None) if layer is None else slice(layer, layer + 1)
     return [
-        Distribution(
-            name, shares(values[chosen], bins), float(np.median(values[chosen])), middle(rho[chosen])
-        )
+        Distribution(name, shares(values[chosen], bins), float(np.median(values[chosen])), middle(rho[chosen]))
         for name, values, rho in sources
     ]
 
@@ -148,10 +146,7 @@ def headline(curves: list[Distribution]) -> str:
     """The finding in one sentence: how far switching the text moves ranks, against re-sampling it."""
     cross, floor = curves[0], max(curves[2].median, curves[3].median)
     if floor <= 0:
-        return (
-            f"Switching the text moves half of the neurons by more than {percent(cross.median, 1)} of "
-            "the ranking"
-        )
+        return f"Switching the text moves half of the neurons by more than {percent(cross.median, 1)} of the ranking"
     ratio = cross.median / floor
     if ratio < 1.5:
         return "Switching the text moves ranks hardly more than re-sampling it"

@@ -101,11 +101,7 @@ def budget(result: Bins, base_name: str) -> str:
     word, joint = in_words(float(result.ours[-1] - result.base[-1]))
     ours, base = pooled(result)
     both = float(np.average(result.shares[0], weights=result.neurons)) / 100
-    shared = (
-        f" {percent(both / ours)} of the neurons that GPrune keeps are kept by {base_name} too."
-        if ours
-        else ""
-    )
+    shared = f" {percent(both / ours)} of the neurons that GPrune keeps are kept by {base_name} too." if ours else ""
     return (
         f"Of the modules that drift most GPrune keeps {word} neurons {joint} {base_name} "
         f"({percent(result.ours[-1], 1)} against {percent(result.base[-1], 1)}; of all neurons "

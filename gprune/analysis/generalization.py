@@ -31,9 +31,7 @@ class Place:
         return self.abroad.nats - self.home.nats
 
 
-def texts_of(
-    standings: Callable[[str], HoldoutStatus | None], texts: Iterable[str]
-) -> tuple[list[str], list[str]]:
+def texts_of(standings: Callable[[str], HoldoutStatus | None], texts: Iterable[str]) -> tuple[list[str], list[str]]:
     """The texts of the corpora of A and B, and the unseen ones; others are neither."""
     known = {text: standings(text) for text in texts}
     home = [text for text, one in known.items() if one is not None and one.related]

@@ -92,9 +92,7 @@ def comparable(first: Measurement, second: Measurement) -> bool:
     return bool(np.isfinite([first.perplexity, second.perplexity]).all()) and not gap > BUDGET_TOLERANCE
 
 
-def outcome(
-    measurements: list[Measurement], study: Study, standings: Mapping[str, HoldoutStatus]
-) -> Outcome | None:
+def outcome(measurements: list[Measurement], study: Study, standings: Mapping[str, HoldoutStatus]) -> Outcome | None:
     """What pruning costs on the first unseen text, or else on the text that comes nearest to one.
 
     `measurements` are all perplexities of the run; `standings` say what its evaluation texts are to its
@@ -128,9 +126,7 @@ def _opponent(cells: Mapping[str, Measurement], study: Study) -> Measurement | N
     return min(others, key=lambda cell: cell.perplexity, default=None)
 
 
-def best_of(
-    ours: Measurement | None, cells: Iterable[Measurement], control: bool = False
-) -> Measurement | None:
+def best_of(ours: Measurement | None, cells: Iterable[Measurement], control: bool = False) -> Measurement | None:
     """The best of the controls, or of all that prune otherwise, that was measured like GPrune."""
     known = [cell for cell in cells if cell.method in METHODS and cell.method not in (OURS, DENSE)]
     wanted = [cell for cell in known if METHODS[cell.method].control == control]
@@ -251,9 +247,7 @@ def _ending(found: Outcome) -> str:
     ours, base, rival = found.ours, found.base, found.rival
     assert ours is not None and base is not None and rival is not None
     if abs(ours.retention - base.retention) > BUDGET_TOLERANCE:
-        kept = (
-            f"GPrune keeps {percent(ours.retention, 1)} and {_name(base.method)} {percent(base.retention, 1)}"
-        )
+        kept = f"GPrune keeps {percent(ours.retention, 1)} and {_name(base.method)} {percent(base.retention, 1)}"
         return f". No winner: {kept} of the weights"
     name, change = _name(rival.method), difference(ours, rival)
     beside = "" if rival is base else ", the best other method"
@@ -302,9 +296,7 @@ def _detail(found: Outcome, seeds: int) -> str:
         return f"{sentence} With one window the error of the difference is not known."
     told = [f"{_name(found.base.method)}: {_size(found.ours, found.base)}"]
     if found.best is not None and np.isfinite(difference(found.ours, found.best).margin):
-        told.append(
-            f"the best other method here, {_name(found.best.method)}: {_size(found.ours, found.best)}"
-        )
+        told.append(f"the best other method here, {_name(found.best.method)}: {_size(found.ours, found.best)}")
     if found.flap is not None and np.isfinite(difference(found.ours, found.flap).margin):
         told.append(f"{_name(FLAP)}: {_size(found.ours, found.flap)}")
     paired = difference(found.ours, found.base).paired

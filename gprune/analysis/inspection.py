@@ -79,9 +79,7 @@ def standing(score: Array, parts: Parts | None, shards: int) -> LayerRanks:
     own = scaled(score)
     if parts is None:
         return LayerRanks(np.asarray(score), own, own, own)
-    halves = [
-        scaled(parts([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)
-    ]
+    halves = [scaled(parts([(start + step) % shards for step in range(shards // 2)])) for start in range(shards)]
     return LayerRanks(np.asarray(score), own, np.min(halves, axis=0), np.max(halves, axis=0))
 
 
@@ -155,9 +153,7 @@ class Activation:
     """where among them it stands"""
 
 
-def strongest(
-    found: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int
-) -> Sequence[Activation]:
+def strongest(found: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
     """Where a neuron answers most, with `window` tokens on either side.
 
     Raises SettingsError where the positions are those of other tokens.

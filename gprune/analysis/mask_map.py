@@ -54,9 +54,7 @@ def compare(partition: Partition, first: PruningMasks, second: PruningMasks) -> 
     """Compares two masks of one model within every module."""
     labels = partition.global_labels.ravel()
     one, other = first.ffn.ravel(), second.ffn.ravel()
-    kept, base, differs = (
-        module_means(chosen, labels, partition.modules) for chosen in (one, other, one != other)
-    )
+    kept, base, differs = (module_means(chosen, labels, partition.modules) for chosen in (one, other, one != other))
     return Atlas(
         partition.module_layer,
         np.arange(partition.modules) - partition.offsets[partition.module_layer],

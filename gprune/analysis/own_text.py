@@ -29,8 +29,7 @@ def curves(found: Mapping[str, RankDrift], bins: int) -> list[Distribution]:
     if floor is not None:
         rows.append((FLOOR, floor.resample_auxiliary, floor.correlation_auxiliary))
     return [
-        Distribution(name, shares(values, bins), float(np.median(values)), middle(rho))
-        for name, values, rho in rows
+        Distribution(name, shares(values, bins), float(np.median(values)), middle(rho)) for name, values, rho in rows
     ]
 
 
@@ -82,11 +81,7 @@ def headline(found: Mapping[str, RankDrift], name: str) -> str:
     """The finding about the text `name`, whose drift from A is among those found, in one sentence."""
     mean = {pair: float(np.mean(one.magnitude)) for pair, one in found.items()}
     floor = float(np.mean(found[A_OWN].resample_auxiliary))
-    close = [
-        pair[0]
-        for pair in (A_OWN, B_OWN)
-        if pair in found and float(np.mean(found[pair].half)) < CLOSE * floor
-    ]
+    close = [pair[0] for pair in (A_OWN, B_OWN) if pair in found and float(np.mean(found[pair].half)) < CLOSE * floor]
     beside = f", where A and B are {mean[A_B]:.3f} apart" if A_B in mean else ""
     if close:
         return f"{name} cannot be told from {' or '.join(close)}: two halves of it are {floor:.3f} apart"

@@ -251,9 +251,7 @@ def over_texts(differences: Sequence[Difference]) -> Difference:
     """
     nats = float(np.mean([one.nats for one in differences]))
     error = float(np.mean([one.nats_error for one in differences]))
-    return Difference(
-        nats, error, all(one.paired for one in differences), min(one.freedom for one in differences)
-    )
+    return Difference(nats, error, all(one.paired for one in differences), min(one.freedom for one in differences))
 
 
 def _error(values: Array) -> float:

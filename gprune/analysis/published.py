@@ -42,8 +42,7 @@ def _drift() -> Published:
     swapped = _figure("figure-1a", SWAPPED).values["rank_correlation"]
     resampled = _figure("figure-1a", RESAMPLED).values["rank_correlation"]
     claim = (
-        f"median rank correlation {swapped:.2f} when the text changes, {resampled:.2f} when it is re-sampled "
-        "(Fig. 1a)"
+        f"median rank correlation {swapped:.2f} when the text changes, {resampled:.2f} when it is re-sampled (Fig. 1a)"
     )
     setting = f"{MODEL}, WikiText2 against PTB, 2048 samples of 128 tokens a text"
     return Published(claim, setting, "llama-2-7b", "flap")
@@ -74,8 +73,7 @@ def _jaccard() -> Published:
     both = kept[0] * kept[1]
     chance = both / (sum(kept) - both)
     claim = (
-        f"Jaccard with FLAP {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable one "
-        "(Fig. 3b)"
+        f"Jaccard with FLAP {stable:.3f} in the most stable bin and {unstable:.3f} in the most unstable one (Fig. 3b)"
     )
     setting = f"{MODEL}, FLAP, 50 % retention; the chance level of the last bin is then {chance:.3f}"
     return Published(claim, setting, "llama-2-7b", "flap")

@@ -134,8 +134,7 @@ def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]
         own = {name: value for name, value in row.labels.items() if each_seed or name != SEED}
         grouped.setdefault((tuple(own.items()), row.method, row.retention), []).append(row)
     return [
-        Setting(dict(labels), method, retention, tuple(found))
-        for (labels, method, retention), found in grouped.items()
+        Setting(dict(labels), method, retention, tuple(found)) for (labels, method, retention), found in grouped.items()
     ]
 
 

@@ -100,8 +100,7 @@ def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMa
         )
     return Check(
         "warn",
-        f"Budgets differ: {worst} keeps {percent(target + off[worst], 2)} where {percent(target, 2)} was "
-        "asked for",
+        f"Budgets differ: {worst} keeps {percent(target + off[worst], 2)} where {percent(target, 2)} was asked for",
     )
 
 

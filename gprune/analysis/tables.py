@@ -43,9 +43,7 @@ def metric_gap(
     # equal distances may differ in the last bit, which is no reduction
     before = (four[wanted[0]] - four[wanted[1]]).abs().round(12)
     after = (four[wanted[2]] - four[wanted[3]]).abs().round(12)
-    table = pd.DataFrame(
-        {"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)}
-    )
+    table = pd.DataFrame({"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)})
     return _ordered(table.reset_index(), columns)
 
 
@@ -98,9 +96,7 @@ def _gains(rows: pd.DataFrame, keys: list[str], base: str, method: str) -> list[
         is_ratio = metric.startswith(PERPLEXITY)
         part["gain"] = part["after"] / part["before"] if is_ratio else part["after"] - part["before"]
         part["better"] = part["gain"] < 1 if is_ratio else part["gain"] > 0
-        parts.append(
-            part.assign(base=base, method=method, metric=metric, unit="ratio" if is_ratio else "points")
-        )
+        parts.append(part.assign(base=base, method=method, metric=metric, unit="ratio" if is_ratio else "points"))
     return parts
 
 

@@ -57,9 +57,7 @@ class Decision(NamedTuple):
         return count(self.statistics, self.adapted)
 
 
-def decided(
-    run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None
-) -> Decision:
+def decided(run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None) -> Decision:
     """What RASA decides on under other settings, and what it then decides.
 
     `mean` is the (modules,) mean primary scores under a scale that is not the run's own; formed here where
@@ -96,9 +94,7 @@ def count(statistics: ModuleStatistics, adapted: AdaptedScores) -> Counts:
 def by_layer(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> Array:
     """(2, layers) adapted modules of each layer: scored from A, scored from B."""
     group = groups(adapted)
-    rows = [
-        np.bincount(statistics.layer[group == g], minlength=layers) for g in (FROM_PRIMARY, FROM_AUXILIARY)
-    ]
+    rows = [np.bincount(statistics.layer[group == g], minlength=layers) for g in (FROM_PRIMARY, FROM_AUXILIARY)]
     return np.stack(rows)
 
 

@@ -93,9 +93,7 @@ def marked(token: Token) -> str:
     return visible(token.text) if token.place == 1 else f"‹{token.place}/{token.of}›"
 
 
-def worst(
-    tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], most: int = LISTED
-) -> pd.DataFrame:
+def worst(tokens: Sequence[Token], dense: Array, methods: Mapping[str, Array], most: int = LISTED) -> pd.DataFrame:
     """At most `most` tokens each that pruned models predict most worse than the dense one, worst first.
 
     Losses are (tokens,), NaN for the first, of pruned models by label.

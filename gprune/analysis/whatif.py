@@ -149,9 +149,7 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     if known.decision == "chosen":
         return f"{known.label} is chosen by measurement, which other masks would need anew"
     if known.layered:
-        return (
-            f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"
-        )
+        return f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"
     if scoring != PRIMARY and known.scoring != "single":
         return f"{known.label} is scored on {SCORINGS[known.scoring]}, whichever text is chosen"
     if scoring != PRIMARY and method == "llm_pruner" and study.baselines.taylor_text:
@@ -163,9 +161,7 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
     return f"{known.label} needs “{missing}”, which is not there" if missing else ""
 
 
-def decide(
-    results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None
-) -> PruningMasks:
+def decide(results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None) -> PruningMasks:
     """The masks of a baseline at any retention, from what is there.
 
     `method` prunes and learns no masks; `retention` is the fraction of the decoder's linear weights to keep,

@@ -73,9 +73,7 @@ def masks(found: PruningMasks) -> pd.DataFrame:
     return of_units({"kept": found.ffn}, {"kept": found.heads})
 
 
-def modules(
-    partition: Partition, statistics: ModuleStatistics, adapted: AdaptedScores | None = None
-) -> pd.DataFrame:
+def modules(partition: Partition, statistics: ModuleStatistics, adapted: AdaptedScores | None = None) -> pd.DataFrame:
     """One row a module, in order of layer and label."""
     values: dict[str, Any] = {
         "layer": partition.module_layer,

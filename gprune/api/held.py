@@ -159,8 +159,7 @@ def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
     distinct = inside and len(np.unique(places[0] * size[1] + places[1])) == size[0] * size[1] == len(rows)
     if not distinct:
         raise SettingsError(
-            f"masks must say once of each of {size[0]} × {size[1]} {unit}s whether it is kept "
-            f"(got {len(rows)} rows)"
+            f"masks must say once of each of {size[0]} × {size[1]} {unit}s whether it is kept (got {len(rows)} rows)"
         )
     marked: Array = np.zeros(size, dtype=bool)
     marked[places] = rows["kept"].to_numpy(dtype=bool)
@@ -176,9 +175,7 @@ def _whole(values: pd.Series) -> Array:
     return whole
 
 
-def save(
-    model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: Tokenizer | None = None
-) -> Path:
+def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: Tokenizer | None = None) -> Path:
     """Saves a pruned model with its plan and a model card, reads it back and compares the two.
 
     `model` is one that `Run.model` or `prune` gave, or that was loaded from a pruned folder, copied or

@@ -58,14 +58,10 @@ COMMANDS = {
     "card": Command("card", "the card of a calibration text of a run"),
     "map": Command("map", "lay out the neurons of one layer by UMAP"),
     "report": Command("report", "write chosen figures of a run as one HTML file"),
-    "models": Command(
-        "listing", "list the families of models that can be pruned, and what is pruned of each"
-    ),
+    "models": Command("listing", "list the families of models that can be pruned, and what is pruned of each"),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
-    "plugins": Command(
-        "listing", "list the metrics and methods of other packages, and why one cannot be used"
-    ),
+    "plugins": Command("listing", "list the metrics and methods of other packages, and why one cannot be used"),
     "runs": Command("listing", "list the runs in the cache"),
     "cache": Command("cache", "what the cache holds: list it, prune it, verify it; check its disk"),
 }

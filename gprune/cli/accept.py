@@ -34,9 +34,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--model", required=True, help=f"a model that figures are published for: {_MODELS}")
     parser.add_argument("--as", dest="name", default="", metavar="NAME", help="which model a folder holds")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
-    parser.add_argument(
-        "--published", type=place, metavar="FILE", help="a list of figures of your own, as CSV"
-    )
+    parser.add_argument("--published", type=place, metavar="FILE", help="a list of figures of your own, as CSV")
     parser.add_argument("--accuracy", action="store_true", help="zero-shot accuracies too: the seven tasks")
     parser.add_argument("--out", type=place, metavar="FOLDER", help="where to write (default: in the cache)")
     add_devices(parser)

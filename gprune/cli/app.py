@@ -12,9 +12,7 @@ from gprune.store import default_cache
 def add(commands: Any) -> None:
     """Registers the command."""
     app = registered(commands, "app", _app)
-    app.add_argument(
-        "--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)"
-    )
+    app.add_argument("--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)")
     app.add_argument(
         "--address", default="127.0.0.1",
         help="IP address to listen on (default: 127.0.0.1, this machine alone; 0.0.0.0: every network)",

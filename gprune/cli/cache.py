@@ -26,9 +26,7 @@ def add(commands: Any) -> None:
     prune = ways.add_parser("prune", help="show what no run needs; --yes removes it")
     prune.add_argument("--yes", action="store_true", help="remove it, results that were set aside included")
     prune.set_defaults(command=_prune)
-    prune.add_argument(
-        "--unreadable-runs", action="store_true", help="also while the record of a run cannot be read"
-    )
+    prune.add_argument("--unreadable-runs", action="store_true", help="also while the record of a run cannot be read")
     verify = ways.add_parser("verify", help="read every result and compare it with its checksums")
     verify.set_defaults(command=_verify)
     check = ways.add_parser("check", help="try whether the disk of the cache holds what is needed of it")

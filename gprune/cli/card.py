@@ -20,9 +20,7 @@ def add(commands: Any) -> None:
     card = registered(commands, "card", _card, _ABOUT)
     card.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
-    card.add_argument(
-        "-o", "--out", metavar="FILE", type=place, help="also write it: FILE.html, FILE.json or FILE.csv"
-    )
+    card.add_argument("-o", "--out", metavar="FILE", type=place, help="also write it: FILE.html, FILE.json or FILE.csv")
     card.add_argument(
         "--share",
         type=float,

@@ -68,9 +68,7 @@ def _cut(options: argparse.Namespace) -> int:
     return 0
 
 
-def _write(
-    results: Results, chosen: MaskSet, found: Edited, options: argparse.Namespace, progress: Progress
-) -> None:
+def _write(results: Results, chosen: MaskSet, found: Edited, options: argparse.Namespace, progress: Progress) -> None:
     """Cuts the dense model and saves what is left."""
     from gprune.models import identity
     from gprune.models.export import checkpoint

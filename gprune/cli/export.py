@@ -30,9 +30,7 @@ def add(commands: Any) -> None:
     export.add_argument("out", metavar="OUT", type=place, help="folder to write")
     export.add_argument("--repair", help="another repair than the run's, as least_squares or none")
     export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
-    export.add_argument(
-        "--trust-remote-code", action="store_true", help="run code that comes with the dense model"
-    )
+    export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
     add_job(export)
     add_cache(export)
     apply = registered(commands, "apply", _apply)

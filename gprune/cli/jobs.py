@@ -36,9 +36,7 @@ def add(commands: Any) -> None:
     submit.add_argument("--label", default="", help="what to call the job; the study's name by default")
     submit.add_argument("--model-gpus", type=int, metavar="N", help="as for `run`")
     add_engine(submit)
-    submit.add_argument(
-        "--slurm-template", action="store_true", help="print a file of Slurm settings with every field"
-    )
+    submit.add_argument("--slurm-template", action="store_true", help="print a file of Slurm settings with every field")
     listing = registered(commands, "jobs", _jobs)
     listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {LISTED}")
     listing.add_argument("--json", action="store_true", help="write every job as JSON to stdout")

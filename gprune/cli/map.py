@@ -26,9 +26,7 @@ def add(commands: Any) -> None:
         default="behaviour",
         help="by what neurons are alike (default: behaviour)",
     )
-    parser.add_argument(
-        "-o", "--out", metavar="FILE", type=place, help="also write the places of the neurons as CSV"
-    )
+    parser.add_argument("-o", "--out", metavar="FILE", type=place, help="also write the places of the neurons as CSV")
     add_job(parser)
     add_cache(parser)
 

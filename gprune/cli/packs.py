@@ -36,9 +36,7 @@ def add(commands: Any) -> None:
 
     pack = registered(commands, "pack", _pack, _ABOUT.format(STAYS))
     pack.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
-    pack.add_argument(
-        "-o", "--out", metavar="FILE", type=place, help="file to write (default: RUN.gprune.zip)"
-    )
+    pack.add_argument("-o", "--out", metavar="FILE", type=place, help="file to write (default: RUN.gprune.zip)")
     pack.add_argument(
         "--with-contexts",
         action="store_true",

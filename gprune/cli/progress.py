@@ -143,9 +143,7 @@ def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
     }
     for kind, (title, scale) in named.items():
         if any(found.get(kind, {}).values()):
-            console.print(
-                _over_seeds(found[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale)
-            )
+            console.print(_over_seeds(found[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale))
     _repairs(console, results[0])
     _protocols(console, results)
     for result, seed in zip(results, seeds, strict=True):

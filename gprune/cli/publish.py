@@ -29,9 +29,7 @@ def add(commands: Any) -> None:
     push.add_argument("--private", action="store_true", help="make a new repository private")
     push.add_argument("--message", default="A pruned model", help="of the commit")
     inspect = registered(commands, "inspect", _inspect, _ABOUT_INSPECT)
-    inspect.add_argument(
-        "model", metavar="FOLDER", help="a folder, a hub name that is on this machine, or `demo`"
-    )
+    inspect.add_argument("model", metavar="FOLDER", help="a folder, a hub name that is on this machine, or `demo`")
     inspect.add_argument("--json", action="store_true", help="write it as one line of JSON to stdout")
 
 

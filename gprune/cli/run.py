@@ -28,9 +28,7 @@ _MOST_NAMED = 120
 def add(commands: Any) -> None:
     """Registers the command."""
     run = registered(commands, "run", _run)
-    run.add_argument(
-        "study", metavar="STUDY", help="a study file, or a bundled one: `demo`, `demo-strong-drift`"
-    )
+    run.add_argument("study", metavar="STUDY", help="a study file, or a bundled one: `demo`, `demo-strong-drift`")
     run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")
     run.add_argument(
         "--seeds",
@@ -161,9 +159,7 @@ def _run_seeds(options: argparse.Namespace) -> int:
     return _ended(results)
 
 
-def _run_here(
-    options: argparse.Namespace, study: Study, reporter: Any, ranks: Ranks | None
-) -> dict[str, Any]:
+def _run_here(options: argparse.Namespace, study: Study, reporter: Any, ranks: Ranks | None) -> dict[str, Any]:
     """Runs one study and prints what it ends with."""
     result = _result(study, Store(options.cache), options, reporter, ranks)
     if options.json:

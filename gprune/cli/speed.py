@@ -124,9 +124,7 @@ def _told(options: argparse.Namespace, settings: Any, listener: Progress = silen
     return 0
 
 
-def _measured(
-    options: argparse.Namespace, settings: Any, listener: Progress
-) -> tuple[list[Any], SettingsError | None]:
+def _measured(options: argparse.Namespace, settings: Any, listener: Progress) -> tuple[list[Any], SettingsError | None]:
     """The rows of all models; where one cannot be measured those of the models before it, and why."""
     from gprune.cli import progress
     from gprune.evaluation import speed
@@ -207,9 +205,7 @@ def _print_table(rows: list[Any], settings: Any, machine: dict[str, str]) -> Non
         say(line)
     words = ", ".join(f"{name} {value}" for name, value in machine.items())
     say(f"\n{settings.describe()}; {words}")
-    say(
-        "Medians with their interquartile ranges (IQR); ratios to the first model, formed in each repetition."
-    )
+    say("Medians with their interquartile ranges (IQR); ratios to the first model, formed in each repetition.")
     if len({row.model for row in rows}) > 2:
         say("Each other model took turns with the first, whose rows are of all the repetitions that it made.")
 

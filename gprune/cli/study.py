@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from gprune.pipeline.estimate import Forecast
 
 _MORE = {
-    "primary": "; see `texts`; a dataset folder too; options follow a #, as in "
-    "c4.jsonl#fields=prefix+gold_completion",
+    "primary": "; see `texts`; a dataset folder too; options follow a #, as in c4.jsonl#fields=prefix+gold_completion",
     "methods": f": {', '.join(choices())}",
 }
 _METAVARS = {
@@ -153,7 +152,5 @@ def _table(found: Forecast) -> list[str]:
         device, host = (on(one.need, one.need.asked) / 2**30 for on in (found.on_device, found.on_host))
         batch = str(one.need.asked) if one.need.setting else ""
         time = "" if one.seconds is None else duration(one.seconds, 1)
-        lines.append(
-            f"{one.identity.name:<{widest}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip()
-        )
+        lines.append(f"{one.identity.name:<{widest}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip())
     return lines

@@ -33,9 +33,7 @@ def add(commands: Any) -> None:
     parser.add_argument("sweep", type=place, metavar="FILE", help="a sweep file: docs/cluster.md")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and run nothing")
     parser.add_argument("--status", action="store_true", help="say where every study stands, and run nothing")
-    parser.add_argument(
-        "--json", action="store_true", help="write where every study stands as JSON to stdout"
-    )
+    parser.add_argument("--json", action="store_true", help="write where every study stands as JSON to stdout")
     parser.add_argument("--retry-failed", action="store_true", help="run those again that have failed")
     add_devices(parser)
     add_engine(parser)
@@ -70,8 +68,7 @@ def _dry_run(sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
     missing = frozenset[str]().union(*(each.missing for each in found))
     asked = sum(len(each.keys) for each in found)
     say(
-        f"{_studies(len(made))} with {asked:,} stages, {len(distinct):,} of them distinct, "
-        f"{len(missing):,} missing",
+        f"{_studies(len(made))} with {asked:,} stages, {len(distinct):,} of them distinct, {len(missing):,} missing",
         file=sys.stderr,
     )
     return 0
@@ -99,9 +96,7 @@ def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], s
     running.prepare(made, store)
     say(f"{sweep.title}: {_studies(len(made))}", file=sys.stderr)
     with Shown() as shown:
-        found = running.run(
-            made, store, sweep.until, again=again, watch=shown.watch, told=shown.ended, slurm=slurm
-        )
+        found = running.run(made, store, sweep.until, again=again, watch=shown.watch, told=shown.ended, slurm=slurm)
     _tell(options, sweep, found)
     if any(one.state == FAILED for one in found):
         say("what has failed is run again by --retry-failed", file=sys.stderr)

@@ -116,7 +116,5 @@ def _measure(
             version=f"{built[task].VERSION}, lm-eval {harness.version()}",
             data=fingerprint(source),
         )
-        results[task] = Answered(
-            measured, asked.answers(task, built[task]), asked.questions(task, built[task])
-        )
+        results[task] = Answered(measured, asked.answers(task, built[task]), asked.questions(task, built[task]))
     return results

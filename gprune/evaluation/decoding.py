@@ -147,9 +147,7 @@ class StaticDecoding:
     def prefill(self) -> None:
         """Reads the prompt and writes the first token."""
         self._cache.reading = True
-        result = self._model(
-            input_ids=self._prompt, past_key_values=self._cache, use_cache=True, logits_to_keep=1
-        )
+        result = self._model(input_ids=self._prompt, past_key_values=self._cache, use_cache=True, logits_to_keep=1)
         self._cache.reading = False
         self._token.copy_(_greedy(result.logits))
         self._written[:, :1].copy_(self._token)

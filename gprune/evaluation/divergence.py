@@ -12,9 +12,7 @@ from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress, silent
 
 
-def window_divergences(
-    dense: Any, pruned: Any, windows: Array, batch: int, on_progress: Progress = silent
-) -> Array:
+def window_divergences(dense: Any, pruned: Any, windows: Array, batch: int, on_progress: Progress = silent) -> Array:
     """(windows,) float64 mean divergence KL(dense | pruned) of (windows, length) ids, nats per token.
 
     Of the distributions of the next token after every token but the last. `batch` windows go through both

@@ -49,9 +49,7 @@ class HoldoutStatus:
         if self.overlap is None:
             return ""
         most = np.minimum(MOST_SHARED, self.overlap.drawn / _OF_A_COPY)
-        return " and ".join(
-            letter for letter, far in zip(self._drawn, self.overlap.share > most, strict=True) if far
-        )
+        return " and ".join(letter for letter, far in zip(self._drawn, self.overlap.share > most, strict=True) if far)
 
     @property
     def other(self) -> bool:

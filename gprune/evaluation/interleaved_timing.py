@@ -99,9 +99,7 @@ def joined(parts: list[Timed]) -> Timed:
 class Entrant:
     """A model in memory, ready to write in every mode."""
 
-    def __init__(
-        self, name: str, model: nn.Module, settings: SpeedSettings, prompt: Tensor | None = None
-    ) -> None:
+    def __init__(self, name: str, model: nn.Module, settings: SpeedSettings, prompt: Tensor | None = None) -> None:
         """Prepares the decodings of a causal language model in evaluation mode.
 
         `prompt` (batch, tokens) ids are folded into the model's vocabulary; random where left out. Raises

@@ -16,8 +16,7 @@ from gprune.system.errors import SettingsError
 MARKS = "ᵃᵇᶜᵈᵉᶠᵍʰⁱʲᵏˡᵐⁿᵒᵖ"
 """in the order in which they are given; those beyond the last share it"""
 PUBLISHED = (
-    "windows of 128 tokens, all of them; accuracies zero-shot, of whole tasks; number type and versions "
-    "not given"
+    "windows of 128 tokens, all of them; accuracies zero-shot, of whole tasks; number type and versions not given"
 )
 """the stamp of the paper's own figures, as far as the paper gives it"""
 _PACKAGES = {"gprune": "gprune", "torch": "torch", "transformers": "transformers"}
@@ -55,9 +54,7 @@ class Stamp:
         return values | {"versions": dict(self.versions)}
 
 
-def of_perplexity(
-    found: Perplexity, made: Mapping[str, Any], precision: str = "", limit: int | None = None
-) -> Stamp:
+def of_perplexity(found: Perplexity, made: Mapping[str, Any], precision: str = "", limit: int | None = None) -> Stamp:
     """The stamp of a perplexity with the versions by package that are kept beside it.
 
     `precision` is the model's number type, `limit` the windows asked for at most; None for all.
@@ -143,9 +140,7 @@ def difference(one: Stamp, usual: Stamp) -> str:
     other = dict(usual.versions)
     pairs += [(f"{name} {version}", f"{name} {other.get(name, 'unknown')}") for name, version in one.versions]
     parts = [
-        f"{mine or 'not recorded'} instead of {theirs or 'not recorded'}"
-        for mine, theirs in pairs
-        if mine != theirs
+        f"{mine or 'not recorded'} instead of {theirs or 'not recorded'}" for mine, theirs in pairs if mine != theirs
     ]
     return "; ".join(parts) or "versions not recorded"
 

@@ -151,9 +151,7 @@ class Schedule(Generic[E]):
                     due.append(entry)
                 else:
                     self._ended(entry, "")
-            some = [
-                submission.StudyJob(entry.study, entry.study.name, arguments(entry.until)) for entry in due
-            ]
+            some = [submission.StudyJob(entry.study, entry.study.name, arguments(entry.until)) for entry in due]
             known = self._known() if some else set()
             found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
             for entry, job in zip(due, found, strict=True):
@@ -215,9 +213,7 @@ class Schedule(Generic[E]):
             if reason is None:
                 continue
             self._open.remove(item)
-            if not item.own and (
-                self._killed(item) or (not reason and self._each and self._needed(item.entry))
-            ):
+            if not item.own and (self._killed(item) or (not reason and self._each and self._needed(item.entry))):
                 # killed before its command began: it only looked as if it were under way; or done, and its
                 # run has another name, as that of a sweep with another title
                 self._waiting.appendleft(item.entry)

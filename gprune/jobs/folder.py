@@ -56,15 +56,11 @@ def root(cache: Path) -> Path:
 def locate(cache: Path, job_id: str) -> Path:
     """The folder of one job, directly inside the jobs folder; JobError for a malformed id, or no such job."""
     if not ID_PATTERN.fullmatch(job_id):
-        raise JobError(
-            f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd"
-        )
+        raise JobError(f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd")
     home = root(cache)
     folder = home / job_id
     if not is_folder(folder):
-        raise JobError(
-            f"there is no job {job_id} in {home}: it may have been deleted; pick one from the list"
-        )
+        raise JobError(f"there is no job {job_id} in {home}: it may have been deleted; pick one from the list")
     return folder
 
 
@@ -151,9 +147,7 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     with writable(folder):
         held = lock.acquire(seconds)
     if not held:
-        raise JobError(
-            f"another process has held {folder / LOCK} for {seconds:g} seconds: wait a moment and try again"
-        )
+        raise JobError(f"another process has held {folder / LOCK} for {seconds:g} seconds: wait a moment and try again")
     try:
         yield
     finally:

@@ -161,9 +161,7 @@ def create(
     record = {
         "id": folder.name,
         "created": now,
-        "label": one_line(
-            label or study.name or f"{Path(study.model).name} {study.metric} {study.retention:g}"
-        ),
+        "label": one_line(label or study.name or f"{Path(study.model).name} {study.metric} {study.retention:g}"),
         "command": build(folder, arguments),
         "arguments": list(arguments),
         "fingerprint": digest,

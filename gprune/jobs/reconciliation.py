@@ -76,9 +76,7 @@ def advance(home: Path) -> None:
     """
     found = [job for job in jobs(home.parent) if job.engine == LOCAL]
     busy = [
-        job
-        for job in found
-        if job.state in ("running", "cancelling") or local.worker_alive(read_state(job.folder))
+        job for job in found if job.state in ("running", "cancelling") or local.worker_alive(read_state(job.folder))
     ]
     waiting = [job for job in reversed(found) if job.state == "queued"]
     for job, device in starts(waiting, busy) if waiting else []:

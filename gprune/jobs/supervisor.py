@@ -37,9 +37,7 @@ def supervise(folder: Path, heard: Callable[[], signal.Signals | None] = lambda:
     # the second of two signals: the first has not come to say so itself
     interrupted = code in (-signal.SIGTERM, -signal.SIGUSR1)
     reason = _reason(code, folder)
-    ended = update(
-        folder, lambda state: state.without_result(reason, interrupted, killed=code == -signal.SIGKILL)
-    )
+    ended = update(folder, lambda state: state.without_result(reason, interrupted, killed=code == -signal.SIGKILL))
     if ended.state != "done":
         local.sweep(worker.pid)
 

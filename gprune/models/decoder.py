@@ -302,7 +302,5 @@ def logits(model: Any, hidden: torch.Tensor) -> torch.Tensor:
     stand.__dict__.pop("forward", None)
     stand.__dict__["_modules"] = model._modules | {model.base_model_prefix: _Given()}
     flat = hidden.reshape(1, -1, hidden.shape[-1])
-    found: torch.Tensor = (
-        type(model).forward(stand, inputs_embeds=flat, use_cache=False, return_dict=True).logits
-    )
+    found: torch.Tensor = type(model).forward(stand, inputs_embeds=flat, use_cache=False, return_dict=True).logits
     return found.view(*hidden.shape[:-1], -1)

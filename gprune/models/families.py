@@ -207,9 +207,7 @@ FAMILIES: dict[str, Layout] = {
     ),
     "olmo2": Layout("OLMo 2", heads=False, free_heads=False, normalised=True),
     "olmo3": Layout("OLMo 3", heads=False, free_heads=False, normalised=True),
-    "gemma3": Layout(
-        "Gemma 3", layers=_INSIDE, normalised=True, text=("gemma3_text",), usual=_GEMMA3 | {_TIED: True}
-    ),
+    "gemma3": Layout("Gemma 3", layers=_INSIDE, normalised=True, text=("gemma3_text",), usual=_GEMMA3 | {_TIED: True}),
     "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={_TIED: True}),
     "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={_TIED: False}),
     "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={_TIED: False}),
@@ -243,9 +241,7 @@ def layout_of(model_type: object, name: str) -> Layout:
     if layout is not None:
         return layout
     if word.startswith(PRUNED_PREFIX):
-        raise ModelError(
-            f"{name} has been pruned already (model type {model_type!r}): choose the dense model"
-        )
+        raise ModelError(f"{name} has been pruned already (model type {model_type!r}): choose the dense model")
     raise ModelError(
         f"{name} is of model type {quoted(model_type)}, which cannot be pruned here{_why(word)}: "
         "choose a dense model of a family that `python -m gprune models` lists"

@@ -31,9 +31,7 @@ LOCAL = "a local model folder needs no network"
 _MEGABYTE = 1_000_000
 
 
-def snapshot(
-    name: str, download: bool, lacking_in: Callable[[Path], str], on_progress: Progress | None = None
-) -> Path:
+def snapshot(name: str, download: bool, lacking_in: Callable[[Path], str], on_progress: Progress | None = None) -> Path:
     """The folder of a model, owner/name, in the hub's cache; if `download`, what is missing is fetched.
 
     `lacking_in` says what a folder lacks of what every model needs; empty where it is whole. `on_progress` is

@@ -66,13 +66,9 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
     if folder.is_dir() or shapes.holds(folder):
         return folder
     if folder.is_file():
-        raise ModelError(
-            f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights"
-        )
+        raise ModelError(f"{name!r} is a file: give the folder that holds it, with {CONFIG_FILE} and the weights")
     if not is_hub_name(name):
-        raise ModelError(
-            f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name"
-        )
+        raise ModelError(f"there is no model folder {resolved!r}: check the spelling, or give a hub name owner/name")
     return hub.snapshot(name, download, lacking, on_progress)
 
 
@@ -95,15 +91,11 @@ def configuration(folder: Path) -> dict[str, Any]:
     try:
         values = _object(folder, CONFIG_FILE)
     except FileNotFoundError as error:
-        raise ModelError(
-            f"the folder {str(folder)!r} has no {CONFIG_FILE}: choose the model's own folder"
-        ) from error
+        raise ModelError(f"the folder {str(folder)!r} has no {CONFIG_FILE}: choose the model's own folder") from error
     except UnreadableError as error:
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
     if not isinstance(values, dict):
-        raise ModelError(
-            f"{str(path)!r} holds no configuration (got {type(values).__name__}): copy the model again"
-        )
+        raise ModelError(f"{str(path)!r} holds no configuration (got {type(values).__name__}): copy the model again")
     return values
 
 
@@ -162,8 +154,7 @@ def require_offloadable(folder: Path) -> None:
     """Raises ModelError where a model's layers cannot wait in their files: its weights are in none."""
     if not weight_files(folder):
         raise ModelError(
-            f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload "
-            "out"
+            f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload out"
         )
 
 
@@ -179,8 +170,7 @@ def require_same(name: str, known: str, memory: Path | None = None, card: str = 
 def changed(name: str) -> ModelError:
     """What is said where a model is no longer the one that a run has read."""
     return ModelError(
-        f"the model folder {resolve(name)!r} has changed since the run: put the model back, or run the study "
-        "again"
+        f"the model folder {resolve(name)!r} has changed since the run: put the model back, or run the study again"
     )
 
 
@@ -209,9 +199,7 @@ def tokenizer_fingerprint(name: str) -> str:
     require_tokenizer(folder)
     with safe_parsing.refused_as(ModelError):
         what = f"the tokenizer of {safe_parsing.quoted(folder.name)}"
-        files = [
-            safe_parsing.inside(folder, file, what) for file in TOKENIZER_FILES if (folder / file).is_file()
-        ]
+        files = [safe_parsing.inside(folder, file, what) for file in TOKENIZER_FILES if (folder / file).is_file()]
     return _combined(files)
 
 

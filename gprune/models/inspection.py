@@ -108,9 +108,7 @@ def _neurons(found: dict[str, Tensor], layout: families.Layout | None) -> tuple[
     return tuple(known[layer].shape[-1] for layer in sorted(known) if len(known[layer].shape) == 2)
 
 
-def _groups(
-    found: dict[str, Tensor], layout: families.Layout | None, shape: ModelShape | None
-) -> tuple[int, ...]:
+def _groups(found: dict[str, Tensor], layout: families.Layout | None, shape: ModelShape | None) -> tuple[int, ...]:
     if layout is None or shape is None:
         return ()
     return tuple(width // shape.group_channels for width in _inputs(found, layout, layout.o_proj))
@@ -125,9 +123,7 @@ def _inputs(found: dict[str, Tensor], layout: families.Layout, path: str) -> tup
     return tuple(widths)
 
 
-def _odd(
-    values: dict[str, Any], shape: ModelShape | None, neurons: tuple[int, ...], groups: tuple[int, ...]
-) -> str:
+def _odd(values: dict[str, Any], shape: ModelShape | None, neurons: tuple[int, ...], groups: tuple[int, ...]) -> str:
     """Where the weights are of other sizes than the configuration says, in words; empty where nowhere."""
     if shape is None:
         return ""
@@ -154,9 +150,7 @@ def _plan(folder: Path) -> plan_file.CutPlan | str | None:
         return f" (its plan cannot be read: {error})"
 
 
-def _form(
-    plan: plan_file.CutPlan | str | None, own: bool, odd: str, widths: tuple[tuple[int, ...], ...]
-) -> str:
+def _form(plan: plan_file.CutPlan | str | None, own: bool, odd: str, widths: tuple[tuple[int, ...], ...]) -> str:
     told = plan if isinstance(plan, str) else ""
     if isinstance(plan, plan_file.CutPlan):
         masks = plan.pruned.masks

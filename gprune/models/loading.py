@@ -50,9 +50,7 @@ def load(
     return decoder
 
 
-def read_weights(
-    folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool
-) -> nn.Module:
+def read_weights(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
     """Loads the model of a folder without its tokenizer, which need not be there; see `load`."""
     if offload:
         identity.require_offloadable(folder)
@@ -117,9 +115,7 @@ def device_of(device: str) -> torch.device:
         return place
     count = devices.count()
     if (place.index or 0) >= count:
-        raise SettingsError(
-            f"device is {device!r}, but torch sees {count} CUDA devices here: use auto or cpu"
-        )
+        raise SettingsError(f"device is {device!r}, but torch sees {count} CUDA devices here: use auto or cpu")
     return place
 
 

@@ -97,9 +97,7 @@ class Sequences:
     def _halve(self, count: int, done: int, total: int) -> None:
         release()
         self.size = count // 2
-        words = (
-            f"memory ran out with {count} sequences of {self.length:,} tokens at a time ({self.setting}): "
-        )
+        words = f"memory ran out with {count} sequences of {self.length:,} tokens at a time ({self.setting}): "
         self.on_progress(
             done, total, Notice(f"{words}going on with {self.size}, which takes longer and changes no result")
         )

@@ -140,9 +140,7 @@ def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> M
         hidden=down.out_features,
     )
     if not key_rows // head_width or shape.heads % shape.kv_heads:
-        raise ModelError(
-            f"layer {index} has {shape.heads} query heads for {key_rows // head_width} key/value heads"
-        )
+        raise ModelError(f"layer {index} has {shape.heads} query heads for {key_rows // head_width} key/value heads")
     for one, module in mapped.items():
         _require_size(one, module, shape, index)
     return shape
@@ -153,6 +151,4 @@ def _require_size(one: Slice, module: nn.Linear, shape: ModelShape, index: int) 
     expected = (units, shape.hidden) if one.axis == 0 else (shape.hidden, units)
     if tuple(module.weight.shape) != expected:
         name, actual = one.path.rpartition(".")[2], tuple(module.weight.shape)
-        raise ModelError(
-            f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit"
-        )
+        raise ModelError(f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit")

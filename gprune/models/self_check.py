@@ -43,9 +43,7 @@ def require_sound(decoder: Decoder, name: str) -> None:
         own = model(input_ids=ids, use_cache=False).logits
         ours = decoder.logits(decoder.hidden_states(ids))
     _require_close(own, ours, f"{name} gives other logits than its parts do one after the other")
-    _require_close(
-        *_both_ways(decoder, *calls[0]), f"a layer of {name} without some units says something else"
-    )
+    _require_close(*_both_ways(decoder, *calls[0]), f"a layer of {name} without some units says something else")
 
 
 def _both_ways(decoder: Decoder, arguments: Any, keywords: Any) -> tuple[torch.Tensor, torch.Tensor]:

@@ -74,12 +74,8 @@ def _tensor(files: list[Path], names: list[str], folder: Path) -> torch.Tensor:
                 for name in set(names) & set(opened.keys()):
                     found: torch.Tensor = opened.get_tensor(name)
                     if not bool(torch.isfinite(found).all()):
-                        raise ModelError(
-                            f"{name} in {str(folder)!r} holds NaN or infinity: copy the model again"
-                        )
+                        raise ModelError(f"{name} in {str(folder)!r} holds NaN or infinity: copy the model again")
                     return found
     except (SafetensorError, OSError) as error:
-        raise ModelError(
-            f"the weights in {str(folder)!r} cannot be read ({error}): copy them again"
-        ) from error
+        raise ModelError(f"the weights in {str(folder)!r} cannot be read ({error}): copy them again") from error
     raise ModelError(f"the weights in {str(folder)!r} hold no {names[0]}: copy the model again")

@@ -211,9 +211,7 @@ class _Runner:
         # what a stage has left between blocks is not added to the peak of the next
         machine.trim()
 
-    def _put_made(
-        self, stage: Stage[Any], needs: Mapping[str, Any], details: Callable[[], dict[str, Any]]
-    ) -> None:
+    def _put_made(self, stage: Stage[Any], needs: Mapping[str, Any], details: Callable[[], dict[str, Any]]) -> None:
         """Makes a result that is a record, with what it makes on the way, and puts them into the store."""
         also = [one for one in stage.beside if not self.results.holds(one)]
         asked: dict[str, Any] = {"also": tuple(one.id for one in also)} if also else {}

@@ -21,9 +21,7 @@ _OF_THE_MODEL = ("components", "edited_perplexity", "edited_repair", "repaired",
 """those that read the dense model"""
 
 
-def made(
-    results: Results, stage: Stage[R], listener: Listener, also: Callable[[Stage[Any]], bool] | None = None
-) -> R:
+def made(results: Results, stage: Stage[R], listener: Listener, also: Callable[[Stage[Any]], bool] | None = None) -> R:
     """A result, computed unless it is there; see `every`."""
     return every(results, [stage], listener, also)[0]
 

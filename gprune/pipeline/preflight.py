@@ -35,9 +35,7 @@ def foreseen(
     return _with_libraries(found, again, measure)
 
 
-def _with_libraries(
-    found: Forecast | None, records: Iterable[Mapping[str, Any]], measure: bool
-) -> Forecast | None:
+def _with_libraries(found: Forecast | None, records: Iterable[Mapping[str, Any]], measure: bool) -> Forecast | None:
     if found is None or not found.stages:
         return found
     size = libraries.recorded(records) or (libraries.measured() if measure else libraries.ASSUMED)
@@ -63,9 +61,7 @@ def anew(
     return _with_libraries(found, again, measure)
 
 
-def further_seconds(
-    studies: Sequence[Study], records: Iterable[Mapping[str, Any]] = (), processes: int = 1
-) -> float:
+def further_seconds(studies: Sequence[Study], records: Iterable[Mapping[str, Any]] = (), processes: int = 1) -> float:
     """Seconds that whole runs of studies take beside the first of them: what they do not share with it.
 
     For studies that differ in their seed, whose model is on this machine; otherwise as `anew`.

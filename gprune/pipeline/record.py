@@ -114,9 +114,7 @@ class RunRecord:
             words = _cost(seconds, passes)
             if "resumed" in details:
                 own = details["resumed"]
-                words += (
-                    f" in all; {_cost(own['seconds'], own['passes'])} of it after step {own['step']}, here"
-                )
+                words += f" in all; {_cost(own['seconds'], own['passes'])} of it after step {own['step']}, here"
             taken = f"made on the way of {details['with']}" if "with" in details else words
             self.listener(stage.name, 1, 1, f"{taken}{self._standing()}")
 

@@ -65,9 +65,7 @@ class RunOwner:
         """Says how the run ended, where that is this process's to say; the exception goes on."""
         try:
             if isinstance(error, Interrupted):
-                self._stopped(
-                    "interrupted", "its process was asked to leave; continue it, and it goes on there"
-                )
+                self._stopped("interrupted", "its process was asked to leave; continue it, and it goes on there")
             elif isinstance(error, Cancelled | KeyboardInterrupt):
                 self._stopped("cancelled", "stopped on request; finished stages are kept")
             elif isinstance(error, Exception):

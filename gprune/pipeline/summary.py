@@ -11,15 +11,11 @@ from gprune.records import Accuracy, Choice, PrunedModel
 from gprune.study.methods import METHODS, RECOMMENDED
 
 
-def summarized(
-    results: stages.Results, wanted: tuple[stages.Stage[Any], ...], record: RunRecord
-) -> dict[str, Any]:
+def summarized(results: stages.Results, wanted: tuple[stages.Stage[Any], ...], record: RunRecord) -> dict[str, Any]:
     """The result of a run."""
     graph, study = results.graph, results.graph.study
     until = record.until
-    unavailable = (
-        {} if until in ("positions", "drift", "adapted", "agreement") else _unavailable(results, record)
-    )
+    unavailable = {} if until in ("positions", "drift", "adapted", "agreement") else _unavailable(results, record)
     able = [name for name in study.methods if name not in unavailable]
     found: dict[str, Any] = {"settings": study.to_dict(), "run": record.name}
     if until in ("masks", "perplexity", "all"):
@@ -51,8 +47,7 @@ def _measured(results: stages.Results, record: RunRecord, able: list[str]) -> di
     graph, study, found = results.graph, results.graph.study, dict[str, Any]()
     texts = study.evaluation.texts
     found["perplexity"] = {
-        name: {text: float(results.get(stages.perplexity, name, text).perplexity) for text in texts}
-        for name in able
+        name: {text: float(results.get(stages.perplexity, name, text).perplexity) for text in texts} for name in able
     }
     answered = {name: _answered(results, record, name) for name in able}
     found |= _protocols(results, answered)

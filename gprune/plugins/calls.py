@@ -125,9 +125,7 @@ def weighed(plugin: Plugin, metric: Metric, layers: Sequence[LayerWeights], prog
         neurons,
         _stacked([[one.neurons[name] for name in neurons] for one in found], shape.neurons),
         channels,
-        _stacked(
-            [[one.channels[name] for name in channels] for one in found], shape.heads * shape.head_width
-        ),
+        _stacked([[one.channels[name] for name in channels] for one in found], shape.heads * shape.head_width),
     )
 
 

@@ -24,8 +24,7 @@ def numbers(found: Any, what: str, length: int) -> Array:
     bad = np.flatnonzero(~np.isfinite(values))
     if bad.size:
         raise PluginError(
-            f"{what} must be finite: {bad.size} of {length} are not, the first at {int(bad[0])} is "
-            f"{values[bad[0]]}"
+            f"{what} must be finite: {bad.size} of {length} are not, the first at {int(bad[0])} is {values[bad[0]]}"
         )
     return values.astype(np.float64)
 
@@ -49,9 +48,7 @@ def facts(found: Any, shape: ModelShape) -> Facts:
     if not isinstance(found, Facts):
         raise PluginError(f"weigh must return gprune.plugins.Facts (got {safe_parsing.quoted(found, 60)})")
     channels = shape.heads * shape.head_width
-    return Facts(
-        _named(found.neurons, "neurons", shape.neurons), _named(found.channels, "channels", channels)
-    )
+    return Facts(_named(found.neurons, "neurons", shape.neurons), _named(found.channels, "channels", channels))
 
 
 def _named(found: Any, part: str, length: int) -> Mapping[str, Array]:
@@ -82,14 +79,10 @@ def kept(found: Any, shape: ModelShape, retention: float) -> Kept:
 def _mask(found: Any, what: str, size: tuple[int, int]) -> Array:
     values = _array(found, what)
     if values.dtype != np.bool_ or values.shape != size:
-        raise PluginError(
-            f"{what} must be bool of shape {size}, True = kept (got {values.dtype} of {values.shape})"
-        )
+        raise PluginError(f"{what} must be bool of shape {size}, True = kept (got {values.dtype} of {values.shape})")
     empty = np.flatnonzero(~values.any(axis=1))
     if empty.size:
-        raise PluginError(
-            f"{what} keeps nothing in layer {int(empty[0])}: at least one must stay in every layer"
-        )
+        raise PluginError(f"{what} keeps nothing in layer {int(empty[0])}: at least one must stay in every layer")
     return values
 
 

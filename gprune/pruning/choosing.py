@@ -23,9 +23,7 @@ _LEAST = 1e-9
 """nats per token under which divergences are one: a model from which nothing is removed has none"""
 
 
-def choose(
-    candidates: Sequence[tuple[str, str]], found: Mapping[int, CandidateFigures], reference: int = 0
-) -> Choice:
+def choose(candidates: Sequence[tuple[str, str]], found: Mapping[int, CandidateFigures], reference: int = 0) -> Choice:
     """The candidate of the lowest number, of equal ones the first.
 
     `candidates` are masks and repair by name, `found` the figures of those that could be made, by place;

@@ -26,9 +26,7 @@ def balanced_splits(shards: int) -> list[Split]:
     halves.
     """
     if shards < 2 or shards % 2:
-        raise SettingsError(
-            f"calibration.shards must be even and at least 2 to part into halves (got {shards})"
-        )
+        raise SettingsError(f"calibration.shards must be even and at least 2 to part into halves (got {shards})")
     firsts = [(0, *rest) for rest in combinations(range(1, shards), shards // 2 - 1)]
     chosen = np.unique(np.linspace(0, len(firsts) - 1, min(_MOST_SPLITS, len(firsts))).round().astype(int))
     halves = [firsts[index] for index in chosen]

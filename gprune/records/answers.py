@@ -64,9 +64,7 @@ class Questions(Record):
     def of(cls, task: str, asked: list[tuple[str, list[str]]]) -> Questions:
         """Keeps every question of a task with its options, each cut to what is kept of it."""
         pieces = [
-            piece
-            for question, options in asked
-            for piece in (_tail(question), *(_head(option) for option in options))
+            piece for question, options in asked for piece in (_tail(question), *(_head(option) for option in options))
         ]
         # half a surrogate pair, which JSON may hold, is no text
         encoded = [piece.encode("utf-8", "replace") for piece in pieces]

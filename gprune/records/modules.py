@@ -55,9 +55,7 @@ class Partition(Record):
         for layer, (labels, count) in enumerate(zip(self.labels, self.counts, strict=True)):
             present = np.unique(labels)
             if len(present) != count or present[0] != 0 or present[-1] != count - 1:
-                raise ValueError(
-                    f"layer {layer}: labels {present} do not number {count} modules without gaps"
-                )
+                raise ValueError(f"layer {layer}: labels {present} do not number {count} modules without gaps")
 
     @property
     def offsets(self) -> Array:
@@ -144,6 +142,4 @@ class Agreement(Record):
     def of(cls, rows: Mapping[str, PartitionAgreement]) -> Agreement:
         """Puts comparisons together, at least one, by name."""
         found = list(rows.values())
-        return cls(
-            tuple(rows), np.stack([row.ari for row in found]), np.stack([row.overlap for row in found])
-        )
+        return cls(tuple(rows), np.stack([row.ari for row in found]), np.stack([row.overlap for row in found]))

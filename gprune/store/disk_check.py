@@ -142,13 +142,9 @@ def _locked(place: Path, disk: Mount) -> Tried:
     if seen != "True":
         return Tried(what, False, "a second process does not see a new file: keep the cache on another disk")
     if lock.leased:
-        return Tried(
-            what, True, "by a lease: the disk has no locks, and who is killed elsewhere is waited for a while"
-        )
+        return Tried(what, True, "by a lease: the disk has no locks, and who is killed elsewhere is waited for a while")
     if disk.local_locks:
-        words = (
-            f"on this machine alone, as it is mounted ({', '.join(disk.options)}): two machines may compute "
-        )
+        words = f"on this machine alone, as it is mounted ({', '.join(disk.options)}): two machines may compute "
         return Tried(what, False, words + "the same at the same time, which costs time and no result")
     return Tried(what, True, "by the server, for other machines too" if disk.network else "")
 

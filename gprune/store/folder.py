@@ -29,9 +29,7 @@ def _of_user() -> Path:
     """Where the XDG Base Directory Specification has caches; by it only an absolute name counts."""
     chosen = os.environ.get("XDG_CACHE_HOME", "")
     caches = chosen if chosen.startswith("/") else "~/.cache"
-    return (
-        safe_parsing.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / NAME
-    ).resolve()
+    return (safe_parsing.path(caches, "GPRUNE_CACHE is not set, and the user's cache folder") / NAME).resolve()
 
 
 def require_folder(root: Path) -> None:
@@ -60,15 +58,12 @@ def explain(error: OSError, folder: Path) -> StoreError:
     remedy = "or set GPRUNE_CACHE to another folder"
     if error.errno == errno.EDQUOT:
         return StoreError(
-            f"your quota on the disk that holds the cache {folder} is full: free some space of yours, "
-            f"{remedy}"
+            f"your quota on the disk that holds the cache {folder} is full: free some space of yours, {remedy}"
         )
     if is_full(error):
         return StoreError(f"the disk that holds the cache {folder} is full: free some space, {remedy}")
     if is_refused(error):
-        return StoreError(
-            f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}"
-        )
+        return StoreError(f"the cache {folder} cannot be written (read-only): change its permissions, {remedy}")
     return StoreError(f"the cache {folder} cannot be used ({error}): set GPRUNE_CACHE to another folder")
 
 

@@ -121,23 +121,17 @@ class Collection(Generic[T]):
 
     def _values(self, chosen: Sequence[T]) -> dict[str, Any]:
         listed = [self.plain(one) for one in chosen]
-        return {"format": self.form, "version": VERSION} | (
-            {self.entries: listed} if self.entries else listed[0]
-        )
+        return {"format": self.form, "version": VERSION} | ({self.entries: listed} if self.entries else listed[0])
 
     def _opened(self, raw: bytes) -> dict[str, Any]:
         """The value of a file that was exported, in this form and version."""
         try:
             values = safe_parsing.json_value(raw, "it", finite=self.finite)
         except UnreadableError as error:
-            raise SettingsError(
-                f"the file is not JSON ({error}): choose a file that was exported here"
-            ) from error
+            raise SettingsError(f"the file is not JSON ({error}): choose a file that was exported here") from error
         if not isinstance(values, dict) or values.get("format") != self.form:
             shown = safe_parsing.quoted(values.get("format") if isinstance(values, dict) else values)
-            raise SettingsError(
-                f"the file is not one of {self.what}: its `format` is not {self.form!r} (got {shown})"
-            )
+            raise SettingsError(f"the file is not one of {self.what}: its `format` is not {self.form!r} (got {shown})")
         if values.get("version") != VERSION:
             shown = safe_parsing.quoted(values.get("version"))
             raise SettingsError(f"the file has version {shown} and {VERSION} is read here: export it again")

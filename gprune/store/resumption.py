@@ -42,8 +42,7 @@ class Interval:
         found = _EVERY.fullmatch(text)
         if text != "off" and (found is None or not float(found[1])):
             raise SettingsError(
-                f"{VARIABLE} must be seconds as '30 s', steps as '10 steps', or 'off' "
-                f"(got {safe_parsing.quoted(text)})"
+                f"{VARIABLE} must be seconds as '30 s', steps as '10 steps', or 'off' (got {safe_parsing.quoted(text)})"
             )
         if found is None:
             return cls()
@@ -68,9 +67,7 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         """What both have cost."""
-        return Spent(
-            self.forward + other.forward, self.backward + other.backward, self.seconds + other.seconds
-        )
+        return Spent(self.forward + other.forward, self.backward + other.backward, self.seconds + other.seconds)
 
     @classmethod
     def of(cls, values: Any) -> Spent:
@@ -130,9 +127,7 @@ class Resumption:
     def goes_on(self, state: State, spent: Spent) -> Notice:
         """Enters that this process goes on from a state, and gives the sentence that says so."""
         self.before, self.began, self._saved = spent, state.step, state.step
-        return Notice(
-            f"goes on at step {state.step + 1} of {state.steps}, where an earlier process was stopped"
-        )
+        return Notice(f"goes on at step {state.step + 1} of {state.steps}, where an earlier process was stopped")
 
     def due(self, step: int) -> bool:
         """Whether a state is to be saved after so many finished steps."""

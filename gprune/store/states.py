@@ -83,9 +83,7 @@ class StateFile:
             raise ValueError("its header is cut off")
         header = safe_parsing.json_object(data[8 : 8 + length], "its header")
         named = header.get("__metadata__")
-        if not isinstance(named, dict) or not all(
-            isinstance(named.get(one), str) for one in (_DIGEST, _ABOUT)
-        ):
+        if not isinstance(named, dict) or not all(isinstance(named.get(one), str) for one in (_DIGEST, _ABOUT)):
             raise ValueError("it is no state of ours")
         if _sum_of(data, named[_DIGEST]) != named[_DIGEST]:
             raise ValueError("it is not as it was written")
@@ -93,10 +91,7 @@ class StateFile:
         for name, wanted in (("form", FORM), ("stage", self.stage), ("key", self.key)):
             if about[name] != wanted:
                 raise ValueError(f"its {name} is {safe_parsing.quoted(about[name])} and not {wanted!r}")
-        if (
-            not all(type(about[name]) is int for name in ("step", "steps"))
-            or type(about["values"]) is not dict
-        ):
+        if not all(type(about[name]) is int for name in ("step", "steps")) or type(about["values"]) is not dict:
             raise ValueError("it does not say where it stands")
         return about
 

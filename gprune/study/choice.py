@@ -47,9 +47,7 @@ class ChoiceSettings(Checked):
     """repairs that are tried beside none and the method's own, as kind:texts (repair.kind, repair.texts)"""
     masks: Annotated[
         Several[Text],
-        Rule(
-            "methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)
-        ),
+        Rule("methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)),
     ] = ("gprune", "gates", "flap", "wanda_sp_uniform")
     """methods whose masks the recommended recipe is chosen from; the first one's, not repaired, are its
     reference"""

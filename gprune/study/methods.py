@@ -308,7 +308,6 @@ def installed(plugin: Plugin) -> Installed:
     """Where a plug-in is; PluginError where it is not installed."""
     if plugin.place not in INSTALLED:
         raise PluginError(
-            f"{plugin.words} is not installed here: install {plugin.distribution}, or choose another "
-            f"{plugin.kind}"
+            f"{plugin.words} is not installed here: install {plugin.distribution}, or choose another {plugin.kind}"
         )
     return INSTALLED[plugin.place]

@@ -42,9 +42,7 @@ class Profile:
 def profile(name: str) -> Profile:
     """A profile by its name, one of NAMES."""
     if name == NAMES[0]:
-        return Profile(
-            name, (), "What the paper states; what it leaves open carries this project's defaults."
-        )
+        return Profile(name, (), "What the paper states; what it leaves open carries this project's defaults.")
     values = safe_parsing.json_file(FILE, "the recommended profile")
     return Profile(name, tuple(values["settings"].items()), _why(values))
 

@@ -179,9 +179,9 @@ class ModularizationSettings(Checked):
     """weight of the rank-drift consistency, divided by the layer's variance of each drift coordinate"""
     learning_rate: Annotated[Real, POSITIVE] = 0.02
     """Adam step size of the centroids"""
-    steps: Annotated[
-        Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps over all neurons of every layer")
-    ] = 150
+    steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps over all neurons of every layer")] = (
+        150
+    )
     """refinement steps"""
     temperature: Annotated[Real, POSITIVE] = 1.0
     """softmax temperature of the memberships (paper: none, that is 1)"""

@@ -247,9 +247,7 @@ class Study(Checked):
                 target = target.get(part) if isinstance(target, dict) else None
             if not isinstance(target, dict) or last not in target:
                 shown = safe_parsing.quoted(dotted)
-                raise SettingsError(
-                    f"a study has no field {shown}; {forms.suggestion(str(dotted), field_names())}"
-                )
+                raise SettingsError(f"a study has no field {shown}; {forms.suggestion(str(dotted), field_names())}")
             target[last] = value
         return from_dict(values)
 

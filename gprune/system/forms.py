@@ -238,9 +238,7 @@ def _type_of(form: type[Form]) -> Any:
     hints = typing.get_type_hints(form, names, include_extras=True)
     own: tuple[Any, ...] = fields(form)  # type: ignore[arg-type]
     required = {one.name for one in own if one.default is MISSING and one.default_factory is MISSING}
-    return Annotated[
-        Any, Table({one.name: hints[one.name] for one in own}, required, Any if form.LOOSE else None)
-    ]
+    return Annotated[Any, Table({one.name: hints[one.name] for one in own}, required, Any if form.LOOSE else None)]
 
 
 @cache

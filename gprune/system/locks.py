@@ -121,9 +121,7 @@ class Lock:
     def _lease(self) -> filelock.SoftFileLease:
         # not the same file: an empty one that a lock has left would never run out
         place = self._path.with_name(f"{self._path.name}.lease")
-        return filelock.SoftFileLease(
-            place, lease_duration=self._seconds, mode=0o600, poll_interval=self._poll
-        )
+        return filelock.SoftFileLease(place, lease_duration=self._seconds, mode=0o600, poll_interval=self._poll)
 
 
 def _device(folder: Path) -> int:

@@ -148,9 +148,7 @@ def cores() -> int:
 
 def processor() -> str:
     """Name of the processor."""
-    return next(
-        iter(_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine()
-    )
+    return next(iter(_values(Path("/proc/cpuinfo"), "model name")), platform.processor() or platform.machine())
 
 
 def _values(path: Path, name: str) -> list[str]:

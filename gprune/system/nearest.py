@@ -27,6 +27,4 @@ def not_one_of(name: str, value: str, known: Sequence[str], otherwise: str = "")
     """
     near = closest(value, known)
     remedy = f"did you mean {near!r}?" if near else otherwise
-    return f"{name} must be one of {', '.join(known)} (got {quoted(value)})" + (
-        f"; {remedy}" if remedy else ""
-    )
+    return f"{name} must be one of {', '.join(known)} (got {quoted(value)})" + (f"; {remedy}" if remedy else "")

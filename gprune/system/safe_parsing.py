@@ -121,9 +121,7 @@ def json_value(data: bytes | str, what: str, *, finite: bool = True, digits: int
     where it is not JSON, nests deeper than DEEPEST, or holds a number that no computer counts with.
     """
     if len(data) > MOST_BYTES:
-        raise UnreadableError(
-            f"{what} has {len(data)} bytes; at most {MOST_BYTES} are read as JSON: split it"
-        )
+        raise UnreadableError(f"{what} has {len(data)} bytes; at most {MOST_BYTES} are read as JSON: split it")
     try:
         value = _decoder(finite, digits).decode(data if isinstance(data, str) else data.decode("utf-8-sig"))
     except UnreadableError as error:
@@ -141,9 +139,7 @@ def json_value(data: bytes | str, what: str, *, finite: bool = True, digits: int
     return value
 
 
-def json_file(
-    path: Path, what: str, *, finite: bool = True, digits: int = MOST_DIGITS, pipe: bool = False
-) -> Any:
+def json_file(path: Path, what: str, *, finite: bool = True, digits: int = MOST_DIGITS, pipe: bool = False) -> Any:
     """The value in a JSON file, read as by `json_value`.
 
     `pipe` allows one that a person gave; within a folder a pipe would be waited for forever. Raises
@@ -212,9 +208,7 @@ def yaml_object(text: str, what: str) -> dict[str, Any]:
     except Exception as error:  # the library's own classes, and whatever else it meets on its way
         raise UnreadableError(f"{what} is not valid YAML: {sentence(error, 120)}") from error
     if value not in ("", None) and not isinstance(value, dict):
-        raise UnreadableError(
-            f"{what} holds no YAML object but {quoted(type(value).__name__)}: name its fields"
-        )
+        raise UnreadableError(f"{what} holds no YAML object but {quoted(type(value).__name__)}: name its fields")
     return value or {}
 
 
@@ -280,9 +274,7 @@ def _decoder(finite: bool, digits: int) -> json.JSONDecoder:
 def _whole(most: int) -> Callable[[str], int]:
     def read(digits: str) -> int:
         if len(digits) > most and len(digits.lstrip("-")) > most:
-            raise UnreadableError(
-                f"holds a whole number of {len(digits.lstrip('-'))} digits: make it smaller"
-            )
+            raise UnreadableError(f"holds a whole number of {len(digits.lstrip('-'))} digits: make it smaller")
         return int(digits)
 
     return read

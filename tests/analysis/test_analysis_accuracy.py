@@ -83,9 +83,7 @@ def test_a_stamp_says_windows_stream_limit_rule_and_versions():
 def test_the_stamp_of_an_accuracy_names_task_harness_and_rule():
     record = Accuracy("piqa", 0.5, 0.6, 0.1, 0.1, 48, 48, 0.5, "1.0, lm-eval 0.4.13", "")
     line = protocol.of_accuracy(record, MADE, "fixed").line
-    assert line.startswith(
-        "accuracy on 48 documents (at most 48); zero-shot, task version 1.0, lm-eval 0.4.13"
-    )
+    assert line.startswith("accuracy on 48 documents (at most 48); zero-shot, task version 1.0, lm-eval 0.4.13")
     assert "rule fixed" in line and line.endswith("transformers 5.1, lm-eval 0.4.13")
 
 

@@ -29,16 +29,12 @@ def test_every_module_is_what_counting_its_neurons_gives():
             second = sum(bool(other.ffn[layer, number]) for number in members) / len(members)
             differs = sum(one.ffn[layer, number] != other.ffn[layer, number] for number in members)
             assert (found.layer[row], found.module[row], found.size[row]) == (layer, module, len(members))
-            assert found.first[row] == pytest.approx(first) and found.change[row] == pytest.approx(
-                first - second
-            )
+            assert found.first[row] == pytest.approx(first) and found.change[row] == pytest.approx(first - second)
             assert found.differs[row] == pytest.approx(differs / len(members))
             row += 1
     assert row == len(found.change)
     assert found.neurons == sum(a != b for a, b in zip(one.ffn.ravel(), other.ffn.ravel(), strict=True)) / 120
-    assert (
-        found.groups == sum(a != b for a, b in zip(one.heads.ravel(), other.heads.ravel(), strict=True)) / 12
-    )
+    assert found.groups == sum(a != b for a, b in zip(one.heads.ravel(), other.heads.ravel(), strict=True)) / 12
 
 
 def test_equal_retention_can_hide_that_every_neuron_is_another():
@@ -91,8 +87,7 @@ def test_counts_and_jaccard_equal_the_loop(kind):
     first, second = drawn_masks(0, 0.5), drawn_masks(1, 0.7)
     found = kept_units.overlap(first, second, kind)
     one, other = (
-        [set(np.flatnonzero(row)) for row in (mask.ffn if kind == NEURONS else mask.heads)]
-        for mask in (first, second)
+        [set(np.flatnonzero(row)) for row in (mask.ffn if kind == NEURONS else mask.heads)] for mask in (first, second)
     )
     assert found.both.tolist() == [len(a & b) for a, b in zip(one, other, strict=True)]
     assert found.first.tolist() == [len(a - b) for a, b in zip(one, other, strict=True)]
@@ -180,9 +175,7 @@ def test_few_modules_and_empty_choices_and_chance_level_is_the_papers_and_met_by
     assert found.names == ["0–100 %"] and found.jaccard.tolist() == [1.0]
     labels = np.array([[0, 0, 1, 1]], dtype=np.int32)
     kept = np.array([[0, 0, 1, 1]])
-    found = decisions.compare(
-        np.array([[0.0, 0, 1, 1]]), a_partition(labels), kept_by(kept), kept_by(kept), 2
-    )
+    found = decisions.compare(np.array([[0.0, 0, 1, 1]]), a_partition(labels), kept_by(kept), kept_by(kept), 2)
     assert np.isnan(found.jaccard[0]) and np.isnan(found.chance[0]) and found.jaccard[1] == 1.0
     # retentions of the most unstable bin in Fig. 3a
     assert decisions.chance_jaccard(np.array([0.349]), np.array([0.437]))[0] == pytest.approx(0.241, abs=5e-4)
@@ -199,9 +192,7 @@ def bins(ours, base):
     none = np.zeros(len(ours))
     sizes = np.array([10] + [30] * (len(ours) - 1))
     names = decisions.bin_names(len(ours))
-    return decisions.Bins(
-        names, none, sizes, np.array(ours), np.array(base), none, none, np.zeros((4, len(ours)))
-    )
+    return decisions.Bins(names, none, sizes, np.array(ours), np.array(base), none, none, np.zeros((4, len(ours))))
 
 
 def test_headlines_follow_the_signs():
@@ -212,9 +203,7 @@ def test_headlines_follow_the_signs():
     some = decisions.headline(bins([0.6, 0.3, 0.6], [0.5, 0.5, 0.5]), "FLAP")
     assert some.endswith("and fewer of the others on average (−0.125)")
     words = decisions.headline(bins([0.4, 0.4, 0.501], [0.5, 0.5, 0.5]), "FLAP")
-    assert (
-        "about as many neurons of the most unstable modules as FLAP (+0.001) and fewer of the others" in words
-    )
+    assert "about as many neurons of the most unstable modules as FLAP (+0.001) and fewer of the others" in words
     result = bins([0.8, 0.2], [0.4, 0.6])
     assert decisions.pooled(result) == pytest.approx((0.35, 0.55))
     words = decisions.total_sentence(result, "FLAP")

@@ -50,9 +50,7 @@ def test_token_distance_runs_from_none_to_one_and_the_texts_side_by_side():
     assert table["distinct tokens"].tolist() == [4, 1]
     assert table["% of vocabulary"].tolist() == [50, 12.5]
     assert table["% in 10 most frequent"].tolist() == [100, 100]
-    assert (
-        table.loc["A", "% of distinct also in B"] == 25 and table.loc["B", "% of distinct also in A"] == 100
-    )
+    assert table.loc["A", "% of distinct also in B"] == 25 and table.loc["B", "% of distinct also in A"] == 100
     assert math.isnan(table.loc["A", "% of distinct also in A"])
     assert table.loc["A", "content"] == "01234567"
     table = calibration.text_table({"A": a_text([list(range(40))])})

@@ -52,9 +52,7 @@ def test_best_and_second_are_marked_among_the_pruned_models():
     )
     assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): SECOND}
     assert marks(comparison.rows([measured("dense", 40), measured("gprune", 60)])) == {}
-    table = comparison.rows(
-        [measured("gprune", 60), measured("flap", 60), measured("wanda_sp", float("inf"))]
-    )
+    table = comparison.rows([measured("gprune", 60), measured("flap", 60), measured("wanda_sp", float("inf"))])
     assert marks(table) == {("run-a", "gprune"): BEST, ("run-a", "flap"): BEST}
     close = comparison.rows([measured("gprune", 60), measured("flap", 61), measured("wanda_sp", 99)])
     clear = comparison.rows([measured("gprune", 60), measured("flap", 90), measured("wanda_sp", 91)])
@@ -63,9 +61,7 @@ def test_best_and_second_are_marked_among_the_pruned_models():
 
 @pytest.mark.parametrize(("gap", "called"), [(0.005, True), (0.0051, False)])
 def test_no_winner_beyond_half_a_percent_of_the_budget(gap, called):
-    table = comparison.rows(
-        [measured("gprune", 60, retention=0.5), measured("flap", 90, retention=0.5 + gap - 1e-12)]
-    )
+    table = comparison.rows([measured("gprune", 60, retention=0.5), measured("flap", 90, retention=0.5 + gap - 1e-12)])
     assert bool(marks(table)) is called
     assert any("retentions differ" in reason for reason in comparison.obstacles(table)) is not called
 
@@ -210,8 +206,7 @@ def test_a_difference_over_seeds_pairs_the_seeds_and_adds_their_error_to_the_win
     against = comparison.change(gprune, dense, "wiki")
     assert isinstance(against, paired_test.Difference) and against.verdict == paired_test.WORSE
     assert against.change == pytest.approx(
-        np.exp(np.mean([cell.losses for cell in gprune.by_seed("wiki").values()]) - two_methods()[0].mean())
-        - 1
+        np.exp(np.mean([cell.losses for cell in gprune.by_seed("wiki").values()]) - two_methods()[0].mean()) - 1
     )
 
 

@@ -116,9 +116,7 @@ def test_components_are_those_of_a_singular_value_decomposition():
     found = neuron_embedding.principal(rows, 50)
     left, singular, _ = np.linalg.svd(rows - rows.mean(axis=0), full_matrices=False)
     assert np.allclose(np.abs(found.places), np.abs(left * singular), atol=1e-4)
-    assert np.allclose(
-        found.shares, singular**2 / (singular**2).sum()
-    ) and found.shares.sum() == pytest.approx(1)
+    assert np.allclose(found.shares, singular**2 / (singular**2).sum()) and found.shares.sum() == pytest.approx(1)
     # the same neurons in another order give the same picture: no axis is turned round
     assert np.allclose(neuron_embedding.principal(rows[::-1], 50).places[::-1], found.places, atol=1e-5)
     assert neuron_embedding.principal(rows, 5).places.shape == (60, 5)

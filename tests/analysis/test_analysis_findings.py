@@ -81,9 +81,7 @@ def test_agreement_is_told_against_another_seed_and_fang(seed, word):
 
 
 def test_agreement_without_a_third_text_tells_what_there_is():
-    assert "FANG’s groups of two texts agree at an ARI of 0.30" in findings.agreement(
-        an_agreement(fang_ab=0.3)
-    )
+    assert "FANG’s groups of two texts agree at an ARI of 0.30" in findings.agreement(an_agreement(fang_ab=0.3))
     assert "no text was replaced" in findings.agreement(an_agreement(other_seed=0.3))
 
 
@@ -132,9 +130,7 @@ def cell(method, loss, text="c", retention=0.5):
     return Measurement("r", method, text, *values, 30, 8, retention, 0, "m", "", losses)
 
 
-UNSEEN = {
-    "c": HoldoutStatus("c", {"A": OTHER, "B": OTHER}, TextOverlap("c", 17, 30, np.zeros(2), np.ones(2)))
-}
+UNSEEN = {"c": HoldoutStatus("c", {"A": OTHER, "B": OTHER}, TextOverlap("c", 17, 30, np.zeros(2), np.ones(2)))}
 
 
 @pytest.mark.parametrize("ours", [3.2, 3.5, 3.8])
@@ -184,10 +180,7 @@ def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate():
     assert excess[place] == excess.max()
     assert neurons.telling(record, 1) == (1, int(excess[1].argmax()))
     # of the furthest, one that says more comes before one that moves more; from further down, none does
-    order = [
-        tuple(int(part) for part in np.unravel_index(each, (3, 50)))
-        for each in np.argsort(-excess, axis=None)
-    ]
+    order = [tuple(int(part) for part in np.unravel_index(each, (3, 50))) for each in np.argsort(-excess, axis=None)]
     for number, expected in ((7, order[7]), (neurons.AMONG, order[0])):
         divided = np.zeros((3, 50), bool)
         divided[order[number]] = True

@@ -29,9 +29,7 @@ def cell(method, level, text="c", seed=0, **changes):
     losses = level + 0.5 * shared + 0.01 * own
     kept = 1.0 if method == "dense" else 0.5
     error = losses.std(ddof=1) / np.sqrt(40) * np.exp(losses.mean())
-    found = Measurement(
-        "r", method, text, float(np.exp(losses.mean())), float(error), 40, 8, kept, 0, "m", "", losses
-    )
+    found = Measurement("r", method, text, float(np.exp(losses.mean())), float(error), 40, 8, kept, 0, "m", "", losses)
     return replace(found, **changes)
 
 
@@ -159,10 +157,7 @@ def test_without_a_measured_overlap_no_text_is_called_unseen():
     found = analysis.headline(outcome, study, True)
     assert "on c, text of another corpus, rises" in found.sentence and "unseen" not in found.sentence
     assert "is not measured, so it is not called unseen: run the study again" in found.detail
-    assert (
-        "Unseen: another corpus than A and B; none of it stands word for word in A or B"
-        in said(*cells).detail
-    )
+    assert "Unseen: another corpus than A and B; none of it stands word for word in A or B" in said(*cells).detail
 
 
 def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent():
@@ -172,16 +167,11 @@ def test_a_control_that_does_as_well_is_named_and_is_nobodys_opponent():
     worse = said(DENSE, base, ours, cell("msl_layers", 3.9), cell("flap_uniform", 3.7), methods=methods)
     assert worse.verdict == "better" and "control" not in worse.sentence
     alike = said(DENSE, base, ours, twin, cell("flap_uniform", 3.7), methods=methods)
-    assert alike.sentence.endswith(
-        "GPrune’s 49 %. A control does as well: MSL, one module a layer (+0.0 % perplexity)"
-    )
+    assert alike.sentence.endswith("GPrune’s 49 %. A control does as well: MSL, one module a layer (+0.0 % perplexity)")
     better = said(DENSE, base, ours, cell("flap_uniform", 3.3), methods=methods)
     change = np.exp((cell("flap_uniform", 3.3).losses - ours.losses).mean()) - 1
     assert change < 0 and f"{100 * change:.1f} %".replace("-", "−") in better.sentence
-    assert (
-        "A control does better: FLAP, one ratio (" in better.sentence
-        and "FLAP’s perplexity" in better.sentence
-    )
+    assert "A control does better: FLAP, one ratio (" in better.sentence and "FLAP’s perplexity" in better.sentence
     # of another budget it says nothing
     other = cell("flap_uniform", 3.3, retention=0.6)
     assert "control" not in said(DENSE, base, ours, other, methods=methods).sentence

@@ -162,17 +162,12 @@ def test_samples_are_those_of_a_loop():
     for row, count in enumerate((1, 2, 3, 4)):
         for start in range(SHARDS):
             both = [
-                ranks(score([(first + step) % SHARDS for step in range(count)]))
-                for first in (start, start + count)
+                ranks(score([(first + step) % SHARDS for step in range(count)])) for first in (start, start + count)
             ]
             moved = np.median(np.abs(both[0] - both[1])) / (NEURONS - 1)
             assert found.drift[row, start] == pytest.approx(moved)
             sides = [
-                {
-                    (layer, neuron)
-                    for layer in range(LAYERS)
-                    for neuron in np.argsort(-rank[layer])[: kept[layer]]
-                }
+                {(layer, neuron) for layer in range(LAYERS) for neuron in np.argsort(-rank[layer])[: kept[layer]]}
                 for rank in both
             ]
             differ = len(sides[0] ^ sides[1]) / (LAYERS * NEURONS)
@@ -222,10 +217,7 @@ def test_drift_beyond_sampling_is_that_of_endless_texts():
     endless = rank_drift(*(ranks(truth) for truth in truths))
     for sequences in (16, 64, 256):
         sides = [
-            [
-                ranks(sequences_of(10 * side + draw, sequences, 3, truths[side]).mean(axis=0))
-                for draw in (1, 2)
-            ]
+            [ranks(sequences_of(10 * side + draw, sequences, 3, truths[side]).mean(axis=0)) for draw in (1, 2)]
             for side in (0, 1)
         ]
         measured = rank_drift(sides[0][0], sides[1][0])

@@ -132,9 +132,7 @@ def test_headings_row_names_and_cells_are_guarded_and_numbers_are_not_touched():
     ]
     assert safe.iloc[0].tolist() == ["'=a", -1.5, -3, "'+a"] and safe["value"].dtype == float
     assert frame.iloc[0].tolist() == ["=a", -1.5, -3, "+a"], "the table itself is not changed"
-    frame = pd.DataFrame(
-        [["=a", 1.0, "b"]], columns=pd.MultiIndex.from_tuples([("=t", "x"), ("u", "y"), ("u", "y")])
-    )
+    frame = pd.DataFrame([["=a", 1.0, "b"]], columns=pd.MultiIndex.from_tuples([("=t", "x"), ("u", "y"), ("u", "y")]))
     safe = table.guard(frame)
     assert safe.columns.tolist() == [("'=t", "x"), ("u", "y"), ("u", "y")]
     assert safe.iloc[0].tolist() == ["'=a", 1.0, "b"]

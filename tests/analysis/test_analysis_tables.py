@@ -197,9 +197,7 @@ def test_best_and_second_are_called_within_a_block_without_dense_and_with_contro
     paper = [setting for setting in competing() if not setting.control]
     assert studies.marks(paper, "ppl:wiki") == {2: BEST, 1: SECOND, 4: BEST, 5: SECOND}
     assert studies.marks(competing(), "accuracy") == {4: BEST, 2: SECOND, 5: BEST, 6: SECOND}
-    table = studies.settings(
-        [row("a", values={"ARI": 0.5, "accuracy:boolq": 50.0}), row("b", values={"ARI": 0.7})]
-    )
+    table = studies.settings([row("a", values={"ARI": 0.5, "accuracy:boolq": 50.0}), row("b", values={"ARI": 0.7})])
     assert studies.marks(table, "ARI") == {} and studies.marks(table, "accuracy:boolq") == {}
     table = studies.settings([row("a", 40.0), row("b", 40.0), row("c", float("inf"))])
     assert studies.marks(table, "ppl:wiki") == {0: BEST, 1: BEST}
@@ -214,9 +212,7 @@ def test_a_control_that_is_as_good_as_gprune_is_named_with_the_measures():
     worse = row("flap_uniform", 41.0, control=True, labels={"retention": "50%", "method": "control"})
     assert studies.ahead(studies.settings([row("gprune:flap", 40.0), worse])) == {}
     equal = replace(worse, values={"ppl:wiki": 40.0})
-    assert studies.ahead(studies.settings([row("gprune:flap", 40.0), equal])) == {
-        "50 % · control": ["ppl:wiki"]
-    }
+    assert studies.ahead(studies.settings([row("gprune:flap", 40.0), equal])) == {"50 % · control": ["ppl:wiki"]}
     # nothing is said where GPrune has no number
     assert studies.ahead(studies.settings([row("flap", 50.0), worse])) == {}
 

@@ -69,9 +69,7 @@ def test_a_rule_in_short(changes, words):
 def test_every_field_of_a_study_is_flattened_once_and_only_what_differs_is_listed_with_its_meaning():
     assert set(run_settings.flattened(demo_study())) == set(field_names())
     first = demo_study()
-    second = replace(
-        first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8), name="B"
-    )
+    second = replace(first, retention=0.7, reliability=replace(ReliabilitySettings(), drift_quantile=0.8), name="B")
     table = run_settings.differences({"one": first, "other": second}).set_index("setting")
     assert set(table.index) == {"retention", "reliability.drift_quantile"}
     assert table.loc["retention"].tolist()[:2] == [str(first.retention), "0.7"]
@@ -110,10 +108,7 @@ def masks(retention):
 
 
 def verdicts(record, study, found):
-    return {
-        check.sentence.split(":")[0]: check.verdict
-        for check in summary.checks(record, study, SHAPE, found, {})
-    }
+    return {check.sentence.split(":")[0]: check.verdict for check in summary.checks(record, study, SHAPE, found, {})}
 
 
 def test_budgets_may_differ_by_one_group():
@@ -164,16 +159,12 @@ def test_measuring_on_the_calibration_text_is_warned_about():
 def test_samples_and_windows_below_the_papers_are_named_and_uncommitted_changes_and_a_missing_commit():
     study = a_study(calibration=CalibrationSettings(samples=256), evaluation=EvaluationSettings(windows=96))
     found = " ".join(
-        check.sentence
-        for check in summary.checks(a_record(), study, SHAPE, {}, {})
-        if check.verdict == "warn"
+        check.sentence for check in summary.checks(a_record(), study, SHAPE, {}, {}) if check.verdict == "warn"
     )
     assert "256 calibration sequences" in found and "at most 96 windows" in found
     record = a_record()
     record["provenance"]["uncommitted_changes"] = True
-    assert any(
-        "not committed" in check.sentence for check in summary.checks(record, a_study(), SHAPE, {}, {})
-    )
+    assert any("not committed" in check.sentence for check in summary.checks(record, a_study(), SHAPE, {}, {}))
     last = summary.checks({"provenance": None}, a_study(), None, {}, {})[-1]
     assert last.verdict == "unknown"
 

@@ -140,9 +140,7 @@ def test_any_list_meets_the_budget_or_is_refused(data):
     base.ffn[:, 0] = base.heads[:, 0] = True
     kinds = st.sampled_from([("neuron", 12), ("module", 3), ("group", 2)])
     edits = [
-        Edit(
-            data.draw(st.booleans()), kind, data.draw(st.integers(0, 3)), data.draw(st.integers(0, most - 1))
-        )
+        Edit(data.draw(st.booleans()), kind, data.draw(st.integers(0, 3)), data.draw(st.integers(0, most - 1)))
         for kind, most in data.draw(st.lists(kinds, max_size=8))
     ]
     margin = rng.standard_normal((4, 12))

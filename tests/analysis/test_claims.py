@@ -18,8 +18,7 @@ def a_case(text="x", retention=0.5, unseen=False, model="m", **nats):
     """Losses of methods that lie a number above the same windows, under two seeds, almost without noise."""
     noise = np.random.default_rng(7)
     losses = {
-        name: {seed: WINDOWS + value + noise.normal(0, 1e-3, 50) for seed in (0, 1)}
-        for name, value in nats.items()
+        name: {seed: WINDOWS + value + noise.normal(0, 1e-3, 50) for seed in (0, 1)} for name, value in nats.items()
     }
     return Case(model, retention, text, unseen, losses)
 

@@ -14,10 +14,7 @@ POINT = some.tuples(some.integers(0, 6), some.integers(0, 6))
 @given(some.lists(POINT, max_size=12))
 def test_the_front_is_what_no_other_point_dominates(points):
     found = decision.front(np.array([cost for cost, _ in points]), np.array([loss for _, loss in points]))
-    naive = [
-        not any(other[0] <= one[0] and other[1] <= one[1] and other != one for other in points)
-        for one in points
-    ]
+    naive = [not any(other[0] <= one[0] and other[1] <= one[1] and other != one for other in points) for one in points]
     assert list(found) == naive
 
 

@@ -120,12 +120,8 @@ def test_the_highest_likelihood_is_chosen_and_of_equal_ones_the_first():
 
 
 def test_flips_are_counted_and_listed_by_how_far_they_moved():
-    base = changed_answers.choices(
-        given(([0, -1], 0), ([0, -1], 0), ([0, -9], 1), ([0, -1], 0), ([0, -1], 1)), ACC
-    )
-    other = changed_answers.choices(
-        given(([-2, 0], 0), ([-7, 0], 0), ([-1, 0], 1), ([0, -5], 0), ([0, -2], 1)), ACC
-    )
+    base = changed_answers.choices(given(([0, -1], 0), ([0, -1], 0), ([0, -9], 1), ([0, -1], 0), ([0, -1], 1)), ACC)
+    other = changed_answers.choices(given(([-2, 0], 0), ([-7, 0], 0), ([-1, 0], 1), ([0, -5], 0), ([0, -2], 1)), ACC)
     assert changed_answers.counts(base, other) == Counts(both=1, lost=2, gained=1, neither=1)
     assert changed_answers.flips(base, other, EITHER).tolist() == [2, 1, 0]
     assert changed_answers.flips(base, other, LOST).tolist() == [1, 0]
@@ -145,13 +141,9 @@ def test_the_finding_names_both_ways_and_whether_chance_does_as_much():
     said = changed_answers.headline(Counts(10, 14, 2, 5), "FLAP", "the dense model")
     assert said.startswith("FLAP loses 14 of the dense model’s right answers and gains 2 others: more than")
     assert said.endswith("p = 0.004")
-    assert "which chance alone can do" in changed_answers.headline(
-        Counts(10, 3, 2, 5), "FLAP", "the dense model"
-    )
+    assert "which chance alone can do" in changed_answers.headline(Counts(10, 3, 2, 5), "FLAP", "the dense model")
     assert "p < 0.001" in changed_answers.headline(Counts(10, 40, 2, 5), "FLAP", "the dense model")
-    assert "answers every question as" in changed_answers.headline(
-        Counts(10, 0, 0, 5), "FLAP", "the dense model"
-    )
+    assert "answers every question as" in changed_answers.headline(Counts(10, 0, 0, 5), "FLAP", "the dense model")
 
 
 def test_a_question_has_a_row_an_option_and_a_column_a_model():

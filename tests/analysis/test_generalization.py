@@ -25,9 +25,7 @@ def standing(text):
 
 def placed(cells, groups=None):
     lines = comparison.lines(comparison.rows(cells), groups)
-    home, abroad = generalization.texts_of(
-        standing, comparison.texts(row for line in lines for row in line.rows)
-    )
+    home, abroad = generalization.texts_of(standing, comparison.texts(row for line in lines for row in line.rows))
     return {one.line.name: one for one in generalization.places(lines, home, abroad)}
 
 

@@ -73,9 +73,7 @@ def test_other_settings_equal_ranking_everything_anew(run, prepared, levels, tar
     partition, learning = run.load(stages.partition), run.load(stages.learning)
     settings = replace(run.study.reliability, drift_quantile=levels[0], score_quantile=levels[1])
     adapted = adapt(primary, auxiliary, partition, run.load(stages.modules), settings, run.study.seed)
-    family = MaskFamily.of(
-        RankedUnits.build(run.shape, adapted.scores, primary.heads, partition), torch.device("cpu")
-    )
+    family = MaskFamily.of(RankedUnits.build(run.shape, adapted.scores, primary.heads, partition), torch.device("cpu"))
     thresholds = np.concatenate([learning.thresholds, learning.head_thresholds])
     expected = exact_masks(family.units, thresholds, target, run.study.sparsity.alignment).masks
     found = whatif.relocated(prepared, adapted.source, target)
@@ -120,12 +118,8 @@ def test_what_cannot_be_decided_here_says_why(run, method, scoring, reason):
 
 
 def test_flips_are_counted_by_layer_and_by_side():
-    before = PruningMasks(
-        "gprune", np.array([[1, 1, 0], [0, 0, 1]], bool), np.array([[1], [1]], bool), 0.5, 0.5
-    )
-    after = PruningMasks(
-        "gprune", np.array([[1, 0, 0], [1, 1, 1]], bool), np.array([[1], [0]], bool), 0.5, 0.5
-    )
+    before = PruningMasks("gprune", np.array([[1, 1, 0], [0, 0, 1]], bool), np.array([[1], [1]], bool), 0.5, 0.5)
+    after = PruningMasks("gprune", np.array([[1, 0, 0], [1, 1, 1]], bool), np.array([[1], [0]], bool), 0.5, 0.5)
     found = mask_diff.compare(before, after)
     assert found.removed.tolist() == [1, 0] and found.added.tolist() == [0, 2]
     assert (found.total, found.heads) == (3, 1)

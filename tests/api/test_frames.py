@@ -170,9 +170,7 @@ def test_notebooks_show_runs_studies_and_previews_as_small_tables(run):
     assert all(len(one.rows) < 10 and all(len(row) == 2 for row in one.rows) for one in shown)
     said = dict(shown[0].rows)
     assert said == dict(shown[1].rows)
-    assert said["Retention"] == f"{run.study.retention:g}" and "random.txt | inspect.txt | json.txt" in str(
-        said
-    )
+    assert said["Retention"] == f"{run.study.retention:g}" and "random.txt | inspect.txt | json.txt" in str(said)
     assert said["Methods"] == ", ".join(run.study.methods)
     assert f"Run {run.name}: done" in run._repr_html_()
     assert dict(shown[2].rows)["Modules adapted"] == f"{preview.adapted} of {len(run.modules)}"
@@ -255,10 +253,6 @@ def test_it_runs_on_a_small_demo(project, tmp_path, monkeypatch):
     levels = {name: float(words.split()[0]) for name, words in said}
     assert set(levels) == {"dense", "GPrune", "GPrune, other thresholds"}
     assert levels["dense"] < levels["GPrune"] < 2 * levels["dense"]
-    shown = [
-        data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})
-    ]
+    shown = [data for cell in notebook.cells for out in cell.get("outputs", []) for data in out.get("data", {})]
     assert "application/vnd.plotly.v1+json" in shown
-    assert not [
-        one for cell in notebook.cells for one in cell.get("outputs", []) if one["output_type"] == "error"
-    ]
+    assert not [one for cell in notebook.cells for one in cell.get("outputs", []) if one["output_type"] == "error"]

@@ -262,8 +262,6 @@ def test_a_record_alone_runs_no_code_of_a_model(run, tmp_path):
     (folder / "run.json").write_text(json.dumps(values))
     opened = gprune.open(folder)
     for wanted in (lambda: opened.tokenizer, lambda: opened.model("dense")):
-        with pytest.raises(
-            errors.SettingsError, match=r"Python code would run.*trust_remote_code=True. only if"
-        ):
+        with pytest.raises(errors.SettingsError, match=r"Python code would run.*trust_remote_code=True. only if"):
             wanted()
     assert gprune.open(folder, trust_remote_code=True).tokenizer.vocab_size == run.tokenizer.vocab_size

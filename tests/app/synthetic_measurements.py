@@ -50,9 +50,7 @@ def answers(task: Task) -> Answers:
 def questions(task: Task) -> Questions:
     """Questions that are no mark-up, whatever they look like."""
     count = task.study.evaluation.limit or 100
-    asked = [
-        (f"Question {n} {EVIL}", [f" option {n}.{k} **bold**" for k in range(OPTIONS)]) for n in range(count)
-    ]
+    asked = [(f"Question {n} {EVIL}", [f" option {n}.{k} **bold**" for k in range(OPTIONS)]) for n in range(count)]
     return Questions.of(task.asked, asked)
 
 

@@ -60,9 +60,7 @@ def moved() -> RankDrift:
     return RankDrift(drift, drift, drift, drift / 4, drift / 4, drift / 2, *[np.full(2, 0.8)] * 4)
 
 
-def write_tables(
-    root: Path, *names: str, fill: Fill = filled, model: str = "demo", scale: Any = None
-) -> Path:
+def write_tables(root: Path, *names: str, fill: Fill = filled, model: str = "demo", scale: Any = None) -> Path:
     """Writes reproduced tables in their true form, from answers made by hand."""
     size = scale or choose(model, "demo")
     series = Series(model, size)

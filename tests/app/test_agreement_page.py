@@ -114,8 +114,6 @@ def test_module_counts_that_differ_strongly_are_told(cache, name):
 
 
 def test_an_agreement_without_its_partitions_says_so(cache):
-    app = show(
-        "module_agreement", cache, stages=[name for name in names() if not name.startswith("partition_")]
-    )
+    app = show("module_agreement", cache, stages=[name for name in names() if not name.startswith("partition_")])
     assert "partitions behind the agreement are not in this run" in words(app)
     assert len(charts(app)) == 2 and not app.error

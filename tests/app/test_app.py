@@ -144,9 +144,7 @@ def test_names_from_outside_are_text_and_nothing_else(cache):
         assert not any(item.proto.allow_html for item in app.markdown), page
 
 
-def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_of_the_run(
-    cache, monkeypatch
-):
+def test_both_budgets_stand_beside_each_other_and_a_mistake_of_ours_is_no_fault_of_the_run(cache, monkeypatch):
     app = show("rank_drift", cache)
     assert "median rank correlation 0.62" in words(app).replace("\\", "")
     badges = [item.value for item in app.markdown if "published" in item.value]

@@ -161,9 +161,7 @@ def test_the_synthetic_run_has_every_stage(small_run):
     assert all(small_run.there(stage) for stage in stages.every(small_run.graph))
 
 
-@pytest.mark.parametrize(
-    ("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)]
-)
+@pytest.mark.parametrize(("selection", "shapes", "notes"), [("drift_and_score", 3, 2), ("drift", 2, 1), ("none", 0, 0)])
 def test_the_scatter_shows_the_rule_that_is_chosen(small_run, selection, shapes, notes):
     figure = reliability.scatter(*_statistics(small_run), False, selection)
     assert (len(figure.layout.shapes), len(figure.layout.annotations)) == (shapes, notes)

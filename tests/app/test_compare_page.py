@@ -186,9 +186,7 @@ def test_other_windows_have_a_dash_and_the_reason(cache):
     app.multiselect(key="cp_runs_multiselect").set_value([first, second]).run()
     table = numbers(app).set_index("method")
     of_few = table.index.str.endswith("Few")
-    assert (
-        of_few.sum() == 4 and table[f"{TEXT} Δ %"].isna()[of_few | (table.index == "FLAP · Synthetic")].all()
-    )
+    assert of_few.sum() == 4 and table[f"{TEXT} Δ %"].isna()[of_few | (table.index == "FLAP · Synthetic")].all()
     shown = words(app).replace("\\", "")
     assert "because of 48 windows of 128 tokens against 96 windows of 128 tokens" in shown
     assert "#### The runs differ in 1 setting\n" in shown
@@ -203,9 +201,7 @@ def test_runs_of_several_seeds_are_one_line_with_their_spread(cache):
     app.multiselect(key="cp_runs_multiselect").set_value(made).run()
     table = numbers(app).set_index("method")
     assert table["seeds"].to_dict() == {name: 1 if name == "Dense" else 3 for name in table.index}
-    assert (
-        len(table) == 5 and (table[f"{TEXT} s.d."].drop("Dense") > 0).all() and "one seed" not in words(app)
-    )
+    assert len(table) == 5 and (table[f"{TEXT} s.d."].drop("Dense") > 0).all() and "one seed" not in words(app)
     app.toggle(key="cp_seeds_toggle").set_value(False).run()
     assert len(numbers(app)) == 1 + 3 * 4 and "seeds" not in numbers(app).columns
 
@@ -229,9 +225,7 @@ def test_runs_of_studies_are_offered_only_when_asked_for_or_chosen(cache):
     assert len(options) == 4 and [text.startswith("reproduce · ") for text in options] == [False] + [True] * 3
     assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[name] for name in (own, *made)}
     app = open_page("comparison", run=made[1])
-    assert (
-        app.selectbox(key="frame_run").value == made[1] and len(app.selectbox(key="frame_run").options) == 2
-    )
+    assert app.selectbox(key="frame_run").value == made[1] and len(app.selectbox(key="frame_run").options) == 2
     called = offered(cache)
     assert set(app.multiselect(key="cp_runs_multiselect").options) == {called[own], called[made[1]]}
     assert app.toggle(key="frame_studies").value is False

@@ -147,9 +147,7 @@ def test_who_is_repaired_how_is_said_of_the_rows_whose_runs_are_here(cache):
     assert told in shown and " by bias compensation on A; the others not at all" in shown
 
 
-@pytest.mark.parametrize(
-    ("name", "traces"), [("figure-1a", 4), ("figure-1b", 10), ("figure-3a", 2), ("figure-3b", 2)]
-)
+@pytest.mark.parametrize(("name", "traces"), [("figure-1a", 4), ("figure-1b", 10), ("figure-3a", 2), ("figure-3b", 2)])
 def test_figures_are_drawn_from_the_same_files(cache, name, traces):
     run = write_run(cache)
     write_tables(cache, name, fill=lambda row: filled(row, run))

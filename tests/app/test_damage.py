@@ -25,8 +25,7 @@ SHOWN = {
     "groups": "module_agreement",
     "scores": "overview rank_drift reliability inspection guide mask_atlas retention",
     "drift": "inspection overview rank_drift reliability pruning_decisions calibration_data guide mask_atlas",
-    "partition": "rank_drift module_agreement reliability pruning_decisions guide neuron_map mask_atlas "
-    "retention",
+    "partition": "rank_drift module_agreement reliability pruning_decisions guide neuron_map mask_atlas retention",
     "modules": "overview reliability guide retention",
     "masks": "inspection overview reliability pruning_decisions comparison decision speed_export guide "
     "neuron_map mask_atlas retention",

@@ -131,9 +131,7 @@ def test_another_origin_can_neither_frame_nor_open_nor_upload(visit):
     own = context.new_page()
     own.goto(server.address)
     own.get_by_role("heading", level=1).first.wait_for()
-    assert own.evaluate(_OPENS, stream) == "open" and isinstance(
-        own.evaluate(_UPLOADS, [upload, "cors"]), int
-    )
+    assert own.evaluate(_OPENS, stream) == "open" and isinstance(own.evaluate(_UPLOADS, [upload, "cors"]), int)
     with another_origin() as port:
         for host in ("127.0.0.1", "localhost"):
             page = context.new_page()

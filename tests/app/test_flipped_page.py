@@ -87,9 +87,7 @@ def test_what_moved_most_is_open_and_every_task_and_method_is_counted(cache, mon
     assert table["method"].tolist() == ["GPrune", "FLAP"] * 2
     assert table["task"].tolist() == ["piqa"] * 2 + ["boolq"] * 2
     run = the_run(cache)
-    base, other = (
-        changed_answers.choices(run.load(stages.answers, name, "piqa"), "acc") for name in ("dense", "flap")
-    )
+    base, other = (changed_answers.choices(run.load(stages.answers, name, "piqa"), "acc") for name in ("dense", "flap"))
     row = table.iloc[1]
     assert row["right → wrong"] == (base.hit & ~other.hit).sum() > 0
     assert row["wrong → right"] == (~base.hit & other.hit).sum()

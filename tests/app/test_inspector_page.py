@@ -141,9 +141,7 @@ def test_a_module_shows_what_rasa_did_and_its_members(run):
 
 
 def test_a_run_without_positions_says_how_to_get_them_and_starts_the_job(cache, monkeypatch):
-    app = show(
-        "inspection", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")]
-    )
+    app = show("inspection", cache, NEURON, stages=[name for name in names() if not name.startswith("positions")])
     assert "were not kept when this run was made" in words(app) and not app.error and not passages(app)
     assert any("--until positions" in code.value for code in app.code)
     asked = []
@@ -205,10 +203,7 @@ def test_a_list_comes_back_as_it_was_saved_whatever_it_is_called(tmp_path):
     lists.LISTS.delete(root, NeuronList("quotes ☃", ()))
     assert [one.neurons for one in lists.LISTS.kept(root)[0]][1:] == [((9, 9),)]
     (tmp_path / "neurons" / "odd.json").write_text("{")
-    assert (
-        len(lists.LISTS.kept(root)[0]) == 2
-        and "odd.json: the file is not JSON" in lists.LISTS.kept(root)[1][0]
-    )
+    assert len(lists.LISTS.kept(root)[0]) == 2 and "odd.json: the file is not JSON" in lists.LISTS.kept(root)[1][0]
 
 
 def written(**changes):
@@ -281,8 +276,7 @@ def test_every_token_has_its_colour_once_that_is_asked_for(cache, run, monkeypat
     assert [token["peak"] for token in tokens].index(True) == place - first
     assert tokens[3]["value"] == "-0.3" and tokens[3]["negative"] and not tokens[2]["negative"]
     most = max(
-        np.abs(run.load(stages.positions, role).values[2, 7]).max()
-        for role in ("primary", "auxiliary", "substitute")
+        np.abs(run.load(stages.positions, role).values[2, 7]).max() for role in ("primary", "auxiliary", "substitute")
     )
     assert tokens[2]["strength"] == pytest.approx(min(0.2 / most, 1.0))
     assert "reads the sequence from its beginning" in words(app) and not app.exception
@@ -315,9 +309,7 @@ def test_one_click_measures_what_the_neuron_is_worth_on_every_text(cache, run, m
     app.button(key="ins_next").click().run()
     assert len(pool.asked) == 3 and app.button(key="ins_ablation_now").label == "Ablate now"
     pool.more = 0.0
-    assert "Without it the loss changes measurably on no text" in words(
-        inspected(**NEURON, ins_ablated="2-7")
-    )
+    assert "Without it the loss changes measurably on no text" in words(inspected(**NEURON, ins_ablated="2-7"))
 
 
 def test_bins_that_all_texts_share_hold_every_token():

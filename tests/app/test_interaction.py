@@ -51,9 +51,7 @@ def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):
     app.slider(key="rasa_qd_slider").set_value(0.8).run()
     app.button(key="rasa_prune").click().run()
     assert [study.reliability.drift_quantile for study, _ in started] == [0.8]
-    assert started[0][0].calibration == a_study().calibration and run_name(started[0][0]) != run_name(
-        a_study()
-    )
+    assert started[0][0].calibration == a_study().calibration and run_name(started[0][0]) != run_name(a_study())
 
 
 def test_a_changed_rule_gets_a_name_of_its_own(cache, started):

@@ -141,9 +141,7 @@ def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visi
     field.fill("1.5")
     field.press("Enter")
     page.get_by_text("Not ready to start").wait_for()
-    said = page.locator(".st-key-launch_retention").evaluate(
-        "field => getComputedStyle(field, '::after').content"
-    )
+    said = page.locator(".st-key-launch_retention").evaluate("field => getComputedStyle(field, '::after').content")
     assert "Retention must be more than 0 and less than 1: 0.5 keeps" in said
     assert page.get_by_role("button", name="Start the run").count() == 0
     field.focus()
@@ -367,9 +365,7 @@ def test_on_a_phone_a_shadow_lies_where_a_chart_or_a_table_goes_on(visit, scheme
         assert one.evaluate("one => one.scrollWidth > one.clientWidth + 100")
         assert one.evaluate(_SHADOWS) == [False, True]
         for share, edges in ((0.5, [True, True]), (1, [True, False])):
-            one.evaluate(
-                "(one, share) => { one.scrollLeft = share * (one.scrollWidth - one.clientWidth) }", share
-            )
+            one.evaluate("(one, share) => { one.scrollLeft = share * (one.scrollWidth - one.clientWidth) }", share)
             page.wait_for_timeout(200)
             assert one.evaluate(_SHADOWS) == edges
     page.set_viewport_size({"width": 1280, "height": 844})

@@ -145,10 +145,7 @@ def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(ca
     pool = FakePool(more=0.05)
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_keep": "0.4"})
     found = pool.latest("python-reference 1").difference
-    assert (
-        f"{found.nats:+.4f} ± {found.nats_margin:.4f} nats/token, 95 % interval, paired over windows"
-        in words(app)
-    )
+    assert f"{found.nats:+.4f} ± {found.nats_margin:.4f} nats/token, 95 % interval, paired over windows" in words(app)
     assert "40 of 40 windows" in words(app) and "not learned anew" in words(app)
     asked = pool.asked[0][0]
     assert asked.method == "gprune" and asked.masks.retention == pytest.approx(0.4, abs=0.01)
@@ -173,15 +170,11 @@ def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
     points = [("gprune", 0.5, whole.latest("a")), ("gprune", 0.6, half.latest("b"))]
     line = curve_card.series(points)[0].points
     dense = points[0][2].base_perplexity
-    assert [point.y for point in line] == pytest.approx(
-        [dense * np.exp(point[2].difference.nats) for point in points]
-    )
+    assert [point.y for point in line] == pytest.approx([dense * np.exp(point[2].difference.nats) for point in points])
     assert [point.whole for point in line] == [True, False]
     assert np.log(line[0].high / line[0].y) == pytest.approx(points[0][2].difference.nats_margin)
     # the two points' own windows have perplexities that differ by more than the methods do
-    assert abs(np.log(points[0][2].perplexity / points[1][2].perplexity)) > 3 * abs(
-        np.log(line[0].y / line[1].y)
-    )
+    assert abs(np.log(points[0][2].perplexity / points[1][2].perplexity)) > 3 * abs(np.log(line[0].y / line[1].y))
 
 
 def test_the_study_of_a_choice_has_its_rule_and_its_retention(small_run):

@@ -59,9 +59,7 @@ def test_where_there_is_no_slurm_only_the_help_of_the_choice_speaks_of_it(cache,
     monkeypatch.setenv("PATH", str(cache))
     app = open_page("jobs")
     engine = app.radio(key="launch_engine")
-    assert engine.disabled and engine.proto.help.startswith(
-        "Not in Slurm: no Slurm client (sbatch) is on PATH"
-    )
+    assert engine.disabled and engine.proto.help.startswith("Not in Slurm: no Slurm client (sbatch) is on PATH")
     assert "Slurm" not in words(app)
 
 
@@ -235,9 +233,7 @@ def test_one_model_lies_over_several_gpus_where_there_are_several(cache, started
     assert "must be left out with --seeds" in told and app.button(key="launch_start").disabled
     app.text_input(key="launch_seeds").set_value("").run()
     monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:1")
-    assert "must be at most 1, the GPUs that GPRUNE_JOB_DEVICES names" in app.run().error[0].value.replace(
-        "\\", ""
-    )
+    assert "must be at most 1, the GPUs that GPRUNE_JOB_DEVICES names" in app.run().error[0].value.replace("\\", "")
     app.selectbox(key="launch_device").set_value("cpu").run()
     assert "launch_model_gpus" not in [field.key for field in app.number_input] and not app.error
 

@@ -79,9 +79,7 @@ def test_measuring_a_run_on_tasks_keeps_the_rest_of_its_study(started, name):
 
 
 def test_another_run_brings_its_own_values(cache):
-    evaluation = EvaluationSettings(
-        texts=("c4",), preset="64", windows=7, tasks=("demo_order",), limit=9, speed="cpu"
-    )
+    evaluation = EvaluationSettings(texts=("c4",), preset="64", windows=7, tasks=("demo_order",), limit=9, speed="cpu")
     first = write_run(cache)
     second = write_run(cache, study=a_study(evaluation=evaluation, name="Second"))
     app = form(run=first)
@@ -96,9 +94,7 @@ def test_another_run_brings_its_own_values(cache):
 
 
 def test_tasks_say_what_they_need_and_no_network_is_touched(cache, monkeypatch):
-    monkeypatch.setattr(
-        "gprune.data.texts.hub.require_network", lambda *_: pytest.fail("the network was asked")
-    )
+    monkeypatch.setattr("gprune.data.texts.hub.require_network", lambda *_: pytest.fail("the network was asked"))
     monkeypatch.setattr("gprune.data.texts.hub._snapshots", lambda *_: [])
     app = form()
     app.multiselect(key="launch_tasks").set_value(["demo_order", "boolq"]).run()
@@ -287,9 +283,7 @@ def test_the_shell_reads_the_command_as_the_same_words():
 
 def test_the_repair_stands_beside_the_methods_and_says_what_it_does(cache, started):
     app = form()
-    assert app.selectbox(key="launch_demo_repair.kind").value == "own" and "FLAP moves what removed" in words(
-        app
-    )
+    assert app.selectbox(key="launch_demo_repair.kind").value == "own" and "FLAP moves what removed" in words(app)
     assert not any(box.key == "launch_demo_repair.texts" for box in app.selectbox)
     plain = commands(app)
     app.selectbox(key="launch_demo_repair.kind").set_value("least_squares_bias").run()

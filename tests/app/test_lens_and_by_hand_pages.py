@@ -44,9 +44,7 @@ class FakeReader:
         if self.problem:
             return Reading("failed", (None,) * len(models), self.problem)
         if isinstance(what, Prompt):
-            found = [
-                Written(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))
-            ]
+            found = [Written(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))]
             return Reading("complete", tuple(found))
         losses = np.array([np.nan, *np.linspace(1, 2, len(PIECES) - 1)])
         slopes = np.arange(len(PIECES)) / 10
@@ -299,9 +297,7 @@ def test_a_set_is_saved_measured_taken_up_exported_and_deleted(cache, started, m
     assert table["set"].tolist() == ["../../<b>evil</b>"] and "nats/token" not in table
     app.button(key="hand_sets_measure").click().run()
     table = app.dataframe[1].value
-    assert table["windows"].tolist() == ["40 of 40"] and table["nats/token"][0] == pytest.approx(
-        0.05, abs=0.01
-    )
+    assert table["windows"].tolist() == ["40 of 40"] and table["nats/token"][0] == pytest.approx(0.05, abs=0.01)
     app.button(key="hand_empty").click().run()
     app.button(key="hand_sets_use").click().run()
     assert app.dataframe[0].value["number"].tolist() == [3]
@@ -322,12 +318,8 @@ def test_a_set_of_other_masks_is_not_offered_and_a_broken_file_is_named(cache, n
     mask_sets.save(results, mask_sets.made(results, "mine", "gprune", ()))
     write_run(cache, study=a_study(retention=0.4, name="Other"))
     (cache / "by_hand" / "broken.json").write_text("{}")
-    app = on(
-        opened(run=next(run.name for run in all_runs(str(cache))[0] if run.study.retention == 0.4)), "by_hand"
-    )
-    assert "No mask set of this run" in words(app) and any(
-        "broken\\.json" in item.value for item in app.warning
-    )
+    app = on(opened(run=next(run.name for run in all_runs(str(cache))[0] if run.study.retention == 0.4)), "by_hand")
+    assert "No mask set of this run" in words(app) and any("broken\\.json" in item.value for item in app.warning)
 
 
 def test_methods_that_cannot_be_edited_say_so(cache):

@@ -187,9 +187,7 @@ def test_a_failed_or_dead_run_is_not_shown_by_itself(tmp_path):
     failed = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed")
     dead = write_run(tmp_path, study=a_study(seed=2), stages="drift", state="running")
     for name in (failed, dead):
-        run_records.save(
-            Store(tmp_path), name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"}
-        )
+        run_records.save(Store(tmp_path), name, read(tmp_path, name) | {"started": "2026-12-01T00:00:00+00:00"})
     runs = all_runs(str(tmp_path))[0]
     assert runs[-1].name == done
     chosen = work.preferred(runs)

@@ -234,9 +234,7 @@ def test_the_columns_of_the_table_are_settings_and_results_that_are_chosen(cache
     assert [name for name, column in there.items() if column.setting] == ["retention"]
     chosen = [there[name] for name in ("retention", "flap:science-docs", "best:science-docs")]
     table = run_table.table(runs, [], {run.name: run.title for run in runs}, {}, chosen)
-    values = {
-        name: runs[0].load(stages.perplexity, name, "science-docs").perplexity for name in runs[0].cutting
-    }
+    values = {name: runs[0].load(stages.perplexity, name, "science-docs").perplexity for name in runs[0].cutting}
     best = min(values, key=values.get)
     assert table["Retention"].tolist() == ["0.5", "0.7"]
     assert table["FLAP PPL, science-docs"][0] == f"{values['flap']:.4g}"

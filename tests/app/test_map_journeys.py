@@ -133,9 +133,7 @@ def test_a_click_in_the_atlas_selects_its_module_on_every_page(visit):
 def test_from_a_heat_map_to_a_module_a_neuron_its_contexts_and_back(visit):
     page = visit.page("drift")
     page.locator(PLOT).nth(1).wait_for()
-    layers = page.locator(".st-key-rd_layers_chart .js-plotly-plot").evaluate(
-        "plot => Array.from(plot._fullData[1].y)"
-    )
+    layers = page.locator(".st-key-rd_layers_chart .js-plotly-plot").evaluate("plot => Array.from(plot._fullData[1].y)")
     click_mark(page, "rd_layers", 1, layers.index(3))
     page.get_by_role("link", name="Open in Inspector").click()
     page.get_by_role("heading", name="Layer 3: 60 neurons, 6 modules").wait_for()
@@ -150,9 +148,7 @@ def test_from_a_heat_map_to_a_module_a_neuron_its_contexts_and_back(visit):
     expect(page.locator(".passages mark")).to_have_count(24)
     # the words of a text are text: none of them has become an element
     inner = page.locator(".passages .text").first
-    assert (
-        inner.evaluate("one => Array.from(one.children, child => child.tagName).join()") == "SPAN,MARK,SPAN"
-    )
+    assert inner.evaluate("one => Array.from(one.children, child => child.tagName).join()") == "SPAN,MARK,SPAN"
     expect(page.get_by_role("link", name="Open in Inspector")).to_have_count(0)
     page.go_back()
     page.get_by_role("heading", name="Module 2 of layer 3").wait_for()

@@ -33,9 +33,7 @@ def put_map(run, layer=2):
     """Keeps a made-up layout where the job would."""
     stage = neuron_map(run.graph, layer, BEHAVIOUR, TEXTS)
     places = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
-    Store(Path(run.root)).put(
-        stage.kind, stage.key, NeuronMap(layer, BEHAVIOUR, np.full(60, 0.4, np.float32), places)
-    )
+    Store(Path(run.root)).put(stage.kind, stage.key, NeuronMap(layer, BEHAVIOUR, np.full(60, 0.4, np.float32), places))
     return places
 
 
@@ -52,8 +50,7 @@ def test_a_point_is_a_neuron_and_its_colour_tells_the_decisions(small_run):
     assert drawn == 60 and figure.data[0].type == "scattergl"
     colours = colouring.of(small_run, 1, colouring.TEXTS, "flap")
     one, other = (
-        derived_cache.masks_of_text(small_run, "flap", text).ffn[1]
-        for text in (whatif.PRIMARY, whatif.AUXILIARY)
+        derived_cache.masks_of_text(small_run, "flap", text).ffn[1] for text in (whatif.PRIMARY, whatif.AUXILIARY)
     )
     counts = [int(group.members.sum()) for group in colours.groups]
     assert counts == [
@@ -89,9 +86,7 @@ EYES = {
     "tritan": "1.255528 -0.076749 -0.178779 -0.078411 0.930809 0.147602 0.004733 0.691367 0.303900",
 }
 TO_CONES = "0.41222147 0.53633254 0.05144599 0.2119035 0.68069955 0.10739696 0.08830246 0.28171884 0.6299787"
-TO_LAB = (
-    "0.21045426 0.79361778 -0.00407205 1.9779985 -2.42859221 0.45059371 0.02590404 0.78277177 -0.80867577"
-)
+TO_LAB = "0.21045426 0.79361778 -0.00407205 1.9779985 -2.42859221 0.45059371 0.02590404 0.78277177 -0.80867577"
 
 
 @pytest.mark.parametrize("eye", EYES)

@@ -19,13 +19,9 @@ TEXTS = {"texts": ("science-docs",), "windows": 16}
 def measured(root, hour, state="done", missing=None, retention=0.5, **evaluation):
     """A run of the same masks, unless its retention is another, that was started at an hour of one day."""
     methods = ("dense", "gprune", "flap")
-    study = a_study(
-        evaluation=EvaluationSettings(**(TEXTS | evaluation)), retention=retention, methods=methods
-    )
+    study = a_study(evaluation=EvaluationSettings(**(TEXTS | evaluation)), retention=retention, methods=methods)
     name = write_run(root, study=study, state=state, missing_tasks=missing)
-    runs.save(
-        Store(root), name, read(root, name) | {"started": f"2026-11-21T{hour}:00:00+00:00", "owner": None}
-    )
+    runs.save(Store(root), name, read(root, name) | {"started": f"2026-11-21T{hour}:00:00+00:00", "owner": None})
     return name
 
 

@@ -57,9 +57,7 @@ def test_every_address_of_the_documents_and_of_before_leads_to_a_page_and_tab_th
     assert all((project / page.file).is_file() for page in PAGES) and len({*FORMERLY, *STAYED}) == 17
     # the table of docs/pages.md has every tab of every page, and the paper's table in README.md none beside
     told, page = set(), ""
-    for line in (
-        texts[project / "docs" / "pages.md"].partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]
-    ):
+    for line in texts[project / "docs" / "pages.md"].partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]:
         name, tab = (cell.strip() for cell in line.split("|")[1:3])
         page = name or page
         told.add((page, tab or page))

@@ -122,9 +122,7 @@ def test_it_is_read_while_the_first_slide_is_shown_and_not_twice(reader):
 
 
 def test_tune_draws_it_for_the_choice_of_the_page_and_says_why_a_method_cannot_be_decided(reader):
-    app = until_rest(
-        open_page("retention", rasa_live="1", rasa_method="flap", rasa_text="primary", rasa_keep="0.3")
-    )
+    app = until_rest(open_page("retention", rasa_live="1", rasa_method="flap", rasa_text="primary", rasa_keep="0.3"))
     sent, (_, models) = drawn(app), reader.asked[-1]
     assert not sent["fills"] and sent["retention"] == 0.3 and len(sent["levels"]) > 10
     assert {one["label"][:6] for one in sent["levels"]} == {"FLAP, "}

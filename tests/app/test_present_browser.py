@@ -69,9 +69,7 @@ def test_a_presenter_walks_the_slides_by_keyboard_without_a_click(visit):
     before = page.evaluate(letters)
     page.set_viewport_size({"width": 1920, "height": 1080})
     page.wait_for_function(f"before => {letters} > 1.4 * before", arg=before)
-    page.wait_for_function(
-        f"document.querySelector('.st-key-slide {PLOT}')?.getBoundingClientRect().width < 1900"
-    )
+    page.wait_for_function(f"document.querySelector('.st-key-slide {PLOT}')?.getBoundingClientRect().width < 1900")
     page.keyboard.press("Escape")
     expect(page.get_by_test_id("stSidebar")).to_be_visible()
     page.wait_for_url(lambda url: "present" not in url and "tour=2" in url and "drift" in url)

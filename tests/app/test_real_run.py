@@ -55,9 +55,7 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     there, studies = tiny_study.workshop(folder, questions=9), {}
     for name, changes in STUDIES.items():
-        values = tiny_study.settings(
-            there["model"], there["texts"], substitute=there["texts"][2], name=name, **changes
-        )
+        values = tiny_study.settings(there["model"], there["texts"], substitute=there["texts"][2], name=name, **changes)
         if name == MEASURED:
             values["evaluation"] |= {"tasks": [there["questions"]], "speed": "cpu"}
         studies[name] = from_dict(values)
@@ -171,9 +169,7 @@ def test_the_record_of_a_synthetic_run_has_the_form_of_a_real_one(finished, tmp_
     real = read(finished.root, finished.run("flap").name)
     synthetic = read(tmp_path, write_run(tmp_path))
     assert set(synthetic) == set(real)
-    entries = [
-        {frozenset(entry) - {"passes"} for entry in one["stages"].values()} for one in (synthetic, real)
-    ]
+    entries = [{frozenset(entry) - {"passes"} for entry in one["stages"].values()} for one in (synthetic, real)]
     assert entries[0] == entries[1]
     assert set(synthetic["provenance"]) <= set(real["provenance"])
     assert set(synthetic["provenance"]["inputs"]) == set(real["provenance"]["inputs"])

@@ -115,16 +115,12 @@ def test_a_typed_text_is_read_and_shown_as_text(chromium, made):
         spans.nth(5).dispatch_event("pointerover")
         assert "probability: dense" in str(spans.nth(5).get_attribute("title"))
         colours = spans.evaluate_all("all => all.map(one => one.style.backgroundColor)")
-        assert any("224, 130, 20" in one for one in colours) and any(
-            "128, 115, 172" in one for one in colours
-        )
+        assert any("224, 130, 20" in one for one in colours) and any("128, 115, 172" in one for one in colours)
         # the passage is reached and scrolled by the keyboard
         shown.focus()
         expect(shown).to_be_focused()
         # the address holds no text and brings another person to the same view
-        page.wait_for_url(
-            lambda url: "lens_what=typed" in url and "lens_live=1" in url and "river" not in url
-        )
+        page.wait_for_url(lambda url: "lens_what=typed" in url and "lens_live=1" in url and "river" not in url)
 
 
 def test_a_module_is_removed_the_change_is_shown_and_the_list_is_kept(chromium, made):
@@ -143,9 +139,7 @@ def test_a_module_is_removed_the_change_is_shown_and_the_list_is_kept(chromium, 
         expect(page.get_by_role("heading", name="1 mask set")).to_be_visible()
         run = visit.first
         chosen = mask_sets.named(run.results, "without module 0")
-        assert [(one.keep, one.kind, one.layer, one.number) for one in chosen.edits] == [
-            (False, "module", 1, 0)
-        ]
+        assert [(one.keep, one.kind, one.layer, one.number) for one in chosen.edits] == [(False, "module", 1, 0)]
         mask_sets.repeated(run.results, chosen)
         page.get_by_role("link", name="Runs & export").click()
         page.get_by_role("tab", name="Export").click()

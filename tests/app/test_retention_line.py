@@ -68,13 +68,9 @@ def agrees(page, level, run):
     wanted = lab.choice(run, run.study.reliability)
     masks = derived_cache.masks_of(run, type(wanted)(wanted.method, level, wanted.scoring, wanted.settings))
     assert masks.retention == pytest.approx(level, abs=0.02)
-    sentence = (
-        f"GPrune keeps {100 * masks.ffn.mean():.1f} % of the neurons and {100 * masks.heads.mean():.1f} %"
-    )
+    sentence = f"GPrune keeps {100 * masks.ffn.mean():.1f} % of the neurons and {100 * masks.heads.mean():.1f} %"
     expect(page.locator(".st-key-card_rasa_keep")).to_contain_text(sentence)
-    expect(page.locator(".st-key-card_rasa_preview")).to_contain_text(
-        f"Measured: GPrune, {100 * level:.0f} % kept"
-    )
+    expect(page.locator(".st-key-card_rasa_preview")).to_contain_text(f"Measured: GPrune, {100 * level:.0f} % kept")
 
 
 def test_a_dragged_retention_moves_slider_address_and_masks_and_a_reload_keeps_it(page, visit):

@@ -52,9 +52,7 @@ def mounted(chromium):
         looks = "".join(path.read_text() for path in sheets)
         frame = f"<div style='width: {width}px; height: {height}px'><div>"
         markup = (own / "retention_passage.html").read_text()
-        page.set_content(
-            f"<style>{looks}</style><div id='line'></div><main>{frame}{markup}</div></div></main>"
-        )
+        page.set_content(f"<style>{looks}</style><div id='line'></div><main>{frame}{markup}</div></div></main>")
         source = "\n".join(path.read_text() for path in scripts)
         page.evaluate(_MOUNT, [source, retention_passage.data(what) | {"fills": fills}, "main"])
         page.locator(".retention-passage[data-retention]").wait_for()
@@ -70,9 +68,7 @@ def slider(page):
 
 
 def colours(page):
-    return page.locator(".passage span").evaluate_all(
-        "all => all.map(one => getComputedStyle(one).backgroundColor)"
-    )
+    return page.locator(".passage span").evaluate_all("all => all.map(one => getComputedStyle(one).backgroundColor)")
 
 
 def test_tokens_are_coloured_while_the_slider_is_held_and_python_hears_when_it_is_let_go(mounted):

@@ -65,9 +65,7 @@ def test_measured_speed_is_drawn_with_its_spread_in_every_phase_and_mode(cache):
     assert "GPrune decodes faster" in words(app)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "words_"), [(1.05, "as fast as"), (0.7, "slower than"), (1.3, "faster than")]
-)
+@pytest.mark.parametrize(("ratio", "words_"), [(1.05, "as fast as"), (0.7, "slower than"), (1.3, "faster than")])
 def test_the_headline_says_no_more_than_the_spread_allows(ratio, words_):
     assert f"GPrune decodes {words_} the dense model" in panels.headline(speed_rows(ratio=ratio))
     noise = panels.headline(speed_rows(ratio=ratio))
@@ -241,9 +239,7 @@ def test_gguf_is_offered_where_its_package_is(cache, started, monkeypatch, prese
         assert started[0][1][0] == "gguf" and started[0][1][2].endswith(".gguf")
 
 
-@pytest.mark.parametrize(
-    ("state", "words_"), [("running", "At work: starting"), ("failed", "the disk is full")]
-)
+@pytest.mark.parametrize(("state", "words_"), [("running", "At work: starting"), ("failed", "the disk is full")])
 def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state, words_):
     monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
@@ -298,9 +294,7 @@ def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cach
     name = write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
     store = Store(cache)
     record = runs.read(store, name) or {}
-    doubt = (
-        f"'/data/piqa.jsonl' may be another split: its 16,113 rows are as many as the split train has {EVIL}"
-    )
+    doubt = f"'/data/piqa.jsonl' may be another split: its 16,113 rows are as many as the split train has {EVIL}"
     runs.save(store, name, record | {"doubtful_tasks": {"piqa": doubt}})
     app = page()
     shown = [item.value for item in app.warning]
@@ -396,9 +390,7 @@ def test_the_last_measurement_of_models_stands_in_its_card(cache, tmp_path, monk
     write_state(job.folder, JobState("done", ended=1.0))
     shown = page()
     assert "Speed of two, job" in words(shown) and "threads 2" in words(shown)
-    table = next(
-        item.value for item in shown.dataframe if "tokens/s" in item.value and "params" not in item.value
-    )
+    table = next(item.value for item in shown.dataframe if "tokens/s" in item.value and "params" not in item.value)
     assert "1.70 (IQR 0.10)" in table["ratio (IQR)"].tolist() and not shown.error
     (job.folder / files.SPEEDS).write_text('{"rows": 3}')
     assert "cannot be read: measure again" in words(page())

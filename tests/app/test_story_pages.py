@@ -123,9 +123,7 @@ def test_elsewhere_the_tour_waits_and_a_wrong_step_is_named(cache):
     assert app.button(key="tour_return").label == "Back to step 2"
     app = opened(tour="9")
     told = words(app).replace("\\", "")
-    assert (
-        "The address has tour = 9, which is not used here: 1 or 2 or 3 or 4 or 5 or 6 or 7 is meant" in told
-    )
+    assert "The address has tour = 9, which is not used here: 1 or 2 or 3 or 4 or 5 or 6 or 7 is meant" in told
     assert "Step " not in words(app) and app.button(key="tour_start")
 
 

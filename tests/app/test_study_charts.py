@@ -31,8 +31,7 @@ GAINS = pd.DataFrame(
 
 def rows(values, **changes):
     return [
-        StudyRow({"method": name}, name, 0.5, 0, "", {"ppl:wiki": value}, **changes)
-        for name, value in values.items()
+        StudyRow({"method": name}, name, 0.5, 0, "", {"ppl:wiki": value}, **changes) for name, value in values.items()
     ]
 
 
@@ -92,8 +91,7 @@ def test_rows_are_dots_in_their_order_as_high_as_they_are_many():
     assert_drawable(figure)
     one, many = (settings(rows({f"m{i}": 10.0 + i for i in range(count)})) for count in (1, 20))
     grown = (
-        study_figures.row_dots(many, "ppl:wiki").layout.height
-        - study_figures.row_dots(one, "ppl:wiki").layout.height
+        study_figures.row_dots(many, "ppl:wiki").layout.height - study_figures.row_dots(one, "ppl:wiki").layout.height
     )
     assert grown == 19 * study_figures.ROW_PIXELS
     twins = settings([StudyRow({"method": "a"}, m, 0.5, 0, "", {"ARI": 0.5}) for m in ("flap", "fang")])
@@ -122,9 +120,7 @@ def test_gains_bins_and_drift_curves_have_their_colours_and_units():
     figure = study_figures.gain_lines(points, "accuracy")
     assert figure.data[0].y == (3.5,) and "points" in figure.layout.yaxis.title.text
     values = {"Jaccard": 0.5, "Jaccard by chance": 0.2}
-    table = settings(
-        [StudyRow({"drift bin": f"bin {i}"}, "gprune:flap", 0.5, 0, "", values) for i in range(5)]
-    )
+    table = settings([StudyRow({"drift bin": f"bin {i}"}, "gprune:flap", 0.5, 0, "", values) for i in range(5)])
     figure = study_figures.bin_lines(table, {"Jaccard": "gprune", "Jaccard by chance": ""})
     ours, chance = figure.data
     assert (ours.line.color, ours.line.dash) == (style.BLUE, "solid")
@@ -133,9 +129,7 @@ def test_gains_bins_and_drift_curves_have_their_colours_and_units():
     edges = np.linspace(0, 1, 11)
     names = ("A | B", "half A | half B", "A re-sampled", "B re-sampled")
     shares = {f"{name}, % of neurons": [50.0, 30.0, 20.0, *[0.0] * 7] for name in names}
-    figure = study_figures.drift_curves(
-        pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares)
-    )
+    figure = study_figures.drift_curves(pd.DataFrame({"drift from": edges[:-1], "drift to": edges[1:]} | shares))
     assert [trace.name for trace in figure.data] == list(names)
     assert [trace.line.color for trace in figure.data] == [style.BLUE] * 2 + [style.GREY] * 2
     assert figure.layout.xaxis.range == (0, pytest.approx(0.3))

@@ -25,9 +25,7 @@ def table(app):
 
 
 @pytest.mark.long
-def test_a_sweep_is_started_as_the_command_would_and_its_table_says_where_each_study_stands(
-    cache, monkeypatch
-):
+def test_a_sweep_is_started_as_the_command_would_and_its_table_says_where_each_study_stands(cache, monkeypatch):
     monkeypatch.setattr(local, "start_supervisor", lambda _: None)
     app = form()
     assert table(app)["study"].tolist()[:2] == ["retention 0.3, seed 0", "retention 0.3, seed 1"]

@@ -64,9 +64,7 @@ def test_any_modules_and_lines_are_counted_alike():
         sent.append(threshold_lines._data(statistics, prefers_auxiliary(statistics, rule, 0), lines, -1, ""))
     program = "\n".join([*(script.read_text(encoding="utf-8") for script in scripts), HARNESS])
     command = ["node", "--input-type=module", "--eval", program]
-    ran = subprocess.run(
-        command, input=json.dumps(sent), capture_output=True, text=True, check=True, timeout=60
-    )
+    ran = subprocess.run(command, input=json.dumps(sent), capture_output=True, text=True, check=True, timeout=60)
     for (statistics, rule), found in zip(cases, json.loads(ran.stdout), strict=True):
         wanted = decided(statistics, rule)
         counts, names = wanted.counts, ("adapted", "neurons", "a", "b", "rescored")

@@ -180,9 +180,7 @@ def test_a_clicked_module_is_selected_and_marked_in_the_address(page):
         return {left: box.left, top: box.top, width: box.width, height: box.height} }"""
     )
     tip = page.locator(f"{LINES} .tip")
-    for x, y in (
-        (x, y) for y in range(40, int(where["height"]) - 50, 12) for x in range(80, int(where["width"]), 12)
-    ):
+    for x, y in ((x, y) for y in range(40, int(where["height"]) - 50, 12) for x in range(80, int(where["width"]), 12)):
         page.mouse.move(where["left"] + x, where["top"] + y)
         if tip.is_visible():
             break

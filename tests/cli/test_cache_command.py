@@ -111,9 +111,7 @@ def test_a_cache_whose_runs_are_no_folder_is_refused(cache, capsys):
     assert code == 2 and "is no folder" in said.err and damage.results(store) == before
 
 
-@pytest.mark.parametrize(
-    "words", [["runs"], ["jobs"], ["cache", "list"], ["cache", "prune"], ["cache", "verify"]]
-)
+@pytest.mark.parametrize("words", [["runs"], ["jobs"], ["cache", "list"], ["cache", "prune"], ["cache", "verify"]])
 def test_a_cache_that_is_a_file_is_one_sentence(tmp_path, capsys, words):
     (tmp_path / "file").write_text("no folder")
     assert main([*words, "--cache", str(tmp_path / "file")]) == 2
@@ -150,9 +148,7 @@ def test_verify_names_what_is_damaged_and_says_so_in_its_status(cache, capsys):
     count = len(stored(store))
     code, said = cache_says(capsys, store, "verify")
     assert code == 0 and f"files of {count} results" in said.out and ": 0 damaged" in said.out
-    hit = {
-        path.parent for path, bit in damage.random_flips(store, 5, seed=3) if not damage.flip_bit(path, bit)
-    }
+    hit = {path.parent for path, bit in damage.random_flips(store, 5, seed=3) if not damage.flip_bit(path, bit)}
     damage.wait_a_tick()
     code, said = cache_says(capsys, store, "verify")
     folders = {folder if len(folder.relative_to(store.root).parts) == 2 else folder.parent for folder in hit}
@@ -169,9 +165,7 @@ def test_results_of_before_the_checksums_are_read_and_counted(cache, capsys):
         damage.write_manifest(folder, damage.read_manifest(folder), sealed=False)
         assert store.has(*place, KINDS[place[0]].record) and store.check(*place)
     code, said = cache_says(capsys, store, "verify")
-    assert code == 0 and said.out.splitlines()[-1].startswith(
-        "4 results are from before there were checksums"
-    )
+    assert code == 0 and said.out.splitlines()[-1].startswith("4 results are from before there were checksums")
 
 
 SEEDS = ("3", "0", "1")

@@ -263,23 +263,17 @@ def test_the_rows_of_the_models_before_one_that_fails_are_printed_and_written(fo
     model = tiny_decoder().model
     model.config.max_position_embeddings = 8
     model.save_pretrained(short)
-    with pytest.raises(
-        SettingsError, match=r"^2 of 3 models are measured .* 6 \+ 3 = 9, but .*short reads at most 8"
-    ):
+    with pytest.raises(SettingsError, match=r"^2 of 3 models are measured .* 6 \+ 3 = 9, but .*short reads at most 8"):
         measured(folders / "dense", folders / "pruned", short, *QUICK, "--json", out)
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines[1:7]] == [str(folders / "dense")] * 3 + [
-        str(folders / "pruned")
-    ] * 3
+    assert [line.split()[0] for line in lines[1:7]] == [str(folders / "dense")] * 3 + [str(folders / "pruned")] * 3
     written = json.loads(out.read_text())
     assert len(written["rows"]) == 6 and written["problem"].startswith("2 of 3 models are measured")
 
 
 @pytest.mark.parametrize("name", ["/no/such/folder", "random:gpt9", "random:llama2-7b@2"])
 def test_a_name_of_no_model_is_told_before_anything_is_loaded(folders, capsys, name):
-    with pytest.raises(
-        (ModelError, SettingsError), match="no model folder|neither a folder|retention between"
-    ):
+    with pytest.raises((ModelError, SettingsError), match="no model folder|neither a folder|retention between"):
         measured(folders / "dense", name, *QUICK)
     assert "loading" not in capsys.readouterr().err
 

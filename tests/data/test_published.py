@@ -21,8 +21,7 @@ def row(table, method, retention=0.5, **chosen):
     found = [
         item
         for item in published.table(table, model, chosen.get("rule", "max"))
-        if (item.method, item.retention) == (method, retention)
-        and chosen.get("variant", item.variant) == item.variant
+        if (item.method, item.retention) == (method, retention) and chosen.get("variant", item.variant) == item.variant
     ]
     assert len(found) == 1
     return found[0]
@@ -109,9 +108,9 @@ def test_models_without_a_table_give_no_rows_and_unknown_names_are_refused():
 
 def test_frame_has_the_columns_of_the_shared_arithmetic():
     frame = published.frame(published.table("main"))
-    assert tables.metrics(frame) == ["ppl:wikitext2", "ppl:ptb"] + [
-        f"accuracy:{task}" for task in published.TASKS
-    ] + ["accuracy"]
+    assert tables.metrics(frame) == ["ppl:wikitext2", "ppl:ptb"] + [f"accuracy:{task}" for task in published.TASKS] + [
+        "accuracy"
+    ]
     dense = frame[frame.method == "dense"].iloc[0]
     assert dense["retention"] == 1.0 and dense["ppl:ptb"] == 48.35 and pd.isna(dense["seed"])
 

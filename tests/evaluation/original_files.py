@@ -7,9 +7,7 @@ from pathlib import Path
 from evaluation.task_files import SPLITS, row, write_rows
 
 
-def _written(
-    place: str, change: Callable[[dict, int], dict], labels: str = ""
-) -> Callable[[str, Path, int], Path]:
+def _written(place: str, change: Callable[[dict, int], dict], labels: str = "") -> Callable[[str, Path, int], Path]:
     """A writer of one form: name of the file, how a row differs, which column goes into a file of labels."""
 
     def write(task: str, folder: Path, rows: int) -> Path:

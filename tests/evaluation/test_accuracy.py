@@ -116,9 +116,7 @@ def test_limit_takes_the_first_documents(decoder, tmp_path):
     data = write_seven(tmp_path / "all")
     first = write_seven(tmp_path / "first", rows=2)
     tasks = ("hellaswag", "winogrande")
-    limited = accuracy(
-        decoder.model, decoder.tokenizer, tasks, EvaluationSettings(task_folder=str(data), limit=2)
-    )
+    limited = accuracy(decoder.model, decoder.tokenizer, tasks, EvaluationSettings(task_folder=str(data), limit=2))
     short = accuracy(decoder.model, decoder.tokenizer, tasks, EvaluationSettings(task_folder=str(first)))
     for task in tasks:
         assert limited[task].acc == short[task].acc
@@ -139,9 +137,7 @@ def test_batch_changes_nothing_and_model_and_tokenizer_stay_as_they_were(decoder
 
 def test_progress_counts_every_choice(decoder, own):
     seen: list[tuple[int, int, str]] = []
-    accuracy(
-        decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=2), lambda *step: seen.append(step)
-    )
+    accuracy(decoder.model, decoder.tokenizer, (own,), EvaluationSettings(batch=2), lambda *step: seen.append(step))
     answering = [(done, total) for done, total, message in seen if message.endswith("answering")]
     choices = sum(len(row["choices"]) for row in OWN)
     assert answering[-1] == (choices, choices)
@@ -208,10 +204,9 @@ def test_of_all_seven_tasks_the_accuracy_is_what_the_answers_say(decoder, tmp_pa
     for task, one in found.items():
         assert changed_answers.choices(one.answers, changed_answers.ACC).hit.mean() == one.accuracy.acc, task
         if one.accuracy.acc_norm == one.accuracy.acc_norm:
-            assert (
-                changed_answers.choices(one.answers, changed_answers.ACC_NORM).hit.mean()
-                == one.accuracy.acc_norm
-            ), task
+            assert changed_answers.choices(one.answers, changed_answers.ACC_NORM).hit.mean() == one.accuracy.acc_norm, (
+                task
+            )
         assert one.answers.documents == len(one.answers.counts) == len(one.questions.counts)
         # the same without a model
         alone = questions(task, settings)

@@ -40,10 +40,7 @@ def test_a_model_does_not_diverge_from_itself_and_the_direction_matters():
 
 def test_another_family_runs_its_own_forward_pass():
     torch.manual_seed(0)
-    models = [
-        GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=8, n_layer=1, n_head=2))
-        for _ in "ab"
-    ]
+    models = [GPT2LMHeadModel(GPT2Config(vocab_size=64, n_positions=16, n_embd=8, n_layer=1, n_head=2)) for _ in "ab"]
     dense, pruned = (model.eval() for model in models)
     found = token_divergences(dense, pruned, torch.as_tensor(WINDOWS.astype(np.int64)))
     assert found.shape == (7, 8)

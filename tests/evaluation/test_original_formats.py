@@ -36,9 +36,7 @@ def test_every_form_gives_the_documents_of_the_hub(task, form, tmp_path):
     found = resolve(task, in_folder(tmp_path))
     assert found.file == file
     assert documents(found) == [row(task, number) for number in range(9)]
-    assert fingerprint(found) == fingerprint(
-        resolve(task, in_folder(write_seven(tmp_path / "plain", rows=9)))
-    )
+    assert fingerprint(found) == fingerprint(resolve(task, in_folder(write_seven(tmp_path / "plain", rows=9))))
 
 
 @pytest.mark.parametrize(
@@ -61,9 +59,7 @@ def test_accuracies_are_those_of_lm_eval_alone_on_the_same_rows(forms, tmp_path)
 def test_the_title_of_googles_boolq_begins_the_passage_as_in_super_glue(tmp_path):
     line = {"question": "is it wet", "title": "Rain", "answer": True, "passage": "Rain is water."}
     write_rows(tmp_path / "boolq" / "dev.jsonl", [line])
-    assert read("boolq", tmp_path) == [
-        {"passage": "Rain -- Rain is water.", "question": "is it wet", "label": 1}
-    ]
+    assert read("boolq", tmp_path) == [{"passage": "Rain -- Rain is water.", "question": "is it wet", "label": 1}]
 
 
 def test_labels_are_read_only_where_rows_lack_them_and_must_be_as_many(tmp_path):
@@ -75,9 +71,7 @@ def test_labels_are_read_only_where_rows_lack_them_and_must_be_as_many(tmp_path)
     assert fingerprint(resolve("winogrande", in_folder(tmp_path))) != before
     for more in (3, 5):
         labels.write_text("1\n" * more)
-        with pytest.raises(
-            CorpusError, match=f"has 4 rows and 'dev-labels.lst' beside it {more} labels: take"
-        ):
+        with pytest.raises(CorpusError, match=f"has 4 rows and 'dev-labels.lst' beside it {more} labels: take"):
             read("winogrande", tmp_path)
     write_rows(file, [row("winogrande", number) for number in range(5)])
     assert [line["answer"] for line in read("winogrande", tmp_path)] == ["1", "2", "1", "2", "1"]
@@ -148,9 +142,7 @@ def test_a_file_that_is_another_one_is_named(tmp_path):
         documents(resolve(str(file), EvaluationSettings()))
     lines = [{**row("boolq", number), "label": -1} for number in range(SIZES["boolq"]["test"])]
     write_rows(tmp_path / "boolq.jsonl", lines)
-    with pytest.raises(
-        CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"
-    ):
+    with pytest.raises(CorpusError, match="its 3,245 rows are as many as the split test has: boolq is measured"):
         read("boolq", tmp_path)
 
 

@@ -104,9 +104,7 @@ def test_what_cannot_be_measured_is_told_with_the_numbers():
         perplexity(tiny_decoder().model, stream(5000), "text", EvaluationSettings(preset="2048"))
 
 
-@pytest.mark.parametrize(
-    ("token", "words"), [(64, "from 0 to 64, but the model knows 0 to 63"), (-1, "from -1")]
-)
+@pytest.mark.parametrize(("token", "words"), [(64, "from 0 to 64, but the model knows 0 to 63"), (-1, "from -1")])
 def test_tokens_of_another_tokenizer(token, words):
     tokens = np.arange(20)
     tokens[5] = token

@@ -89,9 +89,7 @@ def test_a_model_whose_memory_runs_out_half_way_leaves_whole_repetitions_only():
 
     broken.lm_head.register_forward_pre_hook(fail)
     measurement = Measurement(given(A=dense(), B=pruned(), C=broken.train()), SETTINGS)
-    with pytest.raises(
-        SettingsError, match="C does not fit in the memory of cpu beside the model that .* batch 2"
-    ):
+    with pytest.raises(SettingsError, match="C does not fit in the memory of cpu beside the model that .* batch 2"):
         measurement.run()
     assert broken.training
     assert [(row.model, len(row.seconds)) for row in measurement.rows()] == [("A", 3)] * 3 + [("B", 3)] * 3
@@ -101,9 +99,7 @@ def test_memory_that_runs_out_while_a_model_is_loaded_is_one_sentence():
     def load():
         raise torch.OutOfMemoryError("CUDA out of memory")
 
-    with pytest.raises(
-        SettingsError, match="^A does not fit in the memory of cpu with batch 2 and a prompt of 5"
-    ):
+    with pytest.raises(SettingsError, match="^A does not fit in the memory of cpu with batch 2 and a prompt of 5"):
         measure({"A": load}, SETTINGS)
 
 
@@ -112,9 +108,7 @@ def test_a_model_of_a_smaller_vocabulary_reads_the_prompt_of_the_first_folded():
 
     def watched(name, vocabulary):
         model = dense(vocabulary=vocabulary)
-        model.get_input_embeddings().register_forward_pre_hook(
-            lambda _, given: read.setdefault(name, given[0].clone())
-        )
+        model.get_input_embeddings().register_forward_pre_hook(lambda _, given: read.setdefault(name, given[0].clone()))
         return model
 
     measure(given(A=watched("A", 64), B=watched("B", 7)), SETTINGS)

@@ -42,9 +42,7 @@ def kills_at_operations(arena: Arena, tries: int, seed: int) -> Verdict:
 
 def _recover(verdict: Verdict, arena: Arena, cache: Path, what: str) -> None:
     verdict.tries += 1
-    finished = shown_state(cache, arena.name) == "done" and not different(
-        contents(cache), contents(arena.undisturbed)
-    )
+    finished = shown_state(cache, arena.name) == "done" and not different(contents(cache), contents(arena.undisturbed))
     there = {} if finished else judge_broken(verdict, arena, cache, what)
     judge_mended(verdict, arena, cache, what, victims.run(arena.study, cache).code, there)
 
@@ -99,9 +97,7 @@ def _says_full(outcome: victims.Outcome) -> bool:
 def _disk(place: Path, size: int) -> Iterator[Path | None]:
     """A file system of its own of so many bytes; None where this process may not have one."""
     place.mkdir(parents=True)
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", f"size={size}", "gprune", str(place)], capture_output=True
-    )
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "gprune", str(place)], capture_output=True)
     try:
         yield place if mounted.returncode == 0 else None
     finally:

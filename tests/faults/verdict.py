@@ -40,9 +40,7 @@ class Verdict:
     def row(self) -> str:
         """One line of the table."""
         found = "".join(f"{self.counts[kind]:>16}" for kind in FINDINGS)
-        return (
-            f"{self.scenario:<34}{self.tries:>6}{found}{'  skipped: ' + self.skipped if self.skipped else ''}"
-        )
+        return f"{self.scenario:<34}{self.tries:>6}{found}{'  skipped: ' + self.skipped if self.skipped else ''}"
 
 
 def whole(cache: Path) -> dict[str, int]:
@@ -74,9 +72,7 @@ def judge_broken(verdict: Verdict, arena: Arena, cache: Path, what: str) -> dict
     return there
 
 
-def judge_mended(
-    verdict: Verdict, arena: Arena, cache: Path, what: str, code: int, there: dict[str, int]
-) -> None:
+def judge_mended(verdict: Verdict, arena: Arena, cache: Path, what: str, code: int, there: dict[str, int]) -> None:
     """Looks at a cache after the study was run again: done, nothing lost, nothing different."""
     if code != 0:
         verdict.add(FAILED, f"{what}: run again, it ended with {code}")

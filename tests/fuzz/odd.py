@@ -39,9 +39,7 @@ values = (
     scalars
     | st.lists(scalars, max_size=3)
     | st.dictionaries(words, scalars, max_size=2)
-    | st.sampled_from(("[]", "{}", "[[]]", "[{}]", '{"a": {}}', "[[[[1]]]]", '{"a": [{"b": null}]}')).map(
-        json.loads
-    )
+    | st.sampled_from(("[]", "{}", "[[]]", "[{}]", '{"a": {}}', "[[[[1]]]]", '{"a": [{"b": null}]}')).map(json.loads)
 )
 
 
@@ -94,9 +92,7 @@ def changed(draw: Any, document: Any) -> Any:
 @st.composite
 def damaged(draw: Any, data: bytes) -> bytes:
     """Bytes that are cut, doubled, overwritten, or as they were."""
-    action = draw(
-        st.sampled_from(("keep", "keep", "keep", "keep", "cut", "overwrite", "insert", "mark", "other"))
-    )
+    action = draw(st.sampled_from(("keep", "keep", "keep", "keep", "cut", "overwrite", "insert", "mark", "other")))
     place = draw(st.integers(0, max(0, len(data) - 1)))
     if action == "cut":
         return data[:place]

@@ -181,9 +181,7 @@ def test_job_files(fuzz, tmp_path):
     folder.mkdir(parents=True)
 
     def read(case):
-        for name, data in zip(
-            (job_files.JOB, job_files.STATE, job_files.EVENTS, job_files.STUDY), case, strict=True
-        ):
+        for name, data in zip((job_files.JOB, job_files.STATE, job_files.EVENTS, job_files.STUDY), case, strict=True):
             (folder / name).write_bytes(data)
         for job in queue.jobs(tmp_path):
             assert len(said(job.error)) <= 900 and (job.elapsed or 0.0) >= 0.0
@@ -235,8 +233,7 @@ def keys():
         found |= set(re.findall(r"\"((?:rd|ma|rasa|pd|cd|cp|sp|se|ov|ins)_[a-z_]+)\"", source))
     assert len(found) > 30
     return sorted(
-        found
-        | {"run", "card", "layer", "module", "neuron", "tour", "tab", "help", "retention", "runs", "level"}
+        found | {"run", "card", "layer", "module", "neuron", "tour", "tab", "help", "retention", "runs", "level"}
     )
 
 

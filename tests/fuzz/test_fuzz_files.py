@@ -168,9 +168,7 @@ def test_rows(fuzz, tmp_path):
     def read(case):
         data, suffix, options = case
         file = tmp_path / f"rows{suffix}"
-        file.write_bytes(
-            gzip.compress(data) if suffix.endswith(".gz") and not data.startswith(b"\0") else data
-        )
+        file.write_bytes(gzip.compress(data) if suffix.endswith(".gz") and not data.startswith(b"\0") else data)
         for document in rows.read_documents(file, naming.parse(f"{file}{options}")):
             assert isinstance(document, str)
 
@@ -178,9 +176,7 @@ def test_rows(fuzz, tmp_path):
     data = odd.lines(row) | odd.files([row, row])
     suffixes = st.sampled_from([".jsonl", ".json", ".txt", ".jsonl.gz", ".txt.gz", ".parquet", ".arrow"])
     fuzz(
-        st.tuples(
-            data, suffixes, st.sampled_from(["", "", "#fields=text", "#fields=id+text", "#documents=1:2"])
-        ),
+        st.tuples(data, suffixes, st.sampled_from(["", "", "#fields=text", "#fields=id+text", "#documents=1:2"])),
         read,
     )
 

@@ -147,9 +147,7 @@ def _stop_steps(folder: Path) -> None:
     """Ends what watches over steps and has outlived the daemons that started it."""
     for process in psutil.process_iter(["name"]):
         with contextlib.suppress(psutil.Error):
-            if process.info["name"] == "slurmstepd" and str(folder) in process.environ().get(
-                "SLURM_CONF", ""
-            ):
+            if process.info["name"] == "slurmstepd" and str(folder) in process.environ().get("SLURM_CONF", ""):
                 process.kill()
 
 

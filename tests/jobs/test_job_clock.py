@@ -108,9 +108,7 @@ def running(cache, **changes):
     """The folder of a job whose process has the number and the start of this very process."""
     job = submit(cache, make_study(1))
     start, me = processes.process_start(os.getpid()), os.getpid()
-    state = JobState(
-        "running", me, start, me, start, processes.host(), processes.boot(), time.time(), time.time()
-    )
+    state = JobState("running", me, start, me, start, processes.host(), processes.boot(), time.time(), time.time())
     write_state(job.folder, replace(state, **changes))  # type: ignore[arg-type]
     return job.folder
 

@@ -113,10 +113,7 @@ def test_failing_runs_say_why_and_the_queue_goes_on(cache):
     wait_for(lambda: get(cache, last.id).state == "done")
     assert (get(cache, raising.id).state, get(cache, leaving.id).state) == ("failed", "failed")
     assert get(cache, raising.id).error == "the text 'x' is empty: choose another"
-    assert (
-        log_tail(cache, raising.id)[-1]
-        == "gprune.system.errors.CorpusError: the text 'x' is empty: choose another"
-    )
+    assert log_tail(cache, raising.id)[-1] == "gprune.system.errors.CorpusError: the text 'x' is empty: choose another"
     assert "exit code 1, saying: no such option: --what" in get(cache, leaving.id).error
 
 
@@ -168,9 +165,7 @@ def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path
         " build=fake_command).id)"
     )
     submitters = [
-        subprocess.Popen(
-            [sys.executable, "-c", code, str(seed)], cwd=installation.CHILD_FOLDER, stdout=subprocess.PIPE
-        )
+        subprocess.Popen([sys.executable, "-c", code, str(seed)], cwd=installation.CHILD_FOLDER, stdout=subprocess.PIPE)
         for seed in (1, 2)
     ]
     printed = [process.communicate(timeout=limit(30))[0].decode().split() for process in submitters]

@@ -63,9 +63,7 @@ def test_each_gpu_has_one_job_and_its_record_says_which(cache, supervisors, two)
 
 
 def test_who_names_a_device_waits_for_it_and_others_do_not_wait_behind(cache, supervisors, two):
-    first, second, free = (
-        submit(cache, study) for study in (on(0, "cuda:1"), on(1, "cuda:1"), make_study(2))
-    )
+    first, second, free = (submit(cache, study) for study in (on(0, "cuda:1"), on(1, "cuda:1"), make_study(2)))
     assert now(cache, first, second, free) == [("running", "cuda:1"), ("queued", ""), ("running", "cuda:0")]
     # the CPU has a place of its own, for studies that ask for it and for exports
     slow, export = submit(cache, on(3, "cpu")), submit(cache, make_study(4), "", ("pad", "in", "out"))
@@ -127,9 +125,7 @@ def test_a_model_over_two_gpus_starts_when_two_are_free_and_they_are_kept_for_it
 
 def test_more_gpus_than_are_named_are_refused_and_the_cpu_needs_none(cache, supervisors, two, monkeypatch):
     for _ in range(2):
-        with pytest.raises(
-            JobError, match="--model-gpus must be at most 2, the GPUs that GPRUNE_JOB_DEVICES"
-        ):
+        with pytest.raises(JobError, match="--model-gpus must be at most 2, the GPUs that GPRUNE_JOB_DEVICES"):
             submit(cache, make_study(0), "", ("--model-gpus", "3"))
     assert jobs(cache) == []
     assert submit(cache, on(1, "cpu"), "", ("--model-gpus", "3")).device == "cpu"
@@ -143,9 +139,7 @@ def test_more_gpus_than_are_named_are_refused_and_the_cpu_needs_none(cache, supe
 
 
 def test_a_clock_of_the_cpu_shares_the_machine_with_no_gpu(cache, supervisors, two):
-    first, clock, last = (
-        submit(cache, study) for study in (make_study(0), timed(1, device="cpu"), make_study(2))
-    )
+    first, clock, last = (submit(cache, study) for study in (make_study(0), timed(1, device="cpu"), make_study(2)))
     assert now(cache, first, clock, last) == [("running", "cuda:0"), ("queued", ""), ("queued", "")]
     end(cache, first)
     assert now(cache, clock, last) == [("running", "cpu"), ("queued", "")]

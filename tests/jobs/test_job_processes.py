@@ -166,9 +166,7 @@ def test_cache_that_cannot_be_written_is_an_error_with_its_remedy(tmp_path, supe
     assert jobs(tmp_path / "cache") == []
     refused = str(files.unwritable(tmp_path, PermissionError(errno.EACCES, "Permission denied")))
     assert "change its permissions" in refused and "free some space" not in refused
-    assert "is full: free some space" in str(
-        files.unwritable(tmp_path, OSError(errno.ENOSPC, "No space left"))
-    )
+    assert "is full: free some space" in str(files.unwritable(tmp_path, OSError(errno.ENOSPC, "No space left")))
 
 
 def test_full_disk_starts_no_job_that_it_cannot_record(cache, supervisors, monkeypatch):

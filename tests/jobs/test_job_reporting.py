@@ -83,9 +83,7 @@ def test_first_and_last_event_of_each_stage_are_written_and_the_rest_limited(tmp
             for step in range(1, 101):
                 report(stage, step, 100, "")
                 clock.now += 0.01
-    written = {
-        name: [e["done"] for e in events(tmp_path) if e["stage"] == name] for name in ("calibrate", "score")
-    }
+    written = {name: [e["done"] for e in events(tmp_path) if e["stage"] == name] for name in ("calibrate", "score")}
     for steps in written.values():
         assert steps[0] == 1 and steps[-1] == 100
         # one second at five a second, and the first and last
@@ -202,9 +200,7 @@ def test_job_cancelled_before_it_began_never_runs(tmp_path):
 def test_stage_listener_has_the_signature_of_a_progress_function(tmp_path):
     with JobReporter(tmp_path) as report:
         report.stage("score")(1, 2, "flap")
-    assert [(e["stage"], e["done"], e["total"], e["message"]) for e in events(tmp_path)] == [
-        ("score", 1, 2, "flap")
-    ]
+    assert [(e["stage"], e["done"], e["total"], e["message"]) for e in events(tmp_path)] == [("score", 1, 2, "flap")]
 
 
 def line(ts, stage, done, total, message=""):
@@ -231,9 +227,7 @@ def test_what_a_job_waits_for_is_told_by_its_reporter(tmp_path):
 
 def test_last_line_without_line_break_is_read_once_complete(tmp_path):
     path = tmp_path / "e"
-    assert [e.done for e in write(path, line(1, "learn", 1, 4), line(2, "learn", 2, 4), end=b"").recent] == [
-        1
-    ]
+    assert [e.done for e in write(path, line(1, "learn", 1, 4), line(2, "learn", 2, 4), end=b"").recent] == [1]
     assert [e.done for e in write(path, line(1, "learn", 1, 4), line(2, "learn", 2, 4)).recent] == [1, 2]
 
 
@@ -318,9 +312,7 @@ def test_eta_is_not_guessed_from_too_little(events):
 
 
 def test_unknown_totals_and_many_events(tmp_path):
-    progress = measure(
-        write(tmp_path / "e", line(0, "learn", 5, 0)), JobState(state="running", started=0.0), 1.0
-    )
+    progress = measure(write(tmp_path / "e", line(0, "learn", 5, 0)), JobState(state="running", started=0.0), 1.0)
     assert progress.fraction == 0.0
     trace = write(tmp_path / "e", *(line(i, "learn", i, 1000) for i in range(500)))
     assert len(trace.recent) == 60 and trace.recent[-1].done == 499

@@ -209,9 +209,7 @@ def test_a_run_that_slurm_was_told_to_stop_is_cancelled_and_one_whose_time_is_ov
         write_state(job.folder, JobState("interrupted", 5, 1.0, host="node7", ended=time.time()))
     look(cache, slurm, "41|0|CANCELLED|None", "41|1|TIMEOUT|TimeLimit")
     found = [jobs.get(cache, job.id) for job in (first, second)]
-    assert [job.state for job in found] == ["cancelled", "interrupted"] and not any(
-        job.active for job in found
-    )
+    assert [job.state for job in found] == ["cancelled", "interrupted"] and not any(job.active for job in found)
 
 
 @pytest.mark.parametrize(

@@ -197,29 +197,21 @@ def test_the_main_table_made_in_slurm_is_the_local_one_bit_for_bit(slurm, study,
     settings = tmp_path / "slurm.json"
     settings.write_text('{"partition": "main"}')
     for name, more in {"local": [], "slurm": ["--engine", "slurm", "--slurm", str(settings)]}.items():
-        done = subprocess.run(
-            reproduce(study, tmp_path / name, *more), cwd=PROJECT, capture_output=True, text=True
-        )
+        done = subprocess.run(reproduce(study, tmp_path / name, *more), cwd=PROJECT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-    made, wanted = (
-        {p.name: p.read_bytes() for p in (tmp_path / name / "out").glob("*.csv")} for name in ENGINES
-    )
+    made, wanted = ({p.name: p.read_bytes() for p in (tmp_path / name / "out").glob("*.csv")} for name in ENGINES)
     assert "main.csv" in made and made == wanted
     assert contents(tmp_path / "slurm") == contents(tmp_path / "local")
     found = jobs.jobs(tmp_path / "slurm")
     assert len(found) == 2
-    assert {job.engine for job in found} == {"slurm"} and len(
-        {read_record(job.folder).array for job in found}
-    ) == 1
+    assert {job.engine for job in found} == {"slurm"} and len({read_record(job.folder).array for job in found}) == 1
 
 
 def test_a_reproduction_that_is_stopped_takes_its_array_out_of_slurm(slurm, study, tmp_path):
     settings, endless = tmp_path / "slurm.json", replace(study, sparsity=replace(study.sparsity, epochs=3000))
     settings.write_text('{"partition": "main"}')
     cache = tmp_path / "cache"
-    command = subprocess.Popen(
-        reproduce(endless, cache, "--engine", "slurm", "--slurm", str(settings)), cwd=PROJECT
-    )
+    command = subprocess.Popen(reproduce(endless, cache, "--engine", "slurm", "--slurm", str(settings)), cwd=PROJECT)
     try:
         wait_for(lambda: any(jobs.progress(cache, job.id).stage for job in jobs.jobs(cache)), 90)
         command.send_signal(signal.SIGINT)

@@ -25,9 +25,7 @@ TAYLOR = BaselineSettings(taylor_samples=2, taylor_length=6)
 WRAPPERS = [family for family in FAMILIES if FAMILIES[family].text]
 CASES = [
     # of what holds a language model one case is told at once, the others among what takes long
-    pytest.param(
-        family, one, marks=pytest.mark.long if family in WRAPPERS and (family, one) != ("gemma3", {}) else ()
-    )
+    pytest.param(family, one, marks=pytest.mark.long if family in WRAPPERS and (family, one) != ("gemma3", {}) else ())
     for family in FAMILIES
     for one in ({}, *SWITCHES[family])
 ]
@@ -55,9 +53,7 @@ def test_every_family_has_a_case_of_its_odd_switches():
     assert SWITCHES.keys() == FAMILIES.keys() and len(FAMILIES) == 29
 
 
-@pytest.mark.parametrize(
-    ("family", "others"), CASES, ids=lambda one: one if isinstance(one, str) else len(one)
-)
+@pytest.mark.parametrize(("family", "others"), CASES, ids=lambda one: one if isinstance(one, str) else len(one))
 @torch.no_grad()
 def test_the_adapter_says_what_the_model_says(family, others, tmp_path):
     decoder, ids = spread_out(family, others), ids_of(2, 12)
@@ -79,16 +75,11 @@ def test_the_adapter_says_what_the_model_says(family, others, tmp_path):
     assert loaded.config.model_type == PRUNED_PREFIX + family
     assert torch.equal(loaded(ids).logits, live(ids).logits)
     options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
-    made = [
-        loaded.generate(ids, attention_mask=torch.ones_like(ids), use_cache=on, **options)
-        for on in (True, False)
-    ]
+    made = [loaded.generate(ids, attention_mask=torch.ones_like(ids), use_cache=on, **options) for on in (True, False)]
     assert torch.equal(*made)
 
 
-@pytest.mark.parametrize(
-    ("family", "others"), CASES, ids=lambda one: one if isinstance(one, str) else len(one)
-)
+@pytest.mark.parametrize(("family", "others"), CASES, ids=lambda one: one if isinstance(one, str) else len(one))
 @torch.no_grad()
 def test_equal_widths_are_an_ordinary_model_of_the_family(family, others, tmp_path):
     """But where the width of heads follows from their number, which an ordinary model then cannot have,
@@ -102,9 +93,7 @@ def test_equal_widths_are_an_ordinary_model_of_the_family(family, others, tmp_pa
     ordinary = not layout.text and (not layout.heads or layout.free_heads)
     assert bool(list((tmp_path / "out").glob("*.py"))) is not ordinary
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
-    assert (
-        type(loaded) is type(live) and type(loaded).__module__.startswith("transformers.models.") is ordinary
-    )
+    assert type(loaded) is type(live) and type(loaded).__module__.startswith("transformers.models.") is ordinary
     assert loaded.config.model_type == (family if ordinary else PRUNED_PREFIX + family)
     assert torch.equal(loaded(ids).logits, live(ids).logits)
     options = {"max_new_tokens": 4, "min_new_tokens": 4, "do_sample": False, "pad_token_id": 0}
@@ -140,9 +129,7 @@ def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused
     checkpoint.save(live, None, tmp_path / "in", pruned, source="d", fingerprint="f")
     assert torch.equal(checkpoint.load(tmp_path / "in", "cpu")(ids).logits, live(ids).logits)
     if family != "granite":
-        with pytest.raises(
-            CheckpointError, match=f"an ordinary {family} model has no bias in .*compensation"
-        ):
+        with pytest.raises(CheckpointError, match=f"an ordinary {family} model has no bias in .*compensation"):
             padded.save(tmp_path / "in", tmp_path / "out")
         return
     padded.save(tmp_path / "in", tmp_path / "out")
@@ -272,14 +259,10 @@ def test_parts_beside_the_language_model_stay_and_the_images_they_see_are_seen(t
             assert torch.equal(found.get_parameter(name), weight), name
     ids = torch.tensor([[3, 63, 63, 63, 63, 4]])
     images = [torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(seed)) for seed in (0, 1)]
-    answers = [
-        found(input_ids=ids, pixel_values=one, token_type_ids=(ids == 63).long()).logits for one in images
-    ]
+    answers = [found(input_ids=ids, pixel_values=one, token_type_ids=(ids == 63).long()).logits for one in images]
     assert apart(answers[0][:, -1], answers[1][:, -1]) > 1e-4
     with masked(decoder, masks_of(decoder, [1, 2], [5, 9])):
-        expected = decoder.model(
-            input_ids=ids, pixel_values=images[0], token_type_ids=(ids == 63).long()
-        ).logits
+        expected = decoder.model(input_ids=ids, pixel_values=images[0], token_type_ids=(ids == 63).long()).logits
     assert apart(answers[0], expected) <= 1e-5
 
 
@@ -290,9 +273,7 @@ def test_the_table_of_the_docs_is_that_of_the_families(project):
 
 def test_heads_that_stay_have_to_fit_the_retention():
     values = tiny_decoder("olmo2", **SIZES).model.config.to_dict()
-    with pytest.raises(
-        SettingsError, match=r"retention is 0.5, but the heads of OLMo 2 stay and are, .* 0.7"
-    ):
+    with pytest.raises(SettingsError, match=r"retention is 0.5, but the heads of OLMo 2 stay and are, .* 0.7"):
         require_reachable(values, 0.5)
     require_reachable(values, 0.9)
     require_reachable(values | {"model_type": "llama"}, 0.1)

@@ -45,9 +45,7 @@ def test_a_dense_and_a_pruned_folder_tell_what_their_models_have(family, tmp_pat
     assert (found.neurons, found.groups) == ((2, 13, 6), tuple(groups))
     assert found.parameters == sum(one.numel() for one in live.parameters())
     assert (found.of_neurons, found.of_groups) == (13, decoder.shape.kv_heads)
-    assert (
-        found.form == "pruned here by gprune to 51.00% of the decoder's weights, every layer of its own width"
-    )
+    assert found.form == "pruned here by gprune to 51.00% of the decoder's weights, every layer of its own width"
     assert "has been pruned already" in found.prunable and "import gprune" in found.loads
 
 
@@ -62,9 +60,7 @@ def test_a_folder_that_somebody_cut_without_telling_its_configuration_does_not_l
     assert found.prunable == f"nothing: {words}" and found.loads == f"not: {words}"
     with pytest.raises((RuntimeError, ValueError)):
         AutoModelForCausalLM.from_pretrained(folder)
-    assert inspection.inspect(str(changed(folder, auto_map={"a": "b.c"}))).loads.startswith(
-        "only with code of its"
-    )
+    assert inspection.inspect(str(changed(folder, auto_map={"a": "b.c"}))).loads.startswith("only with code of its")
 
 
 @pytest.mark.parametrize(

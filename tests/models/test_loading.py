@@ -266,9 +266,7 @@ def test_what_is_no_model_folder_is_told(named_folder):
 def test_missing_and_damaged_files_are_named(named_folder):
     sharded(named_folder, 2)
     (named_folder / "model-1-of-2.safetensors").unlink()
-    with pytest.raises(
-        ModelError, match="lacks 1 of 2 weight files, the first is 'model-1-of-2.safetensors'"
-    ):
+    with pytest.raises(ModelError, match="lacks 1 of 2 weight files, the first is 'model-1-of-2.safetensors'"):
         identity.fingerprint(str(named_folder))
     (named_folder / "model.safetensors.index.json").write_text('{"no map": 1}')
     with pytest.raises(ModelError, match="index.json' cannot be read"):

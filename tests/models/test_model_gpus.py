@@ -93,9 +93,7 @@ def require_close(found, expected, tolerance):
         value, wanted = getattr(found, name), getattr(expected, name)
         if isinstance(wanted, np.ndarray) and wanted.dtype.kind == "f" and wanted.size:
             scale = max(float(np.abs(wanted[np.isfinite(wanted)]).max(initial=0)), 1e-30)
-            np.testing.assert_allclose(
-                value / scale, wanted / scale, rtol=tolerance, atol=tolerance, err_msg=name
-            )
+            np.testing.assert_allclose(value / scale, wanted / scale, rtol=tolerance, atol=tolerance, err_msg=name)
         elif isinstance(wanted, np.ndarray):
             np.testing.assert_array_equal(value, wanted, err_msg=name)
 
@@ -194,9 +192,7 @@ def test_a_repair_is_shared_out_too(settings):
             order = one.awaited()
             assert order is not None and order.name == distributed.REPAIR
             return ranks._take_part(one, held, order)
-        shared = distributed.Processes(one, study, "float32", lambda: None).repairing(
-            masks, texts, study.repair
-        )
+        shared = distributed.Processes(one, study, "float32", lambda: None).repairing(masks, texts, study.repair)
         return fit(models[0], masks, texts, study.repair, batch, ranks=shared)
 
     found, *others = together(3, run)

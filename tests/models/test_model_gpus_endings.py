@@ -46,9 +46,7 @@ def test_memory_that_runs_out_on_another_process_is_told_by_the_first(
     assert ranks._follow(one) == ranks.EXIT_FAILED
     told = made(meeting.get("gone/1"))
     assert isinstance(told, SettingsError)
-    assert str(told).startswith(
-        "memory ran out on process 2 of the 2 that compute this model together (2.00 GiB"
-    )
+    assert str(told).startswith("memory ran out on process 2 of the 2 that compute this model together (2.00 GiB")
 
 
 def test_a_command_that_is_gone_is_told_as_what_it_is(monkeypatch):

@@ -64,9 +64,7 @@ def test_a_model_is_fetched_once_without_pickles_and_its_bytes_are_told(small):
     with pytest.raises(ModelError, match="has not been downloaded yet"):
         identity.locate(NAME)
     folder = identity.locate(NAME, download=True, on_progress=lambda *step: told.append(step))
-    assert (folder / SHARDS[1]).read_bytes() == FILES[SHARDS[1]] and not (
-        folder / "pytorch_model.bin"
-    ).exists()
+    assert (folder / SHARDS[1]).read_bytes() == FILES[SHARDS[1]] and not (folder / "pytorch_model.bin").exists()
     assert told[-1] == (5, 5, f"downloading {NAME}, megabytes")
     assert [done for done, *_ in told] == sorted(done for done, *_ in told) and len(told) > 2
     requests = len(small.requests)
@@ -106,9 +104,7 @@ def test_half_a_model_is_called_so_and_completed_where_there_is_a_network(cache,
 
 def test_a_gated_model_says_how_to_get_access_before_anything_is_fetched(small, cache):
     small.gated.add(NAME)
-    with pytest.raises(
-        ModelError, match=f"is gated: ask for access at http://127.*/{NAME}, and when"
-    ) as caught:
+    with pytest.raises(ModelError, match=f"is gated: ask for access at http://127.*/{NAME}, and when") as caught:
         identity.locate(NAME, download=True)
     assert "log in with `hf auth login` (or set HF_TOKEN)" in one_sentence(caught)
     assert not list(cache.rglob("*.safetensors"))
@@ -142,9 +138,7 @@ def test_every_refusal_of_the_hub_is_one_sentence(kind, words, wrapped, cache, m
 
 def test_a_disk_that_is_too_small_is_told_before_the_start(small, cache, monkeypatch):
     usage = shutil.disk_usage(cache.parent)
-    monkeypatch.setattr(
-        "gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000)
-    )
+    monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=4_000_000))
     small.models[NAME][SHARDS[1]] = b"2" * 97_000_000
     with pytest.raises(ModelError, match=r"needs 95.4 MiB, but '.*' has 3.8 MiB free: make room") as caught:
         identity.locate(NAME, download=True)
@@ -154,8 +148,6 @@ def test_a_disk_that_is_too_small_is_told_before_the_start(small, cache, monkeyp
 
 def test_a_model_of_pickles_only_is_not_fetched(small, cache):
     small.models[NAME] = {"config.json": b"{}", "pytorch_model.bin": b"pickled"}
-    with pytest.raises(
-        ModelError, match="has no safetensors, and pickled weights, which can run code"
-    ) as caught:
+    with pytest.raises(ModelError, match="has no safetensors, and pickled weights, which can run code") as caught:
         identity.locate(NAME, download=True)
     one_sentence(caught)

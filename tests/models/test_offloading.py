@@ -30,9 +30,7 @@ TOKENS = Tokens("text", "0" * 64, np.random.default_rng(0).integers(3, 64, (12, 
 
 
 def saved(folder, family="llama", dtype=torch.float32):
-    decoder = tiny_decoder(
-        family, layers=3, hidden=8, neurons=13, heads=4, kv_heads=2, head_width=6, dtype=dtype
-    )
+    decoder = tiny_decoder(family, layers=3, hidden=8, neurons=13, heads=4, kv_heads=2, head_width=6, dtype=dtype)
     with quiet():
         decoder.model.save_pretrained(folder)
     return folder
@@ -41,8 +39,7 @@ def saved(folder, family="llama", dtype=torch.float32):
 def both(folder, dtype):
     """The model in memory, and the same with its layers in their files."""
     whole, offloaded = (
-        Decoder.from_model(read_weights(folder, torch.device("cpu"), dtype, False, wanted))
-        for wanted in (False, True)
+        Decoder.from_model(read_weights(folder, torch.device("cpu"), dtype, False, wanted)) for wanted in (False, True)
     )
     assert offloaded.offloaded and not whole.offloaded
     assert (offloaded.device, offloaded.dtype) == (whole.device, whole.dtype)

@@ -26,9 +26,7 @@ def test_a_model_with_the_hooks_of_a_device_map_is_cut_and_measured_like_any_oth
     spread = Decoder.from_model(dispatch_model(hooked.model, places, main_device="cpu", force_hooks=True))
     assert hasattr(spread.layers[0], "_hf_hook") and not spread.offloaded
     rng = np.random.default_rng(1)
-    masks = PruningMasks(
-        "test", rng.random((3, 13)) < 0.6, np.array([[1, 0], [0, 1], [1, 1]], bool), 0.5, 0.5
-    )
+    masks = PruningMasks("test", rng.random((3, 13)) < 0.6, np.array([[1, 0], [0, 1], [1, 1]], bool), 0.5, 0.5)
     for one, other in ((plain.model, spread.model), (cut(plain, masks), cut(spread, masks))):
         assert torch.equal(token_losses(one, IDS), token_losses(other, IDS))
     # the dense one is as it was
@@ -43,9 +41,7 @@ def test_a_model_that_all_gpus_together_do_not_hold_is_refused(left):
 
 def test_without_accelerate_one_sentence_says_so(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(
-        ModelError, match="the package accelerate, which lays it over several, is not installed"
-    ):
+    with pytest.raises(ModelError, match="the package accelerate, which lays it over several, is not installed"):
         spread("demo", "float32", False, 2)
 
 

@@ -84,8 +84,7 @@ def test_the_result_says_what_every_method_was_given(finished):
     # 16 sequences of each text, 8 of both a step, one epoch
     assert (ours["texts"], ours["steps"]) == (["A", "B"], 4)
     assert ours["forward passes"] == sum(
-        result["passes"][name]["forward"]
-        for name in ("statistics_primary", "statistics_auxiliary", "learning")
+        result["passes"][name]["forward"] for name in ("statistics_primary", "statistics_auxiliary", "learning")
     )
     assert ours["backward passes"] == result["passes"]["learning"]["backward"] > 0
 
@@ -109,8 +108,7 @@ def test_retention_meets_the_target_within_a_unit(finished):
     study, store, result = finished
     shape = shape_of(study, store)
     weights = shape["layers"] * (
-        shape["neurons"] * 3 * shape["hidden"]
-        + (shape["heads"] + shape["kv_heads"]) * 2 * 4 * shape["hidden"]
+        shape["neurons"] * 3 * shape["hidden"] + (shape["heads"] + shape["kv_heads"]) * 2 * 4 * shape["hidden"]
     )
     neuron, group = 3 * shape["hidden"] / weights, 6 * 4 * shape["hidden"] / weights
     assert abs(result["retention"]["gprune"] - 0.5) <= neuron

@@ -57,9 +57,7 @@ def undisturbed(study, tmp_path_factory):
 @pytest.mark.long
 @pytest.mark.longest
 @pytest.mark.parametrize("within", [False, True], ids=["at its beginning", "within it"])
-def test_a_run_is_cancelled_in_every_stage_and_ends_with_the_same_results(
-    study, undisturbed, tmp_path, within
-):
+def test_a_run_is_cancelled_in_every_stage_and_ends_with_the_same_results(study, undisturbed, tmp_path, within):
     wanted, worked, summary = undisturbed
     store, stopper = Store(tmp_path), Stopper(within)
     ended = None

@@ -81,9 +81,7 @@ def test_a_run_makes_every_stage_of_its_graph_and_no_other(finished):
     assert {name for name in made if name.split("/")[0] in KINDS} == kept
 
 
-def test_statistics_of_two_seeds_take_one_pass_and_where_one_is_there_the_other_is_made_alone(
-    finished, tmp_path
-):
+def test_statistics_of_two_seeds_take_one_pass_and_where_one_is_there_the_other_is_made_alone(finished, tmp_path):
     study, store, _, result = finished
     first, second = "context_statistics_primary", "context_statistics_primary_other_seed"
     known = runs.read(store, run_name(study))["stages"]
@@ -206,10 +204,7 @@ def test_a_method_that_cannot_run_is_counted_as_done_and_its_reason_outlives_sho
     found = Outlook.of(record["expected"], ended, 5.0)
     assert (found.done, found.left) == (found.steps, None) and found.steps == len(record["expected"])
     pipeline.run(study, store, silent, until="drift")
-    assert (
-        runs.read(store, run_name(study))["unavailable"]["masks_fang"]["reason"]
-        == "groups_primary does not fit"
-    )
+    assert runs.read(store, run_name(study))["unavailable"]["masks_fang"]["reason"] == "groups_primary does not fit"
     refusing.names.clear()
     again = pipeline.run(study, store, silent, until="perplexity")
     assert again["unavailable"] == {} == runs.read(store, run_name(study))["unavailable"]

@@ -64,8 +64,7 @@ def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_wh
     assert not any(name.startswith("answers.") and name.endswith(".0") for name, _ in heard)
     entries = runs.read(store, result["run"])["unavailable"]
     assert all(
-        entries[f"answers.{name}.0"]["reason"] == entries[f"accuracy.{name}.0"]["reason"]
-        for name in study.methods
+        entries[f"answers.{name}.0"]["reason"] == entries[f"accuracy.{name}.0"]["reason"] for name in study.methods
     )
     assert all(list(tasks) == [workshop["questions"]] for tasks in result["accuracy"].values())
     assert set(result["perplexity"]) == {"dense", "flap", "wanda_sp_dense"} and not result["unavailable"]
@@ -74,9 +73,7 @@ def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_wh
     record = runs.read(store, result["run"])
     assert (record["state"], record["missing_tasks"]) == ("done", {str(endless): reason})
     again = pipeline.run(study, store, silent, until="perplexity")
-    assert (
-        again["unavailable_tasks"] == result["unavailable_tasks"] and again["accuracy"] == result["accuracy"]
-    )
+    assert again["unavailable_tasks"] == result["unavailable_tasks"] and again["accuracy"] == result["accuracy"]
 
 
 def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finished, capsys):
@@ -101,9 +98,7 @@ def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finis
 
 def test_a_file_of_another_split_is_measured_and_doubted_in_result_record_and_summary(workshop, capsys):
     folder, store = workshop["folder"] / "tasks", Store(workshop["folder"] / "cache")
-    task_files.write_rows(
-        folder / "winogrande.jsonl", [task_files.row("winogrande", number) for number in range(160)]
-    )
+    task_files.write_rows(folder / "winogrande.jsonl", [task_files.row("winogrande", number) for number in range(160)])
     study = study_of(workshop, tasks=["winogrande"], task_folder=str(folder), limit=3)
     file = workshop["folder"] / "doubted.json"
     file.write_text(replace(study, methods=("dense",)).to_json())

@@ -68,11 +68,7 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     (double,) = gates.values()
     assert double["backward"] == 2 * learning["learning"]["backward"]
     # what the recommended recipe is chosen from: four masks, each with a repair of two texts and one of three
-    fits = [
-        passes.pop(name)["forward"]
-        for name in list(passes)
-        if name.startswith("repaired") and "least" in name
-    ]
+    fits = [passes.pop(name)["forward"] for name in list(passes) if name.startswith("repaired") and "least" in name]
     assert sorted(fits) == 4 * [6.0] + 4 * [9.0]
     taylor = 4 * 8 / (study.calibration.samples * study.calibration.length)
     assert passes == {

@@ -197,9 +197,7 @@ def test_a_full_disk_costs_one_notice(home, study, begun, monkeypatch, count):
     assert len(refused) > 1
     assert_undisturbed(begun, home, study)
     (notice,) = log.says("was not saved")
-    assert (
-        "is full: free some space" in notice and f"would go on at step {3 * count + 1} of {STEPS}" in notice
-    )
+    assert "is full: free some space" in notice and f"would go on at step {3 * count + 1} of {STEPS}" in notice
     assert of(begun, study)["stages"]["learning"]["notices"] == [notice]
 
 

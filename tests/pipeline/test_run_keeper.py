@@ -275,9 +275,7 @@ def test_of_four_starters_three_are_stopped_and_the_record_ends_done(several, va
     assert (found["state"], found["owner"]["pid"]) == ("running", first.pid)
     # the owner dies: the record is taken over by one that waits for its stage
     several.stop(first, signal.SIGKILL)
-    wait_for(
-        lambda: (record_of(several, values)["owner"] or {}).get("pid") in {one.pid for one in others[1:]}
-    )
+    wait_for(lambda: (record_of(several, values)["owner"] or {}).get("pid") in {one.pid for one in others[1:]})
     several.stop(others[1], signal.SIGTERM)
     assert others[2].wait(limit(60)) == 0, (several.folder / "log.txt").read_text()
     found = record_of(several, values)

@@ -87,9 +87,7 @@ def test_what_another_machine_has_made_meanwhile_is_taken_and_not_made_again(val
         pipeline.run(study, store, listener)
         assert disk.told["unseen"]
     computed = {
-        stage
-        for stage, message in told.words
-        if message not in ("reused", "") and stage in _stages(store, study)
+        stage for stage, message in told.words if message not in ("reused", "") and stage in _stages(store, study)
     }
     assert not computed, told.words
     assert contents(tmp_path / "cache") == contents(undisturbed)
@@ -111,9 +109,7 @@ def test_two_processes_that_hold_one_lock_leave_what_one_leaves(values, undistur
         for process in (first, second):
             both.wait_until("computing.partition", process)
         both.go()
-        assert [process.wait(limit(60)) for process in (first, second)] == [0, 0], (
-            both.folder / "log.txt"
-        ).read_text()
+        assert [process.wait(limit(60)) for process in (first, second)] == [0, 0], (both.folder / "log.txt").read_text()
     assert contents(cache) == contents(undisturbed)
     record = runs.read(Store(cache), run_name(from_dict(values))) or {}
     assert (record["state"], record["error"]) == ("done", None)

@@ -75,9 +75,7 @@ def install(
         points += [f"[{group}]", *(f"{entry} = {value}" for entry, value in entries.items())]
     (info / "entry_points.txt").write_text("\n".join(points) + "\n")
     if project is not None:
-        (info / "direct_url.json").write_text(
-            json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}})
-        )
+        (info / "direct_url.json").write_text(json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}}))
         (site / f"{name}.pth").write_text(f"{project}\n")
     told = [f"{path},sha256={_hash(site / path)},1" for path in ({} if project else files)]
     (info / "RECORD").write_text("\n".join([*told, f"{info.name}/METADATA,,"]) + "\n")

@@ -182,9 +182,7 @@ def even(problem):
 
 def first(problem):
     """The first neurons, whatever their scores."""
-    ranked = replace(
-        problem.scores[0], ffn=-np.tile(np.arange(problem.shape.neurons), (problem.shape.layers, 1))
-    )
+    ranked = replace(problem.scores[0], ffn=-np.tile(np.arange(problem.shape.neurons), (problem.shape.layers, 1)))
     return even(replace(problem, scores=(ranked,)))
 
 

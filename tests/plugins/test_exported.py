@@ -43,13 +43,8 @@ def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp
             assert one.protocol.startswith("perplexity over 6 windows of 16 tokens")
     # what the API gives is the same folder but for the card's own figures of the base
     held = gprune.save(run.model("fang"), tmp_path / "held")
-    first, second = (
-        (one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("plan.json",)
-    )
-    assert (
-        first == second
-        and (held / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
-    )
+    first, second = ((one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("plan.json",))
+    assert first == second and (held / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
 
 
 def test_what_cannot_be_exported_is_told_in_a_sentence(tmp_path, monkeypatch, capsys):

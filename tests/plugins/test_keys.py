@@ -61,9 +61,7 @@ def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(site, monke
         same = {name.split("_")[0].split(".")[0] for name in first if first[name] == second[name]}
         kinds = {"shape", "size", "norms", "tokens", "statistics", "clusters", "overlap"}
         assert {"scores", "masks", "perplexity"} <= same and kinds <= same
-        assert (
-            "scores_flap_primary" in first and first["scores_flap_primary"] == second["scores_flap_primary"]
-        )
+        assert "scores_flap_primary" in first and first["scores_flap_primary"] == second["scores_flap_primary"]
         moved = {name for name in first if first[name] != second[name]}
         assert {"drift", "partition", "modules", "adapted", "learning", "checkpoint"} <= moved
         assert "perplexity.flap.0" not in moved and "perplexity.gprune.0" in moved
@@ -71,9 +69,7 @@ def test_a_changed_plug_in_changes_what_it_computes_and_no_other_key(site, monke
 
 
 def test_what_a_method_is_given_follows_from_what_it_declares(site, monkeypatch):
-    declared = METHOD.replace(
-        'label="even cut"', 'label="even cut", needs="both", texts="both", metric="flap"'
-    )
+    declared = METHOD.replace('label="even cut"', 'label="even cut", needs="both", texts="both", metric="flap"')
     install(site, files={**BOTH, "bring/method.py": declared})
     with adopted(monkeypatch):
         masks = stages.masks(Graph(a_study(methods=("even",))), "even")
@@ -319,9 +315,7 @@ def test_one_that_cannot_be_imported_is_named_with_its_reason(site, line):
     assert load(one("method.even"), one("method.even").digest()).label == "even cut"
 
 
-def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folder_refused(
-    site, tmp_path, monkeypatch
-):
+def test_an_edit_of_a_second_package_or_behind_a_link_is_seen_and_a_linked_folder_refused(site, tmp_path, monkeypatch):
     project = tmp_path / "work"
     install(site, files={**BOTH, "bring_parts.py": "POWER = 2\n"}, project=project)
     (site / "bring-1.0.dist-info" / "top_level.txt").write_text("bring\nbring_parts\nno_such_module\n")

@@ -122,9 +122,7 @@ NAN = METRIC.replace("return np.sqrt(measured.column_square)", "return measured.
 
 
 @pytest.mark.slow
-def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its_own(
-    site, tmp_path, monkeypatch
-):
+def test_a_metric_that_fails_leaves_out_its_method_or_ends_the_study_that_is_its_own(site, tmp_path, monkeypatch):
     install(site, files={**BOTH, "bring/metric.py": NAN})
     texts = tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "model", texts)

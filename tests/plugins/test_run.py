@@ -79,16 +79,12 @@ def place(tmp_path_factory):
 def test_its_own_tests_pass_where_it_is_installed(place):
     command = [str(place.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]
     variables = place.variables | {"PYTEST_ADDOPTS": ""}
-    done = subprocess.run(
-        command, capture_output=True, text=True, cwd=place.project, env=variables, timeout=limit(120)
-    )
+    done = subprocess.run(command, capture_output=True, text=True, cwd=place.project, env=variables, timeout=limit(120))
     assert done.returncode == 0 and "3 passed" in done.stdout, done.stdout + done.stderr
 
 
 @pytest.mark.long
-def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(
-    place, monkeypatch, capsys
-):
+def test_it_runs_is_recomputed_when_it_is_edited_and_its_runs_open_when_it_is_gone(place, monkeypatch, capsys):
     listed = place.gprune("plugins")
     assert listed.returncode == 0 and "gprune-magnitude 0.1.0" in listed.stdout
     asked = place.gprune("study", "--help").stdout

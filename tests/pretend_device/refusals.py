@@ -98,9 +98,7 @@ def _check_generator(args: tuple, kwargs: dict[str, Any]) -> None:
     kind = torch.device(place).type if place is not None else NAME
     for value in (*args, *kwargs.values()):
         if isinstance(value, torch.Generator) and value.device.type != kind:
-            raise RuntimeError(
-                f"Expected a '{kind}' device type for generator but found '{value.device.type}'"
-            )
+            raise RuntimeError(f"Expected a '{kind}' device type for generator but found '{value.device.type}'")
 
 
 def _check_product(name: str, tensors: list[torch.Tensor]) -> None:

@@ -54,8 +54,7 @@ class Workshop:
         model = tiny_study.write_model(folder / "model", texts)
         questions = folder / "questions.jsonl"
         rows = [
-            {"question": f"What is {n} and {n}?", "choices": [str(2 * n), str(n)], "answer": n % 2}
-            for n in range(1, 6)
+            {"question": f"What is {n} and {n}?", "choices": [str(2 * n), str(n)], "answer": n % 2} for n in range(1, 6)
         ]
         questions.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
         return cls(folder, model, texts, str(questions))
@@ -138,9 +137,7 @@ def _unlike_positions(ran: Ran, stage: Stage, tolerance: float) -> list[str]:
     model = load(study.model, "cpu", study.dtype)
     activations = strongest.recorded(model, drawn.ids, study.calibration.batch)
     pair = (one.record(stage) for one in (ran.cpu, ran.device))
-    return [
-        f"{stage.name}: {words}" for one in pair for words in strongest.faults(one, activations, tolerance)
-    ]
+    return [f"{stage.name}: {words}" for one in pair for words in strongest.faults(one, activations, tolerance)]
 
 
 def _weights(folder: Path) -> dict[str, Any]:

@@ -110,9 +110,7 @@ def test_where_not_even_one_sequence_fits_the_device_is_named_with_its_sizes(dev
             measured(model, [])
 
 
-def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_it(
-    device, tmp_path, monkeypatch
-):
+def test_a_checkpoint_is_read_back_on_the_cpu_where_the_device_has_no_room_for_it(device, tmp_path, monkeypatch):
     # wide, so that weights are more than activations
     neurons, hidden = 600, 96
     made = tiny_decoder(layers=2, neurons=neurons, kv_heads=2, vocabulary=64, hidden=hidden)

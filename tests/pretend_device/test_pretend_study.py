@@ -90,9 +90,7 @@ def test_what_the_model_writes_itself_and_speed_under_wanda_sp(gpu, workshop, qu
     ran = run(workshop, "wanda-float32", evaluation, **changes)
     require_same(ran, "float32")
     assert {"sampled_primary", "sampled.evaluation.0"} <= set(ran.keys)
-    dense, pruned = (
-        row["peak_bytes"] for row in ran.device.get(stages.speed).rows if row["phase"] == "decode"
-    )
+    dense, pruned = (row["peak_bytes"] for row in ran.device.get(stages.speed).rows if row["phase"] == "decode")
     assert dense > pruned > 0
     assert {row["memory"] for row in ran.device.get(stages.speed).rows} == {"allocated"}
 

@@ -23,9 +23,7 @@ def by_hand(one: CandidateFigures, other: CandidateFigures) -> float:
     """The weighted geometric mean of ratios, one perplexity after the other."""
     product, total = 1.0, sum(WEIGHTS.values())
     for name, row, base in zip(MEASURES, one.nats, other.nats, strict=True):
-        ratio = (
-            row.mean() / base.mean() if name == DIVERGENCE else math.exp(row.mean()) / math.exp(base.mean())
-        )
+        ratio = row.mean() / base.mean() if name == DIVERGENCE else math.exp(row.mean()) / math.exp(base.mean())
         product *= ratio ** (WEIGHTS[name] / total)
     return product
 

@@ -34,9 +34,7 @@ def test_rank_within_is_the_loop(modules, levels):
     generator = np.random.default_rng(modules)
     labels = generator.integers(0, modules, 60)
     values = scores(modules, 60, levels)
-    np.testing.assert_array_equal(
-        ranking.GroupedRanks(labels).by_unit(values), loop_rank_within(values, labels)
-    )
+    np.testing.assert_array_equal(ranking.GroupedRanks(labels).by_unit(values), loop_rank_within(values, labels))
 
 
 @pytest.mark.parametrize("levels", [None, 3])
@@ -72,9 +70,7 @@ def test_displacement_is_the_loop_for_groups_of_any_size(levels, sign):
     first, second = (scores(seed, len(labels), levels) - (0.5 if sign == 0 else 0) for seed in (2, 3))
     first, second = (values * (sign or 1) for values in (first, second))
     grouped = ranking.GroupedRanks(labels)
-    np.testing.assert_array_equal(
-        grouped.displacement(first, second), loop_displacement(first, second, labels)
-    )
+    np.testing.assert_array_equal(grouped.displacement(first, second), loop_displacement(first, second, labels))
     np.testing.assert_array_equal(grouped.by_unit(first), loop_rank_within(first, labels))
 
 
@@ -87,9 +83,7 @@ def test_scores_that_differ_in_their_last_bit_are_told_apart():
     few = generator.choice(steps, len(labels))
     grouped = ranking.GroupedRanks(labels)
     for first, second in ((neighbours, few), (few, neighbours), (-few, few), (neighbours, -neighbours)):
-        np.testing.assert_array_equal(
-            grouped.displacement(first, second), loop_displacement(first, second, labels)
-        )
+        np.testing.assert_array_equal(grouped.displacement(first, second), loop_displacement(first, second, labels))
         np.testing.assert_array_equal(grouped.by_unit(first), loop_rank_within(first, labels))
 
 

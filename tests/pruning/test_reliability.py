@@ -17,10 +17,7 @@ LAYERS, NEURONS = 3, 29
 def partition(seed=0, counts=(4, 1, 6)):
     generator = np.random.default_rng(seed)
     labels = np.stack(
-        [
-            generator.permutation(np.append(np.arange(k), generator.integers(0, k, NEURONS - k)))
-            for k in counts
-        ]
+        [generator.permutation(np.append(np.arange(k), generator.integers(0, k, NEURONS - k))) for k in counts]
     )
     return a_partition(labels)
 
@@ -49,8 +46,7 @@ def loop_pi(scores):
     if len(scores) == 1:
         return [0.0]
     return [
-        (sum(other < score for other in scores) + (sum(other == score for other in scores) - 1) / 2)
-        / (len(scores) - 1)
+        (sum(other < score for other in scores) + (sum(other == score for other in scores) - 1) / 2) / (len(scores) - 1)
         for score in scores
     ]
 
@@ -68,9 +64,7 @@ def loop_discrepancy(first, second, parts):
 def example(request):
     parts = partition()
     a, b = raw(0, request.param), raw(1, request.param)
-    halves = [
-        [(raw(10 * d + s, request.param), raw(99 * d + s, request.param)) for s in range(3)] for d in (1, 2)
-    ]
+    halves = [[(raw(10 * d + s, request.param), raw(99 * d + s, request.param)) for s in range(3)] for d in (1, 2)]
     settings = ReliabilitySettings()
     statistics = rasa.module_statistics(unit_scores(a), unit_scores(b), parts, *halves, settings)
     return parts, a, b, halves, statistics
@@ -193,9 +187,7 @@ def eleven(**changes):
 
 def adapt(parts, statistics, seed=0, **settings):
     a, b = raw(0), raw(1)
-    result = rasa.adapt(
-        unit_scores(a), unit_scores(b), parts, statistics, ReliabilitySettings(**settings), seed
-    )
+    result = rasa.adapt(unit_scores(a), unit_scores(b), parts, statistics, ReliabilitySettings(**settings), seed)
     return a, b, result
 
 

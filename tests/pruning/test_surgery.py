@@ -25,9 +25,7 @@ def assert_equal_logits(actual, expected, relative=1e-5):
 
 
 def decoder_of(family, heads=6, kv_heads=3, **sizes):
-    return tiny_decoder(
-        family, layers=3, hidden=12, neurons=13, heads=heads, kv_heads=kv_heads, head_width=6, **sizes
-    )
+    return tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=heads, kv_heads=kv_heads, head_width=6, **sizes)
 
 
 def random_masks(shape, seed=0):

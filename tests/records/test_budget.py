@@ -19,9 +19,7 @@ def decision(shape, seed, density=0.5, head_density=None):
     """Which neurons and groups stay, and the neurons' margins; groups as dense as neurons by default."""
     generator = np.random.default_rng(seed)
     margin = generator.normal(size=(shape.layers, shape.neurons)) + (density - 0.5) * 4
-    heads = generator.random((shape.layers, shape.kv_heads)) < (
-        density if head_density is None else head_density
-    )
+    heads = generator.random((shape.layers, shape.kv_heads)) < (density if head_density is None else head_density)
     return margin >= 0, heads, margin
 
 

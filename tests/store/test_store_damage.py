@@ -124,9 +124,7 @@ def test_a_model_is_checked_where_it_is_loaded_cut_from_or_offered(spare):
         path = model / name
         # the last bit of a number hardly changes what the model answers
         damage.flip_bit(path, 8 * (path.stat().st_size // 2))
-        with pytest.raises(
-            CheckpointError, match=f"{name} does not hold what was written: run the study again"
-        ):
+        with pytest.raises(CheckpointError, match=f"{name} does not hold what was written: run the study again"):
             checkpoint.load_verified(model)
         if name == "plan.json":
             for place in (model, path):

@@ -67,9 +67,7 @@ def test_a_disk_that_takes_no_copy_has_the_array_in_memory(store, monkeypatch, w
         monkeypatch.setattr(
             array_files.os,
             "open",
-            lambda path, flags, *more: (
-                refuse() if flags & os.O_TMPFILE == os.O_TMPFILE else real(path, flags, *more)
-            ),
+            lambda path, flags, *more: refuse() if flags & os.O_TMPFILE == os.O_TMPFILE else real(path, flags, *more),
         )
     found = array_files.read(file_of(store), None)
     assert type(found) is np.ndarray and isinstance(before, np.memmap)

@@ -28,9 +28,7 @@ class Row:
 def rows():
     """Every line of both tables."""
     lines = PAGE.read_text(encoding="utf-8").split(SECTION)[1].splitlines()
-    cells = [
-        [cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| ")
-    ]
+    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| ")]
     assert all(len(line) == 4 for line in cells)
     found = [line for line in cells if line[2] != "Function"]
     return [Row(line[0], tuple(re.findall(r"`([^`]+)`", line[2])), line[3].strip("`")) for line in found]
@@ -112,6 +110,4 @@ def test_the_code_cites_no_other_equations():
         text = file.read_text(encoding="utf-8")
         assert all(1 <= number <= last for number in equations(text)), file
         # one way to cite: by the number
-        assert len(re.findall(r"\bEqs?\.|\b[Ee]quation \d", text)) == len(re.findall(r"\bEqs?\. \d", text)), (
-            file
-        )
+        assert len(re.findall(r"\bEqs?\.|\b[Ee]quation \d", text)) == len(re.findall(r"\bEqs?\. \d", text)), file

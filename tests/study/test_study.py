@@ -109,9 +109,7 @@ def options(command):
     command.add(commands)
     (parser,) = commands.choices.values()
     return {
-        action.option_strings[-1].removeprefix("--"): action
-        for action in parser._actions[1:]
-        if action.option_strings
+        action.option_strings[-1].removeprefix("--"): action for action in parser._actions[1:] if action.option_strings
     }
 
 
@@ -119,9 +117,7 @@ def test_every_field_has_its_documentation():
     documented = documentation()
     assert all(documented.get(name) for name in field_names())
     assert documented["retention"].startswith("fraction R*")
-    assert documented["sparsity"] == "MSL" and documented["sparsity.batch"].startswith(
-        "sequences of one step"
-    )
+    assert documented["sparsity"] == "MSL" and documented["sparsity.batch"].startswith("sequences of one step")
     assert documented["calibration.batch"] != documented["evaluation.batch"]
 
 
@@ -140,9 +136,9 @@ def test_a_choice_takes_its_words_and_no_other(name):
 
 def test_every_option_of_study_says_what_its_field_means():
     made = options(study)
-    assert set(made) == {*OPTIONS, "set", "with-controls", "profile", "dry-run"} and set(
-        OPTIONS.values()
-    ) <= set(field_names())
+    assert set(made) == {*OPTIONS, "set", "with-controls", "profile", "dry-run"} and set(OPTIONS.values()) <= set(
+        field_names()
+    )
     for option, field in OPTIONS.items():
         assert made[option].help.replace("%%", "%").startswith(documentation()[field])
     assert (made["seed"].type, made["retention"].type, made["windows"].type) == (int, float, int)

@@ -144,9 +144,7 @@ def cases(sound: Any) -> Iterator[tuple[str, object, bytes]]:
 
 
 def _places(value: Any, before: tuple = ()) -> Iterator[tuple]:
-    inner = (
-        value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
-    )
+    inner = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
     for name, one in inner:
         yield (*before, name)
         yield from _places(one, (*before, name))

@@ -34,8 +34,7 @@ def differs(place: str, before: str, now: str) -> bool:
 def test_answers_stay(reader, tmp_path):
     found = form_cases.answers(tmp_path, reader)[reader]
     kept = {
-        place: [KEPT["answers"][number] for number in numbers]
-        for place, numbers in KEPT["readers"][reader].items()
+        place: [KEPT["answers"][number] for number in numbers] for place, numbers in KEPT["readers"][reader].items()
     }
     assert list(found) == list(kept)
     odd = [

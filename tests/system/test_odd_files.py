@@ -27,9 +27,7 @@ def said(error):
     return shown
 
 
-@pytest.mark.parametrize(
-    "line", [DEEP, '{"text": ' + DEEP, '{"text": "a", "n": ' + "9" * 5000 + "}", "[1, 2"]
-)
+@pytest.mark.parametrize("line", [DEEP, '{"text": ' + DEEP, '{"text": "a", "n": ' + "9" * 5000 + "}", "[1, 2"])
 def test_a_row_that_is_hostile(tmp_path, line):
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n' + line + "\n")
     name = naming.parse(f"{tmp_path}/a.jsonl")
@@ -60,9 +58,7 @@ def test_a_card_with_odd_configurations_is_one_without(tmp_path, configs):
 @pytest.mark.parametrize("card", ["a: " + "[" * 5000, "- a", "a: [", "a: &a [*a]", "\0"])
 def test_a_card_that_is_no_card_is_refused(tmp_path, card):
     (tmp_path / "README.md").write_text(f"---\n{card}\n---\n")
-    with pytest.raises(
-        CorpusError, match="the header of .*README.md' .*name a file of the folder instead"
-    ) as refusal:
+    with pytest.raises(CorpusError, match="the header of .*README.md' .*name a file of the folder instead") as refusal:
         layout.folder_files(tmp_path, naming.parse(str(tmp_path)), "train")
     said(refusal.value)
 
@@ -79,9 +75,7 @@ def test_a_card_of_doubling_references_is_read_in_no_time():
     assert time.thread_time() - began < 5
 
 
-@pytest.mark.parametrize(
-    "glob", ["(a+)+$", "*a" * 400 + "b", "**/" * 300 + "b", "[z-a]*", "[" * 500, "?" * 900]
-)
+@pytest.mark.parametrize("glob", ["(a+)+$", "*a" * 400 + "b", "**/" * 300 + "b", "[z-a]*", "[" * 500, "?" * 900])
 def test_a_pattern_that_would_run_for_ever_does_not(glob):
     card = {"configs": [{"config_name": "c", "data_files": glob}]}
     paths = ["/".join(["a" * 40] * 20) + f"/{n}.txt" for n in range(20)]
@@ -198,9 +192,7 @@ def test_a_plan_that_names_what_cannot_be(tmp_path, change):
     (tmp_path / "plan.json").write_text(json.dumps(whole))
     assert plan_file.read(tmp_path).pruned.masks.ffn.shape == (1, 4)
     (tmp_path / "plan.json").write_text(json.dumps(whole | change))
-    with pytest.raises(
-        CheckpointError, match="plan.json' cannot be read .*save the checkpoint again"
-    ) as refusal:
+    with pytest.raises(CheckpointError, match="plan.json' cannot be read .*save the checkpoint again") as refusal:
         plan_file.read(tmp_path)
     said(refusal.value)
 
@@ -215,11 +207,7 @@ def test_deep_nesting_in_a_plan_and_in_the_files_of_a_job(tmp_path):
     (folder / job_files.JOB).write_text(json.dumps(job))
     (folder / job_files.STATE).write_text(DEEP)
     event = {"ts": 1.0, "stage": "tokens", "done": 1, "total": 2}
-    huge = (
-        json.dumps(event | {"done": 0})
-        .replace("0}", "9" * 400 + "}")
-        .replace('"done": 0', '"done": ' + "9" * 400)
-    )
+    huge = json.dumps(event | {"done": 0}).replace("0}", "9" * 400 + "}").replace('"done": 0', '"done": ' + "9" * 400)
     (folder / job_files.EVENTS).write_text(f"{DEEP}\n{huge}\n{json.dumps(event)}\n")
     assert [(one.id, one.state) for one in queue.jobs(tmp_path)] == [(folder.name, "failed")]
     assert queue.progress(tmp_path, folder.name).fraction == 0.5
@@ -250,9 +238,7 @@ QUESTIONS = {
 )
 def test_an_answer_that_is_none(tmp_path, task, answer):
     (tmp_path / "task.jsonl").write_text(json.dumps(QUESTIONS[task] | {"label": answer}))
-    with pytest.raises(
-        CorpusError, match="in the column 'label', which must be a number from 0 to 1"
-    ) as refusal:
+    with pytest.raises(CorpusError, match="in the column 'label', which must be a number from 0 to 1") as refusal:
         tasks.documents(tasks.TaskSource(task, "standard", tmp_path / "task.jsonl"))
     said(refusal.value)
 

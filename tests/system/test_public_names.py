@@ -38,7 +38,5 @@ def test_public_names_are_the_modules_and_errors_themselves(tmp_path):
 @pytest.mark.process
 def test_public_names_load_nothing_heavy(project):
     code = "import sys, gprune.errors; print(sorted({'torch', 'numpy', 'gprune.study'} & set(sys.modules)))"
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -310,9 +310,7 @@ def test_the_check_of_a_cache_says_what_its_disk_holds(tmp_path, capsys, monkeyp
     ("name", "rested", "seen"),
     [("node-7", 0, True), ("node-7", 3600, False), (disk_check._HERE, 0, False)],
 )
-def test_the_check_of_a_cache_sees_another_machine_and_none_that_was_killed(
-    tmp_path, monkeypatch, name, rested, seen
-):
+def test_the_check_of_a_cache_sees_another_machine_and_none_that_was_killed(tmp_path, monkeypatch, name, rested, seen):
     other = tmp_path / disk_check.FOLDER / f".{name}-{KEY}"
     files.make_folder(other)
     os.utime(other, (time.time() - rested,) * 2)

@@ -74,9 +74,7 @@ def _axes(figure: go.Figure, card: TextCard, share: float, last: float) -> None:
         figure.update_yaxes(type="log", tickformat=".2~r", dtick="D2", range=reach)
 
 
-def level(
-    figure: go.Figure, height: float, words: str, color: str, *, side: str = "left", dash: str = "dash"
-) -> None:
+def level(figure: go.Figure, height: float, words: str, color: str, *, side: str = "left", dash: str = "dash") -> None:
     """A line across a logarithmic axis, at a height above 0, with words at its left or right end."""
     figure.add_hline(y=height, line={"color": color, "dash": dash, "width": 1.5})
     # an annotation of a logarithmic axis takes the exponent

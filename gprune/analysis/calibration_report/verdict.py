@@ -86,9 +86,7 @@ def _another(card: TextCard) -> Verdict:
         return Verdict(question, "The run has no other text to hold it against.", None)
     changed = percent(far.changed, 1)
     answer = f"{_how_far(far)}: with {far.letter} in its place {changed} of the neurons are decided"
-    answer += (
-        f" differently {_decided_by(card)} (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f})"
-    )
+    answer += f" differently {_decided_by(card)} (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f})"
     if math.isfinite(far.changed_sampling):
         answer += f", with another sample of this size {percent(far.changed_sampling, 1)}"
     answer += f". {_groups(far)}"

@@ -161,10 +161,7 @@ def page(card: TextCard, share: float = DEFAULT_SHARE) -> str:
     parts = [
         f"<h1>{title}</h1>",
         f"<p class='small'>{html.escape(_origin(card))}</p>",
-        *(
-            f"<h2>{html.escape(one.question)}</h2><p>{html.escape(one.answer)}</p>"
-            for one in verdicts(card, share)
-        ),
+        *(f"<h2>{html.escape(one.question)}</h2><p>{html.escape(one.answer)}</p>" for one in verdicts(card, share)),
         f"<h2>How much of it was read</h2>{read.html()}",
         "<h2>What sampling alone does to ranks</h2>",
         _drawn(figures.noise(card, share)),

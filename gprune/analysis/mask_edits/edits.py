@@ -53,9 +53,7 @@ def read(line: str) -> tuple[Edit, ...]:
     if None in found or len(parts) > MOST_EDITS:
         raise SettingsError(f"{quoted(line)} is no list of edits: as rm1.3,kg0.1")
     kinds = {kind[0]: kind for kind in KINDS}
-    return tuple(
-        Edit(one[1] == "k", kinds[one[2]], int(one[3]), int(one[4])) for one in found if one is not None
-    )
+    return tuple(Edit(one[1] == "k", kinds[one[2]], int(one[3]), int(one[4])) for one in found if one is not None)
 
 
 def fixed(edits: Iterable[Edit], shape: ModelShape, partition: Partition) -> tuple[Array, Array]:
@@ -79,9 +77,7 @@ def fixed(edits: Iterable[Edit], shape: ModelShape, partition: Partition) -> tup
 def require_there(edit: Edit, shape: ModelShape, partition: Partition) -> None:
     """Raises SettingsError where the model lacks what an edit names."""
     if not 0 <= edit.layer < shape.layers:
-        raise SettingsError(
-            f"there is no layer {edit.layer}: the model has the layers 0 to {shape.layers - 1}"
-        )
+        raise SettingsError(f"there is no layer {edit.layer}: the model has the layers 0 to {shape.layers - 1}")
     count = {
         "neuron": shape.neurons,
         "module": int(partition.counts[edit.layer]),

@@ -154,8 +154,7 @@ def named(results: Results, name: str, identity: str = "") -> MaskSet:
     if found is None:
         known = ", ".join(safe_parsing.quoted(one.name) for one in sets[:8]) or "none"
         raise SettingsError(
-            f"this run has no mask set {safe_parsing.quoted(name)}: make it on the tab Mask editor (there: "
-            f"{known})"
+            f"this run has no mask set {safe_parsing.quoted(name)}: make it on the tab Mask editor (there: {known})"
         )
     if identity and found.identity != identity:
         raise SettingsError(

@@ -85,11 +85,7 @@ class RequestQueue(ABC, Generic[E, I]):
 
     def open(self, model: str | None = None) -> list[E]:
         """Questions that lack something, those of one model or all."""
-        return [
-            entry
-            for entry in self._entries.values()
-            if entry.progress == "open" and model in (None, entry.model)
-        ]
+        return [entry for entry in self._entries.values() if entry.progress == "open" and model in (None, entry.model)]
 
     def turn(self, entry: E) -> I | None:
         """Gives a question its turn; None, and it is complete, where nothing is left."""

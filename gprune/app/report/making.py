@@ -77,12 +77,10 @@ def _summary(origin: Origin, entries: Sequence[Entry]) -> str:
 
 def _contents(entries: Sequence[Entry]) -> str:
     links = "".join(
-        f"<li><a href='#figure-{number}'>{_safe(entry.title)}</a></li>"
-        for number, entry in enumerate(entries, start=1)
+        f"<li><a href='#figure-{number}'>{_safe(entry.title)}</a></li>" for number, entry in enumerate(entries, start=1)
     )
     return (
-        f"<nav aria-label='Contents'><ol>{links}</ol>"
-        "<p><a href='#origin'>Settings, versions and machine</a></p></nav>"
+        f"<nav aria-label='Contents'><ol>{links}</ol><p><a href='#origin'>Settings, versions and machine</a></p></nav>"
     )
 
 
@@ -106,19 +104,11 @@ def _section(number: int, entry: Entry) -> str:
 
 def _table(entry: Entry) -> str:
     """The numbers behind a figure: those of its card, or else what it draws."""
-    table = (
-        entry.table
-        if entry.table is not None or entry.figure is None
-        else paper_figure.numbers_of(entry.figure)
-    )
+    table = entry.table if entry.table is not None or entry.figure is None else paper_figure.numbers_of(entry.figure)
     if table is None or not len(table.columns):
         return ""
     shown = table.head(MOST_ROWS)
-    rest = (
-        f"<p class='soft'>The first {len(shown):,} of {len(table):,} rows.</p>"
-        if len(shown) < len(table)
-        else ""
-    )
+    rest = f"<p class='soft'>The first {len(shown):,} of {len(table):,} rows.</p>" if len(shown) < len(table) else ""
     return (
         f"<details><summary>Table: {len(table):,} rows</summary>{rest}"
         f"<div class='wide' tabindex='0' role='region' aria-label=\"numbers of {_safe(entry.title)}\">"
@@ -140,9 +130,7 @@ def _origin(origin: Origin) -> str:
 
 
 def _pairs(title: str, pairs: Pairs) -> str:
-    lines = "".join(
-        f"<tr><th scope='row'>{_safe(name)}</th><td>{_safe(value)}</td></tr>" for name, value in pairs
-    )
+    lines = "".join(f"<tr><th scope='row'>{_safe(name)}</th><td>{_safe(value)}</td></tr>" for name, value in pairs)
     return (
         f"<details><summary>{_safe(title)}</summary><div class='wide' tabindex='0' role='region' "
         f"aria-label=\"{_safe(title)}\"><table class='pairs'>{lines}</table></div></details>"
@@ -201,9 +189,7 @@ def make(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None =
 def require_place(path: Path) -> None:
     """Raises SettingsError where the name of a report's file does not end as an HTML file does."""
     if path.suffix.lower() not in (".html", ".htm"):
-        raise SettingsError(
-            f"a report is written as HTML: give a name that ends in .html (got {path.name!r})"
-        )
+        raise SettingsError(f"a report is written as HTML: give a name that ends in .html (got {path.name!r})")
 
 
 def save(report: Report, path: Path) -> None:

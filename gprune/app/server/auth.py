@@ -52,9 +52,7 @@ _STRANGE_NAME = (
 
 def token_form(action: str, fields: Iterable[tuple[str, str]], problem: str = "") -> str:
     """Asks for the token and then leads to the page that was wanted."""
-    hidden = "".join(
-        f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields
-    )
+    hidden = "".join(f'<input type="hidden" name="{escape(name)}" value="{escape(value)}">' for name, value in fields)
     alert = f'<p role="alert">{escape(problem)}</p>' if problem else ""
     return _login_page(
         f"""<h1>GPrune Studio</h1>

@@ -72,9 +72,7 @@ class Request:
     @property
     def wanted(self) -> str:
         """Path and query without the token, otherwise as they were sent."""
-        kept = [
-            part for part in self.query.split("&") if part and unquote_plus(part.partition("=")[0]) != TOKEN
-        ]
+        kept = [part for part in self.query.split("&") if part and unquote_plus(part.partition("=")[0]) != TOKEN]
         return self.path + ("?" + "&".join(kept) if kept else "")
 
     def cookies(self, name: str) -> list[str]:

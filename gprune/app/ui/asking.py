@@ -76,9 +76,7 @@ def look(run: Run, more: Callable[[], bool], draw: Callable[[bool], None], every
     st.fragment(run_every=every if refining else None)(knowing(run.told)(answers))()
 
 
-def paired(
-    text: str, answer: Answer | None, against: str, slot: str | None = None, title: str | None = None
-) -> None:
+def paired(text: str, answer: Answer | None, against: str, slot: str | None = None, title: str | None = None) -> None:
     """Draws the answer for one text; no digit stands in its slot before a value is known.
 
     `title` stands above the value, as Markdown; it is *perplexity on* the text where left out.

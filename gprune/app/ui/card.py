@@ -183,9 +183,7 @@ class Card:
             modes = ["points", "box", "lasso"] if on_region else ["points"]
             chosen = {"on_select": self._selected(on_point, on_region), "selection_mode": modes}
         with st.container(key=f"wide_{self.key}") if chart_style.is_wide(figure) else nullcontext():
-            st.plotly_chart(
-                figure, key=f"{self.key}_chart", config=options, alt=panel.alt or panel.caption, **chosen
-            )
+            st.plotly_chart(figure, key=f"{self.key}_chart", config=options, alt=panel.alt or panel.caption, **chosen)
 
     def _selected(
         self,
@@ -228,9 +226,7 @@ class Card:
                 if table is not None:
                     shown = switch and url_state.toggle("Table", f"{self.key}_table")
                     file, key = f"{self._file_name()}.csv", f"{self.key}_csv"
-                    tables.download(
-                        "CSV", lambda: tables.csv(table()), file, "text/csv", key, type="tertiary"
-                    )
+                    tables.download("CSV", lambda: tables.csv(table()), file, "text/csv", key, type="tertiary")
         if shown and table is not None:
             tables.show(table(), alt="the numbers behind the chart")
 

@@ -54,15 +54,11 @@ def drift_top(root: str, key: str, primary: str, auxiliary: str, count: int) -> 
 
 
 @memoized(128)
-def decision_bins(
-    root: str, drift_key: str, partition: str, ours: str, base: str, bins: int
-) -> decisions.Bins:
+def decision_bins(root: str, drift_key: str, partition: str, ours: str, base: str, bins: int) -> decisions.Bins:
     """Figure 3 for two methods."""
     first, second = (_get(root, "masks", key, records.PruningMasks) for key in (ours, base))
     magnitude = _get(root, "drift", drift_key, records.RankDrift).magnitude
-    return decisions.compare(
-        magnitude, _get(root, "partition", partition, records.Partition), first, second, bins
-    )
+    return decisions.compare(magnitude, _get(root, "partition", partition, records.Partition), first, second, bins)
 
 
 @memoized(128)
@@ -233,9 +229,7 @@ def seed_sentence(record: records.Agreement) -> str:
     if found is None or seed is None or seed >= found[0]:
         return ""
     share = "Most" if seed < found[0] / 2 else "Part"
-    alone = (
-        "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
-    )
+    alone = "" if start is None else f", and the initialization alone agrees at {start:.2f} under the shared seed"
     return (
         f"{share} of the agreement comes from the shared k-means seed: on the same texts with another seed "
         f"the modules agree at only {seed:.2f}{alone}."

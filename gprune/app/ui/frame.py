@@ -193,8 +193,7 @@ def _unreadable(situation: work.Situation) -> None:
         for broken in situation.unreadable:
             st.caption(f"**{plain(broken.name)}**: {said(broken.reason)}.")
         st.caption(
-            f"Run the study again, or delete it on the {where('launch')}, list Runs. The other runs are not "
-            "affected."
+            f"Run the study again, or delete it on the {where('launch')}, list Runs. The other runs are not affected."
         )
 
 
@@ -219,9 +218,7 @@ def _why_interrupted(run: Run) -> str:
     if not host:
         return "No process is at work on it; continue it to finish it."
     silent = duration(seconds_since(run.record.get("updated")))
-    return (
-        f"It ran on {plain(host)}, which has not been heard of for {silent}; continue it to finish it here."
-    )
+    return f"It ran on {plain(host)}, which has not been heard of for {silent}; continue it to finish it here."
 
 
 def _settings(run: Run) -> None:

@@ -37,9 +37,7 @@ def button() -> None:
 
 def open_words(label: str, key: str, words: str = "") -> None:
     """A button that opens the glossary at some words; at all where none are given."""
-    clicked = buttons.act(
-        label, key, "menu_book", url_state.put_all, {HELP: "words", SEARCH: words}, type="tertiary"
-    )
+    clicked = buttons.act(label, key, "menu_book", url_state.put_all, {HELP: "words", SEARCH: words}, type="tertiary")
     if clicked and url_state.in_fragment():
         # the drawer stands outside of it
         st.rerun()

@@ -70,9 +70,7 @@ def layer_line(figure: go.Figure, chosen: Selection, axis: str = "x") -> None:
     draw(**ends, line={"color": RING, "width": 2}, fillcolor="rgba(0,0,0,0)", layer="above")
 
 
-def curve(
-    figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any
-) -> None:
+def curve(figure: go.Figure, x: Any, y: Any, name: str, line: dict[str, Any], hover: str, **more: Any) -> None:
     """Draws a line under a name, with marks where `symbol` is among the further options of its trace.
 
     `hover` says what the box of a mark shows, the name beside it unless it names something else by itself;
@@ -95,9 +93,7 @@ def points(figure: go.Figure, x: Any, y: Any, marker: dict[str, Any], hover: str
 
 def guide(figure: go.Figure, x: Any, y: Any, line: dict[str, Any], **more: Any) -> None:
     """Draws a line that says nothing under the pointer and stands in no legend."""
-    figure.add_scatter(
-        x=x, y=y, line=line, **({"mode": "lines", "hoverinfo": "skip", "showlegend": False} | more)
-    )
+    figure.add_scatter(x=x, y=y, line=line, **({"mode": "lines", "hoverinfo": "skip", "showlegend": False} | more))
 
 
 def heat(z: Array, x: Any, y: Any, title: str, **more: Any) -> go.Figure:
@@ -199,8 +195,7 @@ def _lines(found: Movers, members: np.ndarray, name: str, color: str) -> go.Scat
         marker={"color": color, "size": 7},
         name=name,
         showlegend=False,
-        hovertemplate="neuron %{customdata[2]:.0f}: rank %{y:.3f}, moves by "
-        "%{customdata[3]:+.3f}<extra></extra>",
+        hovertemplate="neuron %{customdata[2]:.0f}: rank %{y:.3f}, moves by %{customdata[3]:+.3f}<extra></extra>",
     )
 
 

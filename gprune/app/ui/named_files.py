@@ -33,9 +33,7 @@ def attempt(key: str, do: Callable[..., object], *given: object) -> bool:
     return True
 
 
-def saving(
-    key: str, label: str, proposal: str, save: Callable[[str], object], field: str, button: str
-) -> None:
+def saving(key: str, label: str, proposal: str, save: Callable[[str], object], field: str, button: str) -> None:
     """A field for a name, and the button that saves under it, or under what is proposed.
 
     `field` and `button` are the keys of the two; why it could not be saved is kept for `complain`.

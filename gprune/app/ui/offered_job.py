@@ -60,9 +60,7 @@ def tasks_left_out(run: Run) -> None:
 def tasks(run: Run, key: str) -> None:
     """Says that there is no accuracy, and offers what needs no data."""
     if not run.complete and job_runs.is_live(run):
-        st.info(
-            "This run is at work: its accuracies stand here at its end, if asked for.", icon=":material/info:"
-        )
+        st.info("This run is at work: its accuracies stand here at its end, if asked for.", icon=":material/info:")
         return
     if not run.missing_tasks:
         st.info("This run has been measured on no task.", icon=":material/quiz:")

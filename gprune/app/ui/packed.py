@@ -24,10 +24,7 @@ def reason(run: Run, title: str) -> str:
     if option is None:
         return ""
     texts = ", because its texts can be had back from it" if option == _OPTIONS[TEXTS] else ""
-    return (
-        f"Needs “{title}”, which the pack of this run did not bring{texts}: ask for one that was made with "
-        f"{option}."
-    )
+    return f"Needs “{title}”, which the pack of this run did not bring{texts}: ask for one that was made with {option}."
 
 
 def sentence(error: GpruneError) -> str:

@@ -146,9 +146,7 @@ def moved(old: str, query: str) -> str:
     The texts of a query that is no query are left as they are found. KeyError where `old` is no old address.
     """
     held, place = parse_qsl(query, keep_blank_values=True), OLD[old]
-    if old == "speed" and any(
-        key in _EXPORTED or (key == "card" and value in _EXPORTED_CARDS) for key, value in held
-    ):
+    if old == "speed" and any(key in _EXPORTED or (key == "card" and value in _EXPORTED_CARDS) for key, value in held):
         place = "export"
     if old == "calibration" and any(key == "cd_view" and value != "all" for key, value in held):
         place = "card"

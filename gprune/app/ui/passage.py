@@ -61,9 +61,7 @@ def worst_window(run: Run, method: str, text: str) -> tuple[int, float] | None:
 
 def slider(run: Run) -> float:
     """Draws the slider of the retention, which begins at that of the run; the fraction that is chosen."""
-    return url_state.slider(
-        "Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent"
-    )
+    return url_state.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
 
 
 def retention(run: Run) -> float:

@@ -63,9 +63,7 @@ def about(run: Run, method: str) -> str:
         return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side."
     own = " and ".join(one.label for one in stages.repairs(run.graph, method))
     instead = f" in place of {own}, which the figures before it have" if own else ""
-    return (
-        f"Repaired by {words}, fitted to the masks of either side{instead}: this run itself fits no weights."
-    )
+    return f"Repaired by {words}, fitted to the masks of either side{instead}: this run itself fits no weights."
 
 
 def ask(source: Source, question: Question, base: Question, owner: str) -> Asked:

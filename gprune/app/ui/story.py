@@ -183,9 +183,7 @@ def rival(run: Run) -> str | None:
 def bins(run: Run, other: str) -> Bins:
     """Both methods by drift of the modules; MissingResultError where drift, modules or masks are absent."""
     ours, base = (run.key(stages.masks, name) for name in (analysis.OURS, other))
-    return derived_cache.decision_bins(
-        run.root, run.key(stages.drift), run.key(stages.partition), ours, base, _BINS
-    )
+    return derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), ours, base, _BINS)
 
 
 def comparison_finding(run: Run) -> str:

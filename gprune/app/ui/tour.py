@@ -186,9 +186,7 @@ def _buttons(number: int) -> None:
     buttons.act("Back", "tour_back", "arrow_back", go, number - 1, disabled=number == 1)
     last = number == len(STEPS)
     if not last:
-        buttons.act(
-            "Next", "tour_next", "arrow_forward", go, number + 1, type="primary", icon_position="right"
-        )
+        buttons.act("Next", "tour_next", "arrow_forward", go, number + 1, type="primary", icon_position="right")
     _end(primary=last)
 
 
@@ -221,9 +219,7 @@ def _link(number: int, run: Run | None) -> None:
 def _elsewhere(number: int, step: Step) -> None:
     """The reader has gone to another page meanwhile, or opened an address that says so."""
     with st.container(horizontal=True, vertical_alignment="center"):
-        st.markdown(
-            f"The tour waits at step {number} of {len(STEPS)}, {step.title[0].lower()}{step.title[1:]}"
-        )
+        st.markdown(f"The tour waits at step {number} of {len(STEPS)}, {step.title[0].lower()}{step.title[1:]}")
         buttons.act(f"Back to step {number}", "tour_return", "tour", go, number)
         _end()
 

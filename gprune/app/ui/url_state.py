@@ -139,9 +139,7 @@ def sent_along() -> bool:
 def link(place: str, shared: Iterable[str]) -> dict[str, list[str]]:
     """What the address of another place holds, as it was left, with the shared keys: for links to it."""
     state = url_session.current()
-    known = {
-        key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)
-    }
+    known = {key: default for key, default in state.defaults.get(state.page, {}).items() if key in set(shared)}
     held = state.wanted(state.defaults.get(place, {}) | known)
     held.pop(TAB, None)
     return held | {key: [value] for key, value in page_names.tab(place).items()}

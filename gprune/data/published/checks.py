@@ -123,8 +123,7 @@ def counts(row: Figure) -> Iterator[Inconsistency]:
         nearest = 100 * round(value / 100 * total) / total
         if abs(nearest - value) > HALF_DIGIT + _EXACT:
             sentence = (
-                f"{task} is {value:.2f}, which no whole number out of {total} examples gives "
-                f"(nearest {nearest:.2f})"
+                f"{task} is {value:.2f}, which no whole number out of {total} examples gives (nearest {nearest:.2f})"
             )
             yield _found("count", row, task, round(nearest, 2), sentence)
 

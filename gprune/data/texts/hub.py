@@ -159,8 +159,7 @@ def require_network(repository: str) -> None:
     remedy = "A local file, a dataset folder or an embedded text works without a network"
     if constants.HF_HUB_OFFLINE:
         raise CorpusError(
-            f"the dataset {repository!r} is not on this machine and HF_HUB_OFFLINE forbids to download it. "
-            f"{remedy}"
+            f"the dataset {repository!r} is not on this machine and HF_HUB_OFFLINE forbids to download it. {remedy}"
         )
     host, port = _first_hop(constants.ENDPOINT)
     if not _answers(host, port):
@@ -245,8 +244,7 @@ def _plain_errors(repository: str, revision: str, path: str = "") -> Iterator[No
         raise CorpusError(f"the dataset {repository!r} has no revision {revision!r}: see {page}") from error
     except errors.RepositoryNotFoundError as error:
         raise CorpusError(
-            f"the hub has no dataset {repository!r}, or it is private: check the name, or log in with "
-            "`hf auth login`"
+            f"the hub has no dataset {repository!r}, or it is private: check the name, or log in with `hf auth login`"
         ) from error
     except errors.EntryNotFoundError as error:
         missing = f"no file {path!r} on its revision {revision!r}"

@@ -126,6 +126,4 @@ def _version(name: str) -> str:
     try:
         return texts.version(name)
     except ModuleNotFoundError as error:
-        raise CorpusError(
-            f"the text {name!r} cannot be built: it needs the package {error.name!r}"
-        ) from error
+        raise CorpusError(f"the text {name!r} cannot be built: it needs the package {error.name!r}") from error

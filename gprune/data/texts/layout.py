@@ -78,9 +78,7 @@ def pick_split(splits: Splits, name: TextName, split: str) -> list[str]:
         return splits[split]
     known = [known for known, files in splits.items() if files]
     example = name.typed(split=closest(split, known) or known[0])
-    raise CorpusError(
-        f"{name.place!r} has no split {split!r}, only {', '.join(known)}. Type for example {example}"
-    )
+    raise CorpusError(f"{name.place!r} has no split {split!r}, only {', '.join(known)}. Type for example {example}")
 
 
 def splits_of(paths: Sequence[str], card: Mapping[str, Any], name: TextName) -> Splits:
@@ -295,7 +293,5 @@ def matches(name: str, pattern: str) -> bool:
         if part == "**":
             reached = set(range(min(reached, default=len(folders) + 1), len(folders) + 1))
         else:
-            reached = {
-                count + 1 for count in reached if count < len(folders) and fnmatchcase(folders[count], part)
-            }
+            reached = {count + 1 for count in reached if count < len(folders) and fnmatchcase(folders[count], part)}
     return len(folders) in reached

@@ -203,9 +203,7 @@ def _lines(file: Path) -> Iterator[tuple[int, str]]:
     try:
         with gzip.open(file) if _compressed(file) else file.open("rb") as stream:
             # one more than is taken: a line without an end would fill the memory
-            for number, line in enumerate(
-                iter(partial(stream.readline, safe_parsing.MOST_BYTES + 1), b""), 1
-            ):
+            for number, line in enumerate(iter(partial(stream.readline, safe_parsing.MOST_BYTES + 1), b""), 1):
                 if len(line) > safe_parsing.MOST_BYTES:
                     raise CorpusError(f"line {number} of {str(file)!r} is too long: cut it into several")
                 yield number, _decode(line, file, offset)

@@ -79,9 +79,7 @@ def resolve(text: str, role: Role, download: bool = False, tokens: int | None = 
     if path.is_dir():
         return _folder(name, path, role)
     if not path.is_file():
-        raise CorpusError(
-            f"{name.place!r} is neither a file nor a folder: give a text file or a dataset folder"
-        )
+        raise CorpusError(f"{name.place!r} is neither a file nor a folder: give a text file or a dataset folder")
     if rows.kind_of(path) == "text":
         name.allow((), "a plain text file")
         return Source(name, "file", f"text file {path.name}", files=(path,))
@@ -170,8 +168,7 @@ def _known_split(name: TextName, split: str, known: tuple[str, ...]) -> str:
     if split not in known:
         example = name.typed(split=closest(split, known) or known[0])
         raise SettingsError(
-            f"the text {name.place!r} has no split {split!r}, only {', '.join(known)}. "
-            f"Type for example {example}"
+            f"the text {name.place!r} has no split {split!r}, only {', '.join(known)}. Type for example {example}"
         )
     return split
 
@@ -248,6 +245,4 @@ def _missing(name: TextName) -> str:
     if _REPOSITORY.fullmatch(name.place) and "/" in name.place and not path.suffix:
         return f"there is no folder {name.place!r}: for the dataset on the hub type {HUB_PREFIX}{name.asked}"
     known = ", ".join(catalogue.names())
-    return (
-        f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {known}"
-    )
+    return f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {known}"

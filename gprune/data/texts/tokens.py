@@ -30,9 +30,7 @@ _GROWTH = 16
 _SPECIAL = 3
 
 
-def draw_windows(
-    text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None
-) -> Tokens:
+def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int, cache: Path | None = None) -> Tokens:
     """Draws one window of each of so many random documents; see `draw`.
 
     The seed is of the choice of documents and of the windows in them; ids are (samples, length). Raises
@@ -63,9 +61,7 @@ def cut_from(samples: int, length: int) -> int:
     return _KEPT * samples * length
 
 
-def _candidates(
-    source: Source, cache: Path | None, seed: int, kept: int, length: int
-) -> tuple[list[str], int]:
+def _candidates(source: Source, cache: Path | None, seed: int, kept: int, length: int) -> tuple[list[str], int]:
     """The documents with the smallest random numbers, in their order, and how many documents there are."""
     generator, total = np.random.default_rng(seed), 0
     smallest: list[tuple[float, str]] = []
@@ -118,9 +114,7 @@ def draw(
     for setting, value, least in (("samples", samples, 1), ("length", length, 1), ("seed", seed, 0)):
         if value < least:
             raise SettingsError(f"{setting} must be at least {least} (got {value})")
-    return choose(
-        text, _drawable(text, tokenizer, after or samples, length, cache), samples, length, seed, after
-    )
+    return choose(text, _drawable(text, tokenizer, after or samples, length, cache), samples, length, seed, after)
 
 
 def _drawable(text: str, tokenizer: Any, samples: int, length: int, cache: Path | None) -> Array:

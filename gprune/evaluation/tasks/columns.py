@@ -118,9 +118,7 @@ class Columns:
         parts = list(self._odd)
         if len(self._wrong) == 1:
             column, value, rule = self._wrong[0]
-            parts.append(
-                f"holds {safe_parsing.quoted(value, _SHOWN)} in the column {column!r}, which must be {rule}"
-            )
+            parts.append(f"holds {safe_parsing.quoted(value, _SHOWN)} in the column {column!r}, which must be {rule}")
         elif self._wrong:
             told = [
                 f"in {column!r} {rule} (not {safe_parsing.quoted(value, _SHOWN_OF_SEVERAL)})"

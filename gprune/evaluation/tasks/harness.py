@@ -149,9 +149,7 @@ def quiet() -> Iterator[None]:
 class _Bar:
     """Stands where lm-eval expects a tqdm bar."""
 
-    def __init__(
-        self, items: Any, total: int | None, message: str, on_progress: Progress, every: int
-    ) -> None:
+    def __init__(self, items: Any, total: int | None, message: str, on_progress: Progress, every: int) -> None:
         self._items = items
         self._total = len(items) if total is None else total
         self._message, self._on_progress, self._every = message, on_progress, every

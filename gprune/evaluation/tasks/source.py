@@ -49,9 +49,7 @@ def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> 
     if file.suffix.lower() not in _OWN_SUFFIXES:
         near = closest(task, known())
         meant = f": did you mean {near}?" if near else f"; known tasks: {', '.join(known())}."
-        raise SettingsError(
-            f"there is no task {task!r}{meant} A file of your own questions ends in .jsonl or .parquet"
-        )
+        raise SettingsError(f"there is no task {task!r}{meant} A file of your own questions ends in .jsonl or .parquet")
     if not file.is_file():
         raise CorpusError(f"the task {task!r} has no data: there is no file {str(file)!r}")
     return TaskSource(task, "own", file)

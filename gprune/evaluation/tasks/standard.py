@@ -95,9 +95,7 @@ def _lettered(question: str) -> Callable[[Columns], Row]:
 
 
 _ENTRIES = (
-    StandardTask(
-        "boolq", "BoolQ", "validation", "aps/super_glue", "boolq", "super_glue/boolq/default.yaml", _boolq
-    ),
+    StandardTask("boolq", "BoolQ", "validation", "aps/super_glue", "boolq", "super_glue/boolq/default.yaml", _boolq),
     StandardTask("piqa", "PIQA", "validation", "baber/piqa", "", "piqa/piqa.yaml", _piqa, "label"),
     StandardTask(
         "hellaswag",

@@ -208,9 +208,7 @@ def _line(one: Compared) -> list[str]:
 def _origin(found: Sequence[Compared], made: Assembled, series: Series, command: str) -> list[str]:
     """Where our figures come from: model, settings, versions, machine and command."""
     scale, every = series.scale, [value for answer in made.answers for value in answer.values]
-    windows = sorted(
-        {f"{value.windows:,} windows of {value.length} tokens" for value in every if value.windows}
-    )
+    windows = sorted({f"{value.windows:,} windows of {value.length} tokens" for value in every if value.windows})
     more = [f"{field}={value}" for field, value in scale.settings]
     kinds = dict.fromkeys(answer.precision for answer in made.answers if answer.precision)
     return [

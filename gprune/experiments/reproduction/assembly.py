@@ -225,9 +225,7 @@ def _display(known: _Known, rule: str) -> pd.DataFrame:
     """One line a row; single tasks in the main table only, under a rule, mean accuracies under both."""
     name, each = known.table.name, rule if known.table.name == paper_values.MAIN else ""
     numbers = [_numbers(answer) | means.shown(answer, known.names, each) for answer in known.answers]
-    columns = [
-        column for column in dict.fromkeys(c for line in numbers for c in line) if _shown(name, column)
-    ]
+    columns = [column for column in dict.fromkeys(c for line in numbers for c in line) if _shown(name, column)]
     lines = []
     for answer, line in zip(known.answers, numbers, strict=True):
         errors = {_column(v): v.error for v in answer.values if v.measure != "perplexity"}

@@ -57,9 +57,7 @@ class Block:
         return found
 
 
-def blocks(
-    store: Store, every: Sequence[Series], rows_of: Callable[[Series], list[Row]], first: str
-) -> list[Block]:
+def blocks(store: Store, every: Sequence[Series], rows_of: Callable[[Series], list[Row]], first: str) -> list[Block]:
     """The blocks of a table over some series, one a model.
 
     `rows_of` gives the rows of a series, the dense model's first; `first` is the method whose study says what

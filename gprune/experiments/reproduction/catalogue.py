@@ -113,9 +113,7 @@ def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
         display=_frame(entry["display"]),
         published=_frame(entry["published"]),
         published_title=str(entry["published"]["title"]),
-        versions={
-            str(program): tuple(map(str, known)) for program, known in dict(entry.get("versions", {})).items()
-        },
+        versions={str(program): tuple(map(str, known)) for program, known in dict(entry.get("versions", {})).items()},
     )
 
 

@@ -66,9 +66,7 @@ def figure_1b(series: Series) -> list[Row]:
         return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
 
     # the paper's own rows are those of A and B alone
-    rows = [
-        _agreement_row(study, made, labels(made), "substitute" in made.texts) for made in _compared(study)
-    ]
+    rows = [_agreement_row(study, made, labels(made), "substitute" in made.texts) for made in _compared(study)]
     return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
 
 

@@ -21,9 +21,7 @@ MEAN = derived.ACCURACY
 def common(answers: tuple[Answer, ...]) -> tuple[str, ...]:
     """Tasks that every row with accuracies has, in the order of the first such row."""
     measured = [[found.task for found in answer.accuracies] for answer in answers if answer.accuracies]
-    return tuple(
-        task for task in (measured[0] if measured else ()) if all(task in names for names in measured)
-    )
+    return tuple(task for task in (measured[0] if measured else ()) if all(task in names for names in measured))
 
 
 def ruled(metric: str, rule: str) -> str:

@@ -51,9 +51,7 @@ def _table(name: str, model: str, rule: str) -> pd.DataFrame:
         frame = _both_means(frame, model)
     frame = frame.rename(columns={means.MEAN: means.ruled(means.MEAN, accuracy.RULES[0])})
     shown = frame.drop(columns=["table", "model"])
-    texts = pd.DataFrame(
-        {heading(str(column)): _texts(shown[column], str(column)) for column in shown.columns}
-    )
+    texts = pd.DataFrame({heading(str(column)): _texts(shown[column], str(column)) for column in shown.columns})
     return texts.loc[:, (texts != "").any()]
 
 

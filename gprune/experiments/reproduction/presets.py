@@ -50,9 +50,7 @@ PRESETS = {
             32,
         ),
         Preset("LLaMA2-7B", "meta-llama/Llama-2-7b-hf", (), 32, 4096, 11008, 32, 32),
-        Preset(
-            "Llama3.1-8B", "meta-llama/Llama-3.1-8B", ("llama318b", "metallama318b"), 32, 4096, 14336, 32, 8
-        ),
+        Preset("Llama3.1-8B", "meta-llama/Llama-3.1-8B", ("llama318b", "metallama318b"), 32, 4096, 14336, 32, 8),
     )
 }
 _SIZES = {

@@ -75,9 +75,7 @@ _ALONE, _WITH = _REPAIRED.of("gprune"), _WRITTEN.of("gprune")
 CLAIMS = (
     _pair("a repair on A and B makes GPrune better on their corpora", _ALONE, UNREPAIRED.of("gprune"), HOME),
     _pair("and on unseen text", _ALONE, UNREPAIRED.of("gprune"), UNSEEN),
-    _pair(
-        "text that the model writes, beside A and B, makes it better on unseen text", _WITH, _ALONE, UNSEEN
-    ),
+    _pair("text that the model writes, beside A and B, makes it better on unseen text", _WITH, _ALONE, UNSEEN),
     _pair("and costs nothing on their corpora", _WITH, _ALONE, HOME),
     _pair("GPrune's masks are better than FLAP's, repaired alike", _ALONE, _REPAIRED.of("flap"), UNSEEN),
     _pair("and than one learned threshold a layer", _ALONE, _REPAIRED.of("msl_layers"), UNSEEN),
@@ -137,9 +135,7 @@ def _recipe(found: Sequence[Block]) -> list[str]:
         "Ratios of perplexity, geometric means over the unseen texts, below 1 where the recipe is better; "
         f"at most {asked} were asked of the first two before anything was measured. Which baseline is the "
         "best is decided in hindsight, on the same texts.",
-        Table.of(
-            (*heads, "against the best baseline with the same choice"), map(_recipe_row, found)
-        ).markdown(),
+        Table.of((*heads, "against the best baseline with the same choice"), map(_recipe_row, found)).markdown(),
         "### What was chosen, and what would have been best",
         "Chosen on held-out text, which is of the corpora of A and B and of the model itself: no unseen text "
         "takes part, so that the choice can miss what is best there. The last column says by how much, "
@@ -165,15 +161,10 @@ def _recipe_row(block: Block) -> list[str]:
 
 def _against_own_masks(block: Block) -> Difference | None:
     """The recipe beside the masks that it chose under each seed, not repaired."""
-    own = {
-        seed: UNREPAIRED.of(of_masks(made.masks[made.chosen]).name)
-        for seed, made in _made(block, RECOMMENDED)
-    }
+    own = {seed: UNREPAIRED.of(of_masks(made.masks[made.chosen]).name) for seed, made in _made(block, RECOMMENDED)}
     cases = []
     for case in _unseen(block):
-        plain = {
-            seed: case.losses[name][seed] for seed, name in own.items() if seed in case.losses.get(name, {})
-        }
+        plain = {seed: case.losses[name][seed] for seed, name in own.items() if seed in case.losses.get(name, {})}
         cases.append(replace(case, losses={**case.losses, _OWN_MASKS: plain}))
     return over(cases, _RECIPE, _OWN_MASKS)
 

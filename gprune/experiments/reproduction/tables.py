@@ -237,9 +237,7 @@ TABLES: dict[str, PaperTable] = {
         PaperTable("calibration-pair", PUBLISHED["calibration-pair"], calibration_pair),
         PaperTable("multi-dataset", PUBLISHED["multi-dataset"], multi_dataset),
         PaperTable("fine-grained", PUBLISHED["fine-grained"], fine_grained),
-        PaperTable(
-            "module-overlap", PUBLISHED["module-overlap"], figures.module_overlap, figures.OVERLAP_NOTE
-        ),
+        PaperTable("module-overlap", PUBLISHED["module-overlap"], figures.module_overlap, figures.OVERLAP_NOTE),
         PaperTable("calibration-samples", PUBLISHED["calibration-samples"], calibration_samples),
         PaperTable(
             "seeds",
@@ -247,9 +245,7 @@ TABLES: dict[str, PaperTable] = {
             seeds,
             "the spread is divided by the number of seeds (population), as in the paper's table",
         ),
-        PaperTable(
-            "quantile-sweep", "sweep of RASA's quantiles (appendix, detailed settings)", quantile_sweep
-        ),
+        PaperTable("quantile-sweep", "sweep of RASA's quantiles (appendix, detailed settings)", quantile_sweep),
         PaperTable("figure-1a", PUBLISHED["figure-1a"], figures.figure_1a),
         PaperTable("figure-1b", PUBLISHED["figure-1b"], figures.figure_1b, figures.SWAP_NOTE),
         PaperTable("figure-3a", PUBLISHED["figure-3a"], figures.figure_3, figures.RETAINED_NOTE),
@@ -276,9 +272,7 @@ TABLES: dict[str, PaperTable] = {
             _DERIVED,
             True,
         ),
-        PaperTable(
-            FAIR, "every method beside its controls, over seeds (not in the paper)", fair_rows, scale="study"
-        ),
+        PaperTable(FAIR, "every method beside its controls, over seeds (not in the paper)", fair_rows, scale="study"),
         PaperTable(
             REPAIR,
             "masks times repairs, and what a choice among them gives (not in the paper)",

@@ -80,11 +80,7 @@ def left_out(series: Series) -> str:
 
 def _alignments(series: Series) -> list[int]:
     width = series.width
-    return [
-        multiple
-        for multiple in ALIGNMENTS
-        if multiple == 1 or width is None or multiple * SMALLEST_SHARE <= width
-    ]
+    return [multiple for multiple in ALIGNMENTS if multiple == 1 or width is None or multiple * SMALLEST_SHARE <= width]
 
 
 def _clock(series: Series) -> dict[str, Any]:
@@ -127,7 +123,6 @@ def shown(table: str, measure: str) -> bool:
 def every_row(record: Throughput, run: str) -> pd.DataFrame:
     """All rows of a measurement, with its run, setting and machine; the repetitions in one cell."""
     lines = [
-        {**row, "seconds": " ".join(f"{seconds:.6g}" for seconds in row.get("seconds", ()))}
-        for row in record.rows
+        {**row, "seconds": " ".join(f"{seconds:.6g}" for seconds in row.get("seconds", ()))} for row in record.rows
     ]
     return pd.DataFrame(lines).assign(run=run, setting=record.setting, machine=record.machine)

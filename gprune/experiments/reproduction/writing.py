@@ -99,9 +99,7 @@ def read_index(folder: Path) -> dict[str, Any] | None:
         values = safe_parsing.json_file(folder / INDEX, INDEX, finite=False)
     except (OSError, ValueError):
         return None
-    valid = (
-        isinstance(values, dict) and values.get("format") == FORMAT and isinstance(values.get("tables"), dict)
-    )
+    valid = isinstance(values, dict) and values.get("format") == FORMAT and isinstance(values.get("tables"), dict)
     return values if valid else None
 
 
@@ -111,9 +109,7 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
     frames = {f"{name}.csv": table.long}
     frames |= {f"{name}-{end}.csv": frame for end, frame in table.attachments.items()}
     texts = {file: Table(frame).csv() for file, frame in frames.items()}
-    texts |= _short(name, table, series) | (
-        _short(f"{name}-fixed", table.fixed, series) if table.fixed else {}
-    )
+    texts |= _short(name, table, series) | (_short(f"{name}-fixed", table.fixed, series) if table.fixed else {})
     for file, text in texts.items():
         write_text(folder / file, text)
     return {
@@ -139,9 +135,7 @@ def _short(name: str, table: Assembled, series: Series) -> dict[str, str]:
 def _plain(row: StudyRow) -> dict[str, Any]:
     """A row as JSON, which has no numbers that are none."""
     values = asdict(row)
-    return {
-        name: None if isinstance(value, float) and value != value else value for name, value in values.items()
-    }
+    return {name: None if isinstance(value, float) and value != value else value for name, value in values.items()}
 
 
 def _cells(frame: pd.DataFrame) -> dict[str, Any]:

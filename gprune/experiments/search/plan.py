@@ -110,8 +110,7 @@ class Plan(Form):
         own = {name: attrgetter(name)(self.study) for name in space}
         different = [point for point in drawn if point != own][: self.rungs[0].configurations]
         points = [
-            tuple((name, value) for name, value in sorted(point.items()) if value != own[name])
-            for point in different
+            tuple((name, value) for name, value in sorted(point.items()) if value != own[name]) for point in different
         ]
         return [Configuration(0), *itertools.starmap(Configuration, enumerate(points, start=1))]
 

@@ -45,9 +45,7 @@ def write(folder: Path, plan: Plan, rounds: Sequence[Round], made: Made) -> None
         if len(rounds) == len(plan.rungs):
             write_json(folder / FILES[2], profile(plan, rounds, made))
     except OSError as error:
-        raise StoreError(
-            f"the folder {folder} cannot be written ({error}): choose another with --out"
-        ) from error
+        raise StoreError(f"the folder {folder} cannot be written ({error}): choose another with --out") from error
 
 
 def numbers(plan: Plan, rounds: Sequence[Round]) -> pd.DataFrame:

@@ -87,9 +87,7 @@ class Case:
         """What some weights choose."""
         one = self.choices[name]
         numbers = np.log(one.figures) @ (np.array(weights) / sum(weights))
-        ranked = sorted(
-            zip(numbers, zip(one.masks, one.repairs, strict=True), strict=True), key=lambda x: x[0]
-        )
+        ranked = sorted(zip(numbers, zip(one.masks, one.repairs, strict=True), strict=True), key=lambda x: x[0])
         return next(pair for _, pair in ranked if pair[1] != OWN)
 
     def regret(self, name: str, weights: Sequence[float]) -> float:
@@ -125,9 +123,7 @@ def _case(base: Study, texts: tuple[str, ...], retention: float, store: Store) -
         for name, kept in zip(study.choice.masks, masks, strict=True):
             nats = [np.log(result["perplexity"][name][text]) for text in texts[2:]]
             unseen[kept, word] = float(np.exp(np.mean(nats)))
-    chosen = replace(
-        study, repair=replace(study.repair, kind="auto"), methods=(*study.choice.masks, RECOMMENDED)
-    )
+    chosen = replace(study, repair=replace(study.repair, kind="auto"), methods=(*study.choice.masks, RECOMMENDED))
     results = pipeline.opened(chosen, store)
     _run(chosen, store)
     choices = {name: results.get(stages.choice, name) for name in (RECOMMENDED, *masks)}
@@ -143,9 +139,7 @@ def regrets(plan: Plan, cases: Sequence[Case]) -> Array:
     rows = []
     for weights in plan.weights:
         recipe = [case.regret(RECOMMENDED, weights) for case in cases]
-        repair = [
-            case.regret(name, weights) for case in cases for name in case.choices if name != RECOMMENDED
-        ]
+        repair = [case.regret(name, weights) for case in cases for name in case.choices if name != RECOMMENDED]
         rows.append((np.mean(recipe), np.mean(repair)))
     return np.array(rows)
 
@@ -203,9 +197,7 @@ def write(folder: Path, plan: Plan, cases: Sequence[Case], made: Made) -> None:
         write_text(folder / FILES[0], markdown(plan, cases, made))
         write_json(folder / FILES[1], evidence(plan, cases) | {"made with": made.versions})
     except OSError as error:
-        raise StoreError(
-            f"the folder {folder} cannot be written ({error}): choose another with --out"
-        ) from error
+        raise StoreError(f"the folder {folder} cannot be written ({error}): choose another with --out") from error
 
 
 def markdown(plan: Plan, cases: Sequence[Case], made: Made) -> str:

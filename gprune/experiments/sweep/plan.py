@@ -94,8 +94,7 @@ class Sweep(Form):
         times = Counter(told)
         # two files of one name in different folders: whoever compares them is to know which is which
         told = [
-            each if times[each] == 1 else words(point, whole=True)
-            for each, point in zip(told, points, strict=True)
+            each if times[each] == 1 else words(point, whole=True) for each, point in zip(told, points, strict=True)
         ]
         made = [self._variation(*one) for one in zip(itertools.count(1), points, told, strict=False)]
         require_distinct(made)
@@ -131,9 +130,7 @@ def words(settings: tuple[tuple[str, Any], ...], *, whole: bool = False) -> str:
         end = name.rpartition(".")[2]
         return (end if ends[end] == 1 else name).replace("_", " ")
 
-    return safe_parsing.sentence(
-        ", ".join(f"{called(name)} {_word(value, whole)}" for name, value in settings)
-    )
+    return safe_parsing.sentence(", ".join(f"{called(name)} {_word(value, whole)}" for name, value in settings))
 
 
 def _word(value: Any, whole: bool) -> str:

@@ -111,10 +111,7 @@ def standings(variations: Sequence[Variation], store: Store, until: str) -> list
     newest: dict[str, jobs.Job] = {}
     for job in jobs.jobs(store.root):
         newest.setdefault(job.fingerprint, job)
-    return [
-        _standing(one, store, until, newest.get(fingerprint(one.study, arguments(until))))
-        for one in variations
-    ]
+    return [_standing(one, store, until, newest.get(fingerprint(one.study, arguments(until)))) for one in variations]
 
 
 def _standing(one: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:

@@ -75,9 +75,7 @@ def python(settings: SlurmSettings) -> str:
     return settings.python or sys.executable
 
 
-def arguments(
-    settings: SlurmSettings, name: str, count: int, output: str, *, exclusive: bool = False
-) -> list[str]:
+def arguments(settings: SlurmSettings, name: str, count: int, output: str, *, exclusive: bool = False) -> list[str]:
     """The argument list of ``sbatch``, which reads the script from its standard input.
 
     `name` is what `squeue` calls the jobs, `count` those in the array, `output` the file for what the script

@@ -67,9 +67,7 @@ def ask(command: Sequence[str], *, seconds: float = ANSWER_SECONDS, text: str = 
                 f"this machine has no Slurm client (no {name} on PATH): submit from a cluster's login node"
             ) from None
         except subprocess.TimeoutExpired:
-            raise JobError(
-                f"Slurm did not answer {name} within {seconds:g} seconds: try again later"
-            ) from None
+            raise JobError(f"Slurm did not answer {name} within {seconds:g} seconds: try again later") from None
         except OSError as error:
             raise JobError(f"{name} cannot be started: {error.strerror or error}") from error
         found = []
@@ -90,8 +88,7 @@ def submit(arguments: Sequence[str], script: str) -> str:
         raise JobError(refusal(answer.said))
     if found is None:
         raise JobError(
-            f"sbatch answered {safe_parsing.quoted(answer.out.strip())} in place of a job's number: see "
-            f"`squeue`"
+            f"sbatch answered {safe_parsing.quoted(answer.out.strip())} in place of a job's number: see `squeue`"
         )
     return found[1]
 
@@ -171,8 +168,7 @@ def read_details(text: str) -> dict[str, str]:
     places = list(_ENTRY.finditer(line))
     ends = [*[place.start() for place in places], len(line)][1:]
     return {
-        place[1]: safe_parsing.sentence(line[place.end() : end], 200)
-        for place, end in zip(places, ends, strict=True)
+        place[1]: safe_parsing.sentence(line[place.end() : end], 200) for place, end in zip(places, ends, strict=True)
     }
 
 

@@ -69,9 +69,7 @@ def _sign(folder: Path, environment: dict[str, str]) -> None:
     """Writes under which number Slurm runs the job: whoever submitted it may have died before."""
     array, task = environment.get("SLURM_ARRAY_JOB_ID", ""), environment.get("SLURM_ARRAY_TASK_ID", "")
     if array.isdecimal() and task.isdecimal():
-        told = replace(
-            read_record(folder), array=array, task=int(task), state="RUNNING", reason="", gone=None
-        )
+        told = replace(read_record(folder), array=array, task=int(task), state="RUNNING", reason="", gone=None)
         write_record(folder, told)
 
 

@@ -89,9 +89,7 @@ def in_words(reason: str) -> str:
     if key in _REASONS:
         return _REASONS[key]
     limits = ("QOS", "Assoc", "MaxJobs")
-    return (
-        f"a limit of the account or its quality of service ({reason})" if key.startswith(limits) else reason
-    )
+    return f"a limit of the account or its quality of service ({reason})" if key.startswith(limits) else reason
 
 
 def is_slurm(folder: Path) -> bool:

@@ -119,9 +119,7 @@ def concluded(folder: Path, state: JobState, record: Record, asked: float) -> Jo
 def _taken_back(state: JobState, record: Record) -> JobState:
     if state.state == "cancelling":
         return state.ended_as("cancelled")
-    return state.ended_as(
-        "interrupted", f"Slurm took it back and starts it again by itself ({record.note()})"
-    )
+    return state.ended_as("interrupted", f"Slurm took it back and starts it again by itself ({record.note()})")
 
 
 _REASONS = {
@@ -141,9 +139,7 @@ def _ended(folder: Path, state: JobState, record: Record) -> JobState:
         return state.ended_as(word, f"{reason}; {REMEDY}")
     if record.state == UNKNOWN:
         began = "its run has been silent for 15 minutes" if state.state == "running" else "it never began"
-        return state.ended_as(
-            "failed", f"lost: Slurm does not know {record.name} any more, and {began}; {REMEDY}"
-        )
+        return state.ended_as("failed", f"lost: Slurm does not know {record.name} any more, and {began}; {REMEDY}")
     sign = status(folder / batch.SIGN)
     if sign is not None and not sign.st_size:
         return state.ended_as(
@@ -157,6 +153,4 @@ def _ended(folder: Path, state: JobState, record: Record) -> JobState:
             f"the node {node} cannot see this folder, or could not start the script (exit code "
             f"{said.get('ExitCode', 'unknown')}): put the cache on a file system that the nodes share",
         )
-    return state.ended_as(
-        "failed", f"the process ended without a result ({record.note()}); see its log, then {REMEDY}"
-    )
+    return state.ended_as("failed", f"the process ended without a result ({record.note()}); see its log, then {REMEDY}")

@@ -168,9 +168,7 @@ def _verified(folder: Path, live: nn.Module | None) -> nn.Module:
     plan = plan_file.read(folder)
     values = configuration(folder)
     if _kept(plan.pruned.masks) != widths_told(values):
-        raise CheckpointError(
-            f"{CONFIG_FILE} and {plan_file.PLAN_FILE} name different widths: save the model again"
-        )
+        raise CheckpointError(f"{CONFIG_FILE} and {plan_file.PLAN_FILE} name different widths: save the model again")
     model = _read(folder, "auto" if live is None else same_model.number_type_of(live))
     if live is not None:
         model = _beside(model, live)
@@ -194,9 +192,7 @@ def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     family = dense_type(model_type)
     own = family != model_type
     if family not in FAMILIES or not (own or (folder / plan_file.PLAN_FILE).is_file()):
-        raise CheckpointError(
-            f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one"
-        )
+        raise CheckpointError(f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one")
     model_class = modeling_gprune.classes_of(family)
     model_class = model_class if own else model_class.dense_class
     require_readable(weight_files(folder))
@@ -233,8 +229,7 @@ def _pruned_class(model: nn.Module) -> Any:
     family = dense_type(model_type)
     if family not in FAMILIES:
         raise CheckpointError(
-            f"a model of type {model_type!r} cannot be saved: cut one of a family that `python -m gprune "
-            "models` lists"
+            f"a model of type {model_type!r} cannot be saved: cut one of a family that `python -m gprune models` lists"
         )
     return modeling_gprune.classes_of(family)
 

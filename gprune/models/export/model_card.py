@@ -52,9 +52,7 @@ class Figure:
     """the stamp of the figure; see gprune.evaluation.protocol"""
 
 
-def write(
-    folder: Path, plan: CutPlan, figures: Sequence[Figure] = (), *, padded: bool = False, why: str = ""
-) -> None:
+def write(folder: Path, plan: CutPlan, figures: Sequence[Figure] = (), *, padded: bool = False, why: str = "") -> None:
     """Writes the card of a model's folder, and copies the licence files of its base beside it.
 
     What prepares images for a model that takes them is copied likewise.

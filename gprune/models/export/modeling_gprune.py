@@ -176,9 +176,7 @@ class UnequalLayers:
         for name in ("ffn_widths", "key_value_groups"):
             widths = getattr(config, name)
             if widths is None or len(widths) != layers or min(widths) < 1:
-                raise ValueError(
-                    f"{name} must hold {layers} positive numbers, one for each layer (got {widths})"
-                )
+                raise ValueError(f"{name} must hold {layers} positive numbers, one for each layer (got {widths})")
         with torch.device("meta"):
             kind: Any = type(_decoder(self.dense_class(_with_layers(config, 1))).layers[0])
         text.num_hidden_layers = 0

@@ -122,11 +122,7 @@ def is_own(model: Any) -> bool:
 def values_of(config: Any) -> dict[str, Any]:
     """What a configuration says beside our own fields and its family."""
     values: dict[str, Any] = config.to_dict()
-    return {
-        name: value
-        for name, value in values.items()
-        if name not in (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)
-    }
+    return {name: value for name, value in values.items() if name not in (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)}
 
 
 def windowless(values: dict[str, Any]) -> dict[str, Any]:

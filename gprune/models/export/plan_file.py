@@ -110,9 +110,7 @@ def read(place: Path) -> CutPlan:
     try:
         return _checked(safe_parsing.json_file(path, "it", finite=False), path)
     except FileNotFoundError as error:
-        raise CheckpointError(
-            f"the folder {str(place)!r} has no {PLAN_FILE}: it is no pruned checkpoint"
-        ) from error
+        raise CheckpointError(f"the folder {str(place)!r} has no {PLAN_FILE}: it is no pruned checkpoint") from error
     except (OSError, ValueError, KeyError, TypeError, IndexError, AttributeError, OverflowError) as error:
         what = f"{error} is missing" if isinstance(error, KeyError) else safe_parsing.sentence(error, 160)
         raise CheckpointError(f"{str(path)!r} cannot be read ({what}): save the checkpoint again") from error

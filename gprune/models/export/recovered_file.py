@@ -51,9 +51,7 @@ def read(folder: Path, plan: CutPlan) -> RecoveredWeights | None:
         if found or any(len(a) != said.rank or b.shape[1] != said.rank for a, b in factors):
             raise KeyError("rank")
     except (KeyError, IndexError) as error:
-        raise CheckpointError(
-            f"{RECOVERED_FILE} holds no factors of rank {said.rank}: copy it again"
-        ) from error
+        raise CheckpointError(f"{RECOVERED_FILE} holds no factors of rank {said.rank}: copy it again") from error
     return RecoveredWeights(
         method=plan.pruned.masks.method,
         kind=said.kind,

@@ -42,14 +42,8 @@ def _logits(model: Any, ids: tuple[int, ...]) -> torch.Tensor:
 def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor]) -> None:
     """Compares two state dicts bit for bit; CheckpointError where a tensor is missing, extra or different."""
     for name in sorted(before.keys() | after.keys()):
-        if (
-            name not in before
-            or name not in after
-            or not torch.equal(before[name].to(after[name].device), after[name])
-        ):
-            raise CheckpointError(
-                f"the saved model differs from the live one in {name}: check the disk and save again"
-            )
+        if name not in before or name not in after or not torch.equal(before[name].to(after[name].device), after[name]):
+            raise CheckpointError(f"the saved model differs from the live one in {name}: check the disk and save again")
 
 
 def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:

@@ -26,8 +26,7 @@ _NAMES = ("llama2-7b", "llama2-13b", "llama3-8b", "mistral-7b", "qwen2.5-7b", "q
 
 
 SHAPES: dict[str, dict[str, Any]] = {
-    name: safe_parsing.json_object((FOLDER / name / "config.json").read_bytes(), f"the shape {name}")
-    for name in _NAMES
+    name: safe_parsing.json_object((FOLDER / name / "config.json").read_bytes(), f"the shape {name}") for name in _NAMES
 }
 """Configurations of published models that can be had with random weights."""
 

@@ -55,15 +55,12 @@ class Archive:
         found = self._members.get(contents_form.INDEX)
         if found is None:
             raise UnreadableError(
-                f"the archive has no {contents_form.INDEX}: give a file that `python -m gprune pack` has "
-                f"written"
+                f"the archive has no {contents_form.INDEX}: give a file that `python -m gprune pack` has written"
             )
         index = contents_form.read_index(self._whole(contents_form.INDEX, contents_form.MOST_INDEX_BYTES))
         odd = set(index.files) ^ (set(self._members) - {contents_form.INDEX})
         if odd:
-            raise UnreadableError(
-                f"the index of the pack and its files differ over {quoted(min(odd))}: {_AGAIN}"
-            )
+            raise UnreadableError(f"the index of the pack and its files differ over {quoted(min(odd))}: {_AGAIN}")
         for name, entry in index.files.items():
             size = self._members[name].file_size
             if size != entry.size:
@@ -106,9 +103,7 @@ class Archive:
                 while chunk := inside.read(_CHUNK):
                     size += len(chunk)
                     if size > most:
-                        raise UnreadableError(
-                            f"{quoted(name)} of the pack has more than {most} bytes: {_AGAIN}"
-                        )
+                        raise UnreadableError(f"{quoted(name)} of the pack has more than {most} bytes: {_AGAIN}")
                     yield chunk
         except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, NotImplementedError) as error:
             reason = sentence(error, 80)
@@ -130,9 +125,7 @@ def _require_plain_end(file: IO[bytes], size: int) -> None:
     if count == 0xFFFF or 0xFFFFFFFF in (length, offset) or _has_locator(file, end):
         count, length, offset, end = _large_end(file, end)
     if count > contents_form.MOST_FILES or length > contents_form.MOST_INDEX_BYTES:
-        raise UnreadableError(
-            f"the archive lists {count} files, and a pack has at most {contents_form.MOST_FILES}"
-        )
+        raise UnreadableError(f"the archive lists {count} files, and a pack has at most {contents_form.MOST_FILES}")
     if offset + length != end:
         raise UnreadableError(f"the archive does not begin where its file begins: {_AGAIN}")
 
@@ -170,9 +163,7 @@ def _members(listed: list[zipfile.ZipInfo], size: int) -> dict[str, zipfile.ZipI
     end = 0
     for info in sorted(listed, key=lambda one: one.header_offset):
         if info.header_offset < end:
-            raise UnreadableError(
-                f"{quoted(info.orig_filename)} lies over another file of the pack: do not use it"
-            )
+            raise UnreadableError(f"{quoted(info.orig_filename)} lies over another file of the pack: do not use it")
         end = info.header_offset + _LOCAL_HEADER + len(info.orig_filename) + info.compress_size
     if end > size:
         raise UnreadableError(f"the archive says that it is larger than its file: {_AGAIN}")

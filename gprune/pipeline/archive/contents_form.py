@@ -110,7 +110,6 @@ def _parts(name: str) -> tuple[str, str, str]:
     found = _PLACE.fullmatch(name)
     if found is None or found[1] not in KINDS or KINDS[found[1]].record is None:
         raise UnreadableError(
-            f"the pack holds {quoted(name)}, and only results as .npy and .json files belong in it: do not "
-            "use it"
+            f"the pack holds {quoted(name)}, and only results as .npy and .json files belong in it: do not use it"
         )
     return found[1], found[2], found[3]

@@ -18,9 +18,7 @@ STAYS = (
     "operating system, number of cores, peak memory, processor or GPU; times and durations; why methods or "
     "tasks are missing"
 )
-_PATH = re.compile(
-    r"(?<![\w.:/\\~-])(?:~|[A-Za-z]:)?[/\\](?:[^\s'\"“”`,;:()<>|*?/\\]+[/\\])+[^\s'\"“”`,;:()<>|*?/\\]*"
-)
+_PATH = re.compile(r"(?<![\w.:/\\~-])(?:~|[A-Za-z]:)?[/\\](?:[^\s'\"“”`,;:()<>|*?/\\]+[/\\])+[^\s'\"“”`,;:()<>|*?/\\]*")
 _SENTENCE = re.compile(r"[ /\\]")
 """what a name or a digest has none of"""
 _LOCAL = ("checkpoint", "recovered_checkpoint")
@@ -49,9 +47,7 @@ def public_record(record: dict[str, Any], study: Study, root: Path) -> dict[str,
 def _own(root: Path) -> re.Pattern[str]:
     """What would tell whose machine this is."""
     named = sorted({str(root), str(Path.home()), socket.gethostname()}, key=len, reverse=True)
-    return re.compile(
-        "|".join(rf"(?<![\w-]){re.escape(one)}(?![\w-])" for one in named if len(one) > 3) or "(?!)"
-    )
+    return re.compile("|".join(rf"(?<![\w-]){re.escape(one)}(?![\w-])" for one in named if len(one) > 3) or "(?!)")
 
 
 def _cleaned(value: Any, known: frozenset[str], own: re.Pattern[str]) -> Any:

@@ -134,13 +134,9 @@ class _Unpacking:
         """Unpacks a result beside the others and reads it back as the record that it should be."""
         files, kind = self.results[place], KINDS[place[0]].record
         if contents_form.MANIFEST not in files or kind is None:
-            raise UnreadableError(
-                f"a result of the pack ({'/'.join(place)}) has no manifest: ask for it again"
-            )
+            raise UnreadableError(f"a result of the pack ({'/'.join(place)}) has no manifest: ask for it again")
         manifest = self.archive.json(files[contents_form.MANIFEST])
-        require_printable(
-            {name: one for name, one in manifest.items() if name != "values"}, "a manifest in the pack"
-        )
+        require_printable({name: one for name, one in manifest.items() if name != "values"}, "a manifest in the pack")
         if manifest.get("record") != kind.__name__:
             raise UnreadableError(
                 f"a result of the pack ({'/'.join(place)}) is {quoted(manifest.get('record'))}, not "
@@ -164,8 +160,7 @@ class _Unpacking:
         except (GpruneError, ValueError) as error:
             what = sentence(str(error).replace(str(aside.root), ""), 120)
             raise UnreadableError(
-                f"a result of the pack ({'/'.join(place)}) is no sound {kind.__name__} ({what}): do not "
-                "use it"
+                f"a result of the pack ({'/'.join(place)}) is no sound {kind.__name__} ({what}): do not use it"
             ) from error
 
     def _keep(self, aside: Store, place: Place) -> None:
@@ -220,11 +215,7 @@ def require_array(path: Path, name: str) -> None:
     except Exception as error:  # whatever the header makes numpy raise
         raise UnreadableError(f"{quoted(name)} of the pack is no array of numpy: do not use it") from error
     if kind.kind not in "biuf":
-        raise UnreadableError(
-            f"{quoted(name)} of the pack holds {quoted(str(kind))}, not numbers: do not use it"
-        )
+        raise UnreadableError(f"{quoted(name)} of the pack holds {quoted(str(kind))}, not numbers: do not use it")
     sound = all(isinstance(side, int) and side >= 0 for side in shape)
     if not sound or start + math.prod(shape) * kind.itemsize != path.stat().st_size:
-        raise UnreadableError(
-            f"{quoted(name)} of the pack is not as long as its shape {quoted(shape)}: do not use it"
-        )
+        raise UnreadableError(f"{quoted(name)} of the pack is not as long as its shape {quoted(shape)}: do not use it")

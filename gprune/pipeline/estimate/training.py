@@ -27,13 +27,8 @@ def learning(stage: StageId, case: Case) -> Need:
     return Need(
         weights=case.learned,
         # masks of four subsets with their gradients, and the order of all units
-        fixed=case.logits(logits, 5)
-        + 4.0 * 4 * 2 * model.units
-        + 100.0 * shape.layers * shape.neurons
-        + learned,
-        each=case.kept(length, recomputed=True)
-        + case.backward(length)
-        + 4.0 * length * shape.hidden * case.width,
+        fixed=case.logits(logits, 5) + 4.0 * 4 * 2 * model.units + 100.0 * shape.layers * shape.neurons + learned,
+        each=case.kept(length, recomputed=True) + case.backward(length) + 4.0 * length * shape.hidden * case.width,
         # a state is put together in memory before it is written
         host=(cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0) + 4 * learned,
         churn=CHURN,

@@ -84,9 +84,7 @@ def _models(graph: Graph) -> dict[str, tuple[str, ...]]:
 
 def _attached(own: Source, group: Iterable[Source]) -> Attached:
     models = _models(own.graph)
-    same = [
-        one for one in group if one is not own and models and models.items() <= _models(one.graph).items()
-    ]
+    same = [one for one in group if one is not own and models and models.items() <= _models(one.graph).items()]
     measuring, graph = [one for one in same if _measures(one)], own.graph
     sources = []
     for one in measuring:
@@ -133,11 +131,7 @@ def _was_asked(source: Source, task: str) -> bool:
 def _with_speed(graph: Graph, other: Source) -> Graph:
     """A graph with the speed that another run has measured of the same models in the same order."""
     mine, theirs, inputs = graph.study.evaluation, other.graph.study.evaluation, other.graph.inputs
-    if (
-        mine.speed != "none"
-        or theirs.speed == "none"
-        or speed(other.graph).name not in other.record["stages"]
-    ):
+    if mine.speed != "none" or theirs.speed == "none" or speed(other.graph).name not in other.record["stages"]:
         return graph
     tasks = tuple(graph.inputs.tasks.items())
     evaluation = replace(mine, speed=theirs.speed)

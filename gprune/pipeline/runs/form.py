@@ -111,9 +111,7 @@ _RECORD = Annotated[
             "updated": _Label | None,
             "seconds": _Number | None,
             "expected": _Each[_Number] | None,
-            "stages": Annotated[
-                dict[Annotated[str, _NAMED], Annotated[_Object, Table(_STAGE, ("key",))]], _FEW
-            ],
+            "stages": Annotated[dict[Annotated[str, _NAMED], Annotated[_Object, Table(_STAGE, ("key",))]], _FEW],
             "missing_tasks": _Each[_Text] | None,
             "doubtful_tasks": _Each[_Text] | None,
             "texts": _Each[_Text] | None,

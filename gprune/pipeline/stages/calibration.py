@@ -198,8 +198,7 @@ def contexts(graph: Graph, text: str = "primary", *, other_seed: bool = False) -
         make,
         needs={"tokens": tokens(graph, text)},
         reads=graph.model,
-        settings=settings_of(study.contexts, without=("temperature", "module_profile", *plain))
-        | {"seed": seed},
+        settings=settings_of(study.contexts, without=("temperature", "module_profile", *plain)) | {"seed": seed},
     )
 
 
@@ -222,9 +221,7 @@ def context_statistics(
     if not gradient:
         richer = context_statistics(graph, text, made_on, gradient=True, other_seed=other_seed)
 
-    def make(
-        work: RunContext, tokens: Tokens, contexts: Contexts, joined: Sequence[Mapping[str, Any]] = ()
-    ) -> Any:
+    def make(work: RunContext, tokens: Tokens, contexts: Contexts, joined: Sequence[Mapping[str, Any]] = ()) -> Any:
         from gprune.pruning.calibration.context_statistics import collect_contexts
 
         known, shards = [contexts, *(one["contexts"] for one in joined)], settings.shards

@@ -116,9 +116,7 @@ def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
     """The weights of the repair that was chosen; without numbers where that is none, or the method's own."""
     tried = [one for one in candidates(graph, name) if pruning.is_fitted(of_masks(one[0]), one[1])]
 
-    def make(
-        _: RunContext, weights: dict[str, RepairedWeights], choice: Choice | None = None
-    ) -> RepairedWeights:
+    def make(_: RunContext, weights: dict[str, RepairedWeights], choice: Choice | None = None) -> RepairedWeights:
         found = _require_made(choice)
         place = (found.masks[found.chosen], found.repair)
         return weights[str(tried.index(place))] if place in tried else _nothing(*place)

@@ -149,13 +149,9 @@ def speed(graph: Graph) -> Stage[Throughput]:
         # a method without masks could not run, unless it is the dense model
         able = {n: parts for n, parts in models.items() if "masks" in parts or METHODS[n].decision == "none"}
         work.let_go()
-        cuts = {
-            name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in able.items()
-        }
+        cuts = {name: partial(work.pruned, pruned_model(graph, name, **parts)) for name, parts in able.items()}
         rows = measurement.measure(cuts, chosen, work.progress)
-        return Throughput(
-            chosen.describe(), measurement.where(decoder.device), tuple(asdict(row) for row in rows)
-        )
+        return Throughput(chosen.describe(), measurement.where(decoder.device), tuple(asdict(row) for row in rows))
 
     return graph.stage(
         StageId("speed"),

@@ -191,9 +191,7 @@ Need = Stage[Any] | FieldSubset[Any]
 class Graph:
     """The stages of one study, each made when it is first asked for."""
 
-    def __init__(
-        self, study: Study, inputs: Inputs | None = None, letters: Mapping[str, str] = LETTERS
-    ) -> None:
+    def __init__(self, study: Study, inputs: Inputs | None = None, letters: Mapping[str, str] = LETTERS) -> None:
         """Binds a study to digests of what it reads; nothing is loaded.
 
         Without them stages have names and titles, but no keys. `letters` are what titles call its texts, by
@@ -214,9 +212,7 @@ class Graph:
     def require_known(self) -> None:
         """Raises StoreError where a run does not say what it has read."""
         if not self.known:
-            raise StoreError(
-                "the run does not say what it has read: run the study again, finished stages are kept"
-            )
+            raise StoreError("the run does not say what it has read: run the study again, finished stages are kept")
 
     def stage(
         self,
@@ -249,9 +245,7 @@ class Graph:
         """A need of some fields of a stage's record: with the settings and needs that change these fields."""
         return FieldSubset(stage, self._key(stage.kind, settings, needs, {}))
 
-    def _key(
-        self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]
-    ) -> str:
+    def _key(self, kind: str, settings: Mapping[str, Any], needs: Mapping[str, Any], reads: Mapping[str, str]) -> str:
         keys = {name: need.key for name, need in _named(needs)} | dict(reads)
         return content_key(kind, settings, keys) if self.known else ""
 

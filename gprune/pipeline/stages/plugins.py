@@ -56,8 +56,7 @@ def weighed(graph: Graph, name: str) -> Stage[WeightFacts]:
 
         decoder = work.decoder
         layers = [
-            LayerWeights(decoder.shape, layer, layer_weights(decoder, layer))
-            for layer in range(decoder.shape.layers)
+            LayerWeights(decoder.shape, layer, layer_weights(decoder, layer)) for layer in range(decoder.shape.layers)
         ]
         return calls.weighed(plugin, code_of(plugin, work.inputs), layers, work.progress)
 

@@ -55,8 +55,7 @@ def _repaired_from(graph: Graph, method: str, fitted: Callable[[], Stage[Repaire
         return {"weights": fitted()} | own_needs(graph, known)
     needs = [(name, kind) for repair in found for name, kind in repair.needs.items()]
     return {
-        name: fitted() if kind == FITTED else [OF_A_TEXT[kind](graph, text) for text in texts]
-        for name, kind in needs
+        name: fitted() if kind == FITTED else [OF_A_TEXT[kind](graph, text) for text in texts] for name, kind in needs
     }
 
 
@@ -66,9 +65,7 @@ def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
     return baselines.scored_on(method) if chosen.kind == "own" else chosen.roles
 
 
-def pruned_by_hand(
-    graph: Graph, method: str, digest: str, edited: Callable[[], PruningMasks]
-) -> dict[str, Any]:
+def pruned_by_hand(graph: Graph, method: str, digest: str, edited: Callable[[], PruningMasks]) -> dict[str, Any]:
     """What a method's model is made from beside masks that were edited by hand; see `pruned`.
 
     For `digest` and `edited` see `evaluation.edited_perplexity`.

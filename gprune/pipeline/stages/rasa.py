@@ -52,9 +52,7 @@ def _whole_layers(graph: Graph) -> Stage[Partition]:
         return whole_layers(shape.layers, shape.neurons)
 
     identity = StageId("partition", variant=(LAYERS,))
-    return graph.stage(
-        identity, "one module a layer", make, needs={"shape": shape(graph)}, settings={"kind": LAYERS}
-    )
+    return graph.stage(identity, "one module a layer", make, needs={"shape": shape(graph)}, settings={"kind": LAYERS})
 
 
 def _shuffled(graph: Graph) -> Stage[Partition]:
@@ -125,9 +123,7 @@ def adapted(graph: Graph, method: str = "gprune") -> Stage[AdaptedScores]:
     if not chosen.adapts:
         settings = replace(settings, selection="none")
 
-    def make(
-        _: RunContext, both: list[UnitScores], partition: Partition, modules: ModuleStatistics
-    ) -> AdaptedScores:
+    def make(_: RunContext, both: list[UnitScores], partition: Partition, modules: ModuleStatistics) -> AdaptedScores:
         return adapt(both[0], both[1], partition, modules, settings, seed)
 
     hows = [scored_in(graph, text, chosen.modules) for text in PAIR]

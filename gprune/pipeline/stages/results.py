@@ -47,9 +47,7 @@ class Results:
         Raises StoreError where it is there and cannot be read.
         """
         try:
-            return self.holds(stage) and bool(
-                self.store.check(stage.kind, stage.key, KINDS[stage.kind].record)
-            )
+            return self.holds(stage) and bool(self.store.check(stage.kind, stage.key, KINDS[stage.kind].record))
         except DamagedError:
             return False
 

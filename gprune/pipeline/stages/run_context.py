@@ -87,9 +87,7 @@ class RunContext:
             about = study.sparsity, study.seed, self.progress, self.resumption, ranks
             yield Setting(decoder, (primary, auxiliary), *about)
 
-    def called(
-        self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0
-    ) -> Ranks | None:
+    def called(self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0) -> Ranks | None:
         """The processes that share a pass over a calibration set; None where this one is alone.
 
         For the arguments see `gprune.pipeline.stages.distributed.called`.

@@ -183,9 +183,7 @@ def _own(pair: Pair) -> tuple[str, ...]:
 
 
 @once
-def drift(
-    graph: Graph, first: str = "primary", second: str = "auxiliary", metric: str = ""
-) -> Stage[RankDrift]:
+def drift(graph: Graph, first: str = "primary", second: str = "auxiliary", metric: str = "") -> Stage[RankDrift]:
     """Rank drift between two texts (Eq. 1) with its re-sampling control."""
     pair = (first, second)
     metric = "" if metric == graph.study.metric else metric
@@ -234,8 +232,7 @@ def clusters(graph: Graph, *, other_seed: bool = False) -> Stage[Partition]:
         f"clusters of the neurons’ parameters{another(other_seed)}",
         make,
         reads=graph.model,
-        settings={name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")}
-        | {"seed": seed},
+        settings={name: getattr(settings, name) for name in ("candidates", "restarts", "seeding")} | {"seed": seed},
     )
 
 
@@ -264,8 +261,7 @@ def partition(
         start = _first_partition(graph, pair, kind, other_seed)
         words = f"importance scores under {start.title}, on "
         hows = [
-            _weighted(graph, _first(start, "scores", text), words + graph.letters[text], pair, start)
-            for text in pair
+            _weighted(graph, _first(start, "scores", text), words + graph.letters[text], pair, start) for text in pair
         ]
         moved = _drifted(graph, _first(start, "drift"), f"rank drift under {start.title}", hows)
         needs |= {"start": start, "moved": moved}
@@ -274,11 +270,7 @@ def partition(
         needs |= {"clusters": clusters(graph, other_seed=other_seed), "moved": drift(graph, *pair)}
     needs = {"both": [how.neurons(graph) for how in hows], **needs}
     words = {"initialization": "start of the modules", "random": "random modules"}.get(kind, "modules")
-    title = (
-        words
-        if identity == StageId("partition")
-        else f"{words} of {_letters(graph, pair)}{another(other_seed)}"
-    )
+    title = words if identity == StageId("partition") else f"{words} of {_letters(graph, pair)}{another(other_seed)}"
     return _modularized(graph, identity, title, {"kind": kind} if kind else {}, other_seed, needs)
 
 

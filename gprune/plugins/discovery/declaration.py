@@ -131,9 +131,7 @@ def _tree(path: Path) -> ast.Module:
         source = safe_parsing.contents(path, path.name, most=MOST_SOURCE)
         return ast.parse(source)
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError) as error:
-        raise PluginError(
-            f"its source {path.name} cannot be read ({safe_parsing.sentence(error, 160)})"
-        ) from error
+        raise PluginError(f"its source {path.name} cannot be read ({safe_parsing.sentence(error, 160)})") from error
 
 
 def _call(tree: ast.Module, attribute: str) -> ast.Call | None:
@@ -172,9 +170,7 @@ def require_facts(found: Mapping[str, Any]) -> None:
             raise PluginError(f"its field {fact} must be one of {', '.join(words)} (got {shown})")
     metric = found.get("metric", "")
     if not isinstance(metric, str):
-        raise PluginError(
-            f"its field metric must be the name of a metric (got {safe_parsing.quoted(metric)})"
-        )
+        raise PluginError(f"its field metric must be the name of a metric (got {safe_parsing.quoted(metric)})")
     if metric:
         require_name(metric)
     if not isinstance(found.get("compensated", False), bool):

@@ -197,9 +197,7 @@ def _one(distribution: Distribution, entries: list[EntryPoint], entry: EntryPoin
         match[1], match[2], source)  # fmt: skip
 
 
-def _clash(
-    one: Installed, others: Collection[Installed], metrics: Collection[str], methods: Collection[str]
-) -> str:
+def _clash(one: Installed, others: Collection[Installed], metrics: Collection[str], methods: Collection[str]) -> str:
     """Why a plug-in cannot have its name or its metric; empty where it can."""
     plugin = one.plugin
     if plugin.name in metrics or plugin.name in methods:

@@ -162,9 +162,7 @@ def _root(top: str, project: Path) -> Path:
     try:
         spec = importlib.util.find_spec(top)
     except (ImportError, ValueError) as error:
-        raise PluginError(
-            f"its module {top} cannot be found ({safe_parsing.sentence(error, 100)})"
-        ) from error
+        raise PluginError(f"its module {top} cannot be found ({safe_parsing.sentence(error, 100)})") from error
     places = list(spec.submodule_search_locations or ()) or [spec.origin or ""] if spec is not None else []
     if not places:
         raise PluginError(f"its module {top} cannot be found: install it again")
@@ -234,9 +232,7 @@ def _read(path: Path) -> bytes:
     try:
         return safe_parsing.contents(path, path.name, most=MOST_BYTES)
     except (OSError, UnreadableError) as error:
-        raise PluginError(
-            f"its file {path.name} cannot be read ({safe_parsing.sentence(error, 100)})"
-        ) from error
+        raise PluginError(f"its file {path.name} cannot be read ({safe_parsing.sentence(error, 100)})") from error
 
 
 def _as_recorded(path: Path) -> str:
@@ -244,9 +240,7 @@ def _as_recorded(path: Path) -> str:
         with path.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").digest()
     except OSError as error:
-        raise PluginError(
-            f"its file {path.name} cannot be read ({error.strerror}): install it again"
-        ) from error
+        raise PluginError(f"its file {path.name} cannot be read ({error.strerror}): install it again") from error
     return base64.urlsafe_b64encode(found).rstrip(b"=").decode()
 
 

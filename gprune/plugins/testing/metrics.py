@@ -134,6 +134,4 @@ def _check_splits(metric: Metric, shape: ModelShape, case: str) -> None:
 def _require_close(actual: Array, expected: Array, words: str) -> None:
     scale = np.abs(expected).max()
     worst = float(np.abs(actual - expected).max())
-    require(
-        worst <= _CLOSE * scale, f"{words} (they differ by up to {worst:.3g}, of scores up to {scale:.3g})"
-    )
+    require(worst <= _CLOSE * scale, f"{words} (they differ by up to {worst:.3g}, of scores up to {scale:.3g})")

@@ -115,9 +115,7 @@ class Weights:
     def norms(self) -> WeightNorms:
         """As every metric gets them."""
         down, out = (self.matrices[name].astype(np.float64) for name in ("down", "out"))
-        return WeightNorms(
-            (down**2).sum(axis=1), abs(down).mean(axis=1), (out**2).sum(axis=1), abs(out).mean(axis=1)
-        )
+        return WeightNorms((down**2).sum(axis=1), abs(down).mean(axis=1), (out**2).sum(axis=1), abs(out).mean(axis=1))
 
     def moved(self, neurons: Array, groups: Array) -> Weights:
         """The same model with its neurons and its key/value groups in another order."""

@@ -52,7 +52,5 @@ def allocate(scores: UnitScores, shape: ModelShape, target: float) -> PruningMas
     ffn = np.ones((shape.layers, shape.neurons), dtype=bool)
     heads = np.ones((shape.layers, shape.kv_heads), dtype=bool)
     for index, layer in enumerate(block):
-        ffn[layer], heads[layer] = uniform.allocate_layer(
-            scores.ffn[layer], scores.heads[layer], part, inner, index
-        )
+        ffn[layer], heads[layer] = uniform.allocate_layer(scores.ffn[layer], scores.heads[layer], part, inner, index)
     return uniform.masks(shape, ffn, heads, target, "llm_pruner")

@@ -27,9 +27,7 @@ def allocate_layer(
     return budget.highest(ffn, neurons), budget.highest(heads, groups)
 
 
-def layer_counts(
-    shape: ModelShape, target: float, layer: int, equal: Counts | None = None
-) -> tuple[int, int]:
+def layer_counts(shape: ModelShape, target: float, layer: int, equal: Counts | None = None) -> tuple[int, int]:
     """Neurons and key/value groups that a layer keeps: see `allocate_layer`, or those of `equal` widths."""
     if equal is not None:
         return equal
@@ -42,9 +40,7 @@ def _share(layer: int, neurons: float) -> int:
     return budget.nearest_whole((layer + 1) * neurons) - budget.nearest_whole(layer * neurons)
 
 
-def allocate(
-    scores: UnitScores, shape: ModelShape, target: float, equal: Counts | None = None
-) -> PruningMasks:
+def allocate(scores: UnitScores, shape: ModelShape, target: float, equal: Counts | None = None) -> PruningMasks:
     """Prunes every layer at one ratio, from scores of the dense model by a metric, which names the masks."""
     layers = [
         allocate_layer(scores.ffn[layer], scores.heads[layer], shape, target, layer, equal)
@@ -79,8 +75,6 @@ def decision(score: LayerUnits, shape: ModelShape, target: float, equal: Counts 
     return decide
 
 
-def masks(
-    shape: ModelShape, ffn: Array, heads: Array, target: float, method: str = "wanda_sp"
-) -> PruningMasks:
+def masks(shape: ModelShape, ffn: Array, heads: Array, target: float, method: str = "wanda_sp") -> PruningMasks:
     """Puts the bool decisions of all layers, True = kept, into one record with the retention they reach."""
     return PruningMasks(method, ffn, heads, budget.retention(shape, ffn, heads), target)

@@ -166,9 +166,7 @@ def shard_of(tokens: Tokens, shards: int) -> Array:
     return np.repeat(np.arange(shards), sizes)
 
 
-def observed(
-    decoder: Decoder, layers: range, ffn: Observer, attention: Observer
-) -> AbstractContextManager[None]:
+def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> AbstractContextManager[None]:
     """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open."""
 
     def shown(observer: Observer, layer: int) -> Callable[..., None]:

@@ -75,9 +75,7 @@ def project_inputs(
     return Projected(tokens.text, mean, components, projected)
 
 
-def fit_contexts(
-    inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent
-) -> Contexts:
+def fit_contexts(inputs: Projected, settings: ContextSettings, seed: int, on_progress: Progress = silent) -> Contexts:
     """Clusters the FFN inputs of every layer; as many layers at a time as torch may use threads, up to eight.
 
     Every layer has a generator of its own.
@@ -171,9 +169,7 @@ def _project_layer(layer: int, points: torch.Tensor, dimensions: int) -> tuple[A
     return known, components, projected
 
 
-def _centroids(
-    points: Array, settings: ContextSettings, generator: np.random.Generator, ended: Event
-) -> Array:
+def _centroids(points: Array, settings: ContextSettings, generator: np.random.Generator, ended: Event) -> Array:
     """(contexts, dimensions) float64 means of the clusters of one layer's (tokens, dimensions) inputs."""
 
     def on_step() -> None:

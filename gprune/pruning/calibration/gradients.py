@@ -48,9 +48,7 @@ def require_differentiable(decoder: Decoder, purpose: str) -> None:
         )
 
 
-def loss_gradient(
-    decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
+def loss_gradient(decoder: Decoder, hidden: torch.Tensor, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Gradient of the summed next-token loss with respect to the final hidden states.
 
     A sum and not a mean, so that a sequence's gradient does not depend on the others of its batch. In float16
@@ -209,9 +207,7 @@ def _require_gradients(decoder: Decoder, reduced: Reduced) -> None:
                     "model works without a graph, so load it for training or choose another method"
                 )
             if not sound[layer, name]:
-                raise NumericsError(
-                    f"the gradient of {name} in layer {layer} is not finite: use float32 or bfloat16"
-                )
+                raise NumericsError(f"the gradient of {name} in layer {layer} is not finite: use float32 or bfloat16")
 
 
 def _unit_scores(shape: ModelShape, text: str, values: dict[tuple[int, str], Array]) -> UnitScores:

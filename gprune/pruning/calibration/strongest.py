@@ -74,9 +74,7 @@ class Strongest:
         """What the batch that every layer has added changes; nothing is changed yet."""
         kept, pending = (self.values, self.places, self.sequences), Pending()
         becomes = [torch.empty_like(part) for part in kept]
-        numbers = torch.arange(
-            self.seen, self.seen + self.peaks.shape[1], dtype=torch.int32, device=self.peaks.device
-        )
+        numbers = torch.arange(self.seen, self.seen + self.peaks.shape[1], dtype=torch.int32, device=self.peaks.device)
         for layer in range(len(self.values)):
             strength = torch.cat([self._strength(layer), self.peaks[layer].abs()])
             # stable: what was there first stays before what is equally strong

@@ -25,9 +25,7 @@ def contingency(first: Array, second: Array) -> Array:
         ValueError: the two label arrays differ in length or are empty.
     """
     if np.shape(first) != np.shape(second) or not np.size(first):
-        raise ValueError(
-            f"labels of shapes {np.shape(first)} and {np.shape(second)} do not describe the same units"
-        )
+        raise ValueError(f"labels of shapes {np.shape(first)} and {np.shape(second)} do not describe the same units")
     rows, row = np.unique(first, return_inverse=True)
     columns, column = np.unique(second, return_inverse=True)
     table: Array = np.bincount(row * len(columns) + column, minlength=len(rows) * len(columns))

@@ -138,9 +138,7 @@ def _fast_products(device: torch.device) -> Iterator[None]:
         torch.set_float32_matmul_precision(before)
 
 
-def seeds(
-    rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator, trials: int = 1
-) -> list[list[int]]:
+def seeds(rows: torch.Tensor, count: int, starts: int, rng: np.random.Generator, trials: int = 1) -> list[list[int]]:
     """k-means++: each next centroid is a neuron drawn in proportion to its cosine distance to the nearest.
 
     Greedy k-means++ draws several and takes the one that leaves all neurons nearest to a centroid.

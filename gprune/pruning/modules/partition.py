@@ -162,8 +162,7 @@ def _rows(parameters: Parameters, layer: int, neurons: int) -> torch.Tensor:
     rows = parameters(layer).detach()
     if rows.ndim != 2 or len(rows) != neurons:
         raise ValueError(
-            f"layer {layer}: parameters of shape {tuple(rows.shape)} do not hold one row for each of "
-            f"{neurons} neurons"
+            f"layer {layer}: parameters of shape {tuple(rows.shape)} do not hold one row for each of {neurons} neurons"
         )
     if not torch.isfinite(rows).all():
         raise NumericsError(
@@ -204,9 +203,7 @@ def _refine_layers(
     for number, pair in enumerate(side_by_side(pieces())):
         layer, profile = number // len(profiles), profiles[number % len(profiles)]
         found[profile].append(pair)
-        on_progress(
-            number + 1, layers * len(profiles), f"refined layer {layer + 1} of {layers} by drift {profile}"
-        )
+        on_progress(number + 1, layers * len(profiles), f"refined layer {layer + 1} of {layers} by drift {profile}")
     return [
         _Modules(profile, np.stack([row for row, _ in pairs]), np.stack([losses for _, losses in pairs]))
         for profile, pairs in found.items()

@@ -37,9 +37,7 @@ def without_gaps(labels: Array) -> Array:
     return renumbered
 
 
-def refine(
-    rows: torch.Tensor, labels: Array, profile: Array, settings: ModularizationSettings
-) -> tuple[Array, Array]:
+def refine(rows: torch.Tensor, labels: Array, profile: Array, settings: ModularizationSettings) -> tuple[Array, Array]:
     """Refines the modules of one layer.
 
     Args:

@@ -32,7 +32,5 @@ def shuffled(modules: Partition, seed: int) -> Partition:
 
 def permuted(labels: Array, seed: int) -> Array:
     """(layers, neurons) labels in another order within each layer."""
-    rows = (
-        np.random.default_rng([seed, _SHUFFLING, layer]).permutation(row) for layer, row in enumerate(labels)
-    )
+    rows = (np.random.default_rng([seed, _SHUFFLING, layer]).permutation(row) for layer, row in enumerate(labels))
     return np.stack(list(rows))

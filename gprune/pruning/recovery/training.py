@@ -32,8 +32,7 @@ from gprune.system.progress import Progress, silent
 
 COLUMNS = ("step", "distillation", "cross_entropy", "learning_rate")
 _SHORTER = (
-    "set a smaller calibration.length, recovery.distillation_weight 0, dtype bfloat16, or a device with more "
-    "memory"
+    "set a smaller calibration.length, recovery.distillation_weight 0, dtype bfloat16, or a device with more memory"
 )
 
 
@@ -69,8 +68,7 @@ def recover(
     lengths = {tokens.ids.shape[1] for tokens in texts}
     if len(lengths) > 1:
         raise SettingsError(
-            f"the calibration sets have sequences of {sorted(lengths)} tokens: draw all with one "
-            "calibration.length"
+            f"the calibration sets have sequences of {sorted(lengths)} tokens: draw all with one calibration.length"
         )
     ids = np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
     adapters = put_beside(model, decoder.layout, settings)

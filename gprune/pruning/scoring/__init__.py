@@ -70,9 +70,7 @@ def _require_fit(statistics: ActivationStatistics, norms: WeightNorms, shape: Mo
     for name, size in (("down_column_square", neurons), ("out_column_square", channels)):
         actual = getattr(norms, name).shape
         if actual != size:
-            raise ModelError(
-                f"the weight norms' {name} is {actual}, but the model has {size}: compute them again"
-            )
+            raise ModelError(f"the weight norms' {name} is {actual}, but the model has {size}: compute them again")
 
 
 def combine(scoring: str, primary: UnitScores, auxiliary: UnitScores, shape: ModelShape) -> UnitScores:
@@ -102,15 +100,12 @@ def _average(scoring: str, first: Array, second: Array) -> Array:
 
 def _require_alike(primary: UnitScores, auxiliary: UnitScores) -> None:
     if primary.metric != auxiliary.metric:
-        raise ValueError(
-            f"scores by {primary.metric!r} and by {auxiliary.metric!r} do not average: use one metric"
-        )
+        raise ValueError(f"scores by {primary.metric!r} and by {auxiliary.metric!r} do not average: use one metric")
     for part in ("ffn", "channels"):
         sizes = np.shape(getattr(primary, part)), np.shape(getattr(auxiliary, part))
         if sizes[0] != sizes[1]:
             raise ValueError(
-                f"{part} scores of shapes {sizes[0]} and {sizes[1]} do not average: score both texts "
-                "with one model"
+                f"{part} scores of shapes {sizes[0]} and {sizes[1]} do not average: score both texts with one model"
             )
 
 

@@ -14,9 +14,7 @@ from gprune.study import ContextSettings
 from gprune.system.errors import ModelError, SettingsError
 
 
-def context_weights(
-    profile: Array, statistics: ContextStatistics, distances: Array, temperature: float
-) -> Array:
+def context_weights(profile: Array, statistics: ContextStatistics, distances: Array, temperature: float) -> Array:
     """What a token counts for each group of neurons, by the context the token lies in.
 
     A group that serves context k alone weights tokens by a softmax over all of them of the negative distance
@@ -94,12 +92,8 @@ def score(
     _require_fit(statistics, contexts, norms, labels, profile)
     merged = statistics.merge(None if shards is None else list(shards))
     weights = context_weights(profile, merged, contexts.distances, settings.temperature)
-    fluctuation = np.stack(
-        [_fluctuation(merged, layer, weights[layer], row) for layer, row in enumerate(labels)]
-    )
-    return UnitScores(
-        "twflap", statistics.text, fluctuation * norms.down_column_square, heads.heads, heads.channels
-    )
+    fluctuation = np.stack([_fluctuation(merged, layer, weights[layer], row) for layer, row in enumerate(labels)])
+    return UnitScores("twflap", statistics.text, fluctuation * norms.down_column_square, heads.heads, heads.channels)
 
 
 def _fluctuation(merged: ContextStatistics, layer: int, weights: Array, labels: Array) -> Array:

@@ -235,7 +235,5 @@ class Teacher:
                     self.known &= ~self.missed
                 raise
             mine = self.missed[company] & (self.maker[company] == one)
-            self.cache[torch.from_numpy(company[mine])] = hidden[torch.from_numpy(mine)].to(
-                "cpu", self.cache.dtype
-            )
+            self.cache[torch.from_numpy(company[mine])] = hidden[torch.from_numpy(mine)].to("cpu", self.cache.dtype)
             self.missed[company[mine]] = False

@@ -79,9 +79,7 @@ class EqualMasks(MaskFamily):
         return values | {"neurons": self.neurons}, arrays
 
     @classmethod
-    def heard(
-        cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device
-    ) -> EqualMasks:
+    def heard(cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device) -> EqualMasks:
         """See UnitMasks."""
         return cls.leveled(MaskFamily.heard(values, arrays, device), int(values["neurons"]))
 

@@ -44,9 +44,7 @@ class GateLearner(Learner[GateMasks]):
         """The gates that it was given."""
         return torch.tensor(self._first, device=self.family.share.device)
 
-    def gradient(
-        self, step: int, running: LearnerRunning, sums: BatchSums
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
         """See Learner."""
         quarter, length = sums.cross_entropy.shape[1:]
         found = sums.cross_entropy_gradient.mean(dim=0) / (quarter * (length - 1))

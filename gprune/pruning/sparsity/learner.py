@@ -82,9 +82,7 @@ class Learner(ABC, Generic[M]):
     BESIDE: ClassVar[tuple[str, ...]] = ()
     """columns of a history between FIRST and LAST"""
 
-    def __init__(
-        self, setting: Setting, family: M, epochs: int, rate: float, constraint: RetentionConstraint
-    ) -> None:
+    def __init__(self, setting: Setting, family: M, epochs: int, rate: float, constraint: RetentionConstraint) -> None:
         """Binds a learning.
 
         Args:
@@ -108,9 +106,7 @@ class Learner(ABC, Generic[M]):
         """(count,) float32 values before the first step."""
 
     @abstractmethod
-    def gradient(
-        self, step: int, running: LearnerRunning, sums: BatchSums
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
         """The gradient of the objective with respect to what learns, (count,).
 
         Args:
@@ -172,9 +168,7 @@ class Learner(ABC, Generic[M]):
         passed = Passes if known.ranks is None else partial(SharedPasses, known.ranks)
         passes = passed(known.decoder, self.family, gate, teacher, self._ids, self.settings, told)
         optimizer = torch.optim.Adam([values], lr=self._rate)
-        return LearnerRunning(
-            values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices
-        )
+        return LearnerRunning(values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices)
 
     def _step(self, step: int, steps: int, running: LearnerRunning) -> list[float]:
         rate = running.slow(self._rate, step, steps)

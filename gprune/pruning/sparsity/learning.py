@@ -100,9 +100,7 @@ class ThresholdLearner(Learner[MaskFamily]):
         """Thresholds that remove the same share of every module."""
         return torch.full((self.family.count,), 1 - self._target, device=self.family.share.device)
 
-    def gradient(
-        self, step: int, running: LearnerRunning, sums: BatchSums
-    ) -> tuple[Tensor, dict[str, Tensor]]:
+    def gradient(self, step: int, running: LearnerRunning, sums: BatchSums) -> tuple[Tensor, dict[str, Tensor]]:
         """See Learner; tells whether auxiliary cross-entropy moved the FFN thresholds."""
         thresholds, constraint = running.learned, running.constraint
         performance, admitted = self._performance(thresholds, sums)
@@ -122,9 +120,7 @@ class ThresholdLearner(Learner[MaskFamily]):
         kind, weight = self.settings.surrogate, self.settings.distillation_weight
         hard = self.family.threshold_gradient(sums.cross_entropy_gradient, thresholds, kind)
         # from sums, which float16 can hold on their way back, to means over a subset's predictions
-        gradient, admitted = combine(
-            hard / (quarter * (length - 1)), self.family.modules, self.settings.supervision
-        )
+        gradient, admitted = combine(hard / (quarter * (length - 1)), self.family.modules, self.settings.supervision)
         if sums.distillation_gradient is not None:
             soft = self.family.threshold_gradient(sums.distillation_gradient, thresholds, kind)
             gradient = gradient + weight * soft / sums.distillation.numel()

@@ -119,9 +119,7 @@ def _is_known(module: nn.Module) -> bool:
 def _norms(decoder: Decoder) -> list[nn.Module]:
     """The root mean square norms, of which every family has its own class."""
     backbone: Any = decoder.model.base_model
-    return [
-        part for part in backbone.modules() if _is_known(part) and type(part).__name__.endswith("RMSNorm")
-    ]
+    return [part for part in backbone.modules() if _is_known(part) and type(part).__name__.endswith("RMSNorm")]
 
 
 def _computed_again(forward: Callable[..., Tensor]) -> Callable[[Tensor], Tensor]:

@@ -150,9 +150,7 @@ class MaskFamily(UnitMasks):
         return values, {"quantiles": units.quantiles, "owner": units.owner}
 
     @classmethod
-    def heard(
-        cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device
-    ) -> MaskFamily:
+    def heard(cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device) -> MaskFamily:
         """See UnitMasks."""
         shape, free = ModelShape(**values["shape"]), bool(values["free_groups"])
         known = arrays["quantiles"], arrays["owner"], int(values["modules"])

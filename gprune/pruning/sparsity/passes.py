@@ -26,8 +26,7 @@ from gprune.system.errors import MethodError
 from gprune.system.progress import Progress
 
 _SHORTER = (
-    "set a smaller calibration.length, sparsity.distillation_weight 0, dtype bfloat16, or a device with more "
-    "memory"
+    "set a smaller calibration.length, sparsity.distillation_weight 0, dtype bfloat16, or a device with more memory"
 )
 
 
@@ -121,9 +120,7 @@ class Passes:
         ids = torch.from_numpy(self._ids[numbers]).to(self._decoder.device)
         distils = self._settings.distillation_weight > 0
         target = self._targets(numbers, ids, (step, steps)) if distils else None
-        return self.sequences.fitting(
-            lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps
-        )
+        return self.sequences.fitting(lambda size: self._summed(learned, ids, target, size), numbers.size, step, steps)
 
     def _targets(self, numbers: Array, ids: Tensor, standing: tuple[int, int]) -> Tensor:
         """(subsets, sequences, tokens, hidden) final states of the dense model."""

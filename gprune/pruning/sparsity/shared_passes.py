@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 
 ORDER = "learning"
 """what the others are told to take part in"""
-FAMILIES: dict[str, type[UnitMasks]] = {
-    kind.NAME: kind for kind in (MaskFamily, GateMasks, EqualMasks, EqualGates)
-}
+FAMILIES: dict[str, type[UnitMasks]] = {kind.NAME: kind for kind in (MaskFamily, GateMasks, EqualMasks, EqualGates)}
 """the kinds of masks that can be learned together, by name"""
 Place = tuple[slice, slice]
 """subsets, and sequences of each"""

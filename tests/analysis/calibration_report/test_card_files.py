@@ -48,9 +48,7 @@ def test_the_page_stands_alone_and_says_what_the_card_says_and_a_hostile_name_is
     card = a_card(against(name=HOSTILE), name=HOSTILE, run=HOSTILE)
     tags, words = read(card)
     assert "img" not in tags.tags and HOSTILE in words
-    found = re.search(
-        r"<script type='application/json' id='numbers'>(.*?)</script>", writing.page(card), re.S
-    )
+    found = re.search(r"<script type='application/json' id='numbers'>(.*?)</script>", writing.page(card), re.S)
     assert json.loads(found[1])["name"] == HOSTILE
     formula = a_card(against(name="=1+1"), name="=cmd()")
     assert not [line for line in writing.as_csv(formula).splitlines() if line.startswith(("=", "+", "@"))]
@@ -106,8 +104,7 @@ def test_a_text_is_large_enough_where_sampling_is_a_small_part_of_the_drift():
     few = verdicts(a_card(against()), 0.1)[0]
     assert few.good is False
     assert few.answer.endswith(
-        "20 % of the drift to B beyond sampling (0.100 of 0.100); about 400 bring it to 10 %, "
-        "and the text gives 1,000."
+        "20 % of the drift to B beyond sampling (0.100 of 0.100); about 400 bring it to 10 %, and the text gives 1,000."
     )
 
 

@@ -65,9 +65,7 @@ def test_a_neuron_or_a_place_that_is_not_there_gets_a_sentence(handler, source):
         assert sentence in reply["problem"] and reply["ready"]
 
 
-def test_the_histogram_of_a_text_is_that_of_all_its_activations_however_it_is_cut(
-    handler, source, monkeypatch
-):
+def test_the_histogram_of_a_text_is_that_of_all_its_activations_however_it_is_cut(handler, source, monkeypatch):
     ids = source.results.get(stages.tokens, "primary").ids
     values = np.stack([whole(handler, row, 1, 7) for row in ids])
     monkeypatch.setattr(activations, "TURN_TOKENS", 3 * ids.shape[1])
@@ -144,10 +142,7 @@ def test_the_answer_names_the_tokens_with_their_logits(handler, source):
     assert [value for _, value in reply["suppressed"]] == sorted(found.tolist())[:10]
     best = int(found.argmax())
     # one token of a text is what it adds to another
-    assert (
-        reply["promoted"][0][0]
-        == decoder.tokenizer.decode([best, best])[len(decoder.tokenizer.decode([best])) :]
-    )
+    assert reply["promoted"][0][0] == decoder.tokenizer.decode([best, best])[len(decoder.tokenizer.decode([best])) :]
 
 
 def test_one_silent_neuron_costs_what_a_model_without_its_column_loses_on_drawn_sequences(handler, source):

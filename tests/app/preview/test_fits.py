@@ -30,9 +30,7 @@ SETTINGS = RepairSettings(KIND)
 
 
 def sent(question, identity="a", numbers=(0, 1, 2)):
-    return messages.line(
-        {"id": identity, "text": question.text, "numbers": list(numbers), "pruned": question.pruned}
-    )
+    return messages.line({"id": identity, "text": question.text, "numbers": list(numbers), "pruned": question.pruned})
 
 
 @pytest.fixture

@@ -43,9 +43,7 @@ def source(built_once):
 def own(source, file, raw=RAW, samples=16, seed=0):
     file.write_bytes(raw)
     content = corpora.fingerprint(str(file), "calibration")
-    inputs = replace(
-        source.graph.inputs, calibration={**source.graph.inputs.calibration, "substitute": content}
-    )
+    inputs = replace(source.graph.inputs, calibration={**source.graph.inputs.calibration, "substitute": content})
     changes = {"substitute": "mine", "methods": ["dense"], "calibration.samples": samples, "seed": seed}
     graph = Graph(source.graph.study.with_settings(changes | {"evaluation.texts": []}), inputs)
     return OwnText(Source(source.root, graph), raw, file.suffix)

@@ -248,9 +248,7 @@ def silent(*_):
 
 
 @pytest.mark.parametrize("method", ["gprune", "flap"])
-def test_a_set_has_the_perplexity_of_its_cut_model_and_is_measured_once(
-    tiny_run, capsys, monkeypatch, method
-):
+def test_a_set_has_the_perplexity_of_its_cut_model_and_is_measured_once(tiny_run, capsys, monkeypatch, method):
     run = tiny_run()
     results = run.source.results
     graph = results.graph

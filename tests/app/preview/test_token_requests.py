@@ -79,9 +79,7 @@ def test_a_part_that_is_known_is_not_read_again_and_its_losses_have_no_first(bot
     assert [serve(token_requests)["id"] for _ in range(2)] == ["dense", "a"] and serve(token_requests) is None
     found = token_requests.look(first, 0.0)
     assert found.progress == "complete" and isinstance(found.found[0], Read)
-    assert (
-        np.isnan(found.found[0].losses[0]) and found.found[0].losses[1] == 1.5 and found.found[0].total == 9
-    )
+    assert np.isnan(found.found[0].losses[0]) and found.found[0].losses[1] == 1.5 and found.found[0].total == 9
     second = token_requests.put((reads("dense"), reads("b")), "me", 0.0)
     assert token_requests.look(second, 0.0).found[0] is found.found[0]
     assert serve(token_requests)["id"] == "b" and serve(token_requests) is None

@@ -44,9 +44,7 @@ def test_a_question_refines_until_it_is_complete(scheduler):
         done.append(answer.done)
     assert done == [2, 10, 18, 24] and answer.progress == "complete"
     assert answer.difference.nats == pytest.approx(3.0 - 1.5)
-    assert answer.base_perplexity == pytest.approx(np.exp(1.5)) and answer.perplexity == pytest.approx(
-        np.exp(3)
-    )
+    assert answer.base_perplexity == pytest.approx(np.exp(1.5)) and answer.perplexity == pytest.approx(np.exp(3))
 
 
 def test_stored_losses_need_no_worker_and_the_first_windows_are_the_same_for_all(scheduler):
@@ -57,9 +55,7 @@ def test_stored_losses_need_no_worker_and_the_first_windows_are_the_same_for_all
     assert order[:8].min() < 20 and order[:8].max() >= 60
     (identity,) = scheduler.put([(asked("a"), DENSE)], "me", PREVIEW, 0.0)
     serve(scheduler)
-    assert set(np.flatnonzero(np.isfinite(scheduler.look(identity, 0.0).losses))) == set(
-        visiting_order(WINDOWS)[:2]
-    )
+    assert set(np.flatnonzero(np.isfinite(scheduler.look(identity, 0.0).losses))) == set(visiting_order(WINDOWS)[:2])
 
 
 def test_a_base_that_is_not_stored_is_measured_on_the_same_windows_and_once(scheduler):

@@ -168,7 +168,5 @@ def test_one_that_cannot_start_says_its_last_words(monkeypatch, tmp_path):
     )
     child = WorkerProcess({}, lambda: None)
     assert child.replies.get(timeout=limit(10)) is None
-    assert child.why() == (
-        "the worker’s process ended by itself (exit code 1, saying: no torch here): ask again"
-    )
+    assert child.why() == ("the worker’s process ended by itself (exit code 1, saying: no torch here): ask again")
     child.end()

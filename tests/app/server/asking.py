@@ -66,9 +66,7 @@ def ask(
     can answer to the request for a WebSocket.
     """
     behind = Behind()
-    guard = guarded or Guard(
-        behind, names("127.0.0.1", 8501, ["localhost:9000", "https://gpu.example"]), KEYS
-    )
+    guard = guarded or Guard(behind, names("127.0.0.1", 8501, ["localhost:9000", "https://gpu.example"]), KEYS)
     given = {"host": HOST} | {name.replace("_", "-"): value for name, value in headers.items()}
     raw, _, query = target.partition("?")
     scope = {
@@ -97,8 +95,6 @@ def _answered(guard: Guard, behind: Behind, scope: Any) -> Said:
     asyncio.run(guard(scope, receive, send))
     first = sent[0]
     pairs = [(name.decode(), value.decode("latin-1")) for name, value in first.get("headers", [])]
-    status = {"websocket.accept": 101, "websocket.close": first.get("code")}.get(
-        first["type"], first.get("status")
-    )
+    status = {"websocket.accept": 101, "websocket.close": first.get("code")}.get(first["type"], first.get("status"))
     body = b"".join(message.get("body", b"") for message in sent[1:]).decode()
     return Said(int(status or 0), pairs, body, bool(behind.seen))

@@ -36,9 +36,7 @@ class Visitor:
     def __init__(self, server):
         self.host = server.address.removeprefix("http://")
         self.place = (self.host.split(":")[0], int(self.host.split(":")[1]))
-        said = self.asked(
-            b"GET /?token=%b HTTP/1.1\r\nHost: %b\r\n\r\n" % (server.token.encode(), self.host.encode())
-        )
+        said = self.asked(b"GET /?token=%b HTTP/1.1\r\nHost: %b\r\n\r\n" % (server.token.encode(), self.host.encode()))
         found = re.search(rf"{cookie_name(self.host)}=[^;]+".encode(), said)
         assert found is not None, said
         self.cookie = found[0].decode()
@@ -113,9 +111,7 @@ def test_no_address_does_more_than_show_a_page(tmp_path, project, pages):
             ]
             for query in (*queries, f"run={name}&layer={hostile}&card={hostile}"):
                 messages = visitor.opened(page, query)
-                kinds = [
-                    one.delta.new_element.WhichOneof("type") for one in messages if one.HasField("delta")
-                ]
+                kinds = [one.delta.new_element.WhichOneof("type") for one in messages if one.HasField("delta")]
                 assert "exception" not in kinds, (page, query[:200])
                 assert not any(b"root:x:0" in one.SerializeToString() for one in messages)
         assert process.is_running() and process.memory_info().rss - least < MOST_MORE
@@ -176,6 +172,4 @@ def test_a_large_upload_is_refused_without_being_kept(tmp_path):
             assert most[0] - least < MOST_MORE and process.is_running()
         assert visitor.opened("overview", "")
     assert not everything_beside(cache)
-    assert not [
-        path for path in Path(cache).rglob("*") if path.is_file() and path.stat().st_size > 50 * 2**20
-    ]
+    assert not [path for path in Path(cache).rglob("*") if path.is_file() and path.stat().st_size > 50 * 2**20]

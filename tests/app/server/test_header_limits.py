@@ -97,9 +97,7 @@ def test_floods_of_lines_are_refused_and_closed_while_others_are_answered(tmp_pa
         floods += [flood.replace(b"\r\n", b"\r\n" + upgrade, 1) for flood in floods[:2]]
         # behind a request that is answered, which the door refuses
         floods += [asked.replace(b"close", b"keep-alive") + head(30_000)]
-        threads = [
-            threading.Thread(target=lambda f=f: answers.append(said_to(address, f))) for f in floods * 2
-        ]
+        threads = [threading.Thread(target=lambda f=f: answers.append(said_to(address, f))) for f in floods * 2]
         for thread in threads:
             thread.start()
         meanwhile = [said_to(address, asked) for _ in range(5)]

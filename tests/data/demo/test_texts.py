@@ -46,9 +46,7 @@ def test_prose_is_mostly_letters_without_tables_or_doctests(name, text_cache):
 
 
 def test_a_second_build_gives_the_same_documents(text_cache):
-    assert texts.documents("python-reference", "train") == texts.documents(
-        "python-reference", "train", text_cache
-    )
+    assert texts.documents("python-reference", "train") == texts.documents("python-reference", "train", text_cache)
 
 
 @pytest.mark.long
@@ -91,9 +89,7 @@ def test_version_follows_the_packages(monkeypatch):
 
 @pytest.mark.parametrize("call", [texts.version, lambda name: texts.documents(name, "train")])
 def test_unknown_name_is_named_beside_the_known(call):
-    with pytest.raises(
-        ValueError, match=r"unknown text 'novels'; known texts: python-reference, science-docs"
-    ):
+    with pytest.raises(ValueError, match=r"unknown text 'novels'; known texts: python-reference, science-docs"):
         call("novels")
 
 

@@ -101,18 +101,12 @@ def test_long_documents_are_drawn_alike_often_and_too_few_are_counted(book_corpu
     # a window begins with the special token only where it begins with its document
     begins = np.mean(firsts == tokenizer.bos_token_id)
     assert 0 < begins < 0.3
-    with pytest.raises(
-        CorpusError, match=r"has \d+ of 300 documents with 110 tokens or more, and 90 were asked"
-    ):
+    with pytest.raises(CorpusError, match=r"has \d+ of 300 documents with 110 tokens or more, and 90 were asked"):
         texts.draw_windows(book_corpus, tokenizer, samples=90, length=110, seed=0)
 
 
-def test_book_corpus_is_read_by_name_from_the_cache_and_missed_in_one_sentence(
-    put_in_cache, parquet, tokenizer
-):
-    with pytest.raises(
-        CorpusError, match="'bookcorpus/bookcorpus' is not on this machine and HF_HUB_OFFLINE"
-    ):
+def test_book_corpus_is_read_by_name_from_the_cache_and_missed_in_one_sentence(put_in_cache, parquet, tokenizer):
+    with pytest.raises(CorpusError, match="'bookcorpus/bookcorpus' is not on this machine and HF_HUB_OFFLINE"):
         texts.prepare("bookcorpus", "calibration")
     rows = [" ".join(WORDS * 3)] * 5
     put_in_cache(

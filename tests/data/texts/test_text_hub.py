@@ -85,9 +85,7 @@ def test_a_disk_that_is_too_small_is_told_before_the_download(small_hub, parquet
     small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one"])}
     usage = shutil.disk_usage(hub_cache.parent)
     monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=10))
-    with pytest.raises(
-        CorpusError, match="of 'Salesforce/wikitext' needs [0-9.]+ KiB, but '.*' has 0.0 KiB free"
-    ):
+    with pytest.raises(CorpusError, match="of 'Salesforce/wikitext' needs [0-9.]+ KiB, but '.*' has 0.0 KiB free"):
         texts.prepare("wikitext2", "calibration")
     assert not list(hub_cache.rglob("*.parquet"))
 
@@ -131,9 +129,7 @@ def test_a_split_goes_on_at_the_commit_that_it_began_with(small_hub, put_in_cach
     assert asked and all(f"resolve/{COMMIT}/{second}" in request for request in asked)
 
 
-def test_the_disk_has_room_for_a_whole_split_or_nothing_is_fetched(
-    small_hub, parquet, hub_cache, monkeypatch
-):
+def test_the_disk_has_room_for_a_whole_split_or_nothing_is_fetched(small_hub, parquet, hub_cache, monkeypatch):
     every = shards(parquet, 3)
     small_hub.repositories["a/b"] = every
     usage = shutil.disk_usage(hub_cache.parent)
@@ -152,9 +148,7 @@ def test_the_key_of_a_split_is_the_list_of_the_files_that_are_read(put_in_cache,
     one = texts.fingerprint(f"{tmp_path}/copy.parquet", "calibration")
     assert texts.fingerprint("hub:a/b", "calibration", tokens=100) == one
     assert texts.fingerprint("hub:a/b", "calibration", tokens=126) not in ("", one)
-    assert texts.fingerprint("hub:a/b", "calibration") == texts.fingerprint(
-        "hub:a/b", "calibration", tokens=126
-    )
+    assert texts.fingerprint("hub:a/b", "calibration") == texts.fingerprint("hub:a/b", "calibration", tokens=126)
 
 
 def test_tokens_come_from_as_many_files_as_they_take(small_hub, parquet, tokenizer):
@@ -170,9 +164,7 @@ def test_tokens_come_from_as_many_files_as_they_take(small_hub, parquet, tokeniz
 
 def test_loading_scripts_are_not_run_and_refusals_of_the_hub_are_one_sentence(small_hub, parquet):
     small_hub.repositories["a/script"] = {"script.py": b"raise SystemExit", "README.md": b"# hi"}
-    with pytest.raises(
-        CorpusError, match="loading script .*not run.*hub:a/script#revision=refs/convert/parquet"
-    ):
+    with pytest.raises(CorpusError, match="loading script .*not run.*hub:a/script#revision=refs/convert/parquet"):
         read("hub:a/script")
     assert not any("script.py" in request for request in small_hub.requests)
     with pytest.raises(CorpusError, match="the hub has no dataset 'no/one', or it is private"):

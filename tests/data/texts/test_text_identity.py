@@ -26,9 +26,7 @@ def test_copy_under_another_name_is_the_same_content(tmp_path):
     (tmp_path / "c.txt").write_text("other words")
     assert same_content(f"{tmp_path}/a.txt", f"{tmp_path}/b.raw")
     assert not same_content(f"{tmp_path}/a.txt", f"{tmp_path}/c.txt")
-    assert texts.fingerprint(f"{tmp_path}/a.txt", "calibration") == texts.fingerprint(
-        f"{tmp_path}/a.txt", "evaluation"
-    )
+    assert texts.fingerprint(f"{tmp_path}/a.txt", "calibration") == texts.fingerprint(f"{tmp_path}/a.txt", "evaluation")
 
 
 def test_options_and_files_that_change_the_tokens_change_the_fingerprint(rows, tmp_path, monkeypatch):

@@ -45,9 +45,7 @@ def test_compressed_files(tmp_path):
 
 def test_file_that_is_not_utf8_names_the_byte_and_the_remedy(tmp_path):
     (tmp_path / "latin.txt").write_bytes("abc é".encode("latin-1"))
-    with pytest.raises(
-        CorpusError, match="byte 0xe9 at offset 4. .*iconv -f ISO-8859-1 -t UTF-8 .*latin.txt"
-    ):
+    with pytest.raises(CorpusError, match="byte 0xe9 at offset 4. .*iconv -f ISO-8859-1 -t UTF-8 .*latin.txt"):
         read(tmp_path / "latin.txt")
     (tmp_path / "marked.txt").write_bytes(b"\xef\xbb\xbfab\xff")
     with pytest.raises(CorpusError, match="byte 0xff at offset 5[.]"):

@@ -104,9 +104,7 @@ def test_a_list_of_ones_own_is_checked_line_by_line(tmp_path):
     with pytest.raises(SettingsError, match="e.csv' is no CSV .field larger than field limit"):
         claims(tmp_path / "e.csv")
     (tmp_path / "c.csv").write_text("model,method\nSmall,flap\n")
-    with pytest.raises(
-        SettingsError, match="lacks the columns retention, figure, value, samples, settings, source"
-    ):
+    with pytest.raises(SettingsError, match="lacks the columns retention, figure, value, samples, settings, source"):
         claims(tmp_path / "c.csv")
     with pytest.raises(SettingsError, match="no method 'flop'|flop"):
         call(
@@ -121,15 +119,11 @@ def test_a_list_of_ones_own_is_checked_line_by_line(tmp_path):
 
 def test_a_model_of_another_name_or_size_is_refused(tmp_path):
     for model in ("meta-llama/Llama-2-13b-hf", "/somewhere/weights", "meta-llama/Llama-3.2-1B"):
-        with pytest.raises(
-            SettingsError, match="is no model that figures are published for: say which it is wit"
-        ):
+        with pytest.raises(SettingsError, match="is no model that figures are published for: say which it is wit"):
             presets.named(model)
     with pytest.raises(SettingsError, match="--as must be one of LLaMA1-7B, .*got 'LLaMA9'"):
         presets.named("x", "LLaMA9")
-    with pytest.raises(
-        SettingsError, match="is not Llama3.1-8B: it has num_hidden_layers 6 and not 32, .*Get meta"
-    ):
+    with pytest.raises(SettingsError, match="is not Llama3.1-8B: it has num_hidden_layers 6 and not 32, .*Get meta"):
         call("--model", "demo", "--as", "Llama3.1-8B", "--cache", tmp_path)
     assert presets.PRESETS["LLaMA2-7B"].weights == 6_476_005_376
     assert presets.PRESETS["Llama3.1-8B"].weights == 6_979_321_856

@@ -145,18 +145,12 @@ def test_what_was_tried_stands_beside_unseen_text(measured, series, monkeypatch)
         ("gates", "least_squares:both"): (40.0, 40.0, 2.0),
     }
     (names, repairs), figures = zip(*tried, strict=True), np.array(list(tried.values()))
-    made = Choice(
-        names, repairs, ("A", "B", "divergence"), np.full(3, 1 / 3), figures, figures[:, 2], 8, 0, 1
-    )
-    monkeypatch.setattr(
-        repair_report.stages, "made", lambda _, method: made if method == RECOMMENDED else None
-    )
+    made = Choice(names, repairs, ("A", "B", "divergence"), np.full(3, 1 / 3), figures, figures[:, 2], 8, 0, 1)
+    monkeypatch.setattr(repair_report.stages, "made", lambda _, method: made if method == RECOMMENDED else None)
     found = blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))
     told = "\n".join(repair_report._recipe(found))
     assert "| Recommended recipe | Gates, its own repair (all 2 seeds) | " in told
-    rows = [
-        line for line in told.splitlines() if line.startswith("| demo at 50 % | ") and line.count("|") == 9
-    ]
+    rows = [line for line in told.splitlines() if line.startswith("| demo at 50 % | ") and line.count("|") == 9]
     # the chosen one first, on unseen text what the recipe is
     first, second, third = rows
     assert first == "| demo at 50 % | Gates | its own repair | 0.50 | 0.50 | 0.50 | 0.50 | 0.45 ± 0.00 |"

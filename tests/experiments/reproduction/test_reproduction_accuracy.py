@@ -109,9 +109,7 @@ def test_the_main_table_is_written_under_both_rules_with_the_published_figures_o
         means = [f"{100 * np.mean(values):.2f}" for values in (higher, norm)]
         assert [own[name] for name in MEANS] == [fixed[name] for name in MEANS] == means
     # LLaMA2-7B's dense row in the paper: 62.91 under max
-    published = {
-        end: pd.read_csv(store.root / "out" / f"main{end}-published.csv").iloc[0] for end in ("", "-fixed")
-    }
+    published = {end: pd.read_csv(store.root / "out" / f"main{end}-published.csv").iloc[0] for end in ("", "-fixed")}
     assert [published[end]["protocol"] for end in published] == ["max", "fixed"]
     assert published[""]["accuracy (max)"] == published["-fixed"]["accuracy (max)"] == 62.91
     assert published[""]["accuracy (fixed)"] == published["-fixed"]["accuracy (fixed)"] != 62.91
@@ -244,9 +242,7 @@ def test_a_run_of_fewer_methods_leaves_the_table_to_be_measured_side_by_side(sto
     row = next(row for row in tables.TABLES["speed"].rows(a_series()) if row.method_id == "gprune:flap")
     finish(store, replace(row.study, methods=("dense", "gprune")))
     assert Finished(store).answer(row) is None
-    (entry,) = (
-        t for t in work.missing([tables.TABLES["speed"]], a_series(), Finished(store)) if row in t.rows
-    )
+    (entry,) = (t for t in work.missing([tables.TABLES["speed"]], a_series(), Finished(store)) if row in t.rows)
     assert entry.study.methods == ("dense", "gprune", "llm_pruner", "flap")
 
 

@@ -101,9 +101,7 @@ def test_a_raised_formula_version_makes_old_numbers_missing(store, monkeypatch):
 def test_more_texts_another_device_or_a_third_text_answer_as_well(store, tmp_path):
     (tmp_path / "more.txt").write_text("another text")
     study = a_series().study(methods=("flap", "gprune"))
-    other = study.with_settings(
-        {"device": "cuda:1", "group": "", "substitute": "python-code", "name": "from the app"}
-    )
+    other = study.with_settings({"device": "cuda:1", "group": "", "substitute": "python-code", "name": "from the app"})
     finish(store, other.with_settings({"evaluation.texts": [str(tmp_path / "more.txt"), *reversed(TEXTS)]}))
     answers = made(store, "ablation").answers
     assert [answer.filled for answer in answers] == [True, False, False, True]
@@ -118,9 +116,7 @@ def test_a_failed_study_and_a_method_that_cannot_run_say_why_and_the_rest_is_the
             finish(store, entry, unavailable={"llm_pruner": "no gradients in this model: leave it out"})
     table = made(store, "main")
     reasons = {
-        (answer.row.method_id, answer.row.study.retention): answer.reason
-        for answer in table.answers
-        if answer.reason
+        (answer.row.method_id, answer.row.study.retention): answer.reason for answer in table.answers if answer.reason
     }
     cannot = "no gradients in this model: leave it out"
     assert reasons == {
@@ -238,9 +234,7 @@ def test_derived_tables_take_measured_rows_only(store):
     ]
     # the paper's own sentence: from 2.55 to 0.69 points at 70 %, a reduction of 73 %
     beside = made(store, "metric-gap").published
-    seventy = (
-        beside[(beside["retention"] == "70%") & (beside["metric"] == "accuracy (max)")].iloc[0].to_dict()
-    )
+    seventy = beside[(beside["retention"] == "70%") & (beside["metric"] == "accuracy (max)")].iloc[0].to_dict()
     assert set(beside["metric"]) == {"accuracy (max)", "accuracy (fixed)"}
     assert seventy == {
         "retention": "70%",
@@ -264,9 +258,7 @@ def test_number_types_that_differ_are_said(store, monkeypatch):
 
 def test_a_row_is_looked_up_by_all_that_its_study_reads(store, monkeypatch):
     seen = []
-    monkeypatch.setattr(
-        reproduced_runs, "read", lambda study, *_, **__: seen.append(study) or Inputs.unknown(study)
-    )
+    monkeypatch.setattr(reproduced_runs, "read", lambda study, *_, **__: seen.append(study) or Inputs.unknown(study))
     known = Study("demo", "a", "b", retention=0.8, methods=("dense", "llm_pruner", "flap"))
     for study in (
         known.with_settings({"baselines.taylor_text": "own.jsonl"}),

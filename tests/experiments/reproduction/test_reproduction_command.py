@@ -56,9 +56,7 @@ def test_a_row_that_cannot_be_filled_is_another_exit_code(tmp_path, capsys):
     assert "\n3 of 6 rows: this model is too narrow: leave FANG out\n" in capsys.readouterr().out
     seeds = catalogue.load(tmp_path, "demo-demo", "seeds")
     assert seeds is not None
-    assert [row.reason for row in seeds.rows["max"]] == ["this model is too narrow: leave FANG out"] * 3 + [
-        ""
-    ] * 3
+    assert [row.reason for row in seeds.rows["max"]] == ["this model is too narrow: leave FANG out"] * 3 + [""] * 3
 
 
 def test_tasks_and_their_folder_are_options(tmp_path, capsys):
@@ -201,9 +199,7 @@ def test_a_dry_run_plans_and_an_absent_model_is_one_sentence_before_the_start(tm
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "LLaMA1-7B: 9 figures in 6 rows, from 5 studies, 5 of them missing"
     assert [line.split()[0] for line in lines[1:]] == ["until"] * 5 + ["model:", "estimate:"]
-    with pytest.raises(
-        ModelError, match="'huggyllama/llama-7b' is not a folder on this machine, and the hub"
-    ):
+    with pytest.raises(ModelError, match="'huggyllama/llama-7b' is not a folder on this machine, and the hub"):
         accepting.call(*words)
     assert not (tmp_path / "jobs").exists()
 
@@ -220,26 +216,20 @@ def test_a_gated_model_says_how_to_get_access_in_the_plan_and_before_the_start(t
         assert capsys.readouterr().out.splitlines()[7].startswith(fetched)
         small.gated.add(name)
         assert accepting.call(*words, "--dry-run") == 0
-        gated = (
-            f"the model '{name}' is gated: ask for access at {small.address}/{name}, and when it is granted"
-        )
+        gated = f"the model '{name}' is gated: ask for access at {small.address}/{name}, and when it is granted"
         assert capsys.readouterr().out.splitlines()[7].startswith(f"model: {gated}")
         with pytest.raises(ModelError, match="is gated: ask for access at"):
             accepting.call(*words)
         small.gated.clear()
         # what was fetched is not the model whose figures these are
-        with pytest.raises(
-            SettingsError, match="is not Llama3.1-8B: it has num_hidden_layers None and not 32"
-        ):
+        with pytest.raises(SettingsError, match="is not Llama3.1-8B: it has num_hidden_layers None and not 32"):
             accepting.call(*words)
     assert not (tmp_path / "cache" / "jobs").exists()
 
 
 @pytest.mark.process
 @pytest.mark.long
-def test_a_small_model_is_held_against_a_list_for_real_and_goes_on_where_it_was(
-    tmp_path, capsys, monkeypatch
-):
+def test_a_small_model_is_held_against_a_list_for_real_and_goes_on_where_it_was(tmp_path, capsys, monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     cache, texts = tmp_path / "cache", tiny_study.write_texts(tmp_path / "texts")
     model = tiny_study.write_model(tmp_path / "tiny", texts)

@@ -187,6 +187,4 @@ def test_what_cannot_be_written_is_refused(tmp_path, more, words):
 
 def test_where_results_were_kept_is_no_part_of_the_command_that_is_told():
     for place in ("/tmp/cache", "'/home/a b/cache'"):
-        assert (
-            document._CACHE.sub("", f"reproduce main --cache {place} --seeds 1") == "reproduce main --seeds 1"
-        )
+        assert document._CACHE.sub("", f"reproduce main --cache {place} --seeds 1") == "reproduce main --seeds 1"

@@ -49,13 +49,9 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
     long = pd.read_csv(done.folder / "main.csv")
     # three texts, and of three tasks the second has a normalised accuracy as well
     assert len(long) == 22 * (3 + 4)
-    row = long[
-        (long["method id"] == "gprune:twflap") & (long["target"] == 0.7) & (long["subject"] == TEXTS[2])
-    ]
+    row = long[(long["method id"] == "gprune:twflap") & (long["target"] == 0.7) & (long["subject"] == TEXTS[2])]
     study = next(
-        r.study
-        for r in tables.main(a_series())
-        if r.method_id == "gprune:twflap" and r.study.retention == 0.7
+        r.study for r in tables.main(a_series()) if r.method_id == "gprune:twflap" and r.study.retention == 0.7
     )
     assert row["value"].item() == perplexity_of(study, "gprune", TEXTS[2])
     assert row["run"].item() in dict(runs.every(store))
@@ -69,14 +65,10 @@ def test_files_hold_the_numbers_in_full_and_the_published_ones_apart(store):
     measured, published = text.split("## published, LLaMA2-7B")
     assert "37.02" in published and "37.02" not in measured
     assert (done.folder / "main.tex").read_text().count(r"\begin{tabular}") == 2
-    assert (
-        "tasks demo_continuation, demo_order, demo_cloze, at most 48 documents each, in the studies" in text
-    )
+    assert "tasks demo_continuation, demo_order, demo_cloze, at most 48 documents each, in the studies" in text
 
 
-@pytest.mark.parametrize(
-    "model", ["../../x", "/a/b/../..", "..", "a/../../../etc/passwd", "über modell/", "x" * 300]
-)
+@pytest.mark.parametrize("model", ["../../x", "/a/b/../..", "..", "a/../../../etc/passwd", "über modell/", "x" * 300])
 def test_no_model_name_leaves_the_cache(model, tmp_path):
     folder = tmp_path / "reproductions" / writing.folder_name(model, a_scale())
     assert folder.parent == tmp_path / "reproductions"

@@ -146,9 +146,7 @@ def test_devices_have_one_study_each(cache, monkeypatch):
 def test_an_interrupt_cancels_the_schedules_own_jobs_only(cache):
     entries = some_entries()
     behave(cache, **{entry.study.name: "hold" for entry in entries})
-    other = jobs.submit(
-        cache, replace(entries[0].study, group=""), "mine", ("--until", "perplexity"), command
-    )
+    other = jobs.submit(cache, replace(entries[0].study, group=""), "mine", ("--until", "perplexity"), command)
     wait_for(lambda: jobs.progress(cache, other.id).message == "holding")
 
     def interrupt(_):

@@ -78,9 +78,7 @@ def test_the_full_method_is_one_study_in_eight_tables():
     names = [
         name
         for name in tables.TABLES
-        if any(
-            shared(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name)
-        )
+        if any(shared(r.study) == full and r.method == "gprune" and r.reads == "perplexity" for r in rows(name))
     ]
     assert names == [
         "main",

@@ -129,9 +129,7 @@ def test_a_study_takes_a_profile_where_nothing_is_asked_for_by_name(capsys):
     assert (written(capsys)["epochs"], written(capsys)["learning_rate"]) == (2, 0.05)
     found = written(capsys, "--profile", "recommended")
     assert (found["epochs"], found["learning_rate"]) == (3, 0.1)
-    found = written(
-        capsys, "--profile", "recommended", "--epochs", "4", "--set", "sparsity.learning_rate=0.2"
-    )
+    found = written(capsys, "--profile", "recommended", "--epochs", "4", "--set", "sparsity.learning_rate=0.2")
     assert (found["epochs"], found["learning_rate"]) == (4, 0.2)
 
 

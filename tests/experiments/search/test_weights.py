@@ -46,9 +46,7 @@ def test_a_case_is_a_pair_of_texts_with_the_third_one_unseen(searched):
     assert {case.texts[2] for case in cases} == set(plan.studies[0].evaluation.texts) and len(cases) == 3
     for case in cases:
         assert len(set(case.texts)) == 3
-        assert case.unseen.keys() == {
-            (masks, word) for masks in ("gprune", "flap") for word in ("none", *REPAIRS)
-        }
+        assert case.unseen.keys() == {(masks, word) for masks in ("gprune", "flap") for word in ("none", *REPAIRS)}
         assert case.choices.keys() == {RECOMMENDED, "gprune", "flap"}
 
 

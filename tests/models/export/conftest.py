@@ -21,9 +21,7 @@ from gprune.records import PruningMasks
 @pytest.fixture
 def decoder_of() -> Callable[..., Decoder]:
     def make(family: str, **others: Any) -> Decoder:
-        return tiny_decoder(
-            family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=3, head_width=6, **others
-        )
+        return tiny_decoder(family, layers=3, hidden=12, neurons=13, heads=6, kv_heads=3, head_width=6, **others)
 
     return make
 

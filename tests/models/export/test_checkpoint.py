@@ -50,9 +50,7 @@ def test_what_is_loaded_equals_what_was_saved(family, compensated, tmp_path, mas
     assert plan_file.read(folder).pruned.biased == compensated
 
 
-def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(
-    tmp_path, masks, tokenizer, saved, decoder_of
-):
+def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(tmp_path, masks, tokenizer, saved, decoder_of):
     folder = saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "deep" / "out")
     names = {file.name for file in folder.iterdir()}
     assert names >= {"config.json", "generation_config.json", "model.safetensors", "modeling_gprune.py"}

@@ -103,9 +103,7 @@ def test_a_tokenizer_that_reads_back_otherwise_is_not_kept(
 
 def test_masks_and_model_must_belong_together(tmp_path, masks, saved, decoder_of):
     decoder = decoder_of("llama")
-    with pytest.raises(
-        CheckpointError, match=r"layers of \[13, 13, 13\] neurons .* gprune masks do not keep"
-    ):
+    with pytest.raises(CheckpointError, match=r"layers of \[13, 13, 13\] neurons .* gprune masks do not keep"):
         saved(decoder.model, None, tmp_path / "out")
     with pytest.raises(CheckpointError, match="type None cannot be saved"):
         saved(nn.Linear(2, 2), None, tmp_path / "out")

@@ -124,9 +124,7 @@ def ask(place):
 def test_it_answers_as_here_with_and_without_cache_and_padding(name, elsewhere):
     assert elsewhere[name]["difference"] <= 1e-5
     _, _, groups, compensated = KINDS[name]
-    expected = [
-        [4 * group, width, compensated] for group, width in zip(groups, neurons_of(name), strict=True)
-    ]
+    expected = [[4 * group, width, compensated] for group, width in zip(groups, neurons_of(name), strict=True)]
     assert elsewhere[name]["shapes"] == expected
     assert name not in STOCK or elsewhere[name]["kind"] == STOCK[name]
     assert len(elsewhere[name]["cached"]) == 6

@@ -117,9 +117,7 @@ def ways(built_once):
 @pytest.mark.long
 @pytest.mark.parametrize("where", ["elsewhere", "here"])
 def test_copied_adapted_and_trained_models_load_with_equal_logits(where, ways, project):
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))
-    }
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "HF_"))}
     environment |= {"HF_HOME": str(ways / f"home_{where}"), "HF_HUB_OFFLINE": "1"}
     folders = [str(ways / name) for name in ("copied", "adapted", "trained", "saved")]
     isolated = ["-I"] if where == "elsewhere" else []

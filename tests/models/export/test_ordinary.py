@@ -73,10 +73,7 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
     padded.save(folder, tmp_path / "padded")
     known = origin.Origin(plan_file.read(folder).pruned, "dense", "f00d")
     gprune.save(origin.remember(live, known), tmp_path / "by_api")
-    assert (
-        not ordinary.is_own(live)
-        and type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
-    )
+    assert not ordinary.is_own(live) and type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
     for place in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
         values = values_of(place)
         assert values["model_type"] == expected and values["architectures"] == [type(live).__name__]
@@ -88,14 +85,9 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
         assert type(loaded) is type(live) and torch.equal(loaded(IDS).logits, live(IDS).logits)
         options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
         asked = IDS, torch.ones_like(IDS)
-        made = [
-            loaded.generate(asked[0], attention_mask=asked[1], use_cache=on, **options)
-            for on in (True, False)
-        ]
+        made = [loaded.generate(asked[0], attention_mask=asked[1], use_cache=on, **options) for on in (True, False)]
         assert torch.equal(*made)
-    read = [
-        AutoTokenizer.from_pretrained(place)("the town").input_ids for place in (folder, tmp_path / "dense")
-    ]
+    read = [AutoTokenizer.from_pretrained(place)("the town").input_ids for place in (folder, tmp_path / "dense")]
     assert read[0] == read[1]
 
 
@@ -149,10 +141,7 @@ def test_layers_of_other_widths_and_a_model_over_several_gpus_are_no_other_famil
     assert ordinary.fit(uneven, layout).why == "its layers differ in width"
     decoder.model.hf_device_map = {"": 0}
     spread = cut(decoder, with_biases(decoder, equal(decoder)))
-    assert (
-        ordinary.is_own(spread)
-        and "has no model.layers.0.self_attn.o_proj.bias" in ordinary.fit(spread, layout).why
-    )
+    assert ordinary.is_own(spread) and "has no model.layers.0.self_attn.o_proj.bias" in ordinary.fit(spread, layout).why
 
 
 def test_the_folder_pads_to_itself_and_says_that_nothing_was_added(tmp_path, capsys):
@@ -165,9 +154,7 @@ def test_the_folder_pads_to_itself_and_says_that_nothing_was_added(tmp_path, cap
     assert "an ordinary llama, 6 neurons and 2 key/value groups in every layer, 0 zeros added; " in said
     assert "as the folder itself, which was such a model already" in said
     before, after = (load_file(place / "model.safetensors") for place in (folder, tmp_path / "padded"))
-    assert before.keys() == after.keys() and all(
-        torch.equal(after[name], one) for name, one in before.items()
-    )
+    assert before.keys() == after.keys() and all(torch.equal(after[name], one) for name, one in before.items())
 
 
 def test_card_inspect_and_push_say_the_same_of_it(tmp_path, monkeypatch, capsys):
@@ -180,8 +167,7 @@ def test_card_inspect_and_push_say_the_same_of_it(tmp_path, monkeypatch, capsys)
     assert (found.neurons, found.groups) == ((6, 6, 6), (2, 2, 2))
     assert (found.of_neurons, found.of_groups, found.loads) == (13, 3, "without code of its own")
     assert found.form == (
-        "pruned here by gprune to 51.00% of the decoder's weights, every layer of the same width: an "
-        "ordinary model"
+        "pruned here by gprune to 51.00% of the decoder's weights, every layer of the same width: an ordinary model"
     )
     assert found.parameters == sum(one.numel() for one in live.parameters())
     with serving(monkeypatch) as hub:
@@ -196,9 +182,7 @@ def test_its_plan_makes_the_same_folder_again(family, compensated, tmp_path):
     folder, _, _ = saved(tmp_path, family, compensated=compensated)
     again = apply.save(folder, str(tmp_path / "dense"), tmp_path / "again", cut)
     before, after = (load_file(place / "model.safetensors") for place in (folder, again))
-    assert before.keys() == after.keys() and all(
-        torch.equal(after[name], one) for name, one in before.items()
-    )
+    assert before.keys() == after.keys() and all(torch.equal(after[name], one) for name, one in before.items())
     for name in ("plan.json", "config.json"):
         assert (folder / name).read_text() == (again / name).read_text()
 

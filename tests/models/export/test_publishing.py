@@ -65,9 +65,7 @@ def test_a_base_of_the_hub_is_named_and_one_without_a_licence_is_told(tmp_path):
     assert "Not measured, or not known" in card.text and not (folder / "LICENSE.txt").exists()
 
 
-@pytest.mark.parametrize(
-    "head", ["", "---\n", "---\n[\n---\n", "---\nlicense: [a]\n---\n", "\x00", "---\n1\n---\n"]
-)
+@pytest.mark.parametrize("head", ["", "---\n", "---\n[\n---\n", "---\nlicense: [a]\n---\n", "\x00", "---\n1\n---\n"])
 def test_a_damaged_card_of_the_base_hinders_nothing(tmp_path, head):
     folder = of_base(tmp_path, head)
     assert ModelCard.load(folder / "README.md").data.license is None

@@ -52,12 +52,8 @@ class Draft:
 
     def an_array(self, kind: str) -> str:
         """Name of an array file of some kind of result."""
-        return next(
-            name for name in self.files if name.startswith(f"results/{kind}/") and name.endswith(".npy")
-        )
+        return next(name for name in self.files if name.startswith(f"results/{kind}/") and name.endswith(".npy"))
 
     def a_manifest(self, kind: str) -> str:
         """Name of the manifest of some kind of result."""
-        return next(
-            name for name in self.files if name.startswith(f"results/{kind}/") and name.endswith(".json")
-        )
+        return next(name for name in self.files if name.startswith(f"results/{kind}/") and name.endswith(".json"))

@@ -50,9 +50,7 @@ def test_everything_but_model_texts_and_steps_arrives(tmp_path, here):
     drift = stages.drift(there.graph)
     own = Results(Store(root), there.graph).details(drift)
     assert there.details(drift)["seconds"] == own["seconds"] and there.details(drift)["torch"] == own["torch"]
-    assert np.array_equal(
-        there.get(stages.drift).magnitude, np.load(root / f"drift/{drift.key}/magnitude.npy")
-    )
+    assert np.array_equal(there.get(stages.drift).magnitude, np.load(root / f"drift/{drift.key}/magnitude.npy"))
 
 
 def test_a_pack_has_the_same_bytes_every_time(tmp_path, here):

@@ -63,9 +63,7 @@ def test_links_and_other_kinds_of_files(tmp_path, draft):
     for kind in (stat.S_IFLNK, stat.S_IFDIR, stat.S_IFIFO, stat.S_IFCHR):
         info = zipfile.ZipInfo(name)
         info.create_system, info.external_attr = 3, (kind | 0o777) << 16
-        changed = Draft(
-            {one: data for one, data in draft.files.items() if one != name}, [(info, b"/etc/passwd")]
-        )
+        changed = Draft({one: data for one, data in draft.files.items() if one != name}, [(info, b"/etc/passwd")])
         refused(changed.write(tmp_path / "a.zip"), "is a link or no plain file")
 
 
@@ -328,9 +326,7 @@ RAW = "\x1b]0;mine\x07\x1b[2J\x9b31m\u202e"
 )
 def test_what_a_terminal_would_obey_is_refused(tmp_path, draft, change):
     draft.edit(contents_form.RECORD, change)
-    refused(
-        draft.write(tmp_path / "a.zip"), "holds control characters in '[a-z_]+', which could make a terminal"
-    )
+    refused(draft.write(tmp_path / "a.zip"), "holds control characters in '[a-z_]+', which could make a terminal")
 
 
 def test_what_a_terminal_would_obey_in_a_manifest_is_refused(tmp_path, draft):

@@ -70,9 +70,7 @@ def statistics(decoder, study, sequences, monkeypatch):
             accumulators.ChannelMoments(name, calibration.shards, range(shape.layers), width, decoder.device)
             for name, width in widths
         ]
-        strongest = Strongest(
-            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
-        )
+        strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
         seen = _both(parts[0].add, strongest.add)
         with observed(decoder, range(shape.layers), seen, parts[1].add):
             decoder.hidden_states(ids)
@@ -87,9 +85,7 @@ def positions(decoder, study, sequences, monkeypatch):
     calibration, shape = study.calibration, decoder.shape
     ids = ids_of(decoder, sequences, calibration.length)
     with CountedMemory() as counted, torch.no_grad():
-        strongest = Strongest(
-            calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device
-        )
+        strongest = Strongest(calibration.positions, calibration.samples, shape.layers, shape.neurons, decoder.device)
         with observed(decoder, range(shape.layers), strongest.add, lambda *_: None):
             decoder.hidden_states(ids)
         strongest.commit(strongest.prepare())

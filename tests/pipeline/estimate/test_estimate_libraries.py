@@ -134,9 +134,7 @@ def test_the_estimate_of_a_run_is_near_its_peak(name, tmp_path):
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "OMP_NUM_THREADS": "1"})
     assert done.returncode == 0, done.stderr
     peak, own = json.loads(done.stdout.splitlines()[-1])
-    print(
-        f"{name}: estimate {estimate / 2**20:.0f} MiB, peak {peak / 2**20:.0f}, ratio {estimate / peak:.3f}"
-    )
+    print(f"{name}: estimate {estimate / 2**20:.0f} MiB, peak {peak / 2**20:.0f}, ratio {estimate / peak:.3f}")
     # 1.05 to 1.12 on a quiet machine; what the kernel leaves a process depends on who else asks
     assert 0.85 <= estimate / peak <= 1.6, (estimate, peak)
     assert 0.7 < found.libraries / own < 1.4, (found.libraries, own)

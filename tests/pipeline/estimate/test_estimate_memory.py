@@ -148,9 +148,7 @@ def test_the_formula_of_a_repair_tells_what_a_fit_allocates(samples, batch):
     }
     study = PAPER.with_settings(changes | {"calibration.length": 64, "retention": 0.5})
     ids = np.random.default_rng(0).integers(0, 500, (2, samples, 64)).astype(np.int32)
-    texts = [
-        Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)
-    ]
+    texts = [Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)]
     masks = PruningMasks(
         "test", np.arange(3 * 720).reshape(3, -1) % 2 == 0, np.arange(48).reshape(3, -1) % 2 == 0, 0.5, 0.5
     )
@@ -212,9 +210,7 @@ def test_the_formula_of_a_recovery_tells_what_it_allocates(precision, rank, batc
     changes |= {"recovery.batch": batch, "recovery.steps": 2, "calibration.samples": 16}
     study = PAPER.with_settings(changes | {"calibration.length": 64, "calibration.shards": 2})
     ids = np.random.default_rng(0).integers(0, 500, (2, 16, 64)).astype(np.int32)
-    texts = [
-        Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)
-    ]
+    texts = [Tokens(text=str(index), ids=one, fingerprint="", available=one.size) for index, one in enumerate(ids)]
     masks = PruningMasks(
         "test", np.arange(3 * 720).reshape(3, -1) % 2 == 0, np.arange(48).reshape(3, -1) % 2 == 0, 0.5, 0.5
     )

@@ -17,9 +17,7 @@ GIB = 2.0**30
 STUDY = Study("model", "A", "B", methods=("dense", "gprune", "wanda_sp", "llm_pruner"))
 
 
-def forecast_of(
-    shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, free=None, ulimit=0.0, **changes
-):
+def forecast_of(shape="llama2-7b", precision="bfloat16", card=80.0, host=128.0, free=None, ulimit=0.0, **changes):
     study = STUDY.with_settings(changes)
     model = Dimensions.of(SHAPES[shape])
     capacity = Capacity(
@@ -74,8 +72,7 @@ def test_the_named_setting_makes_it_fit():
 def test_a_model_larger_than_memory_is_explored_with_its_layers_in_their_files():
     found = [forecast_of(card=12.0, offload=offload) for offload in (False, True)]
     explored = [
-        replace(one, stages=tuple(each for each in one.stages if each.identity.kind in OFFLOADED))
-        for one in found
+        replace(one, stages=tuple(each for each in one.stages if each.identity.kind in OFFLOADED)) for one in found
     ]
     whole, offloaded = map(judged, explored)
     assert whole.refusal.endswith("of a card: switch offload on, or start it with --anyway")
@@ -109,9 +106,7 @@ def test_operations_count_the_passes_of_a_stage():
     tokens = study.calibration.samples * study.calibration.length
     assert operations(stages["statistics_primary"], model, study) == plain * tokens
     head = 2.0 * model.shape.hidden * model.vocabulary
-    expected = (
-        plain * 2 * tokens * (3 * study.sparsity.epochs + 1) + 2 * tokens * study.sparsity.epochs * 4 * head
-    )
+    expected = plain * 2 * tokens * (3 * study.sparsity.epochs + 1) + 2 * tokens * study.sparsity.epochs * 4 * head
     assert operations(stages["learning"], model, study) == pytest.approx(expected)
     assert operations(StageId("gates"), model, study) == pytest.approx(expected)
     # the teacher runs once, whatever the epochs

@@ -205,13 +205,11 @@ def a_given(method, texts, steps=0):
         ([], ""),
         (
             [a_given("flap", "A"), a_given("fang", "A"), a_given("gprune", "AB", 36)],
-            "Not given the same: GPrune has A and B and 36 steps of learning; "
-            "2 methods have A and nothing learned",
+            "Not given the same: GPrune has A and B and 36 steps of learning; 2 methods have A and nothing learned",
         ),
         (
             [a_given("flap", "A"), a_given("flap_pooled", "AB")],
-            "Not given the same: FLAP has A and nothing learned; "
-            "FLAP, pooled has A and B and nothing learned",
+            "Not given the same: FLAP has A and nothing learned; FLAP, pooled has A and B and nothing learned",
         ),
     ],
 )

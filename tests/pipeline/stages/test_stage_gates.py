@@ -68,13 +68,8 @@ def test_twice_the_steps_are_the_gates_of_twice_the_epochs():
 @pytest.mark.parametrize("metric", METRICS)
 def test_gates_start_from_the_scores_of_the_metric_on_a_or_on_both(metric):
     study = replace(demo_study(), metric=metric, methods=("gates",))
-    alone, both = (
-        stages.gates(graph_of(study.with_settings({"gates.start": start}))) for start in ("primary", "mean")
-    )
-    texts = [
-        [stage.id.texts[0] for stage in every_need(one.needs) if stage.kind == "scores"]
-        for one in (alone, both)
-    ]
+    alone, both = (stages.gates(graph_of(study.with_settings({"gates.start": start}))) for start in ("primary", "mean"))
+    texts = [[stage.id.texts[0] for stage in every_need(one.needs) if stage.kind == "scores"] for one in (alone, both)]
     assert texts == [["primary"], ["primary", "auxiliary"]] and alone.key != both.key
     assert {"tokens_primary", "tokens_auxiliary", "scores_primary"} <= behind(study)
     # token-weighted scores are made within modules; no other metric needs any

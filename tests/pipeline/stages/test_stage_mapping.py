@@ -61,9 +61,7 @@ def test_components_of_the_parameters_are_those_of_the_files(run, results):
     found = lazy_results.made(results, stages.components(results.graph, 1), silent)
     places, shares = decomposed(weights(run[0].model, 1))
     assert found.layer == 1 and found.places.shape == (40, 39)
-    assert np.allclose(np.abs(found.places), places, atol=2e-4) and np.allclose(
-        found.shares, shares, atol=1e-5
-    )
+    assert np.allclose(np.abs(found.places), places, atol=2e-4) and np.allclose(found.shares, shares, atol=1e-5)
 
 
 @pytest.mark.parametrize("basis", [BEHAVIOUR, PARAMETERS])
@@ -154,9 +152,7 @@ def test_a_model_that_is_another_one_now_is_a_sentence(run, results, tmp_path):
 
 def test_what_a_run_has_not_measured_is_a_sentence(run, tmp_path, results):
     empty = Results(Store(tmp_path), results.graph)
-    with pytest.raises(
-        StoreError, match="this needs “activation statistics on A”, which the run does not have"
-    ):
+    with pytest.raises(StoreError, match="this needs “activation statistics on A”, which the run does not have"):
         lazy_results.made(empty, stages.neuron_map(results.graph, 0, BEHAVIOUR, ("primary",)), silent)
 
 

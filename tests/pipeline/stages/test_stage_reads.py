@@ -76,10 +76,7 @@ READ_IN_VAIN = {
     "repair.kind": TRIED,
     "repair.texts": TRIED,
     # candidates are measured under evaluation settings of their own: as long as a sequence, and of them all
-    **{
-        f"evaluation.{field.name}": ("candidate",)
-        for field in dataclasses.fields(settings.EvaluationSettings)
-    },
+    **{f"evaluation.{field.name}": ("candidate",) for field in dataclasses.fields(settings.EvaluationSettings)},
 }
 """fields that stages of these names look at without depending on them, with the reason"""
 
@@ -166,9 +163,7 @@ def test_every_field_that_a_stage_reads_changes_its_key(watched):
     leveled = replace(made, methods=tuple(name for name in made.methods if METHODS[name].levels))
     # what is written into the pruned model's folder tells of the whole study; its key is that of the model
     stages = {
-        name: fields - SPEED - READ_BY_CONTENT
-        for name, fields in read.items()
-        if not name.startswith("checkpoint")
+        name: fields - SPEED - READ_BY_CONTENT for name, fields in read.items() if not name.startswith("checkpoint")
     }
     blind = {}
     for field in sorted({field for fields in stages.values() for field in fields}):

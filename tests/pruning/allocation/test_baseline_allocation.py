@@ -117,9 +117,7 @@ def possible(shape, target):
     """Whether one to all neurons a layer can meet the target with some number of groups."""
     layer_budget = target * shape.decoder_weights / shape.layers
     return any(
-        shape.neuron_weights
-        <= layer_budget - groups * shape.group_weights
-        <= shape.neurons * shape.neuron_weights
+        shape.neuron_weights <= layer_budget - groups * shape.group_weights <= shape.neurons * shape.neuron_weights
         for groups in range(1, shape.kv_heads + 1)
     )
 
@@ -184,10 +182,7 @@ def test_the_block_is_scaled_to_the_depth(layers, first, last):
 
 
 REACHABLE = [
-    (shape, target)
-    for shape in DEEP
-    for target in (0.3, 0.5, 0.8, 0.95)
-    if target > llm_pruner.lowest_retention(shape)
+    (shape, target) for shape in DEEP for target in (0.3, 0.5, 0.8, 0.95) if target > llm_pruner.lowest_retention(shape)
 ]
 
 
@@ -234,7 +229,4 @@ def test_the_lowest_retention_is_reached_and_less_is_refused(shape):
         llm_pruner.allocate(unit_scores(shape, metric="llm_pruner"), shape, lowest - 1e-6)
     offered = float(re.search(r"ask for ([0-9.]+)", str(caught.value)).group(1))
     assert lowest <= offered < lowest + 0.001
-    assert (
-        abs(llm_pruner.allocate(unit_scores(shape, metric="llm_pruner"), shape, offered).retention - offered)
-        < 0.01
-    )
+    assert abs(llm_pruner.allocate(unit_scores(shape, metric="llm_pruner"), shape, offered).retention - offered) < 0.01

@@ -23,9 +23,7 @@ def unit_scores(shape, seed=0):
     generator = np.random.default_rng(seed)
     ffn = generator.gamma(1.0, size=(shape.layers, shape.neurons))
     channels = generator.gamma(1.0, size=(shape.layers, shape.heads * shape.head_width))
-    return UnitScores(
-        "twflap", "t", ffn, channels.reshape(shape.layers, shape.kv_heads, -1).mean(-1), channels
-    )
+    return UnitScores("twflap", "t", ffn, channels.reshape(shape.layers, shape.kv_heads, -1).mean(-1), channels)
 
 
 def grouped(shape, contexts=7, seed=0):
@@ -74,9 +72,7 @@ def test_ratios_above_one_are_clipped_and_the_mean_solved_again():
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_target_is_met_within_a_neuron_and_no_layer_is_empty(shape, target):
     for seed in range(6):
-        masks = fang.allocate(
-            unit_scores(shape, seed), grouped(shape, seed=seed), changes(shape, seed), shape, target
-        )
+        masks = fang.allocate(unit_scores(shape, seed), grouped(shape, seed=seed), changes(shape, seed), shape, target)
         assert masks.method == "fang" and masks.target == target
         assert masks.ffn.any(axis=1).all() and masks.heads.any(axis=1).all()
         assert masks.retention == budget.retention(shape, masks.ffn, masks.heads)

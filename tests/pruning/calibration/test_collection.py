@@ -72,9 +72,7 @@ def test_every_shard_holds_the_moments_of_its_samples(kind):
             moment = ((flat - flat.mean(1, keepdims=True)) ** 2).sum(1)
             close(getattr(statistics, f"{part}_mean")[shard], flat.mean(1), 1e-6)
             np.testing.assert_allclose(getattr(statistics, f"{part}_moment")[shard], moment, rtol=1e-5)
-            np.testing.assert_allclose(
-                getattr(statistics, f"{part}_energy")[shard], (flat**2).sum(1), rtol=1e-5
-            )
+            np.testing.assert_allclose(getattr(statistics, f"{part}_energy")[shard], (flat**2).sum(1), rtol=1e-5)
     assert statistics.ffn_mean.dtype == np.float64
 
 
@@ -116,9 +114,7 @@ def test_half_precision_activations_are_reduced_in_float32(dtype):
 def test_activations_that_are_not_finite_name_their_layer(name, part, value):
     decoder = tiny_decoder(layers=3)
     getattr(decoder, part)(1).weight[0, 0] = value
-    with pytest.raises(
-        NumericsError, match=rf"input of {name} in layer 1 .channel \d+. is not finite.*bfloat16"
-    ):
+    with pytest.raises(NumericsError, match=rf"input of {name} in layer 1 .channel \d+. is not finite.*bfloat16"):
         collect(decoder, tokens(), settings())
 
 

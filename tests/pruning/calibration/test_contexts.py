@@ -46,9 +46,7 @@ def ffn_inputs(decoder, ids):
     return np.stack([np.concatenate(rows) for rows in seen])
 
 
-@pytest.mark.parametrize(
-    "kind", [{}, {"family": "qwen3", "kv_heads": 2, "neurons": 13, "hidden": 12, "head_width": 4}]
-)
+@pytest.mark.parametrize("kind", [{}, {"family": "qwen3", "kv_heads": 2, "neurons": 13, "hidden": 12, "head_width": 4}])
 def test_components_are_the_principal_directions(kind):
     decoder = tiny_decoder(**kind)
     contexts = fit(decoder)

@@ -53,9 +53,7 @@ def test_a_unit_sums_over_its_coupled_matrices(kind):
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_near_float32(dtype):
-    half, full = (
-        taylor_scores(tiny_decoder(dtype=kind), tokens(6, 8), SETTINGS) for kind in (dtype, torch.float32)
-    )
+    half, full = (taylor_scores(tiny_decoder(dtype=kind), tokens(6, 8), SETTINGS) for kind in (dtype, torch.float32))
     for name in ("ffn", "heads"):
         np.testing.assert_allclose(getattr(half, name), getattr(full, name), rtol=0.25)
 

@@ -100,9 +100,7 @@ def test_a_tokenizer_that_begins_texts_begins_these_too(folders, monkeypatch):
 
 def test_what_cannot_be_written_is_said(folders):
     decoder = load(folders[2], "cpu", "float32")
-    with pytest.raises(
-        SettingsError, match="65 tokens do not fit the model, which has 64 positions.*length=64"
-    ):
+    with pytest.raises(SettingsError, match="65 tokens do not fit the model, which has 64 positions.*length=64"):
         sample(decoder, asked(length=65), "self:")
     with pytest.raises(
         CorpusError, match=r"gives only \d+ different documents in 200 drawn, and 100 are needed.*higher"

@@ -43,9 +43,7 @@ def test_they_are_those_of_a_plain_forward(dtype, samples, count):
 
 @pytest.mark.parametrize("device", ["cpu", "elsewhere"])
 @pytest.mark.parametrize("batches", [[12], [1] * 12, [5, 5, 2]])
-def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_cut(
-    batches, device, monkeypatch
-):
+def test_ties_go_to_the_earlier_token_and_the_earlier_sequence_however_they_are_cut(batches, device, monkeypatch):
     values = torch.randint(-3, 4, (2, 12, 5, 7), generator=torch.Generator().manual_seed(0)).float()
     values[:, :, :, 0] = 0
     kept = Strongest(4, 12, 2, 7, torch.device("cpu"))
@@ -91,9 +89,7 @@ def test_a_batch_that_was_prepared_and_not_taken_over_leaves_nothing():
 def test_what_is_not_finite_or_too_long_is_refused():
     decoder = tiny_decoder(layers=3)
     decoder.up_proj(1).weight[0, 0] = float("nan")
-    with pytest.raises(
-        NumericsError, match=r"StrongestPositions.values holds \d+ values that are not finite"
-    ):
+    with pytest.raises(NumericsError, match=r"StrongestPositions.values holds \d+ values that are not finite"):
         collect_strongest(decoder, tokens(), settings(), 2)
     short = tiny_decoder()
     short.model.config.max_position_embeddings = 5
@@ -120,9 +116,7 @@ def test_on_the_demo_model_they_are_those_of_plain_hooks_on_transformers_own_for
     model = AutoModelForCausalLM.from_pretrained(MODEL_FOLDER, dtype=torch.float32)
     seen = [[] for _ in model.model.layers]
     for layer, rows in zip(model.model.layers, seen, strict=True):
-        layer.mlp.down_proj.register_forward_pre_hook(
-            lambda _, given, rows=rows: rows.append(given[0].clone())
-        )
+        layer.mlp.down_proj.register_forward_pre_hook(lambda _, given, rows=rows: rows.append(given[0].clone()))
     for start in range(0, 24, 8):
         model(input_ids=torch.tensor(ids[start : start + 8].astype(np.int64)))
     same(strongest.result(calibration), by_hand(np.stack([torch.cat(rows).numpy() for rows in seen]), 5))

@@ -15,9 +15,7 @@ from gprune.system.errors import MethodError
 def ordered(affinity, neurons, released):
     """Pairs of context and neuron from the largest affinity down."""
     pairs = [(k, j) for k in range(len(affinity)) for j in neurons]
-    return sorted(
-        pairs, key=lambda pair: (-affinity[pair[0]][pair[1]], -pair[0] if released else pair[0], pair[1])
-    )
+    return sorted(pairs, key=lambda pair: (-affinity[pair[0]][pair[1]], -pair[0] if released else pair[0], pair[1]))
 
 
 def greedy(affinity, released):
@@ -54,9 +52,7 @@ def affinities(layers, contexts, neurons, seed=0, common=1.0):
     """Affinities with a part that all contexts share, so that top lists overlap."""
     generator = np.random.default_rng(seed)
     joint = generator.gamma(0.5, 1, (layers, 1, neurons)) * common
-    return (joint + generator.gamma(0.5, 1, (layers, contexts, neurons))) * generator.gamma(
-        2, 1, (layers, contexts, 1)
-    )
+    return (joint + generator.gamma(0.5, 1, (layers, contexts, neurons))) * generator.gamma(2, 1, (layers, contexts, 1))
 
 
 @pytest.mark.parametrize("common", [0.0, 1.0, 20.0])
@@ -101,9 +97,7 @@ def test_the_record_fits_and_a_groups_profile_is_its_context_and_widths_that_do_
         group_profile(4),
         [[1, 0, 0, 0], [0, 1, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1], [0.25, 0.25, 0.25, 0.25]],
     )
-    with pytest.raises(
-        MethodError, match=r"width that 8 divides, but it is 1001: set baselines.fang_grouping=bal"
-    ):
+    with pytest.raises(MethodError, match=r"width that 8 divides, but it is 1001: set baselines.fang_grouping=bal"):
         functional_groups(affinities(1, 7, 1001), "released")
     for grouping in ("balanced", "released"):
         with pytest.raises(MethodError, match=r"8 groups need .* has 7: lower contexts.count"):

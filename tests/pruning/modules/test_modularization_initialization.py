@@ -246,9 +246,7 @@ def test_split_is_that_of_the_loop(seed, fraction):
         cut = len(ordered)
         if (layer, k) in chosen:
             cuts = range(1, len(ordered))
-            cut = min(
-                cuts, key=lambda j: sum(_squares(drift[layer, part]) for part in (ordered[:j], ordered[j:]))
-            )
+            cut = min(cuts, key=lambda j: sum(_squares(drift[layer, part]) for part in (ordered[:j], ordered[j:])))
         parts[layer, k] = {frozenset(part) for part in (ordered[:cut], ordered[cut:]) if part}
     found = split(labels, drift, fraction)
     for layer in range(3):

@@ -128,12 +128,8 @@ def test_gradient_equals_finite_differences():
     for k, j in [(0, 0), (1, 3), (2, 2)]:
         shift = torch.zeros_like(centroids)
         shift[k, j] = step
-        above, below = (
-            objective(rows, squares, centroids + sign * shift, profile, settings)[-1] for sign in (1, -1)
-        )
-        assert float(variable.grad[k, j]) == pytest.approx(
-            float((above - below) / (2 * step)), rel=1e-5, abs=1e-9
-        )
+        above, below = (objective(rows, squares, centroids + sign * shift, profile, settings)[-1] for sign in (1, -1))
+        assert float(variable.grad[k, j]) == pytest.approx(float((above - below) / (2 * step)), rel=1e-5, abs=1e-9)
 
 
 def test_losses_stay_finite_when_assignments_are_hard():

@@ -36,9 +36,7 @@ def inputs(layers=LAYERS, neurons=NEURONS, seed=0, metric="flap"):
     zeros, none = np.zeros_like(signed), np.zeros(layers)
     drift = RankDrift(magnitude, signed, scaled, zeros, zeros, zeros, none, none, none, none)
     heads = np.zeros((layers, 1))
-    scores = [
-        UnitScores(metric, text, values, heads, heads) for text, values in (("a", first), ("b", second))
-    ]
+    scores = [UnitScores(metric, text, values, heads, heads) for text, values in (("a", first), ("b", second))]
     return (lambda layer: rows[layer]), drift, *scores
 
 
@@ -168,9 +166,7 @@ def test_progress_counts_up_to_the_total_and_a_stop_gets_through_and_wrong_param
 def test_a_gpu_gives_a_repeatable_partition_of_like_quality():
     parameters, *others = inputs()
     on_cpu = whole_stage(parameters, *others, QUICK, seed=0)
-    first, again = (
-        whole_stage(lambda layer: parameters(layer).cuda(), *others, QUICK, seed=0) for _ in range(2)
-    )
+    first, again = (whole_stage(lambda layer: parameters(layer).cuda(), *others, QUICK, seed=0) for _ in range(2))
     np.testing.assert_array_equal(first.labels, again.labels)
     np.testing.assert_allclose(first.silhouette, on_cpu.silhouette, rtol=0, atol=0.02)
 

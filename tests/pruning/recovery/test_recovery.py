@@ -73,9 +73,7 @@ def ids_of(case):
 
 
 def same(found, wanted):
-    return all(
-        getattr(found, name).tobytes() == getattr(wanted, name).tobytes() for name in ("numbers", "steps")
-    )
+    return all(getattr(found, name).tobytes() == getattr(wanted, name).tobytes() for name in ("numbers", "steps"))
 
 
 @pytest.mark.parametrize(("family", "heads", "kv_heads"), SHAPES)

@@ -31,10 +31,7 @@ def test_scores_of_neurons_equal_the_loop():
     variance, directions = np.linalg.eig(np.cov(output.T, bias=True) * len(output))
     expected = []
     for neuron in range(11):
-        rows = [
-            sum((row[neuron, i] * np.linalg.norm(entering[:, i])) ** 2 for i in range(6))
-            for row in (gate, up)
-        ]
+        rows = [sum((row[neuron, i] * np.linalg.norm(entering[:, i])) ** 2 for i in range(6)) for row in (gate, up)]
         last = 0.0
         for value, direction in zip(np.abs(variance), directions.T, strict=True):
             share = 1 / (1 + np.exp(-value / np.abs(variance).mean()))
@@ -149,7 +146,6 @@ def test_cosines_are_those_of_whole_runs():
     for (inputs, output), cosine in zip(seen, found, strict=True):
         before, after = inputs[0].double(), (output[0] if isinstance(output, tuple) else output).double()
         expected = [
-            (a @ b / a.norm() / b.norm()).item()
-            for a, b in zip(before.flatten(0, 1), after.flatten(0, 1), strict=True)
+            (a @ b / a.norm() / b.norm()).item() for a, b in zip(before.flatten(0, 1), after.flatten(0, 1), strict=True)
         ]
         assert cosine == pytest.approx(np.mean(expected), rel=1e-5)

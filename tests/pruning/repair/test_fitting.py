@@ -151,13 +151,9 @@ def test_weights_equal_a_float64_reference(kind, target, family, heads, kv_heads
     for one, (weight, bias) in zip(
         repair.output_maps(decoder, model, repair.ready(decoder, model)), expected, strict=True
     ):
-        torch.testing.assert_close(
-            one.weight.double(), weight, rtol=1e-3, atol=1e-4 * float(weight.abs().max())
-        )
+        torch.testing.assert_close(one.weight.double(), weight, rtol=1e-3, atol=1e-4 * float(weight.abs().max()))
         if kind != "least_squares":
-            torch.testing.assert_close(
-                one.bias.double(), bias, rtol=1e-3, atol=1e-4 * float(bias.abs().max())
-            )
+            torch.testing.assert_close(one.bias.double(), bias, rtol=1e-3, atol=1e-4 * float(bias.abs().max()))
     before, after = found.errors.T
     assert (after <= before * 1.001).all() and after.sum() < before.sum()
 
@@ -220,9 +216,7 @@ def test_batches_and_texts_apart_change_nothing_and_the_model_stays_as_it_was():
     first, second = some_tokens(1), some_tokens(2, 5)
     both = replace(first, ids=np.concatenate([first.ids, second.ids]))
     passed = decoder.forward_tokens
-    one, other = (
-        fit(decoder, masks, texts, settings(), size) for texts, size in (([first, second], 3), ([both], 12))
-    )
+    one, other = (fit(decoder, masks, texts, settings(), size) for texts, size in (([first, second], 3), ([both], 12)))
     assert decoder.forward_tokens - passed == 2 * 3 * both.ids.size
     np.testing.assert_allclose(one.numbers, other.numbers, rtol=1e-3, atol=1e-4)
     assert all(torch.equal(before[name], value) for name, value in decoder.model.state_dict().items())

@@ -127,10 +127,7 @@ def method_scores(method, shape, norms, texts, shards):
         groups = functional_groups(together.affinity, "balanced")
         return metric_scores(metric, shape, norms, both, together, groups), groups, together.layer_change
     groups = functional_groups(measured[0].affinity, "balanced")
-    scores = [
-        metric_scores(metric, shape, norms, one, two, groups)
-        for one, two in zip(plain, measured, strict=True)
-    ]
+    scores = [metric_scores(metric, shape, norms, one, two, groups) for one, two in zip(plain, measured, strict=True)]
     made = scores[0] if method.scoring == "single" else combine(method.scoring, *scores, shape)
     return made, groups, measured[0].layer_change
 
@@ -138,9 +135,7 @@ def method_scores(method, shape, norms, texts, shards):
 def decide(method, shape, scores, groups, change, target):
     if method.decision == "fang":
         return fang.allocate(scores, groups, change, shape, target)
-    return {"flap": flap, "uniform": uniform, "llm_pruner": llm_pruner}[method.decision].allocate(
-        scores, shape, target
-    )
+    return {"flap": flap, "uniform": uniform, "llm_pruner": llm_pruner}[method.decision].allocate(scores, shape, target)
 
 
 def run(method, shape, target=0.6, order=None, shards=None):

@@ -120,10 +120,7 @@ def measured():
         for part, size in (("ffn", ffn), ("attention", attention))
         for kind in ("mean", "moment", "energy")
     }
-    released = {
-        f"{part}_released_fluctuation": generator.random((3, n))
-        for part, n in (("ffn", 37), ("attention", 8))
-    }
+    released = {f"{part}_released_fluctuation": generator.random((3, n)) for part, n in (("ffn", 37), ("attention", 8))}
     tokens = generator.integers(50, 90, SHARDS)
     statistics = ActivationStatistics("t", "f", tokens // 5, tokens, **moments, **released)
     squares = [generator.lognormal(0, 1, (3, n)) for n in (37, 37, 8, 8)]

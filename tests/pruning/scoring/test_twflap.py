@@ -74,9 +74,7 @@ def grouping(seed=3):
     return labels, profile / profile.sum(-1, keepdims=True)
 
 
-HEADS = UnitScores(
-    "flap", "t", np.ones((LAYERS, NEURONS)), np.full((LAYERS, 2), 3.0), np.full((LAYERS, 4), 7.0)
-)
+HEADS = UnitScores("flap", "t", np.ones((LAYERS, NEURONS)), np.full((LAYERS, 2), 3.0), np.full((LAYERS, 4), 7.0))
 
 
 def token_loop(inputs, kinds, labels, profile, distances, norms, temperature):
@@ -145,9 +143,7 @@ def test_weights_are_one_on_average_and_largest_in_the_own_context():
     total = (statistics.tokens[0][:, None] * weights).sum(-1)
     np.testing.assert_allclose(total, SHARDS * TOKENS, rtol=1e-12)
     assert (weights.argmax(-1) == np.arange(CONTEXTS)).all()
-    mixed = twflap.context_weights(
-        np.full((LAYERS, 1, CONTEXTS), 1 / CONTEXTS), statistics, centres().distances, 0.5
-    )
+    mixed = twflap.context_weights(np.full((LAYERS, 1, CONTEXTS), 1 / CONTEXTS), statistics, centres().distances, 0.5)
     np.testing.assert_allclose(mixed[:, 0], weights.mean(1), rtol=1e-12)
 
 
@@ -163,8 +159,7 @@ def test_a_dominant_profile_is_the_context_in_which_a_module_stands_out():
         for module in range(int(labels[layer].max()) + 1):
             members = [j for j in range(10) if labels[layer, j] == module]
             stands_out = [
-                sum(affinity[layer, c, j] for j in members) / len(members) / affinity[layer, c].mean()
-                for c in range(3)
+                sum(affinity[layer, c, j] for j in members) / len(members) / affinity[layer, c].mean() for c in range(3)
             ]
             best = max(range(3), key=lambda c: stands_out[c])
             np.testing.assert_array_equal(profile[layer, module], np.eye(3)[best])

@@ -10,9 +10,7 @@ from gprune.records import Array, ModelShape, Partition, Tokens
 
 def random_partition(shape: ModelShape, modules: int, generator: np.random.Generator) -> Partition:
     """A partition with at least one neuron in every module."""
-    labels = np.stack(
-        [generator.permutation(np.arange(shape.neurons) % modules) for _ in range(shape.layers)]
-    )
+    labels = np.stack([generator.permutation(np.arange(shape.neurons) % modules) for _ in range(shape.layers)])
     return a_partition(labels, np.full(shape.layers, modules), kind="random")
 
 

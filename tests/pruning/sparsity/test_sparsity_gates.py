@@ -48,8 +48,7 @@ def placed(rows):
     for row in rows:
         size = len(row)
         worse = [
-            sum(other < mine or (other == mine and j > i) for j, other in enumerate(row))
-            for i, mine in enumerate(row)
+            sum(other < mine or (other == mine and j > i) for j, other in enumerate(row)) for i, mine in enumerate(row)
         ]
         found.append([(rank + 0.5) / size for rank in worse])
     return found
@@ -109,15 +108,11 @@ def test_without_steps_the_masks_are_those_of_a_sort(kv_heads, neurons, target, 
 def test_every_step_and_the_end_meet_the_budget_within_a_neuron(kv_heads, neurons, alignment):
     made, seen = case(kv_heads, neurons), []
     chosen = GateSettings(learning_rate=0.2)
-    found = learned(
-        made, 0.5, chosen=chosen, on_progress=lambda *told: seen.append(told), alignment=alignment
-    )
+    found = learned(made, 0.5, chosen=chosen, on_progress=lambda *told: seen.append(told), alignment=alignment)
     shape = made[0].shape
     half = 0.5 * shape.neuron_weights / shape.decoder_weights
     column = dict(zip(found.columns, found.steps.T, strict=True))
-    assert [*column] == [
-        *("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention", "learning_rate")
-    ]
+    assert [*column] == [*("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention", "learning_rate")]
     assert (np.abs(column["retention"] - 0.5) <= half + 1e-6).all() and len(seen) == 4
     assert abs(found.retention - 0.5) <= alignment * half + 1e-12
     assert found.ffn.any(axis=1).all() and found.heads.any(axis=1).all()

@@ -163,9 +163,7 @@ def trained(shared):
     blocks = [text[: len(text) // LENGTH * LENGTH].reshape(-1, LENGTH) for text in ids]
     sets = [Tokens("text", "", part[:SAMPLES], len(part)) for part in blocks]
     # The squared norm of a unit's outgoing weights: a plain importance score.
-    scores = np.stack(
-        [decoder.down_proj(i).weight.square().sum(0).numpy() for i in range(decoder.shape.layers)]
-    )
+    scores = np.stack([decoder.down_proj(i).weight.square().sum(0).numpy() for i in range(decoder.shape.layers)])
     columns = [decoder.o_proj(i).weight.square().sum(0) for i in range(decoder.shape.layers)]
     groups = torch.stack(columns).unflatten(1, (decoder.shape.kv_heads, -1)).sum(-1).numpy()
     partition = random_partition(decoder.shape, 8, np.random.default_rng(0))

@@ -49,8 +49,7 @@ def test_losses_of_each_token():
         expected = -mine[sequence, token, ids[sequence, token + 1]]
         torch.testing.assert_close(found.cross_entropy[sequence, token], expected)
         divergence = sum(
-            torch.exp(p) * (p - q)
-            for p, q in zip(theirs[sequence, token], mine[sequence, token], strict=True)
+            torch.exp(p) * (p - q) for p, q in zip(theirs[sequence, token], mine[sequence, token], strict=True)
         )
         torch.testing.assert_close(found.distillation[sequence, token], divergence, rtol=1e-5, atol=1e-6)
 

@@ -57,9 +57,7 @@ class Study:
 
         decoder = self.decoder()
         torch.manual_seed(np.random.default_rng(seed).integers(2**31))
-        kept = Resumption(
-            self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), heard
-        )
+        kept = Resumption(self.file, lambda: Spent(decoder.forward_tokens, decoder.backward_tokens, 1.0), heard)
         return self.learned(decoder, heard, kept if resumed else None), kept
 
     def learned(self, decoder, heard, kept):

@@ -142,8 +142,7 @@ def _headline(found: Edited) -> str:
 
 def _told(drawn: Card, name: str, found: Edited) -> None:
     drawn.tools(
-        caption=f"{percent(found.masks.retention, 2)} of the decoder’s weights are kept, as by "
-        f"{called(name)} itself.",
+        caption=f"{percent(found.masks.retention, 2)} of the decoder’s weights are kept, as by {called(name)} itself.",
         how=_HOW,
     )
 

@@ -38,9 +38,7 @@ def show(run: Run) -> None:
             drawn.title(counted(len(there), "mask set"))
             _measured(run, drawn, there)
         elif not kept:
-            st.caption(
-                "No mask set of this run is saved yet. One that is saved here can be exported as a model."
-            )
+            st.caption("No mask set of this run is saved yet. One that is saved here can be exported as a model.")
         if kept:
             _use(run, kept)
         _file(run)
@@ -174,9 +172,7 @@ def _file(run: Run) -> None:
     def keep(raw: bytes) -> str:
         (found,) = mask_sets.SETS.read(raw)
         if not mask_sets.fits(run.results, found):
-            raise SettingsError(
-                "The set was made on other masks than this run’s: choose the run it was made on."
-            )
+            raise SettingsError("The set was made on other masks than this run’s: choose the run it was made on.")
         mask_sets.save(run.results, found)
         return f"Saved: {plain(found.name)}"
 

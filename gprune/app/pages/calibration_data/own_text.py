@@ -93,9 +93,7 @@ def _asked() -> tuple[bytes, str]:
         if not uploaded.getvalue():
             raise CorpusError(f"the file {quoted(uploaded.name)} is empty: choose one that holds text")
         return uploaded.getvalue(), uploaded.name
-    return pasted.encode(
-        "utf-8", "replace"
-    ) if pasted.strip() else b"", f"{name.strip() or 'pasted text'}.txt"
+    return pasted.encode("utf-8", "replace") if pasted.strip() else b"", f"{name.strip() or 'pasted text'}.txt"
 
 
 def _suffix(name: str) -> str:

@@ -57,9 +57,7 @@ def show(run: Run) -> None:
 
 def _texts(run: Run, drawn: Card) -> None:
     texts = run.require(tokens_of(run), stages.tokens)
-    keys = tuple(
-        (letter, run.key(stages.tokens, role)) for role, letter in analysis.ROLES.items() if letter in texts
-    )
+    keys = tuple((letter, run.key(stages.tokens, role)) for role, letter in analysis.ROLES.items() if letter in texts)
     table = _text_table(run.root, keys, _entries(run.study.model))
     # the result may be another run's, which calls the same text by another name
     table["name"] = [names_of(run)[letter] for letter in table["text"]]
@@ -85,9 +83,7 @@ def _texts(run: Run, drawn: Card) -> None:
 
 def _shown(table: pd.DataFrame) -> pd.DataFrame:
     """The columns that have room beside each other; the length of a sequence stands in the title."""
-    drawn = [
-        f"{used:,} of {there:,}" for used, there in zip(table["sequences"], table["available"], strict=True)
-    ]
+    drawn = [f"{used:,} of {there:,}" for used, there in zip(table["sequences"], table["available"], strict=True)]
     names = [short(name) for name in table["name"]]
     return table.assign(name=names, sequences=drawn).drop(columns=["available", "tokens each"])
 

@@ -154,10 +154,7 @@ def card_of_text(run: Run, letter: str) -> TextCard:
     there = calibration_report.measurable(run.results)
     run.require(role in there, stages.statistics, role)
     keys = tuple(
-        run.key(kind, one)
-        for one in there
-        for kind in (stages.statistics, stages.tokens)
-        if run.has(kind, one)
+        run.key(kind, one) for one in there for kind in (stages.statistics, stages.tokens) if run.has(kind, one)
     )
     study = run.study
     asked = (study.metric, f"{study.retention}", *there, run.key(stages.norms), *keys)
@@ -260,9 +257,7 @@ def _scorer(root: str, metric: str, statistics: str, norms: str) -> tuple[analys
 
 
 @memoized(64)
-def _curves(
-    root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str
-) -> list[analysis.Curve]:
+def _curves(root: str, metric: str, statistics: tuple[tuple[str, str], ...], norms: str) -> list[analysis.Curve]:
     made = {letter: _scorer(root, metric, key, norms) for letter, key in statistics}
     scores = {letter: score for letter, (score, _) in made.items()}
     return analysis.stability(scores, {letter: sizes for letter, (_, sizes) in made.items()})

@@ -162,9 +162,7 @@ def recovered(found: list[Recovered], text: str, dense: float | None) -> go.Figu
     return figure
 
 
-def changes(
-    lines: list[Line], pinned: Line, texts: list[str], names: dict[tuple[str, str], str]
-) -> go.Figure | None:
+def changes(lines: list[Line], pinned: Line, texts: list[str], names: dict[tuple[str, str], str]) -> go.Figure | None:
     """Difference of every line to the pinned one, a panel a text; None where nothing can be compared.
 
     A text on which no line can be compared with the pinned one has no panel.

@@ -60,9 +60,7 @@ def show(drawn: Card, shown: Shown, there: list[tuple[Run, MaskSet]]) -> None:
 
 def _finding(table: pd.DataFrame) -> str:
     """How the sets do against the methods they start from, in words."""
-    better, worse = (
-        int((table["verdict"] == verdict).sum()) for verdict in (paired_test.BETTER, paired_test.WORSE)
-    )
+    better, worse = (int((table["verdict"] == verdict).sum()) for verdict in (paired_test.BETTER, paired_test.WORSE))
     return (
         f"Mask sets against the method itself: {better} figures better, {worse} worse, "
         f"{len(table) - better - worse} within noise or not comparable"

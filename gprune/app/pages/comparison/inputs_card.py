@@ -71,9 +71,7 @@ def notices(shown: Shown) -> None:
 def _control(shown: Shown, text: str) -> str:
     """That a control does as well as GPrune on a text, in any of the runs; empty where none does."""
     for run in shown.runs:
-        cells = {
-            row.method: row.cells[text] for row in shown.rows if row.run == run.name and text in row.cells
-        }
+        cells = {row.method: row.cells[text] for row in shown.rows if row.run == run.name and text in row.cells}
         ours = cells.get(OURS)
         control = best_of(ours, cells.values(), control=True)
         found = "" if ours is None else against_control(ours, control)
@@ -89,9 +87,9 @@ def show(drawn: Card, shown: Shown) -> None:
         st.info("No method has been pruned yet.", icon=":material/hourglass_empty:")
         return
     table = as_table(shown, known)
-    config = {
-        name: st.column_config.NumberColumn(width=width, format="%.3g") for name, width in _WIDTHS.items()
-    } | {"texts": st.column_config.TextColumn(width=_WIDTHS["texts"])}
+    config = {name: st.column_config.NumberColumn(width=width, format="%.3g") for name, width in _WIDTHS.items()} | {
+        "texts": st.column_config.TextColumn(width=_WIDTHS["texts"])
+    }
     # names are not cut
     config |= {name: st.column_config.TextColumn(width=160) for name in ("method", "repair")}
     tables.show(table, column_config=config, alt="texts, passes and learning of every method")

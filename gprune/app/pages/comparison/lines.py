@@ -136,9 +136,7 @@ def measured_rows(chosen: list[Run]) -> list[Row]:
     rows = analysis.rows([item for run in chosen for item in derived_cache.measurements(run)])
     if not rows:
         raise MissingResultError("the perplexity of any method")
-    return rows + [
-        row for run in chosen for row in analysis.unavailable(run.name, derived_cache.unavailable(run))
-    ]
+    return rows + [row for run in chosen for row in analysis.unavailable(run.name, derived_cache.unavailable(run))]
 
 
 def measured_lines(lines: list[Line], metric: str) -> tuple[dict[str, Line], str]:

@@ -115,9 +115,7 @@ def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
     return made.apply(lambda _: styles, axis=None)
 
 
-def _cells(
-    line: Line, text: str, shown: Shown, sign: str, mark: str
-) -> dict[tuple[str, str], tuple[str, str]]:
+def _cells(line: Line, text: str, shown: Shown, sign: str, mark: str) -> dict[tuple[str, str], tuple[str, str]]:
     """What the cells of a text say besides their numbers, and how they look."""
     if not np.isfinite(line.mean(text)):
         return {}
@@ -177,9 +175,7 @@ def _has_reasons(shown: Shown) -> bool:
 def _badges(shown: Shown) -> None:
     with st.container(horizontal=True, gap="xsmall"):
         for windows in sorted({cell.windows_read for row in shown.rows for cell in row.cells.values()}):
-            st.badge(
-                windows, color="grey", help="Perplexities of other windows are not comparable with these."
-            )
+            st.badge(windows, color="grey", help="Perplexities of other windows are not comparable with these.")
         if len({run.study.seed for run in shown.runs}) == 1:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
 
@@ -199,10 +195,7 @@ def _verdict(drawn: Card, shown: Shown) -> None:
         st.warning("No winner is called: " + plain("; ".join(obstacles)) + ".", icon=":material/balance:")
         return
     marks = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
-    winners = [
-        next((line for line, mark in found.items() if mark == analysis.BEST), None)
-        for found in marks.values()
-    ]
+    winners = [next((line for line, mark in found.items() if mark == analysis.BEST), None) for found in marks.values()]
     close = {text: pair for text in shown.texts if (pair := analysis.undecided(shown.lines, text))}
     if len(set(winners)) == 1 and winners[0] is not None and not close:
         best = plain(label(winners[0][1]))
@@ -210,8 +203,7 @@ def _verdict(drawn: Card, shown: Shown) -> None:
         drawn.title(f"{best} has the lowest perplexity of the pruned models on every text")
     if close:
         told = "; ".join(
-            f"{' and '.join(shown.names[line.name] for line in pair)} on {text}"
-            for text, pair in close.items()
+            f"{' and '.join(shown.names[line.name] for line in pair)} on {text}" for text, pair in close.items()
         )
         st.caption(f"Too close to call, the {INTERVAL} of their difference holds 0: {plain(told)}.")
 

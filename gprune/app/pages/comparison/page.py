@@ -243,9 +243,7 @@ def _kept_units(run: Run, drawn: Card, shown: Shown) -> None:
         return
     ours = compared.default_of(lines)
     with st.container(horizontal=True, vertical_alignment="bottom"):
-        key = url_state.selectbox(
-            f"Beside {plain(shown.names[pinned.name])}", others, "cp_other", ours, width=260
-        )
+        key = url_state.selectbox(f"Beside {plain(shown.names[pinned.name])}", others, "cp_other", ours, width=260)
         kind = url_state.segmented("Units by layer", KINDS, "cp_kind", NEURONS)
     asked: dict[str, Any] = {"other": "" if key == ours else key, "kind": kind}
     _kept_pair(run, drawn, (pinned, lines[key]), shown, asked)

@@ -212,9 +212,7 @@ def chosen_of(run: Run) -> dict[str, Choice]:
     """What was chosen in a run, by method; of methods with equal masks the first."""
     known = {name: stages.made(run.results, name) for name in run.study.methods}
     masks = {METHODS[name].masks: name for name in reversed(known)}
-    return {
-        name: one for name, one in known.items() if one is not None and masks[METHODS[name].masks] == name
-    }
+    return {name: one for name, one in known.items() if one is not None and masks[METHODS[name].masks] == name}
 
 
 def tried_of(run: Run, made: Mapping[str, Choice]) -> list[choices.Tried]:

@@ -66,9 +66,7 @@ def _choose() -> tuple[str, str, str]:
         name = url_state.selectbox("Table", names, "cp_paper_table", MAIN, width=240)
         rule = "max"
         if name in (MAIN, GAP, GAIN):
-            rule = url_state.segmented(
-                "Figure that counts", published.RULES, "cp_paper_rule", rule, help=_RULE_HELP
-            )
+            rule = url_state.segmented("Figure that counts", published.RULES, "cp_paper_rule", rule, help=_RULE_HELP)
     return model, name, rule
 
 

@@ -133,9 +133,7 @@ def _slopes(drawn: Card, chosen: pd.DataFrame, column: str) -> None:
 
 def _gap(drawn: Card, gap: pd.DataFrame) -> None:
     if gap.empty:
-        st.info(
-            "Needs Wanda-sp, FLAP and GPrune on both at one retention.", icon=":material/hourglass_empty:"
-        )
+        st.info("Needs Wanda-sp, FLAP and GPrune on both at one retention.", icon=":material/hourglass_empty:")
         return
     smaller = int((gap["after"] < gap["before"]).sum())
     drawn.title(f"GPrune narrows the gap between Wanda-sp and FLAP in {smaller} of {len(gap)} cases")
@@ -154,8 +152,7 @@ def _gap(drawn: Card, gap: pd.DataFrame) -> None:
     drawn.tools(
         lambda: shown,
         switch=False,
-        how="Each row is a retention, a metric and a seed. A reduction of 100 % closes the gap, 0 leaves it "
-        "as it was.",
+        how="Each row is a retention, a metric and a seed. A reduction of 100 % closes the gap, 0 leaves it as it was.",
     )
 
 
@@ -232,9 +229,7 @@ def _slope(figure: go.Figure, line: dict[Hashable, Any], legend: bool, panel: in
 def _base_name(base: str, method: str) -> str:
     """The base and, where it is scored by another metric, GPrune's: FANG (twFLAP)."""
     own = method.partition(":")[2]
-    return (
-        label(base) if own in (base, "") else f"{label(base)} → {'twFLAP' if own == 'twflap' else label(own)}"
-    )
+    return label(base) if own in (base, "") else f"{label(base)} → {'twFLAP' if own == 'twflap' else label(own)}"
 
 
 def gain_lines(gains: pd.DataFrame, column: str) -> go.Figure:
@@ -288,6 +283,4 @@ def drift_curves(histogram: pd.DataFrame) -> go.Figure:
         marks.curve(figure, middle, histogram[name], shown, line, "d ≈ %{x:.2f}: %{y:.2f} %")
     style(figure, "rank drift d (0 = rank unchanged, 1 = from first to last)", "share of neurons (%)", 360)
     present = histogram[names].to_numpy().max(axis=1) > 0.05
-    return figure.update_xaxes(
-        range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0]
-    )
+    return figure.update_xaxes(range=[0, float(histogram["drift to"][present].max()) if present.any() else 1.0])

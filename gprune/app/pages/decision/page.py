@@ -58,9 +58,7 @@ def _trade_off(drawn: Card, run: Run) -> tuple[Shown, str]:
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = url_state.selectbox("Perplexity on", names, "dc_text", shown.texts[0], width=320)
         cost = url_state.segmented("Cost", COSTS, "dc_cost", PARAMETERS)
-        most = url_state.number_field(
-            "At most, times dense", "dc_most", panels.LIMIT, 1.0, _MOST, 0.1, width=160
-        )
+        most = url_state.number_field("At most, times dense", "dc_most", panels.LIMIT, 1.0, _MOST, 0.1, width=160)
     asked: dict[str, Any] = {"text": text, "cost": cost, "most": most}
     made = panels.trade_off(run, runs=_named(run, shown), _shown=shown, **asked)
     drawn.show(made)
@@ -160,9 +158,7 @@ def _equal_widths(drawn: Card, run: Run, compared: tuple[Shown, str] | None) -> 
 def _price_title(found: list[Price], text: str) -> str:
     changes = [100 * price.difference.change for price in found]
     span = " to ".join(dict.fromkeys(f"{one(changes):+.0f}" for one in (min, max)))
-    return plain(
-        f"Equal widths change the perplexity of {counted(len(found), 'method')} on {short(text)} by {span} %"
-    )
+    return plain(f"Equal widths change the perplexity of {counted(len(found), 'method')} on {short(text)} by {span} %")
 
 
 def equalled(study: Study) -> Study | None:

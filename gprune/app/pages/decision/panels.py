@@ -63,9 +63,7 @@ def trade_off(
     require_choice("text", text or shown.texts[0], tuple(shown.texts))
     found = options(shown, text or shown.texts[0], cost)
     if not found:
-        raise MissingResultError(
-            "a pruned model whose cost is known, and the dense model on the same windows"
-        )
+        raise MissingResultError("a pruned model whose cost is known, and the dense model on the same windows")
     best = [one for one in found if one.front]
     read = plain(short(text or shown.texts[0]))
     return Panel(
@@ -103,11 +101,7 @@ def options(shown: Shown, text: str, cost: str) -> list[Option]:
 def _parameters(shown: Shown) -> dict[tuple[str, str], float]:
     """Parameters over the dense model's, by line."""
     dense = next((row.parameters for row in shown.rows if row.method == DENSE and row.parameters), 0)
-    return {
-        line.name: line.rows[0].parameters / dense
-        for line in shown.lines
-        if dense and line.rows[0].parameters
-    }
+    return {line.name: line.rows[0].parameters / dense for line in shown.lines if dense and line.rows[0].parameters}
 
 
 def _times(shown: Shown) -> dict[tuple[str, str], float]:

@@ -50,9 +50,7 @@ def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str
     )
 
 
-_remembered = st.cache_data(
-    max_entries=16, show_spinner=False, hash_funcs={TaskAnswers: attrgetter("identity")}
-)
+_remembered = st.cache_data(max_entries=16, show_spinner=False, hash_funcs={TaskAnswers: attrgetter("identity")})
 
 
 @_remembered

@@ -162,9 +162,7 @@ def _list(drawn: Card, found: TaskAnswers, method: str, rule: str) -> int | None
             "no.": st.column_config.NumberColumn(width=52),
         },
     )
-    some = (
-        f" {MOST_ROWS} of {len(numbers):,} shown: the others moved less." if len(numbers) > MOST_ROWS else ""
-    )
+    some = f" {MOST_ROWS} of {len(numbers):,} shown: the others moved less." if len(numbers) > MOST_ROWS else ""
     drawn.tools(
         lambda: table_of(found, method, rule, numbers),
         switch=False,

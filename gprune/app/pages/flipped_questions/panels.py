@@ -86,8 +86,7 @@ def options(found: TaskAnswers, number: int, rule: str) -> pd.DataFrame:
             "right": ["✓" if right else "" for right in table.right],
             "text": [option.strip() or option for option in words] or "–",
             "chosen by": [
-                ", ".join(label(name) for name, place in chosen.items() if place == row)
-                for row in range(len(table))
+                ", ".join(label(name) for name, place in chosen.items() if place == row) for row in range(len(table))
             ],
         }
     )

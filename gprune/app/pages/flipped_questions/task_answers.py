@@ -41,10 +41,7 @@ class TaskAnswers:
         return (
             self.run.root,
             self.task,
-            tuple(
-                (name, self._key(stages.answers, name), self._key(stages.accuracy, name))
-                for name in self.methods
-            ),
+            tuple((name, self._key(stages.answers, name), self._key(stages.accuracy, name)) for name in self.methods),
         )
 
     def _key(self, declare: Callable[[Graph, str, str], Stage[Any]], method: str) -> str:

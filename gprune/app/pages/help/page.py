@@ -59,9 +59,7 @@ def _neuron(run: Run | None, drawn: Card) -> None:
     for sentence in biography(run, found):
         st.markdown(f"- {sentence}")
     if selection.current(run).neuron is None:
-        st.caption(
-            "It is among the neurons that move furthest beyond their noise. Select another on any page."
-        )
+        st.caption("It is among the neurons that move furthest beyond their noise. Select another on any page.")
     shown = panels.neuron(run, selected=selection.current(run))
     drawn.title(shown.title)
     drawn.show(shown, on_point=_select, narrow=True)
@@ -281,6 +279,4 @@ def _words(_: Run | None) -> None:
     if not hits:
         st.caption("No word of the glossary matches.")
     table = pd.DataFrame({"word": list(TERMS), "meaning": list(TERMS.values())})
-    tables.download(
-        "CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary"
-    )
+    tables.download("CSV", lambda: tables.csv(table), "glossary.csv", "text/csv", "help_words_csv", type="tertiary")

@@ -37,8 +37,7 @@ def kept_by_both(run: Run) -> Panel:
     return Panel(
         _bar(both, int(ours.sum()) - both, int(base.sum()) - both, other),
         f"Jaccard {both / max(either, 1):.2f}; two independent choices would have {chance:.2f}.",
-        alt=f"{both} neurons are kept by both GPrune and {METHODS[other].label}, out of {either} that either "
-        "keeps",
+        alt=f"{both} neurons are kept by both GPrune and {METHODS[other].label}, out of {either} that either keeps",
     )
 
 

@@ -49,9 +49,7 @@ def show(
     ask(run, asked, key, drawn)
 
 
-def coloured(
-    alone: Sequence[Passage], places: Sequence[Activation], fired: Fired, most: float
-) -> list[Passage]:
+def coloured(alone: Sequence[Passage], places: Sequence[Activation], fired: Fired, most: float) -> list[Passage]:
     """Passages with all their tokens; `most` is the size that has the full colour."""
     return [
         replace(one, tokens=tuple(_tokens(*passage, place.at, most)))
@@ -77,9 +75,7 @@ def _tokens(pieces: Sequence[Piece], values: Array, at: int, most: float) -> lis
     return found
 
 
-def ask(
-    run: Run, asked: Mapping[str, What], key: str, draw: Callable[[dict[str, Found], bool], None]
-) -> None:
+def ask(run: Run, asked: Mapping[str, What], key: str, draw: Callable[[dict[str, Found], bool], None]) -> None:
     """Asks by name, and has drawn what is known of the answers; `draw` is told whether more will come.
 
     `key` is one a card. Raises StoreError where the run lacks what is asked about.

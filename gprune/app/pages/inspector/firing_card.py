@@ -57,9 +57,7 @@ def _texts(run: Run, drawn: Card, unit: Selection, shown: dict[str, str], key: s
     most = max(peaks.values())
     drawn.title(_title(unit, peaks))
     reader = _reader(run.study.model, run.graph.inputs.tokenizer)
-    peaks_alone = {
-        letter: [_passage(reader, one, most) for one in places] for letter, places in found.items()
-    }
+    peaks_alone = {letter: [_passage(reader, one, most) for one in places] for letter, places in found.items()}
 
     def passages(fired: dict[str, Fired]) -> None:
         for column, (letter, alone) in zip(st.columns(len(found)), peaks_alone.items(), strict=True):
@@ -132,9 +130,7 @@ def _how_to_get(run: Run, lacking: list[str], key: str) -> None:
         st.info(f"The top-activating examples on {texts} are not there yet.", icon=":material/hourglass_top:")
         return
     if run.packed and (why := packed.lacking(run)):
-        left = (
-            "The pack of this run brought no top-activating examples: ask for one made with --with-contexts."
-        )
+        left = "The pack of this run brought no top-activating examples: ask for one made with --with-contexts."
         st.info(f"{left} {said(why)}", icon=":material/inventory_2:")
         return
     st.info(
@@ -143,9 +139,7 @@ def _how_to_get(run: Run, lacking: list[str], key: str) -> None:
         icon=":material/info:",
     )
     with st.container(horizontal=True, vertical_alignment="center"):
-        clicked = buttons.pressed(
-            "Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary"
-        )
+        clicked = buttons.pressed("Make them", key=f"{key}_make", icon=":material/play_arrow:", type="primary")
         st.code(command(run.study, told=UNTIL_POSITIONS), language="bash", wrap_lines=True)
     if clicked and work.start(run.root, run.study, UNTIL_POSITIONS) is not None:
         st.rerun()

@@ -89,9 +89,7 @@ def _listed(run: Run, drawn: Card, chosen: NeuronList) -> None:
     """The neurons of a list, with what this run knows of them."""
     shape = run.shape
     there = [
-        place
-        for place in chosen.neurons
-        if shape is None or (place[0] < shape.layers and place[1] < shape.neurons)
+        place for place in chosen.neurons if shape is None or (place[0] < shape.layers and place[1] < shape.neurons)
     ]
     away = len(chosen.neurons) - len(there)
     table = pd.DataFrame(there, columns=["layer", "neuron"])

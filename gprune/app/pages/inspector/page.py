@@ -179,9 +179,7 @@ def _predicts(run: Run, drawn: Card, shown: Selection) -> None:
         )
     with right:
         unlike = _unlike(*keys, quantity, shown.layer if alone else None)
-        selection.table(
-            unlike, "ins_unlike", height=330, column_config=_COLUMNS, alt="neurons that contradict it most"
-        )
+        selection.table(unlike, "ins_unlike", height=330, column_config=_COLUMNS, alt="neurons that contradict it most")
         st.caption(
             f"The {len(unlike)} neurons that {plain(masks[method])} decides most unlike {plain(quantity)} "
             "says; choose a row to inspect it."
@@ -212,9 +210,7 @@ def _values(root: str, kind: str, key: str, field: str) -> Array:
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
-def _predictors(
-    root: str, masks: str, quantities: tuple[tuple[str, tuple[str, str, str]], ...]
-) -> pd.DataFrame:
+def _predictors(root: str, masks: str, quantities: tuple[tuple[str, tuple[str, str, str]], ...]) -> pd.DataFrame:
     kept = np.asarray(record(root, "masks", masks, "PruningMasks").ffn)
     return prediction.table({name: _values(root, *where) for name, where in quantities}, kept)
 

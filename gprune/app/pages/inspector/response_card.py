@@ -140,9 +140,7 @@ def draw_ablation(run: Run, drawn: Card, unit: Selection) -> None:
         for letter, role in roles.items()
     }
     names = {letter: short(getattr(run.study, role)) for letter, role in roles.items()}
-    asking.look(
-        run, lambda: asking.coming(asked.values()), lambda refining: _lost(run, drawn, asked, names, refining)
-    )
+    asking.look(run, lambda: asking.coming(asked.values()), lambda refining: _lost(run, drawn, asked, names, refining))
 
 
 def _lost(run: Run, drawn: Card, asked: dict[str, str], names: dict[str, str], refining: bool) -> None:

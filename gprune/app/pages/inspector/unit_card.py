@@ -34,18 +34,14 @@ def draw_group(run: Run, drawn: Card, unit: Selection) -> None:
     table = rows if unit.module is None else None
     listed = table if table is not None else panels.members_table(run, unit, members)
     name = "modules" if table is not None else "members"
-    selection.table(
-        listed.head(MOST_ROWS), f"{drawn.key}_{name}", height=360, alt=f"the {name} of {unit.words}"
-    )
+    selection.table(listed.head(MOST_ROWS), f"{drawn.key}_{name}", height=360, alt=f"the {name} of {unit.words}")
     thinned = ""
     if len(listed) > MOST_ROWS:
         thinned = (
             f" {MOST_ROWS:,} of {len(listed):,} shown, most important on A first, as more draw slowly; "
             "the CSV holds all."
         )
-    st.caption(
-        "Select a row to inspect it; u is how far local ranks move between halves, less is better." + thinned
-    )
+    st.caption("Select a row to inspect it; u is how far local ranks move between halves, less is better." + thinned)
 
 
 def _group_numbers(run: Run, unit: Selection, members: Array, rows: pd.DataFrame | None) -> None:
@@ -57,9 +53,7 @@ def _group_numbers(run: Run, unit: Selection, members: Array, rows: pd.DataFrame
             st.metric("Median drift A|B", f"{np.median(moved):.3f}", border=True, width="content")
         if rows is not None and "u on A" in rows:
             for letter in "AB":
-                st.metric(
-                    f"u on {letter}{of}", f"{rows[f'u on {letter}'].mean():.3f}", border=True, width="content"
-                )
+                st.metric(f"u on {letter}{of}", f"{rows[f'u on {letter}'].mean():.3f}", border=True, width="content")
         if rows is not None and "RASA" in rows and unit.module is None:
             adapted = int((rows["RASA"] != OUTCOMES[KEPT]).sum())
             st.metric("Adapted modules", f"{adapted} of {len(rows)}", border=True, width="content")
@@ -86,9 +80,7 @@ def _labels(run: Run, layer: int) -> Array | None:
     return None if partition is None else np.asarray(partition.labels[layer])
 
 
-def _numbers(
-    run: Run, standings: dict[str, LayerRanks], layer: int, neuron: int, labels: Array | None
-) -> None:
+def _numbers(run: Run, standings: dict[str, LayerRanks], layer: int, neuron: int, labels: Array | None) -> None:
     with st.container(horizontal=True):
         for letter, found in standings.items():
             st.metric(f"Score on {letter}", f"{found.score[neuron]:.4g}", border=True, width="content")
@@ -145,6 +137,4 @@ def draw_near(run: Run, unit: Selection, key: str) -> None:
     if labels is not None:
         table.insert(1, "module", labels[found])
     selection.table(table, f"{key}_near_rows", alt="the neurons nearest to it", height="content")
-    st.caption(
-        f"By the Euclidean distance between ranks on {', '.join(letters)}. Choose a row to inspect it."
-    )
+    st.caption(f"By the Euclidean distance between ranks on {', '.join(letters)}. Choose a row to inspect it.")

@@ -57,9 +57,7 @@ KEYS = {
 """keys of their widgets"""
 REPAIR = {"repair.kind": "Repair of the kept weights", "repair.texts": "Repaired on"}
 """what the fields of the repair are called that stand beside the methods; the others are settings"""
-_KINDS = {"own": "as each method does by itself", "none": "none"} | {
-    word: one.label for word, one in WORDS.items()
-}
+_KINDS = {"own": "as each method does by itself", "none": "none"} | {word: one.label for word, one in WORDS.items()}
 _TEXTS = {
     "primary": "A",
     "auxiliary": "B",

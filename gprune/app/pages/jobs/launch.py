@@ -155,9 +155,7 @@ def _inputs(demo: Study) -> dict[str, Any]:
         "model": (model or "").strip(),
         "primary": text_picker.pick("Primary text A", "launch_primary", demo.primary, optional=False),
         "auxiliary": text_picker.pick("Auxiliary text B", "launch_auxiliary", demo.auxiliary, optional=False),
-        "substitute": text_picker.pick(
-            "Third text C, for the agreement", "launch_substitute", demo.substitute
-        ),
+        "substitute": text_picker.pick("Third text C, for the agreement", "launch_substitute", demo.substitute),
     }
 
 
@@ -249,9 +247,7 @@ def _complain(place: Any, found: dict[str, str], key: str) -> None:
     """Says everything that is wrong in one place, and each thing at its field, in the words of the form."""
     found = {field: comparison_form.in_words(field, one) for field, one in found.items()}
     words = [said(one) for one in found.values()]
-    place.error(
-        words[0] if len(words) == 1 else "\n".join(f"- {one}" for one in words), icon=":material/error:"
-    )
+    place.error(words[0] if len(words) == 1 else "\n".join(f"- {one}" for one in words), icon=":material/error:")
     for field, one in found.items():
         if field != complaints.OTHER:
             complaints.mark(place, comparison_form.KEYS.get(field, f"{key}_{field}"), one)
@@ -329,7 +325,5 @@ def evaluate_run(root: str) -> None:
             return
         st.code(command(study), language="bash", wrap_lines=True)
         refused = _refused(study)
-        if buttons.pressed(
-            "Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused
-        ):
+        if buttons.pressed("Start the evaluation", key="measure_start", icon=":material/play_arrow:", disabled=refused):
             _start(root, [study])

@@ -96,9 +96,7 @@ def _words(run: Run) -> None:
             "Name", run.about.name, max_chars=notes.MOST_NAME, key=f"runs_name_{run.name}",
             placeholder=run.study.name or "none of its own", help="What lists call it; changes no result.",
         )  # fmt: skip
-        note = st.text_area(
-            "Note", run.about.note, max_chars=notes.MOST_NOTE, key=f"runs_note_{run.name}", height=110
-        )
+        note = st.text_area("Note", run.about.note, max_chars=notes.MOST_NOTE, key=f"runs_note_{run.name}", height=110)
         tags = st.multiselect(
             "Tags", run_table.tags(frame.situation().runs), list(run.about.tags), accept_new_options=True,
             key=f"runs_tags_{run.name}", max_selections=notes.MOST_TAGS, placeholder="choose, or type new",
@@ -117,16 +115,12 @@ def _save(run: Run, **changes: Any) -> None:
     st.rerun()
 
 
-def _actions(
-    situation: work.Situation, name: str, run: Run | None, called: str, usage: RunUsage | None
-) -> None:
+def _actions(situation: work.Situation, name: str, run: Run | None, called: str, usage: RunUsage | None) -> None:
     """Show, hide and delete."""
     with st.container(horizontal=True):
         shown = frame.current_run()
         if run is not None and (shown is None or shown.name != name):
-            buttons.act(
-                "Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name
-            )
+            buttons.act("Show it on every page", f"runs_show_{name}", "visibility", run_choice.choose_run, name)
         if run is not None and buttons.pressed(
             "Clone into the form", key=f"runs_clone_{name}", icon=":material/file_copy:",
             help="Fills the form of the tab Start with this run’s settings, to change some and start.",
@@ -134,9 +128,7 @@ def _actions(
             places.to_launch(run.study, f"The settings of “{called}” are")
         if run is not None:
             words = "Show it in lists again" if run.about.hidden else "Hide it from lists"
-            if buttons.pressed(
-                words, key=f"runs_hide_{name}", help="Its results and its pages stay as they are."
-            ):
+            if buttons.pressed(words, key=f"runs_hide_{name}", help="Its results and its pages stay as they are."):
                 _save(run, hidden=not run.about.hidden)
         if buttons.pressed("Delete …", key=f"runs_delete_{name}", icon=":material/delete:"):
             _confirm(situation.root, name, called, usage)

@@ -47,9 +47,7 @@ _NAME_PIXELS, _LETTER_PIXELS, _TWO_LINES = 210, 7.5, 66
 
 def show() -> None:
     """Draws the page."""
-    frame.page_title(
-        "Launch & jobs", "Start, watch, stop and resume runs. No GPU is needed for small models."
-    )
+    frame.page_title("Launch & jobs", "Start, watch, stop and resume runs. No GPU is needed for small models.")
     situation = frame.situation()
     if filled.take():
         url_state.put(TAB, "start")
@@ -85,9 +83,7 @@ def _first_tab(active: bool) -> str:
 
 def _follow(situation: work.Situation) -> None:
     if not situation.jobs:
-        st.info(
-            "No job was started yet. A job appears here as soon as a run is started.", icon=":material/info:"
-        )
+        st.info("No job was started yet. A job appears here as soon as a run is started.", icon=":material/info:")
         return
     chosen = _choose(situation.jobs)
     _controls(situation.root, chosen)
@@ -133,9 +129,7 @@ def _controls(root: str, job: Job) -> None:
         # what was measured later stands on the pages of the run that it measures
         name = (made.shown_by or made.name) if made is not None else ""
         if name and (current is None or current.name != name):
-            buttons.act(
-                "Show its run on every page", f"jobs_open_{job.id}", "visibility", run_choice.choose_run, name
-            )
+            buttons.act("Show its run on every page", f"jobs_open_{job.id}", "visibility", run_choice.choose_run, name)
 
 
 def _edit(root: str, job: Job) -> None:

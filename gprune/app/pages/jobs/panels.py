@@ -64,8 +64,7 @@ def recovery(run: Run) -> Panel:
         f"Loss on each step’s sequences, {plain(stages.recovery_label(run.graph))}.",
         alt="loss of every method's recovery over the steps",
         table=lambda: pd.concat(
-            pd.DataFrame(one.steps, columns=list(one.columns)).assign(method=name)
-            for name, one in known.items()
+            pd.DataFrame(one.steps, columns=list(one.columns)).assign(method=name) for name, one in known.items()
         ),
     )
 

@@ -61,9 +61,7 @@ def asked(situation: Situation, known: Mapping[str, str]) -> tuple[list[Run], li
         states_ = {_ANY: "any", **{one: one for one in states}}
         state = url_state.selectbox("State", states_, STATE, _ANY, width=140)
     runs = [run for run in situation.runs if state in (_ANY, run.state or "unknown")]
-    runs = [
-        run for run in runs if set(chosen) <= set(run.about.tags) and matches(run, known[run.name], typed)
-    ]
+    runs = [run for run in runs if set(chosen) <= set(run.about.tags) and matches(run, known[run.name], typed)]
     # of what cannot be read only its name is known
     broken = [] if chosen or state != _ANY else situation.unreadable
     return runs, [one for one in broken if typed.casefold().strip() in one.name.casefold()]
@@ -114,8 +112,7 @@ def table(
     """A row a run, those that cannot be read last."""
     rows = [_row(run, known, room.get(run.name), chosen) for run in runs]
     rows += [
-        {"run": one.name, "state": "cannot be read", "started": "–"} | _sizes(room.get(one.name))
-        for one in broken
+        {"run": one.name, "state": "cannot be read", "started": "–"} | _sizes(room.get(one.name)) for one in broken
     ]
     chosen_heads = dict.fromkeys(one.words for one in chosen)
     heads = ["run", "tags", "state", "started", *chosen_heads, "takes", "its own", "list", "note"]

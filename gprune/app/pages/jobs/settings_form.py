@@ -85,9 +85,7 @@ def widget(label: str, hint: Any, default: Any, words: str, key: str) -> Any:
         return _numbers(st.text_input(label, ", ".join(str(item) for item in default), **shared))
     optional = isinstance(hint, types.UnionType)
     if hint is int or optional:
-        value = st.number_input(
-            label, value=default, step=1, placeholder="all" if optional else None, **shared
-        )
+        value = st.number_input(label, value=default, step=1, placeholder="all" if optional else None, **shared)
         return None if value is None else int(value)
     if hint is float:
         return float(st.number_input(label, value=float(default), step=0.01, format="%.4g", **shared) or 0.0)

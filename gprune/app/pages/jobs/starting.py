@@ -45,9 +45,7 @@ def choose(root: str) -> SlurmSettings | None:
     except JobError as error:
         found, refused = None, str(error)
     help_ = _HELP if there else f"Not in Slurm: {_NO_CLIENT}."
-    chosen = st.radio(
-        "Where it runs", (_HERE, _SLURM), key=KEY, horizontal=True, disabled=found is None, help=help_
-    )
+    chosen = st.radio("Where it runs", (_HERE, _SLURM), key=KEY, horizontal=True, disabled=found is None, help=help_)
     if found is None:
         if there or chosen == _SLURM:
             st.caption(f"Not in Slurm: {said(refused)}.")
@@ -80,11 +78,7 @@ def several_gpus(studies: list[Study]) -> tuple[str, ...] | None:
     there = len(machine.cards()) if machine.has_gpu() else 0
     if there < 2 or studies[0].device == device_slots.CPU:
         return ()
-    count = int(
-        st.number_input(
-            "GPUs for one model", 1, there, 1, key="launch_model_gpus", help=_GPUS_HELP, width=240
-        )
-    )
+    count = int(st.number_input("GPUs for one model", 1, there, 1, key="launch_model_gpus", help=_GPUS_HELP, width=240))
     if count == 1:
         return ()
     told = (device_slots.MODEL_GPUS, str(count))

@@ -73,9 +73,7 @@ def planned(study: Study, typed: str, title: str, until: str) -> Sweep:
         if name in space:
             raise SettingsError(f"{quoted(name)} is named twice: put all its values into one list")
         space[name] = _values(values)
-    sweep = Sweep.of(
-        {"title": title.strip() or "sweep", "study": study.to_dict(), "space": space, "until": until}
-    )
+    sweep = Sweep.of({"title": title.strip() or "sweep", "study": study.to_dict(), "space": space, "until": until})
     if sweep.count > MOST_OPEN:
         raise SettingsError(
             f"the sweep makes {sweep.count:,} studies, and the queue takes at most {MOST_OPEN}: shorten a "

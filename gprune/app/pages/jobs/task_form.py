@@ -155,9 +155,7 @@ def uploader(root: str, key: str) -> str:
         key=f"{key}_questions",
         max_upload_size=MOST_MEGABYTES,
     )
-    st.caption(
-        "One question a line; the answer is the index of the right choice from 0, or the choice itself:"
-    )
+    st.caption("One question a line; the answer is the index of the right choice from 0, or the choice itself:")
     st.code(EXAMPLE, language="json", wrap_lines=True)
     if uploaded is None:
         return ""
@@ -169,9 +167,7 @@ def uploader(root: str, key: str) -> str:
     except GpruneError as error:
         st.error(said(error), icon=":material/error:")
         return ""
-    st.caption(
-        f"{count:,} question{'s' if count > 1 else ''}, kept as {plain(path.relative_to(root))} in the cache."
-    )
+    st.caption(f"{count:,} question{'s' if count > 1 else ''}, kept as {plain(path.relative_to(root))} in the cache.")
     return str(path)
 
 
@@ -188,8 +184,6 @@ def check(name: str, raw: bytes) -> int:
         CorpusError: the file is too large or not UTF-8, or a row is not a question; names line and column.
     """
     if len(raw) > MOST_MEGABYTES * 2**20:
-        raise CorpusError(
-            f"{name!r} has {len(raw) / 2**20:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it"
-        )
+        raise CorpusError(f"{name!r} has {len(raw) / 2**20:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it")
     with user_files.as_file(raw, SUFFIX, name) as file:
         return len(documents(TaskSource(name, "own", file)))

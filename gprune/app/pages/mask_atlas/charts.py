@@ -45,11 +45,7 @@ def modules(
     told = np.column_stack([atlas.size, atlas.first, atlas.second, atlas.differs])
     place = column.astype(np.int16), atlas.layer.astype(np.int16)
     marks.cells(figure, *place, atlas.layer, told, hover, atlas.module)
-    axis = (
-        "modules of the layer, from stable to unstable (mean drift)"
-        if order == analysis.BY_DRIFT
-        else "module"
-    )
+    axis = "modules of the layer, from stable to unstable (mean drift)" if order == analysis.BY_DRIFT else "module"
     style(figure, axis, "layer", _height(len(cells)))
     figure.update_xaxes(tickmode="linear", tick0=0, dtick=max(1, cells.shape[1] // 16), showgrid=False)
     figure.update_xaxes(range=[-0.5, cells.shape[1] - 0.5], showticklabels=order == analysis.BY_NUMBER)

@@ -87,8 +87,6 @@ def _texts(run: Run, drawn: Card, asked: dict[str, str]) -> None:
         )
         return
     if drawn_as != own:
-        st.caption(
-            "Either text keeps as many neurons of every module: the colour is the share decided differently."
-        )
+        st.caption("Either text keeps as many neurons of every module: the colour is the share decided differently.")
     shown = panels.atlas_texts(run, **drawn_as, selected=selection.current(run))
     drawn.show(shown, on_point=selection.of_point)

@@ -133,8 +133,7 @@ def _fang(run: Run) -> None:
         study = study.with_settings({"methods": [*study.methods, "fang"]})
     with st.container(horizontal=True, vertical_alignment="center"):
         st.caption(
-            "FANG's functional groups, which the paper sets the modules against, were not computed in this "
-            "run.",
+            "FANG's functional groups, which the paper sets the modules against, were not computed in this run.",
             width="stretch",
         )
         work.start_button("Compute with FANG", "ma_fang", run.root, study)
@@ -173,10 +172,7 @@ def _summary(run: Run, drawn: Card) -> None:
 
 def _published(run: Run, drawn: Card) -> None:
     drawn.published(published.SWAP, run.study)
-    st.caption(
-        "Under substitution of one text (LLaMA2-7B, FLAP, 32 layers), mean and standard deviation over "
-        "layers:"
-    )
+    st.caption("Under substitution of one text (LLaMA2-7B, FLAP, 32 layers), mean and standard deviation over layers:")
     table = published.substitution()
     tables.show(table, alt="published module agreement")
 

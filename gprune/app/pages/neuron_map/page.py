@@ -69,11 +69,7 @@ def _method(run: Run, colour: str) -> str:
     """The masks that a colour tells apart; empty where it needs none, or there are none."""
     if colour not in colouring.OF_MASKS or not run.masked:
         return ""
-    there = {
-        name: words
-        for name, words in panels.others(run).items()
-        if colour == colouring.TEXTS or name != "gprune"
-    }
+    there = {name: words for name, words in panels.others(run).items() if colour == colouring.TEXTS or name != "gprune"}
     words = "Masks of" if colour == colouring.TEXTS else "GPrune or"
     if not there:
         return ""

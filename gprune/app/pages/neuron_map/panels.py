@@ -125,9 +125,7 @@ def _how(run: Run, basis: str, layout: str) -> str:
         "another seed gives another picture."
     )
     scores = "Colours of scores are ranks within the layer, 0 least and 1 most important."
-    kept = (
-        "“Only A's scores”: kept by the method from the scores on A and not from those on B, at one budget."
-    )
+    kept = "“Only A's scores”: kept by the method from the scores on A and not from those on B, at one budget."
     return f"{points} {laid} {scores} {kept}"
 
 
@@ -188,10 +186,7 @@ def plane(run: Run, layer: int, basis: str, layout: str) -> Plane:
 
 def _principal(places: Array, shares: Array) -> Plane:
     """The first two components; the second is 0 where the neurons differ in one only."""
-    first = [
-        f"component {number + 1} ({percent(share)} of the variance)"
-        for number, share in enumerate(shares[:2])
-    ]
+    first = [f"component {number + 1} ({percent(share)} of the variance)" for number, share in enumerate(shares[:2])]
     if places.shape[1] < 2:
         places, first = analysis.padded(places), [*first, "no second component"]
     told = f"the two components hold {percent(float(shares[:2].sum()))} of the variance"

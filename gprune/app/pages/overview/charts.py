@@ -38,9 +38,7 @@ def survival(curves: list[ranks.Distribution]) -> go.Figure:
         ranks.FLOOR_AUXILIARY: {"color": GREY, "width": 2, "dash": "dot"},
     }
     for name, line in lines.items():
-        marks.curve(
-            figure, edges, np.round(beyond[name], 3), name, line, "%{y:.1f} % move by %{x:.3f} or more"
-        )
+        marks.curve(figure, edges, np.round(beyond[name], 3), name, line, "%{y:.1f} % move by %{x:.3f} or more")
     style(figure, "rank drift d", "neurons that move ≥ d (%)", FIRST_SCREEN, margin=_NARROW)
     # above a falling curve there is room for it
     place = {"orientation": "v", "x": 1, "xanchor": "right", "y": 1, "yanchor": "top"}

@@ -112,9 +112,7 @@ def _floor_tile(run: Run) -> dict[str, Any]:
         floors = derived_cache.drift_curves(run.root, run.key(stages.drift), 50)[2:]
         values = [curve.correlation for curve in floors]
         tile |= {"value": f"{min(values):.2f}", "delta": f"A {values[0]:.3f}, B {values[1]:.3f}"}
-    return tile | {
-        "help": "The same correlation between two halves of one text: all that noise alone leaves."
-    }
+    return tile | {"help": "The same correlation between two halves of one text: all that noise alone leaves."}
 
 
 def _adapted_tile(run: Run) -> dict[str, Any]:
@@ -229,10 +227,7 @@ def _provenance(run: Run, drawn: Card) -> None:
 
 
 def _times(run: Run) -> pd.DataFrame:
-    rows = [
-        (name, float(stage.get("seconds") or 0.0), bool(stage.get("reused")))
-        for name, stage in run.stages.items()
-    ]
+    rows = [(name, float(stage.get("seconds") or 0.0), bool(stage.get("reused"))) for name, stage in run.stages.items()]
     return pd.DataFrame(run.require(rows, stages.tokens), columns=["stage", "seconds", "reused"])
 
 

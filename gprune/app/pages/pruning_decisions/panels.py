@@ -92,9 +92,7 @@ def parts(run: Run) -> Panel:
         charts.acting(found),
         "Share of the decisions on neurons that would be others without a part; left of the dashed line "
         "nothing should be credited to it.",
-        title=f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision"
-        if idle
-        else "",
+        title=f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision" if idle else "",
         table=lambda: ablation_effect.table(found),
         how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
         "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "

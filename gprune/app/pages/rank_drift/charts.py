@@ -64,9 +64,7 @@ def histogram(curves: list[analysis.Distribution], log: bool) -> go.Figure:
     if log:
         shares = np.concatenate([curve.shares for curve in curves])
         shown = shares[shares > 0]
-        figure.update_yaxes(
-            rangemode="normal", **chart_style.log_ticks(float(shown.min()), float(shown.max()))
-        )
+        figure.update_yaxes(rangemode="normal", **chart_style.log_ticks(float(shown.min()), float(shown.max())))
     return figure
 
 
@@ -137,9 +135,7 @@ def _neurons(figure: go.Figure, x: Array, y: Array, layer: int, modules: Array |
     marks.points(figure, x, y, look, hover, customdata=unit, name="neurons", showlegend=False)
 
 
-def _mark(
-    figure: go.Figure, x: Array, y: Array, layer: int, modules: Array | None, chosen: Selection
-) -> None:
+def _mark(figure: go.Figure, x: Array, y: Array, layer: int, modules: Array | None, chosen: Selection) -> None:
     """Circles the selected neuron; of a selected module, every neuron."""
     if chosen.layer != layer:
         return

@@ -48,12 +48,8 @@ def scatter(
         x, y = (values[chosen].astype(np.float32) for values in (statistics.drift, statistics.score))
         look = {"color": color, "symbol": symbol, "opacity": opacity, "line": {"width": 0}}
         named = f"{name} ({int(chosen.sum())})"
-        marks.points(
-            figure, x, y, look | {"size": size[chosen]}, _HOVER, name=named, customdata=details[chosen]
-        )
-    style(
-        figure, "mean within-module rank drift", "mean primary score" + (" (log scale)" if log else ""), 480
-    )
+        marks.points(figure, x, y, look | {"size": size[chosen]}, _HOVER, name=named, customdata=details[chosen])
+    style(figure, "mean within-module rank drift", "mean primary score" + (" (log scale)" if log else ""), 480)
     low, high = _ranges(figure, statistics, log)
     _rule(figure, adapted, log, selection, (low, high))
     return figure
@@ -79,9 +75,7 @@ def _ranges(figure: go.Figure, statistics: ModuleStatistics, log: bool) -> tuple
     return 10.0**low, 10.0**high
 
 
-def _rule(
-    figure: go.Figure, adapted: AdaptedScores, log: bool, selection: str, scores: tuple[float, float]
-) -> None:
+def _rule(figure: go.Figure, adapted: AdaptedScores, log: bool, selection: str, scores: tuple[float, float]) -> None:
     """Draws the lines that the rule goes by and shades what it adapts."""
     x, y = adapted.drift_threshold, adapted.score_threshold
     if selection not in ("drift", "drift_and_score"):
@@ -147,9 +141,7 @@ def sets(table: pd.DataFrame) -> go.Figure:
         marks.bars(figure, count, list(range(len(names))), *look, customdata=rules, orientation="h")
     style(figure, "adapted modules", "", 120 + 34 * len(names), barmode="stack")
     figure.update_xaxes(tickformat="d", rangemode="tozero")
-    return figure.update_yaxes(
-        tickvals=list(range(len(names))), ticktext=names, autorange="reversed", automargin=True
-    )
+    return figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, autorange="reversed", automargin=True)
 
 
 def flips_by_layer(found: Flips) -> go.Figure:

@@ -54,9 +54,7 @@ def presets(run: Run) -> None:
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
             buttons.act(name, f"rasa_preset_{name}", "", put, *preset, shortcut=f"Alt+{number}")
         defaults = own.drift_quantile, own.score_quantile, own.selection
-        buttons.act(
-            "This run's own", "rasa_preset_own", "", put, *defaults, type="tertiary", shortcut="Alt+0"
-        )
+        buttons.act("This run's own", "rasa_preset_own", "", put, *defaults, type="tertiary", shortcut="Alt+0")
 
 
 def fields(run: Run) -> None:
@@ -81,9 +79,7 @@ def _level(label: str, key: str, default: float) -> None:
     with wide:
         url_state.slider(label, key, default, 0.0, 1.0, STEP, format="%.3f")
     with narrow:
-        url_state.number_field(
-            label, key, default, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed"
-        )
+        url_state.number_field(label, key, default, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
 
 
 def _offered(selection: str) -> str:

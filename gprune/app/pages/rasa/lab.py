@@ -40,6 +40,4 @@ def texts(run: Run) -> Mapping[str, str]:
 
 def described(run: Run, wanted: whatif.LabChoice) -> str:
     """A choice in short: `FLAP, 50 % kept, scored from B: science-docs`."""
-    return (
-        f"{label(wanted.method)}, {percent(wanted.retention)} kept, scored from {texts(run)[wanted.scoring]}"
-    )
+    return f"{label(wanted.method)}, {percent(wanted.retention)} kept, scored from {texts(run)[wanted.scoring]}"

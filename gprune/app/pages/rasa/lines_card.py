@@ -42,9 +42,7 @@ def show(run: Run, settings: ReliabilitySettings, on_select: Callable[[], None])
         with st.container(horizontal=True):
             if settings.score_scale == "raw":
                 url_state.toggle("Log scale of the score", "rasa_log", True)
-            figure = url_state.toggle(
-                "As a figure", "rasa_figure", help="The same for a paper: its camera writes SVG."
-            )
+            figure = url_state.toggle("As a figure", "rasa_figure", help="The same for a paper: its camera writes SVG.")
         drawn.offers(shown)
         if figure:
             drawn.show(Panel(shown.figure, shown.caption))
@@ -127,9 +125,7 @@ def _prune(run: Run, settings: ReliabilitySettings) -> None:
     if settings == run.study.reliability:
         st.caption("These are the thresholds of this run.")
         return
-    if buttons.pressed(
-        "Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"
-    ):
+    if buttons.pressed("Prune with these thresholds", key="rasa_prune", type="primary", icon=":material/cut:"):
         with faults.shown():
             if work.start(run.root, changed_study(run, settings)) is not None:
                 st.rerun(scope="app")

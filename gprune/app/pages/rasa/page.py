@@ -72,9 +72,7 @@ def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     table = thresholds.table(statistics, adapted)
     drawn.asked(**told(run, settings))
     forms = {"within-module drift": "%.3f", "u on A": "%.3f", "u on B": "%.3f", "mean primary score": "%.3g"}
-    selection.table(
-        table, "rasa_modules", _select, height=320, forms=forms, alt="every module and its decision"
-    )
+    selection.table(table, "rasa_modules", _select, height=320, forms=forms, alt="every module and its decision")
     st.caption(
         "u is the expected discrepancy of the local ranks between disjoint halves of a text: smaller is "
         "steadier. A selected row is selected on every page."

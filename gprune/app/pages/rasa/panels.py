@@ -101,9 +101,7 @@ def adapted_by_layer(run: Run, **given: Any) -> Panel:
     return Panel(charts.by_layer(counts), caption, how=how if both else "")
 
 
-@_rule_panel(
-    "quantiles", "rasa_grid", "How much is adapted under other quantiles?", clicked=True, span="rasa_range"
-)
+@_rule_panel("quantiles", "rasa_grid", "How much is adapted under other quantiles?", clicked=True, span="rasa_range")
 def quantiles(run: Run, *, span: str = "near", **given: Any) -> Panel:
     """Share of modules adapted under every pair of quantiles."""
     rule = rule_of(run, **given)

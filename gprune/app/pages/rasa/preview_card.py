@@ -86,9 +86,7 @@ def show(run: Run, curves: Sequence[str] = ()) -> None:
             live = url_state.toggle("Live evaluation", LIVE, False)
         _full_run(run, choice)
         if not live:
-            st.caption(
-                "A worker then loads the model and measures the windows; the answer is refined slowly."
-            )
+            st.caption("A worker then loads the model and measures the windows; the answer is refined slowly.")
         repaired = live and repaired_value.switch(run, REPAIR, choice.method)
         if not texts:
             return
@@ -115,9 +113,7 @@ def _questions(run: Run, curves: Sequence[str]) -> tuple[list[str], list[str]]:
         names = {text: f"{text} ({standings[text].brief})" for text in known}
         texts = url_state.multiselect("Texts", names, TEXTS, apart or known)
     with right:
-        chosen = url_state.multiselect(
-            "Curve of perplexity against retention", lab.methods(run), CURVES, curves
-        )
+        chosen = url_state.multiselect("Curve of perplexity against retention", lab.methods(run), CURVES, curves)
     return texts, chosen
 
 
@@ -139,9 +135,7 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
         for level in sorted({choice.retention, *RETENTIONS}):
             there = replace(curve_card.at_the_line(choice, method), retention=level)
             try:
-                questions.append(
-                    Question(wanted.texts[0], method, derived_cache.masks_of(run, there), fitted=False)
-                )
+                questions.append(Question(wanted.texts[0], method, derived_cache.masks_of(run, there), fitted=False))
                 points.append((method, level))
             except GpruneError as error:
                 refused[method] = str(error)

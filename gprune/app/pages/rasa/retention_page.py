@@ -24,8 +24,6 @@ def _passage(run: Run, choice: whatif.LabChoice) -> None:
     """The card that recolours a passage while the retention is dragged; not within another fragment."""
     with card("rasa_passage", "Which words does it predict worse?", run):
         if not url_state.flag(preview_card.LIVE):
-            st.caption(
-                "Switch on “Live evaluation” above: a passage is then coloured as the retention is dragged."
-            )
+            st.caption("Switch on “Live evaluation” above: a passage is then coloured as the retention is dragged.")
         elif asking.allowed(run, wanted=True):
             passage.follow(run, choice)

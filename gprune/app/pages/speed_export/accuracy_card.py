@@ -66,9 +66,7 @@ def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:
     tasks = [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
     return {
         method: {
-            task: run.load(stages.accuracy, method, task)
-            for task in tasks
-            if run.has(stages.accuracy, method, task)
+            task: run.load(stages.accuracy, method, task) for task in tasks if run.has(stages.accuracy, method, task)
         }
         for method in run.study.methods
     }
@@ -101,17 +99,14 @@ def summary(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
         one = next(found[method][task] for method in methods if task in found[method])
         cells = {label(method): _cell(found[method].get(task), rule) for method in methods}
         lines.append(
-            {"task": called(task), "documents": f"{one.samples:,}", "chance": f"{100 * one.chance:.1f}"}
-            | cells
+            {"task": called(task), "documents": f"{one.samples:,}", "chance": f"{100 * one.chance:.1f}"} | cells
         )
     if len(tasks) > 1:
         lines.append(_mean_line(found, methods, len(tasks), rule))
     return pd.DataFrame(lines)
 
 
-def _mean_line(
-    found: dict[str, dict[str, Accuracy]], methods: list[str], tasks: int, rule: str
-) -> dict[str, str]:
+def _mean_line(found: dict[str, dict[str, Accuracy]], methods: list[str], tasks: int, rule: str) -> dict[str, str]:
     line = {"task": f"mean of {tasks} tasks", "documents": "", "chance": ""}
     for method in methods:
         mean = accuracy.mean_accuracy(found[method].values(), rule)

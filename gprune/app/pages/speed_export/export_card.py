@@ -214,9 +214,7 @@ def _form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
                 icon=":material/info:",
             )
             return
-        offered_job.draw(
-            run, arguments, form.title, words=f"Make it ({form.command})", key=f"sx_{form.command}"
-        )
+        offered_job.draw(run, arguments, form.title, words=f"Make it ({form.command})", key=f"sx_{form.command}")
 
 
 def _size(place: Path) -> str:
@@ -256,9 +254,7 @@ def _method(run: Run, method: str) -> None:
     if not active:
         with action:
             title = f"The model of {label(method)}"
-            offered_job.start(
-                run, method_arguments(run, method), title, words="Write it", key=f"sx_write_{method}"
-            )
+            offered_job.start(run, method_arguments(run, method), title, words="Write it", key=f"sx_write_{method}")
 
 
 def folder_of(run: Run, method: str) -> Path | None:

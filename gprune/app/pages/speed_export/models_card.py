@@ -82,9 +82,7 @@ def _whole(name: str) -> str:
     shape, _, retention = name.partition("@")
     shapes.folder(shape)
     if retention and not _is_share(retention):
-        raise SettingsError(
-            f"after @ comes a retention between 0 and 1, as in @0.5 (got {quoted(retention)})"
-        )
+        raise SettingsError(f"after @ comes a retention between 0 and 1, as in @0.5 (got {quoted(retention)})")
     return name
 
 

@@ -75,9 +75,7 @@ def _speed(drawn: Card, run: Run) -> None:
         with right:
             _published()
         return
-    phase = url_state.selectbox(
-        "What is timed", analysis.PHASES, "sx_phase", next(iter(analysis.PHASES)), width=420
-    )
+    phase = url_state.selectbox("What is timed", analysis.PHASES, "sx_phase", next(iter(analysis.PHASES)), width=420)
     table = analysis.speed_table(list(found.rows), phase)
     left, right = st.columns([3, 2])
     with left:
@@ -141,9 +139,7 @@ def _published() -> None:
 
 def _not_measured(run: Run) -> None:
     if not run.complete and job_runs.is_live(run):
-        st.info(
-            "This run is at work: its speed stands here at its end, if asked for.", icon=":material/info:"
-        )
+        st.info("This run is at work: its speed stands here at its end, if asked for.", icon=":material/info:")
         return
     st.info("The speed of this run has not been measured.", icon=":material/speed:")
     presets = {name: words for name, words in SPEEDS.items() if name != "none"}

@@ -125,9 +125,7 @@ def rate_dots(table: pd.DataFrame, phase: str) -> go.Figure:
     `table` is ``analysis.speed.speed_table`` of one phase, in the order of the measurement.
     """
     figure, several = go.Figure(), table["mode"].nunique() > 1
-    names = [
-        _row_name(model, mode, several) for model, mode in zip(table["model"], table["mode"], strict=True)
-    ]
+    names = [_row_name(model, mode, several) for model, mode in zip(table["model"], table["mode"], strict=True)]
     hues = [METHOD_COLORS.get(model, GREY) for model in table["model"]]
     # a browser takes about as long for a trace of one dot as for one of many, and whiskers have a trace's hue
     for hue in dict.fromkeys(hues):

@@ -56,9 +56,7 @@ def _padding(run: Run, method: str, masks: PruningMasks, shape: ModelShape) -> s
     try:
         family = str(identity.configuration(identity.locate(run.study.model)).get("model_type", ""))
     except GpruneError:
-        return (
-            "The dense model is not here any more, so that its family and the cost of padding are not known."
-        )
+        return "The dense model is not here any more, so that its family and the cost of padding are not known."
     pruned = PrunedModel(masks, stages.carried_out(run.results, of_masks(method).name))
     made = analysis.padding(shape, run.size, pruned, family)
     if isinstance(made, str):

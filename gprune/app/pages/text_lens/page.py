@@ -176,9 +176,7 @@ def _opening(run: Run, chosen: Chosen, text: str) -> tuple[int, str]:
 def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:
     """Draws what is there; pruned models follow one after the other."""
     dense, *pruned = reading.found
-    there = {
-        label: found for label, found in zip(chosen.labels, pruned, strict=True) if isinstance(found, Read)
-    }
+    there = {label: found for label, found in zip(chosen.labels, pruned, strict=True) if isinstance(found, Read)}
     if not isinstance(dense, Read) or not there:
         return
     shown = [Token(piece.text, piece.place, piece.of) for piece in dense.pieces]

@@ -107,10 +107,7 @@ def promoted(masked: MaskedModel, question: dict[str, Any]) -> dict[str, Any]:
 
     def named(most: bool) -> list[list[Any]]:
         values, ids = found.topk(count, largest=most)
-        return [
-            [alone(token, tokenizer), value]
-            for token, value in zip(ids.tolist(), values.tolist(), strict=True)
-        ]
+        return [[alone(token, tokenizer), value] for token, value in zip(ids.tolist(), values.tolist(), strict=True)]
 
     return {"promoted": named(True), "suppressed": named(False)}
 

@@ -121,9 +121,7 @@ class MaskedModel:
             found = self._measured(read, numbers, text)
         return [float(loss) for loss in found]
 
-    def silenced(
-        self, question: dict[str, Any], on_progress: Progress = silent
-    ) -> AbstractContextManager[None]:
+    def silenced(self, question: dict[str, Any], on_progress: Progress = silent) -> AbstractContextManager[None]:
         """Keeps what a question's masks remove silent, the rest repaired, for as long as one wants."""
         pruned = question["pruned"]
         return nullcontext() if pruned is None else self._silenced(pruned, on_progress).applied()
@@ -137,9 +135,7 @@ class MaskedModel:
         """Losses of some windows; in smaller batches where the memory is too small for all at once."""
         settings = _evaluation({**text, "batch": len(numbers)})
         try:
-            return window_losses(
-                self.decoder.model, read[numbers], str(text["name"]), settings, numbers=numbers
-            )
+            return window_losses(self.decoder.model, read[numbers], str(text["name"]), settings, numbers=numbers)
         except SettingsError as error:
             if not out_of_memory(_origin(error)):
                 raise
@@ -181,9 +177,7 @@ class MaskedModel:
         return self.store.get(kind, key, record)
 
 
-def require_same_text(
-    name: str, role: Literal["calibration", "evaluation"], digest: str, tokens: int | None
-) -> None:
+def require_same_text(name: str, role: Literal["calibration", "evaluation"], digest: str, tokens: int | None) -> None:
     """Raises CorpusError where a text is gone, or says something else than when the run has read it.
 
     `digest` is what the run knows its content by, `tokens` how many of them it reads; None for all.

@@ -137,9 +137,7 @@ def _passage(masked: MaskedModel, asked: dict[str, Any]) -> Array:
         return _typed(masked, str(asked["typed"]))
     windows, number = masked.windows(asked["text"]), int(asked["number"])
     if not 0 <= number < len(windows):
-        raise SettingsError(
-            f"the text has the windows 0 to {len(windows) - 1} and not {number}: choose one of them"
-        )
+        raise SettingsError(f"the text has the windows 0 to {len(windows) - 1} and not {number}: choose one of them")
     found: Array = windows[number]
     return found
 

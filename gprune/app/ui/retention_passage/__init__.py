@@ -84,9 +84,7 @@ def data(shown: Shown) -> dict[str, Any]:
         "tokens": list(shown.tokens),
         "dense": _packed(shown.dense),
         "losses": _packed(np.concatenate([level.losses for level in shown.levels])),
-        "levels": [
-            {"retention": one.retention, "label": one.label, "change": one.change} for one in shown.levels
-        ],
+        "levels": [{"retention": one.retention, "label": one.label, "change": one.change} for one in shown.levels],
         "retention": min((one.retention for one in shown.levels), key=lambda at: abs(at - shown.retention)),
         "reach": list(shown.reach),
         "limit": shown.limit,

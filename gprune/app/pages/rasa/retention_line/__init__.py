@@ -83,9 +83,7 @@ def draw(
     _COMPONENT(key=key, data=sent, height="content", on_lines_change=released)
 
 
-def data(
-    series: Sequence[Series], dense: float | None, retention: float, reach: tuple[float, float]
-) -> dict[str, Any]:
+def data(series: Sequence[Series], dense: float | None, retention: float, reach: tuple[float, float]) -> dict[str, Any]:
     """What the browser draws the chart from; arguments as of `draw`."""
     values = [value for one in series for point in one.points for value in (point.low, point.high)]
     values += [] if dense is None else [dense]

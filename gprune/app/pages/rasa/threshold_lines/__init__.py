@@ -80,9 +80,7 @@ def draw(
     )
 
 
-def _data(
-    statistics: ModuleStatistics, from_auxiliary: Array, lines: Lines, selected: int, alt: str
-) -> dict[str, Any]:
+def _data(statistics: ModuleStatistics, from_auxiliary: Array, lines: Lines, selected: int, alt: str) -> dict[str, Any]:
     """What the browser needs: as typed arrays what is of modules, so that it counts what Python would."""
     arrays = {
         "drift": statistics.drift.astype("<f8"),
