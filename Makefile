@@ -44,6 +44,7 @@ check: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python scripts/code_size.py
 
 # for whoever has a GPU: its tests, the pipeline at 7B and the speed table, in one file to paste into an issue
 gpu-check: $(VENV)/.dev
