@@ -20,7 +20,7 @@ from gprune.pipeline import runs
 from gprune.pipeline.stages import Graph, Inputs
 from gprune.records import Agreement
 from gprune.store import Store
-from gprune.study import Study, run_name
+from gprune.study import ReliabilitySettings, Study, run_name
 from gprune.system.errors import SettingsError
 
 
@@ -43,6 +43,22 @@ def test_presets_or_the_address_set_the_rule_and_captions_follow(cache):
     app = show("reliability", cache, {"rasa_selection": "drift", "rasa_qs": "nonsense"})
     assert "whatever its score" in words(app)
     assert app.slider(key="rasa_qs_slider").value == a_study().reliability.score_quantile
+
+
+def test_the_runs_own_rule_comes_back_with_its_scale_and_papers_presets_take_raw_scores(cache):
+    own = ReliabilitySettings(selection="random", score_scale="standardized", drift_quantile=0.8)
+    app = show("reliability", cache, study=a_study(reliability=own))
+    assert app.segmented_control(key="rasa_selection_segmented").value == "random"
+    assert "drawn at random; no line applies" in words(app) and "These are the thresholds of this run" in words(app)
+    app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
+    assert app.segmented_control(key="rasa_scale_segmented").value == "raw"
+    assert app.segmented_control(key="rasa_selection_segmented").value == "drift_and_score"
+    app.button(key="rasa_preset_own").click().run()
+    assert app.segmented_control(key="rasa_scale_segmented").value == "standardized"
+    assert app.slider(key="rasa_qd_slider").value == 0.8
+    assert "These are the thresholds of this run" in words(app)
+    app = show("reliability", cache)
+    assert "random" not in app.segmented_control(key="rasa_selection_segmented").options
 
 
 def test_the_thresholds_start_a_run_that_reuses_the_rest(cache, started):

@@ -11,17 +11,19 @@ from gprune.study import ReliabilitySettings
 
 DRIFT, SCORE, SCALE, SELECTION = "rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"
 STEP = 0.005
-PRESETS: dict[str, tuple[float, float, str]] = {
-    "Paper, LLaMA2: 0.90 / 0.90": (0.90, 0.90, "drift_and_score"),
-    "Paper, Vicuna: 0.90 / 0.85": (0.90, 0.85, "drift_and_score"),
-    "Drift only": (0.90, 0.90, "drift"),
-    "None": (0.90, 0.90, "none"),
+PRESETS: dict[str, tuple[float, float, str, str]] = {
+    "Paper, LLaMA2: 0.90 / 0.90": (0.90, 0.90, "drift_and_score", "raw"),
+    "Paper, Vicuna: 0.90 / 0.85": (0.90, 0.85, "drift_and_score", "raw"),
+    "Drift only": (0.90, 0.90, "drift", ""),
+    "None": (0.90, 0.90, "none", ""),
 }
 SELECTIONS = {
     "drift_and_score": "drift and score (paper)",
     "drift": "drift only",
     "none": "none",
 }
+RANDOM = {"random": "random modules (control)"}
+"""offered only for a run that selects at random"""
 _SCALES = ("raw", "standardized")
 
 
@@ -32,7 +34,7 @@ def settings(run: Run) -> ReliabilitySettings:
         "drift_quantile": url_state.number(DRIFT, own.drift_quantile, 0.0, 1.0),
         "score_quantile": url_state.number(SCORE, own.score_quantile, 0.0, 1.0),
         "score_scale": url_state.choice(SCALE, _SCALES, own.score_scale),
-        "selection": url_state.choice(SELECTION, SELECTIONS, _offered(own.selection)),
+        "selection": url_state.choice(SELECTION, selections(run), own.selection),
     }
     return replace(own, **chosen)
 
@@ -40,7 +42,7 @@ def settings(run: Run) -> ReliabilitySettings:
 def put(drift: float, score: float, selection: str = "", scale: str = "") -> None:
     """Sets the lines, and rule and scale where they are given; for callbacks."""
     values: dict[str, Any] = {DRIFT: float(drift), SCORE: float(score)}
-    if selection in SELECTIONS:
+    if selection in SELECTIONS | RANDOM:
         values[SELECTION] = selection
     if scale in _SCALES:
         values[SCALE] = scale
@@ -53,7 +55,7 @@ def presets(run: Run) -> None:
     with st.container(horizontal=True, vertical_alignment="center"):
         for number, (name, preset) in enumerate(PRESETS.items(), start=1):
             buttons.act(name, f"rasa_preset_{name}", "", put, *preset, shortcut=f"Alt+{number}")
-        defaults = own.drift_quantile, own.score_quantile, own.selection
+        defaults = own.drift_quantile, own.score_quantile, own.selection, own.score_scale
         buttons.act("This run's own", "rasa_preset_own", "", put, *defaults, type="tertiary", shortcut="Alt+0")
 
 
@@ -70,7 +72,7 @@ def fields(run: Run) -> None:
             "Mean score", _SCALES, SCALE, own.score_scale,
             help="raw as in the paper, or standardized within the layer",
         )  # fmt: skip
-        url_state.segmented("Adapt by", SELECTIONS, SELECTION, _offered(own.selection))
+        url_state.segmented("Adapt by", selections(run), SELECTION, own.selection)
 
 
 def _level(label: str, key: str, default: float) -> None:
@@ -82,6 +84,6 @@ def _level(label: str, key: str, default: float) -> None:
         url_state.number_field(label, key, default, 0.0, 1.0, STEP, format="%.3f", label_visibility="collapsed")
 
 
-def _offered(selection: str) -> str:
-    """A rule that the page offers; the paper's for a random one."""
-    return selection if selection in SELECTIONS else "drift_and_score"
+def selections(run: Run) -> dict[str, str]:
+    """Return the rules that the page offers by their labels; random modules only if the run selects them."""
+    return SELECTIONS | RANDOM if run.study.reliability.selection == "random" else SELECTIONS
