@@ -13,7 +13,7 @@ import pandas as pd
 
 from gprune.api import frames
 from gprune.data.texts.tokenize import calibration
-from gprune.data.texts.tokens import require_known
+from gprune.data.texts.tokens import require_embedded
 from gprune.records import Array, ModelShape, PrunedModel, PruningMasks, budget
 from gprune.study.settings import CalibrationSettings, require, require_choice, require_whole
 from gprune.system import safe_parsing
@@ -76,9 +76,9 @@ def scores(
     # halves are compared by nobody here: two shards are the fewest that there are
     settings = CalibrationSettings(samples=samples, length=length, shards=2, batch=batch)
     with _as_decoder(model) as decoder:
-        tokens = calibration(text, tokenizer or _tokenizer_of(model), settings.samples, settings.length, seed)
-        embeddings: Any = model.get_input_embeddings()
-        require_known(tokens.ids, tokens.text, embeddings.num_embeddings)
+        tokenizer = tokenizer or _tokenizer_of(model)
+        tokens = calibration(text, tokenizer, settings.samples, settings.length, seed)
+        require_embedded(tokens.ids, tokens.text, decoder.embeddings, tokenizer)
         statistics = collect(decoder, tokens, settings)
         found = score(metric, statistics, decoder.weight_norms(), decoder.shape, settings)
     return frames.of_units({"score": found.ffn}, {"score": found.heads})

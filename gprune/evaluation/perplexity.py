@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from gprune.data.texts.corpus_relation import cut
-from gprune.data.texts.tokens import require_known
+from gprune.data.texts.tokens import require_embedded
 from gprune.models.decoder import logits as logits_of
 from gprune.models.families import FAMILIES, dense_type
 from gprune.models.oom_backoff import Sequences
@@ -72,7 +72,7 @@ def windows(model: nn.Module, tokens: Array, text: str, settings: EvaluationSett
         )
     used = cut(stream, length, settings.windows)
     vocabulary = model.get_input_embeddings().num_embeddings  # type: ignore[operator]
-    require_known(used, text, vocabulary)
+    require_embedded(used, text, vocabulary)
     return used
 
 

@@ -109,6 +109,12 @@ class Decoder:
         return next(embeddings.parameters()).device
 
     @property
+    def embeddings(self) -> int:
+        """Rows of the embedding: how many tokens the model knows."""
+        table: Any = self.model.get_input_embeddings()  # type: ignore[operator]
+        return int(table.num_embeddings)
+
+    @property
     def offloaded(self) -> bool:
         """Whether the layers' weights stay in their files until they are needed."""
         return self.o_proj(0).weight.is_meta and self.device.type != "meta"

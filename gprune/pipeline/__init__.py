@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gprune.data.texts import is_sampled
 from gprune.pipeline import provenance
 from gprune.pipeline.eta import expected
 from gprune.pipeline.preflight import require_room
@@ -118,6 +119,7 @@ class _Runner:
         MethodError where one of the essential stages, without which the run is for nothing, cannot be had.
         """
         left_out, self.wanted = self.record.unavailable, wanted
+        self._tokenize(wanted)
         for stage in wanted:
             makers = [one for one in wanted if stage in one.beside + one.joined]
             if makers and left_out.keys() >= {*makers} and stage not in essential and not self._whole(stage):
@@ -138,6 +140,20 @@ class _Runner:
                     raise
                 left_out[stage] = safe_parsing.sentence(error)
                 self.listener(stage.name, 1, 1, f"left out: {error}")
+
+    def _tokenize(self, wanted: tuple[Stage[Any], ...]) -> None:
+        """Read every text that is not there yet, so that one which the model cannot read fails before the rest."""
+        evaluation = self.results.graph.study.evaluation
+        for stage in wanted:
+            if self.results.holds(stage) or any(needed(stage)):
+                continue
+            if stage.kind == "tokens" and stage.id.texts[0] in PAIR and not self._there(stage):
+                self.on_the_way.add(stage)
+        for stage in wanted:
+            if stage.kind == "overlap" and not self.results.holds(stage):
+                text = evaluation.texts[stage.id.item or 0]
+                if not is_sampled(text):
+                    self.work.stream(text)
 
     def _provided(self, stage: Stage[Any]) -> Iterator[Stage[Any]]:
         """What a stage is made from: each of its needs, or what serves for it."""

@@ -13,4 +13,4 @@ from gprune.data.texts.catalogue import TextEntry, known
 from gprune.data.texts.identity import describe, fingerprint, prepare
 from gprune.data.texts.sampled import Recipe, is_sampled, recipe, seed_of
 from gprune.data.texts.source import build_ahead, by_amount, is_embedded
-from gprune.data.texts.tokens import choose, cut_from, draw, draw_windows, drawn_from, missing, stream
+from gprune.data.texts.tokens import choose, cut_from, draw, draw_windows, drawn_from, missing, require_embedded, stream

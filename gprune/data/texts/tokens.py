@@ -168,16 +168,23 @@ def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | No
     return _flow(resolve(text, "evaluation", download=True, tokens=limit), tokenizer, cache, limit)
 
 
-def require_known(ids: Array, text: str, vocabulary: int) -> None:
-    """Checks that a model with so many tokens knows all of some ids, of any shape.
+def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = None) -> None:
+    """Raise CorpusError if one of the token ids (any shape) has no row among a model's `embeddings`.
 
-    Raises CorpusError where they are of another tokenizer.
+    With the `tokenizer` that made the ids, the message names the token.
     """
-    if ids.min() < 0 or ids.max() >= vocabulary:
+    if ids.size == 0 or (ids.min() >= 0 and ids.max() < embeddings):
+        return
+    if tokenizer is not None and len(tokenizer) > embeddings:
+        token = tokenizer.convert_ids_to_tokens(int(ids[ids >= embeddings][0]))
         raise CorpusError(
-            f"{text!r} holds token ids from {ids.min()} to {ids.max()}, but the model knows 0 to "
-            f"{vocabulary - 1}: tokenize it with the model's own tokenizer"
+            f"the tokenizer has {len(tokenizer)} tokens, the model {embeddings}: token {token} of {text!r} has no "
+            "embedding. Remove it from the text, or use the model whose embeddings were resized to the tokenizer"
         )
+    raise CorpusError(
+        f"{text!r} holds token ids from {ids.min()} to {ids.max()}, but the model knows 0 to "
+        f"{embeddings - 1}: tokenize it with the model's own tokenizer"
+    )
 
 
 def token_fingerprint(ids: Array) -> str:

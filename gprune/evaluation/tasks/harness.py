@@ -12,7 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gprune.data.demo import questions
+from gprune.data.texts import require_embedded
 from gprune.evaluation.tasks import own
 from gprune.evaluation.tasks.columns import Row
 from gprune.evaluation.tasks.reading import TaskSource
@@ -60,7 +63,14 @@ def language_model(model: Any, tokenizer: Any, batch: int, on_progress: Progress
 
     class Checked(HFLM):
         def _loglikelihood_tokens(self, requests: list[Any], **options: Any) -> list[tuple[float, bool]]:
-            for (_, choice), _, tokens in requests:
+            for (_, choice), context, tokens in requests:
+                ids = np.array([*context, *tokens], dtype=np.int64)
+                require_embedded(
+                    ids,
+                    f"the choice {_short(choice)}",
+                    self.model.get_input_embeddings().num_embeddings,
+                    self.tokenizer,
+                )
                 _require_fit(choice, len(tokens), self.max_length)
             answer = super()._loglikelihood_tokens
             longest = max((len(context) + len(tokens) for _, context, tokens in requests), default=0)

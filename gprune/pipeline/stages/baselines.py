@@ -220,7 +220,9 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
 
     def make(work: RunContext) -> Tokens:
         try:
-            return corpora.draw_windows(settings.taylor_text, work.tokenizer, **drawn, cache=work.text_cache)
+            tokens_drawn = corpora.draw_windows(settings.taylor_text, work.tokenizer, **drawn, cache=work.text_cache)
+            work.require_embedded(tokens_drawn.ids, settings.taylor_text)
+            return tokens_drawn
         except CorpusError as error:
             # no other method reads it
             raise MethodError(f"baselines.taylor_text: {error}") from error

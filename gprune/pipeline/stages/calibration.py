@@ -104,7 +104,10 @@ def _drawn(graph: Graph, text: str, samples: int, after: int | None = None) -> S
         if sampled is not None:
             return texts.choose(name, sampled.ids.ravel(), **drawn)
         kept = None if held else texts.bundled.drawn(name, digest, tokenizer, **drawn)
-        return kept or texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache, after=after or 0)
+        if kept is None:
+            kept = texts.draw(name, work.tokenizer, **drawn, cache=work.text_cache, after=after or 0)
+            work.require_embedded(kept.ids, name)
+        return kept
 
     return graph.stage(
         StageId("tokens", (text,), variant=("held_out",) if held else ()),

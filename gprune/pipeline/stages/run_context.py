@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.data import texts
+from gprune.models import vocabulary
 from gprune.pipeline.stages.distributed import Processes
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, PruningMasks, Tokens
@@ -121,8 +122,15 @@ class RunContext:
             known = texts.bundled.stream(self.inputs.evaluation[text], self.inputs.tokenizer, limit)
             if known is None:
                 known = texts.stream(text, self.tokenizer, cache=self.text_cache, limit=limit)
+                self.require_embedded(known, text)
             self._streams[text] = known
         return self._streams[text]
+
+    def require_embedded(self, ids: Array, text: str) -> None:
+        """Raise CorpusError if a token of a text has no embedding in the study's model."""
+        embeddings = vocabulary.entries(self.study.model)
+        if embeddings is not None:
+            texts.require_embedded(ids, text, embeddings, self.tokenizer)
 
     def projected(self, tokens: Tokens) -> Any:
         """The FFN inputs of a text in their principal components, which contexts of all seeds share."""

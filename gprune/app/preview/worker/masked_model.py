@@ -104,7 +104,9 @@ class MaskedModel:
         known = texts.bundled.stream(text["digest"], self._tokenizer, limit)
         if known is not None:
             return known
-        return texts.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
+        ids = texts.stream(name, self.decoder.tokenizer, cache=self.store.texts, limit=limit)
+        texts.require_embedded(ids, name, self.decoder.embeddings, self.decoder.tokenizer)
+        return ids
 
     def losses(self, question: dict[str, Any], on_progress: Progress = silent) -> list[float]:
         """Mean loss of some windows while units are silent; see gprune.app.preview.worker.messages.

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from gprune.app.preview.worker.masked_model import MaskedModel
-from gprune.data.texts.tokens import encode, require_known
+from gprune.data.texts.tokens import encode, require_embedded
 from gprune.evaluation.perplexity import token_losses
 from gprune.records import Array
 from gprune.system.errors import CorpusError, NumericsError, SettingsError
@@ -148,8 +148,7 @@ def _typed(masked: MaskedModel, text: str) -> Array:
         tokenizer = tokenizer_of(masked)
         ids = encode([text], tokenizer) if text.strip() else np.empty(0, dtype=np.int32)
         if len(ids):
-            model: Any = masked.decoder.model
-            require_known(ids, "the text", model.get_input_embeddings().num_embeddings)
+            require_embedded(ids, "the text", masked.decoder.embeddings, tokenizer)
         masked.typed = text, ids
     return masked.typed[1]
 
