@@ -59,6 +59,7 @@ class Decoder:
         model_type = getattr(getattr(model, "config", None), "model_type", None)
         layout = layout_of(model_type, f"the model {type(model).__name__}")
         shape = parts.common_shape(model, layout)
+        parts.untie_separate_head(model)
         return cls(model.eval().requires_grad_(False), tokenizer, shape, layout)
 
     @property

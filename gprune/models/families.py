@@ -88,7 +88,7 @@ class Layout:
     """model types that the language model inside may be of, where the family is a wrapper about one; its
     other parts, as those for images, stay as they are"""
     usual: Mapping[str, Any] = field(default_factory=dict)
-    """values of the language model inside that a wrapper's configuration may leave out"""
+    """values of the language model that a configuration may leave out"""
 
     def place(self, part: str) -> tuple[str, int]:
         """The module in which a part of ``UNITS`` stands, by its path from a layer, and its place there."""
@@ -168,7 +168,7 @@ _HEAD_NORMS = (
 )
 
 _INSIDE = "model.language_model.layers"
-_TIED = "tie_word_embeddings"
+TIED = "tie_word_embeddings"
 _GEMMA3 = {
     "vocab_size": 262208,
     "num_attention_heads": 8,
@@ -182,21 +182,21 @@ FAMILIES: dict[str, Layout] = {
     "mistral": Layout("Mistral", gguf=True),
     "qwen2": Layout("Qwen2", gguf=True),
     "qwen3": Layout("Qwen3"),
-    "gemma": Layout("Gemma"),
+    "gemma": Layout("Gemma", usual={TIED: True}),
     "olmo": Layout("OLMo"),
-    "smollm3": Layout("SmolLM3"),
+    "smollm3": Layout("SmolLM3", usual={TIED: True}),
     "ministral": Layout("Ministral"),
     "ministral3": Layout("Ministral 3"),
     "helium": Layout("Helium", free_heads=False),
     "seed_oss": Layout("Seed-OSS"),
-    "ernie4_5": Layout("ERNIE 4.5"),
+    "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}),
     "hunyuan_v1_dense": Layout("Hunyuan"),
     "exaone4": Layout("EXAONE 4", normalised=True),
     "granite": Layout("Granite"),
-    "gemma2": Layout("Gemma 2", normalised=True),
-    "gemma3_text": Layout("Gemma 3 (text)", normalised=True),
-    "cohere": Layout("Cohere", slices=_FFN + _ATTENTION + _HEAD_NORMS),
-    "cohere2": Layout("Cohere 2"),
+    "gemma2": Layout("Gemma 2", normalised=True, usual={TIED: True}),
+    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, usual={TIED: True}),
+    "cohere": Layout("Cohere", slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
+    "cohere2": Layout("Cohere 2", usual={TIED: True}),
     "stablelm": Layout("StableLM", free_heads=False, slices=_FFN + _ATTENTION + _PER_HEAD),
     "glm": Layout("GLM", slices=_FUSED_FFN + _ATTENTION),
     "glm4": Layout("GLM 4", slices=_FUSED_FFN + _ATTENTION, normalised=True),
@@ -207,10 +207,10 @@ FAMILIES: dict[str, Layout] = {
     ),
     "olmo2": Layout("OLMo 2", heads=False, free_heads=False, normalised=True),
     "olmo3": Layout("OLMo 3", heads=False, free_heads=False, normalised=True),
-    "gemma3": Layout("Gemma 3", layers=_INSIDE, normalised=True, text=("gemma3_text",), usual=_GEMMA3 | {_TIED: True}),
-    "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={_TIED: True}),
-    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={_TIED: False}),
-    "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={_TIED: False}),
+    "gemma3": Layout("Gemma 3", layers=_INSIDE, normalised=True, text=("gemma3_text",), usual=_GEMMA3 | {TIED: True}),
+    "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={TIED: True}),
+    "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={TIED: False}),
+    "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}),
 }
 """Supported model types."""
 # of other makings than decoders with gated FFNs, by a word of their names
@@ -309,17 +309,17 @@ def _expert_fields(values: Mapping[str, Any]) -> Iterable[str]:
 def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """The values of the language model of a configuration; of a wrapper those of what it holds.
 
-    What these are silent about is as the wrapper's family has it. The model type stays that of the whole.
+    What these are silent about is as the family has it. The model type stays that of the whole.
     """
     model_type = values.get("model_type")
     layout = FAMILIES.get(dense_type(model_type))
     if layout is None or not layout.text:
-        return values
+        return values if layout is None or not layout.usual else {**layout.usual, **values}
     inner = values.get("text_config")
     # of the first models of some wrappers they stand side by side with what is not the language model's
     inner = inner if isinstance(inner, Mapping) else values
-    tied = values.get(_TIED, layout.usual[_TIED])
-    return {**layout.usual, **inner, _TIED: tied, "model_type": model_type}
+    tied = values.get(TIED, layout.usual[TIED])
+    return {**layout.usual, **inner, TIED: tied, "model_type": model_type}
 
 
 def shape_of(values: Mapping[str, Any]) -> ModelShape:

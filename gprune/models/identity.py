@@ -3,11 +3,12 @@
 Needs no torch, so that the app can ask. Fingerprints enter the key of every cached result.
 """
 
+import contextlib
 import hashlib
 from pathlib import Path
 from typing import Any
 
-from gprune.models import hub, shapes
+from gprune.models import families, hub, shapes, weight_headers
 from gprune.store import digests
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError, UnreadableError
@@ -84,9 +85,19 @@ def lacking(folder: Path) -> str:
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """The values of a model folder's ``config.json``; ModelError where it is missing or no JSON object."""
+    """The values of a model folder's ``config.json``; ModelError where it is missing or no JSON object.
+
+    A stored head that differs from the embedding is not tied, whatever the file says.
+    """
     if shapes.holds(folder) and (layers := shapes.layers(folder)):
         return shapes.deepened(configuration(shapes.base(folder)), layers)
+    values = _configured(folder)
+    if has_separate_head(folder):
+        values[families.TIED] = False
+    return values
+
+
+def _configured(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     try:
         values = _object(folder, CONFIG_FILE)
@@ -97,6 +108,26 @@ def configuration(folder: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise ModelError(f"{str(path)!r} holds no configuration (got {type(values).__name__}): copy the model again")
     return values
+
+
+def has_separate_head(folder: Path) -> bool:
+    """Return True if the head in a folder differs from the embedding although ``config.json`` ties them."""
+    tied = families.language_values(_configured(folder)).get(families.TIED)
+    return bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
+
+
+def stored_tensors(folder: Path) -> dict[str, weight_headers.Tensor]:
+    """Return the tensors of a model folder by name; nothing for weights that are random, missing or damaged."""
+    with contextlib.suppress(ModelError):
+        return weight_headers.tensors(weight_files(folder))
+    return {}
+
+
+def number_type(folder: Path) -> str:
+    """Return the number type of a model's weights as stored; for random weights the one that is configured."""
+    values = configuration(folder)
+    stored = weight_headers.number_type(stored_tensors(folder))
+    return stored or str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
 
 def _object(folder: Path, name: str) -> Any:

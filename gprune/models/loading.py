@@ -16,7 +16,7 @@ from torch import nn
 
 from gprune.models import devices, identity, library_errors, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
-from gprune.models.families import FAMILIES, Layout, require_prunable
+from gprune.models.families import FAMILIES, TIED, Layout, require_prunable
 from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
@@ -124,7 +124,14 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
 
     `loader` is a class with ``from_pretrained``, whose further arguments follow. Raises ModelError where the
     files cannot be read, or weights are missing, left over or of another size.
+
+    Where configuration and weights differ in what both can say, the weights decide: a head that is not the
+    embedding is not tied, and the number type ``auto`` is that of the files.
     """
+    if identity.has_separate_head(folder):
+        arguments[TIED] = False
+    if arguments.get("dtype") == "auto":
+        arguments["dtype"] = DTYPES.get(identity.number_type(folder), "auto")
     with quiet(), _as_model_error(f"the model in {str(folder)!r} cannot be read"):
         model, report = loader.from_pretrained(
             folder,

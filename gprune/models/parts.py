@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.families import UNITS, Layout, Slice, one_group
+from gprune.models.families import TIED, UNITS, Layout, Slice, one_group
 from gprune.records import ModelShape
 from gprune.system.errors import ModelError
 
@@ -58,6 +58,16 @@ def language_config(model: Any) -> Any:
     config = getattr(model, "config", None)
     inside = getattr(config, "get_text_config", None)
     return config if inside is None else inside()
+
+
+def untie_separate_head(model: Any) -> None:
+    """Set ``tie_word_embeddings`` to false where a head was loaded that differs from the embedding."""
+    tables = model.get_output_embeddings(), model.get_input_embeddings()
+    head, embedding = (getattr(table, "weight", None) for table in tables)
+    if not getattr(model.config, TIED, False) or head is None or head is embedding or head.is_meta:
+        return
+    if not torch.equal(head, embedding.to(head.device)):
+        setattr(model.config, TIED, False)
 
 
 def module_of(part: Projection) -> nn.Linear:

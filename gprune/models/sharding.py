@@ -12,7 +12,7 @@ from typing import Any
 from gprune.models import devices
 from gprune.models.decoder import Decoder
 from gprune.models.distributed.process_group import shard
-from gprune.models.identity import configuration, locate, weight_files
+from gprune.models.identity import locate, number_type, weight_files
 from gprune.models.loading import (
     DTYPES,
     auto_class,
@@ -36,8 +36,7 @@ def too_large(name: str, device: str, precision: str) -> bool:
     if not devices.is_gpu(place):
         return False
     files = [file for file in weight_files(folder) if file.suffix == ".safetensors"]
-    values = configuration(folder)
-    stored = DTYPES.get(str(values.get("dtype") or values.get("torch_dtype")), DTYPES[precision])
+    stored = DTYPES.get(number_type(folder), DTYPES[precision])
     size = sum(file.stat().st_size for file in files) * DTYPES[precision].itemsize / stored.itemsize
     return size > WEIGHTS_OF_A_GPU * devices.memory(place)[1]
 

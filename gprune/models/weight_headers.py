@@ -1,18 +1,24 @@
-"""Answers: which tensors do weight files hold, and of what shapes, without reading one of them?
+"""Answers: which tensors do weight files hold, of what shapes and types, and is the LM head one of its own?
 
 A safetensors file starts with eight bytes of length and so much JSON. Needs no torch.
 """
 
+import functools
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError
 
 _LENGTH = 8
 _HEAD = "lm_head.weight"
+_EMBEDDING = "embed_tokens.weight"
+_TYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
+_BLOCK = 2**20
 _MOST = 100 * 2**20
 """bytes of a header; safetensors itself reads no longer one"""
 
@@ -24,6 +30,11 @@ class Tensor:
     shape: tuple[int, ...]
     bytes: int
     """of its numbers"""
+    dtype: str
+    """number type as safetensors codes it, such as BF16"""
+    file: Path
+    start: int
+    """byte of the file at which its numbers begin"""
 
     @property
     def numbers(self) -> int:
@@ -33,7 +44,42 @@ class Tensor:
 
 def counted(found: dict[str, Tensor], tied: bool) -> list[Tensor]:
     """The tensors that hold numbers of their own: not the head of a model in which it is `tied`."""
-    return [one for name, one in found.items() if not (name == _HEAD and tied)]
+    head, embedding = (_by_name(found, name) for name in (_HEAD, _EMBEDDING))
+    return [one for one in found.values() if not (one is head and embedding is not None and tied)]
+
+
+def is_head_separate(tensors: Mapping[str, Tensor]) -> bool:
+    """Return True if head and token embedding are both stored and differ. Reads them only if they look alike."""
+    head, embedding = (_by_name(tensors, name) for name in (_HEAD, _EMBEDDING))
+    if head is None or embedding is None:
+        return False
+    times = tuple(tensor.file.stat().st_mtime_ns for tensor in (head, embedding))
+    return not _are_equal(head, embedding, times)
+
+
+def number_type(tensors: Mapping[str, Tensor]) -> str:
+    """Return the number type of most weights, as torch calls it; empty for other types and for no tensors."""
+    numbers: Counter[str] = Counter()
+    for tensor in tensors.values():
+        numbers[tensor.dtype] += tensor.numbers
+    return _TYPES.get(numbers.most_common(1)[0][0], "") if numbers else ""
+
+
+def _by_name(tensors: Mapping[str, Tensor], name: str) -> Tensor | None:
+    """Return the tensor with a name, or with that name behind the path of a module."""
+    return next((tensor for key, tensor in tensors.items() if f".{key}".endswith(f".{name}")), None)
+
+
+@functools.lru_cache(maxsize=64)
+def _are_equal(first: Tensor, second: Tensor, times: tuple[int, ...]) -> bool:
+    """Compare two tensors byte by byte; `times` of their files make the answer of a changed file a new one."""
+    if (first.shape, first.dtype) != (second.shape, second.dtype):
+        return False
+    with first.file.open("rb") as first_file, second.file.open("rb") as second_file:
+        first_file.seek(first.start)
+        second_file.seek(second.start)
+        sizes = (min(_BLOCK, first.bytes - offset) for offset in range(0, first.bytes, _BLOCK))
+        return all(first_file.read(size) == second_file.read(size) for size in sizes)
 
 
 def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
@@ -44,7 +90,7 @@ def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
     found: dict[str, Tensor] = {}
     for file in (file for file in files if file.suffix == ".safetensors"):
         try:
-            found |= _of(file)
+            found |= _of(file, file.stat().st_size, file.stat().st_mtime_ns)
         except (OSError, ValueError, KeyError, TypeError) as error:
             said = safe_parsing.sentence(error, 160)
             raise ModelError(
@@ -53,20 +99,22 @@ def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
     return found
 
 
-def _of(file: Path) -> dict[str, Tensor]:
+@functools.lru_cache(maxsize=256)
+def _of(file: Path, size: int, time: int) -> dict[str, Tensor]:
+    """Read the header of a file; its size and `time` of change make the answer of a changed file a new one."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(_LENGTH), "little")
-        room = file.stat().st_size - _LENGTH
+        room = size - _LENGTH
         if not 0 < length <= min(room, _MOST):
             raise ValueError(f"its header has {length} bytes of {max(room, 0)}")
         values = safe_parsing.json_object(opened.read(length), "its header")
     values.pop("__metadata__", None)
-    return {name: _tensor(one, room - length) for name, one in values.items()}
+    return {name: _tensor(one, room - length, file, _LENGTH + length) for name, one in values.items()}
 
 
-def _tensor(values: dict[str, list[int]], room: int) -> Tensor:
+def _tensor(values: dict[str, Any], room: int, file: Path, data: int) -> Tensor:
     start, end = values["data_offsets"]
     shape = tuple(values["shape"])
     if not 0 <= start <= end <= room or not all(isinstance(size, int) and size >= 0 for size in shape):
         raise ValueError(f"a tensor stands at {start} to {end} of {room} bytes")
-    return Tensor(shape, end - start)
+    return Tensor(shape, end - start, str(values["dtype"]), file, data + start)

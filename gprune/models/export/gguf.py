@@ -127,7 +127,7 @@ def _rope_factors(model: Any) -> Array | None:
 
 def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterator[tuple[str, Array]]:
     """Every tensor under llama.cpp's name, one at a time."""
-    tied = model.config.tie_word_embeddings
+    tied = model.lm_head.weight is model.get_input_embeddings().weight
     for name, tensor in model.state_dict().items():
         if tied and name == "lm_head.weight":
             continue

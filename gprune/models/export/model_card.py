@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.models import identity, weight_headers
 from gprune.models.export.plan_file import PLAN_FILE, CutPlan
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, dense_type
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, dense_type, language_values
 from gprune.system import safe_parsing
 from gprune.system.errors import GpruneError
 from gprune.system.version import __version__
@@ -166,7 +166,7 @@ def _head(plan: CutPlan) -> str:
 def _pruned(folder: Path, plan: CutPlan) -> str:
     masks, values = plan.pruned.masks, identity.configuration(folder)
     found = weight_headers.tensors(identity.weight_files(folder))
-    counted = weight_headers.counted(found, bool(values.get("tie_word_embeddings")))
+    counted = weight_headers.counted(found, bool(language_values(values).get("tie_word_embeddings")))
     family = dense_type(values.get("model_type"))
     rows = [
         ("family", FAMILIES[family].label if family in FAMILIES else family),

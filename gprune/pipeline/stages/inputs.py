@@ -316,8 +316,7 @@ def precision_of(study: Study) -> str:
         return study.dtype
     if study.device == "cpu" or not machine.has_gpu():
         return "float32"
-    stored = identity.configuration(identity.locate(study.model))
-    return str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
+    return identity.number_type(identity.locate(study.model))
 
 
 def from_plain(values: Any) -> Inputs | None:

@@ -228,9 +228,7 @@ def _stamp(name: str) -> Stamp:
 def _require_memory(name: str, precision: str) -> None:
     """Checks that the weights fit, before the system ends a process of its own choice for them."""
     folder = identity.locate(name)
-    stored = identity.configuration(folder)
-    kind = str(stored.get("dtype") or stored.get("torch_dtype") or "float32")
-    found = [getattr(torch, word, None) for word in (precision, kind)]
+    found = [getattr(torch, word, None) for word in (precision, identity.number_type(folder))]
     widths = [(dtype if isinstance(dtype, torch.dtype) else torch.float32).itemsize for dtype in found]
     files = identity.weight_files(folder)
     held = sum(file.stat().st_size for file in files) or random_weights.weights(folder) * widths[1]
