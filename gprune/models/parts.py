@@ -63,10 +63,11 @@ def language_config(model: Any) -> Any:
 def untie_separate_head(model: Any) -> None:
     """Set ``tie_word_embeddings`` to false where a head was loaded that differs from the embedding."""
     tables = model.get_output_embeddings(), model.get_input_embeddings()
-    head, embedding = (getattr(table, "weight", None) for table in tables)
-    if not getattr(model.config, TIED, False) or head is None or head is embedding or head.is_meta:
+    weights = [table.weight for table in tables if hasattr(table, "weight")]
+    if not getattr(model.config, TIED, False) or len(weights) < 2 or any(weight.is_meta for weight in weights):
         return
-    if not torch.equal(head, embedding.to(head.device)):
+    head, embedding = weights
+    if head is not embedding and not torch.equal(head, embedding.to(head.device)):
         setattr(model.config, TIED, False)
 
 
