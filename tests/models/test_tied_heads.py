@@ -17,6 +17,7 @@ from gprune.models.export import checkpoint, gguf, measurable, padded
 from gprune.models.families import FAMILIES, TIED, language_values
 from gprune.models.tiny import tiny_decoder
 from gprune.pipeline.estimate import dimensions
+from gprune.pipeline.stages import inputs
 from gprune.store import Store
 from gprune.study import from_dict
 
@@ -146,9 +147,12 @@ def test_what_a_configuration_leaves_out_of_tying_is_the_default_of_the_family(f
 
 
 @pytest.mark.parametrize("field", ["dtype", "torch_dtype"])
-def test_the_number_type_is_that_of_the_weights(field, tmp_path):
+def test_the_number_type_is_that_of_the_weights(field, tmp_path, monkeypatch):
     model = tiny_decoder("llama", **SIZES).model.bfloat16()
     model.save_pretrained(tmp_path)
     edit_config(tmp_path, **({"dtype": None} | {field: "float32"}))
     assert identity.number_type(tmp_path) == "bfloat16"
     assert loading.read_model(AutoModelForCausalLM, tmp_path, dtype="auto").dtype == torch.bfloat16
+    monkeypatch.setattr(inputs.machine, "has_gpu", lambda: True)
+    texts = tiny_study.write_texts(tmp_path / "texts")
+    assert inputs.precision_of(from_dict(tiny_study.settings(str(tmp_path), texts))) == "bfloat16"
