@@ -149,8 +149,8 @@ COMMANDS = {
     "arrays": ["arrays", "{deep}", "{folder}/out.npz"],
     "speed": ["speed", "random:{deep}"],
     "export": ["export", "x" * 5000, "flap", "{folder}/out"],
-    "inspect": ["inspect", "x" * 5000],
-    "inspect nobody": ["inspect", "~nosuchuser/m"],
+    "models": ["models", "x" * 5000],
+    "models nobody": ["models", "~nosuchuser/m"],
     "push": ["push", "{folder}", "y" * 5000 + "/z"],
 }
 

@@ -51,14 +51,15 @@ COMMANDS = {
     "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "push": Command("publish", "list what of a model's folder would go to the hub; --yes sends it"),
-    "inspect": Command("publish", "say what the folder of any model holds, and how it loads"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
     "pack": Command("packs", "write a run as one file, to open elsewhere"),
     "unpack": Command("packs", "read a packed run, with neither model nor texts"),
     "card": Command("card", "the card of a calibration text of a run"),
     "map": Command("map", "lay out the neurons of one layer by UMAP"),
     "report": Command("report", "write chosen figures of a run as one HTML file"),
-    "models": Command("listing", "list the families of models that can be pruned, and what is pruned of each"),
+    "models": Command(
+        "listing", "list the families that can be pruned; with FOLDER, what a model holds and how it loads"
+    ),
     "texts": Command("listing", "list the texts that are known by name"),
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command("listing", "list the metrics and methods of other packages, and why one cannot be used"),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, registered, say
@@ -12,14 +14,25 @@ from gprune.pipeline import runs as run_records
 from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError
+from gprune.system.units import amount
 
 if TYPE_CHECKING:
     from gprune.evaluation.tasks import TaskSource
 
 
+_ABOUT_MODELS = (
+    "Lists the families of models that can be pruned. With FOLDER it prints the family, widths by layer and "
+    "parameters of one dense or pruned model, what can be pruned, and how it loads. Reads no weights."
+)
+
+
 def add(commands: Any) -> None:
     """Registers the five commands."""
-    registered(commands, "models", _models)
+    models = registered(commands, "models", _models, _ABOUT_MODELS)
+    models.add_argument(
+        "model", nargs="?", metavar="FOLDER", help="a folder, a hub name that is on this machine, or `demo`"
+    )
+    models.add_argument("--json", action="store_true", help="write what FOLDER holds as one line of JSON to stdout")
     registered(commands, "texts", _texts)
     tasks = registered(commands, "tasks", _tasks)
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
@@ -31,10 +44,36 @@ def add(commands: Any) -> None:
     add_cache(runs)
 
 
-def _models(_: argparse.Namespace) -> int:
-    """Prints every family by its model type."""
+def _models(options: argparse.Namespace) -> int:
+    """Print every family by its model type, or the contents of one folder."""
+    if options.model is not None:
+        return _describe_model(options)
     for model_type, layout in FAMILIES.items():
         say(f"{model_type:<18} {layout.label:<16} {layout.pruned}")
+    return 0
+
+
+def _describe_model(options: argparse.Namespace) -> int:
+    from gprune.models import inspection
+
+    model = inspection.inspect(options.model)
+    if options.json:
+        say(json.dumps(asdict(model) | {"folder": str(model.folder)}))
+        return 0
+    family = f"{model.family} ({model.model_type})" if model.family else model.model_type
+    rows = {
+        "folder": model.folder,
+        "family": family,
+        "form": model.form,
+        "parameters": f"{model.parameters:,} ({amount(model.bytes)})",
+        "layers": len(model.neurons) or "not known",
+        "FFN neurons": inspection.in_words(model.neurons, model.of_neurons),
+        "key/value groups": inspection.in_words(model.groups, model.of_groups),
+        "can be pruned": model.prunable,
+        "loads": model.loads,
+    }
+    for name, value in rows.items():
+        say(f"{name:<18}{value}")
     return 0
 
 

@@ -226,7 +226,9 @@ _WITHOUT_GATE = (
     "mpt",
     "persimmon",
 )
-_EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts")
+_EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts", "gpt_oss")
+_LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm", "_h1", "nemotron_h", "recurrent", "zamba", "bamba")
+_LINEAR += ("kimi_linear", "xlstm")
 
 
 def dense_type(model_type: object) -> str:
@@ -254,7 +256,12 @@ def _why(word: str) -> str:
         return " (mixtures of experts are not)"
     if word in _WITHOUT_GATE or word.startswith(("gpt", "bloom")):
         return " (FFNs without a gate are not)"
-    return did_you_mean(word, FAMILIES)
+    if any(sign in word for sign in _LINEAR):
+        return " (layers of linear attention, of a state space or of a recurrence are not)"
+    from transformers import CONFIG_MAPPING
+
+    # a family that exists is no slip of the pen
+    return "" if word in CONFIG_MAPPING else did_you_mean(word, FAMILIES)
 
 
 def require_prunable(values: Mapping[str, Any], name: str) -> Layout:

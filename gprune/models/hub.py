@@ -82,7 +82,13 @@ def _missing(name: str) -> int:
     from huggingface_hub import snapshot_download
 
     files: Any = snapshot_download(name, allow_patterns=DOWNLOADED, dry_run=True)
-    if not any(file.filename.endswith(".safetensors") for file in files):
+    names = {file.filename for file in files}
+    if "adapter_config.json" in names and "config.json" not in names:
+        raise ModelError(
+            f"the hub's model {name!r} is a PEFT adapter: merge it into its base model first (`merge_and_unload`) "
+            "and name the merged folder"
+        )
+    if not any(file.endswith(".safetensors") for file in names):
         raise ModelError(
             f"the hub's model {name!r} has no safetensors, and pickled weights, which can run code, are not "
             "read: choose a copy that has them"

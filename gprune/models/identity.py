@@ -15,6 +15,7 @@ from gprune.system.errors import ModelError, UnreadableError
 from gprune.system.progress import Progress
 
 CONFIG_FILE = "config.json"
+ADAPTER_FILE = "adapter_config.json"
 WEIGHT_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
 TOKENIZER_FILES = (
@@ -102,6 +103,8 @@ def _configured(folder: Path) -> dict[str, Any]:
     try:
         values = _object(folder, CONFIG_FILE)
     except FileNotFoundError as error:
+        if (folder / ADAPTER_FILE).is_file():
+            raise adapter_error(folder) from error
         raise ModelError(f"the folder {str(folder)!r} has no {CONFIG_FILE}: choose the model's own folder") from error
     except UnreadableError as error:
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
@@ -128,6 +131,23 @@ def number_type(folder: Path) -> str:
     values = configuration(folder)
     stored = weight_headers.number_type(stored_tensors(folder))
     return stored or str(values.get("dtype") or values.get("torch_dtype") or "float32")
+
+
+def adapter_error(folder: Path) -> ModelError:
+    """Return the error for a folder that holds an adapter, whether or not it holds a model as well."""
+    try:
+        base = _object(folder, ADAPTER_FILE)["base_model_name_or_path"]
+    except (OSError, UnreadableError, KeyError, TypeError):
+        base = "another model"
+    if (folder / CONFIG_FILE).is_file() and ((folder / WEIGHT_FILE).is_file() or (folder / INDEX_FILE).is_file()):
+        return ModelError(
+            f"the model {str(folder)!r} holds {ADAPTER_FILE}, by which transformers may load {base} instead of "
+            "its weights: remove that file if they are merged"
+        )
+    return ModelError(
+        f"the model {str(folder)!r} is a PEFT adapter of {base}: merge it first (`merge_and_unload`) or name the "
+        "merged folder"
+    )
 
 
 def _object(folder: Path, name: str) -> Any:

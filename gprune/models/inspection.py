@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gprune.models import families, identity, weight_headers
+from gprune.models import families, identity, loadable, weight_headers
 from gprune.models.export import plan_file
 from gprune.models.weight_headers import Tensor
 from gprune.records import ModelShape
@@ -81,8 +81,8 @@ def inspect(name: str) -> Inspected:
         groups=groups,
         of_neurons=of_neurons,
         of_groups=of_groups,
-        prunable=_prunable(values, name, odd),
-        loads=_loads(folder, values, odd),
+        prunable=_prunable(folder, odd),
+        loads="; ".join(filter(None, [_loads(folder, values, odd), loadable.attention_notice(folder)])),
     )
 
 
@@ -170,15 +170,13 @@ def _form(plan: plan_file.CutPlan | str | None, own: bool, odd: str, widths: tup
     return "ordinary: dense, or pruned to equal widths"
 
 
-def _prunable(values: dict[str, Any], name: str, odd: str) -> str:
+def _prunable(folder: Path, odd: str) -> str:
     try:
-        layout = families.require_prunable(values, name)
+        layout = loadable.require_loadable(folder)
     except ModelError as error:
         return f"nothing: {error}"
     if odd:
         return f"nothing: {odd}"
-    if "quantization_config" in values:
-        return "nothing: its weights are quantised, take those that it was quantised from"
     return layout.pruned
 
 

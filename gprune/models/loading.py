@@ -14,9 +14,9 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import nn
 
-from gprune.models import devices, identity, library_errors, offloading, random_weights, shapes
+from gprune.models import devices, identity, library_errors, loadable, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
-from gprune.models.families import FAMILIES, TIED, Layout, require_prunable
+from gprune.models.families import FAMILIES, TIED
 from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
@@ -75,7 +75,7 @@ def _random(folder: Path, place: torch.device, dtype: str) -> nn.Module:
 def _checked(name: str) -> Path:
     """The folder of a model whose family is supported and whose files can be opened."""
     folder = identity.locate(name, download=True)
-    _layout(folder)
+    loadable.require_loadable(folder)
     require_readable(identity.weight_files(folder))
     return folder
 
@@ -84,10 +84,6 @@ def auto_class(folder: Path) -> Any:
     """The class of transformers by which the dense model in a folder loads."""
     layout = FAMILIES.get(str(identity.configuration(folder).get("model_type")))
     return _automatic("AutoModelForCausalLM" if layout is None else layout.loaders[-1])
-
-
-def _layout(folder: Path) -> Layout:
-    return require_prunable(identity.configuration(folder), f"the model {str(folder)!r}")
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
@@ -133,6 +129,7 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     if arguments.get("dtype") == "auto":
         arguments["dtype"] = DTYPES.get(identity.number_type(folder), "auto")
     with quiet(), _as_model_error(f"the model in {str(folder)!r} cannot be read"):
+        arguments |= attention_arguments(folder)
         model, report = loader.from_pretrained(
             folder,
             use_safetensors=True,
@@ -147,6 +144,8 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
         ("unexpected_keys", "left over"),
     ):
         names = sorted(str(entry[0] if isinstance(entry, tuple) else entry) for entry in report[key])
+        if key == "missing_keys" and names == ["lm_head.weight"]:
+            raise loadable.headless(folder)
         if names:
             raise ModelError(
                 f"config.json in {str(folder)!r} disagrees with the weights: {len(names)} are {words}, the "
@@ -155,11 +154,17 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     return model.eval()
 
 
+def attention_arguments(folder: Path) -> dict[str, Any]:
+    """Return the argument that replaces an attention implementation which this machine lacks, if it does."""
+    return {"attn_implementation": None} if loadable.unavailable_attention(folder) else {}
+
+
 def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: dict[str, Any]) -> nn.Module:
     trusted = {"trust_remote_code": arguments["trust_remote_code"], "local_files_only": True}
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
         known = _automatic("AutoConfig").from_pretrained(folder, **trusted)
-    places = offloading.device_map(loader, known, _layout(folder), place)
+    layout = loadable.require_loadable(folder)
+    places = offloading.device_map(loader, known, layout, place, **attention_arguments(folder))
     with offloading.workspace() as work:
         return read_model(loader, folder, device_map=places, offload_folder=work, **arguments)
 

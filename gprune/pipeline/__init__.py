@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from gprune.data.texts import is_sampled
+from gprune.models import identity
+from gprune.models.loadable import attention_notice
 from gprune.pipeline import provenance
 from gprune.pipeline.eta import expected
-from gprune.pipeline.preflight import require_room
+from gprune.pipeline.preflight import ESTIMATE, require_room
 from gprune.pipeline.record import Listener, RunRecord
 from gprune.pipeline.run_owner import RunOwner
 from gprune.pipeline.stages import (
@@ -75,6 +77,8 @@ def run(
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.processes = 1 if ranks is None else ranks.count
     record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
+    if notice := attention_notice(identity.locate(study.model)):
+        listener(ESTIMATE, 1, 1, Notice(notice))
     require_texts(results, wanted)
     require_room(wanted, results, listener, anyway, record.processes)
     store.sweep()

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, shapes
+from gprune.models.loadable import require_loadable
 from gprune.pipeline.stages.task_data import scoring_of, task_digests
 from gprune.plugins.discovery import Plugin
 from gprune.study import RepairSettings, Study, methods
@@ -126,9 +127,8 @@ def require_prunable(study: Study, folder: Path) -> Path:
 
     Raises ModelError where its family is not supported, SettingsError where its heads stay and are too many.
     """
-    values = identity.configuration(folder)
-    layout = families.require_prunable(values, f"the model {str(folder)!r}")
-    families.require_reachable(values, study.retention)
+    layout = require_loadable(folder)
+    families.require_reachable(identity.configuration(folder), study.retention)
     fits = study.chooses or study.repair.kind not in ("own", "none", "bias")
     if fits and layout.normalised and study.repair.target == "residual_stream":
         raise SettingsError(
