@@ -20,18 +20,10 @@ if TYPE_CHECKING:
     from gprune.evaluation.tasks import TaskSource
 
 
-_ABOUT_MODELS = (
-    "Lists the families of models that can be pruned. With FOLDER it prints the family, widths by layer and "
-    "parameters of one dense or pruned model, what can be pruned, and how it loads. Reads no weights."
-)
-
-
 def add(commands: Any) -> None:
     """Registers the five commands."""
-    models = registered(commands, "models", _models, _ABOUT_MODELS)
-    models.add_argument(
-        "model", nargs="?", metavar="FOLDER", help="a folder, a hub name that is on this machine, or `demo`"
-    )
+    models = registered(commands, "models", _models)
+    models.add_argument("model", nargs="?", metavar="FOLDER", help="a folder, a hub name, or `demo`")
     models.add_argument("--json", action="store_true", help="write what FOLDER holds as one line of JSON to stdout")
     registered(commands, "texts", _texts)
     tasks = registered(commands, "tasks", _tasks)

@@ -227,8 +227,7 @@ _WITHOUT_GATE = (
     "persimmon",
 )
 _EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts", "gpt_oss")
-_LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm", "_h1", "nemotron_h", "recurrent", "zamba", "bamba")
-_LINEAR += ("kimi_linear", "xlstm")
+_LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm2", "nemotron_h", "recurrent", "zamba", "kimi_linear")
 
 
 def dense_type(model_type: object) -> str:

@@ -83,11 +83,8 @@ def _missing(name: str) -> int:
 
     files: Any = snapshot_download(name, allow_patterns=DOWNLOADED, dry_run=True)
     names = {file.filename for file in files}
-    if "adapter_config.json" in names and "config.json" not in names:
-        raise ModelError(
-            f"the hub's model {name!r} is a PEFT adapter: merge it into its base model first (`merge_and_unload`) "
-            "and name the merged folder"
-        )
+    if "adapter_config.json" in names:
+        raise ModelError(f"the hub's model {name!r} is a PEFT adapter: merge it first (`merge_and_unload`)")
     if not any(file.endswith(".safetensors") for file in names):
         raise ModelError(
             f"the hub's model {name!r} has no safetensors, and pickled weights, which can run code, are not "

@@ -134,19 +134,14 @@ def number_type(folder: Path) -> str:
 
 
 def adapter_error(folder: Path) -> ModelError:
-    """Return the error for a folder that holds an adapter, whether or not it holds a model as well."""
+    """Return the error for a folder that holds an adapter, which transformers may apply to another model."""
     try:
         base = _object(folder, ADAPTER_FILE)["base_model_name_or_path"]
     except (OSError, UnreadableError, KeyError, TypeError):
         base = "another model"
-    if (folder / CONFIG_FILE).is_file() and ((folder / WEIGHT_FILE).is_file() or (folder / INDEX_FILE).is_file()):
-        return ModelError(
-            f"the model {str(folder)!r} holds {ADAPTER_FILE}, by which transformers may load {base} instead of "
-            "its weights: remove that file if they are merged"
-        )
     return ModelError(
         f"the model {str(folder)!r} is a PEFT adapter of {base}: merge it first (`merge_and_unload`) or name the "
-        "merged folder"
+        f"merged folder, which holds no {ADAPTER_FILE}"
     )
 
 

@@ -4,24 +4,17 @@ Reads ``config.json`` and the names and shapes of the tensors. Needs no torch.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from gprune.models import families, identity, weight_headers
-from gprune.models.weight_headers import Tensor
 from gprune.system.errors import ModelError
 
-_HEAD = "lm_head.weight"
-_SCORE = "score.weight"
-_CLASSIFIER = re.compile("For[A-Za-z]*Classification|ForQuestionAnswering|RewardModel")
-_WRAPPER = re.compile(
-    r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|_checkpoint_wrapped_module)\."
-)
-"""names that wrappers of modules add to those of a model's tensors: PEFT, torch.compile, DDP, FSDP"""
+# what PEFT, torch.compile, DDP and FSDP add to the names of a model's tensors
+_WRAPPER = re.compile(r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module)\.")
+_CLASSIFIER = re.compile(r"For\w*Classification|ForQuestionAnswering|RewardModel|^score\.weight$")
 _QUANTIZED = (".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", ".SCB", ".absmax")
-_ATTENTION = "attn_implementation"
 
 
 def require_loadable(folder: Path) -> families.Layout:
@@ -35,14 +28,14 @@ def require_loadable(folder: Path) -> families.Layout:
         raise identity.adapter_error(folder)
     layout = families.require_prunable(values, name)
     require_unquantized(folder)
-    tensors = _tensors(folder)
-    architectures = [str(word) for word in values.get("architectures") or []]
-    signs = [word for word in architectures if _CLASSIFIER.search(word)] + [word for word in tensors if word == _SCORE]
-    if signs:
-        raise ModelError(f"{name} is a classifier ({signs[0]}) and predicts no tokens: choose a causal language model")
-    if tensors:
-        _require_names(tensors, layout, folder)
+    tensors = weight_headers.tensors(identity.weight_files(folder))
+    for sign in filter(_CLASSIFIER.search, map(str, (*(values.get("architectures") or ()), *tensors))):
+        raise ModelError(f"{name} is a classifier ({sign}) and predicts no tokens: choose a causal language model")
     language = families.language_values(values)
+    if tensors:
+        _require_names(tensors, layout, name)
+        if language.get("tie_word_embeddings") is False and not any(key.endswith("lm_head.weight") for key in tensors):
+            raise headless(folder)
     pad, vocabulary = language.get("pad_token_id"), language.get("vocab_size")
     if isinstance(pad, int) and isinstance(vocabulary, int) and not -vocabulary <= pad < vocabulary:
         raise ModelError(
@@ -54,18 +47,15 @@ def require_loadable(folder: Path) -> families.Layout:
 
 def require_unquantized(folder: Path) -> None:
     """Raise ModelError if the weights of a folder are quantized, by its configuration or by their names."""
-    values, inner = identity.configuration(folder), "text_config"
-    nested = values[inner] if isinstance(values.get(inner), Mapping) else {}
-    keys = "quantization_config", "compression_config"
-    settings = next((section[key] for section in (values, nested) for key in keys if section.get(key)), None)
-    if isinstance(settings, Mapping):
-        loaded = "bitsandbytes" if any(str(key).startswith("load_in_") for key in settings) else "of an unnamed method"
-        method = str(settings.get("quant_method") or loaded)
-    else:
-        method = next((key for key, tensor in _tensors(folder).items() if _is_quantized(key, tensor)), "")
-    if method:
+    settings = _settings(folder, "quantization_config", "compression_config")
+    # without a method, transformers reads the first settings of bitsandbytes
+    methods = [str(dict(section).get("quant_method") or "bitsandbytes") for section in settings]
+    for name, tensor in weight_headers.tensors(identity.weight_files(folder)).items():
+        if name.endswith(_QUANTIZED) or (name.endswith(".weight") and tensor.bytes < 2 * tensor.numbers):
+            methods.append(name)
+    if methods:
         raise ModelError(
-            f"the weights of the model {str(folder)!r} are quantized ({method}), which is not supported: use "
+            f"the weights of the model {str(folder)!r} are quantized ({methods[0]}), which is not supported: use "
             "the unquantized checkpoint that they were made from"
         )
 
@@ -78,75 +68,32 @@ def headless(folder: Path) -> ModelError:
     )
 
 
-def unavailable_attention(folder: Path) -> str:
-    """Return the attention implementation that a configuration asks for and this machine lacks, or ``""``."""
+def attention_notice(folder: Path) -> str:
+    """Return a sentence if the configuration asks for an attention that is not installed here, else ``""``."""
     from transformers import utils
 
-    available = {
-        "eager": lambda: True,
-        "sdpa": lambda: True,
-        "flex_attention": utils.is_torch_flex_attn_available,
-        "flash_attention_2": utils.is_flash_attn_2_available,
-        "flash_attention_3": utils.is_flash_attn_3_available,
-    }
-    names = _attention_names(identity.configuration(folder))
-    return next((name for name in names if not available.get(name, lambda: False)()), "")
+    flash = {"flash_attention_2": utils.is_flash_attn_2_available, "flash_attention_3": utils.is_flash_attn_3_available}
+    for name in _settings(folder, "attn_implementation", "_attn_implementation"):
+        if name not in ("eager", "sdpa", "flex_attention") and not (name in flash and flash[name]()):
+            return f"{identity.CONFIG_FILE} asks for {name}, which is not installed here: the model runs with sdpa"
+    return ""
 
 
-def attention_notice(folder: Path) -> str:
-    """Return the sentence that says which attention replaces an unavailable one, or ``""``."""
-    name = unavailable_attention(folder)
-    return f"config.json asks for {name}, which is not installed here: the model runs with sdpa" if name else ""
+def _settings(folder: Path, *keys: str) -> list[Any]:
+    values = identity.configuration(folder)
+    sections = [values, *(section for section in values.values() if isinstance(section, Mapping))]
+    return [section[key] for section in sections for key in keys if section.get(key)]
 
 
-def _attention_names(values: Mapping[str, Any]) -> Iterator[str]:
-    for key, value in values.items():
-        if key.removeprefix("_") == _ATTENTION:
-            yield from (str(name) for name in (value.values() if isinstance(value, Mapping) else [value]) if name)
-        elif isinstance(value, Mapping):
-            yield from _attention_names(value)
-
-
-def _require_names(tensors: dict[str, Tensor], layout: families.Layout, folder: Path) -> None:
-    name = f"the model {str(folder)!r}"
-    if any(".lora_A." in key for key in tensors):
-        raise ModelError(f"{name} holds LoRA weights that are not merged: merge it first (`merge_and_unload`)")
-    if prefixes := _prefixes(tensors, layout):
-        words = " and ".join(map(repr, prefixes))
+def _require_names(names: Iterable[str], layout: families.Layout, name: str) -> None:
+    if any(".lora_A." in key for key in names):
+        raise ModelError(f"{name} holds LoRA weights that are not merged: merge them first (`merge_and_unload`)")
+    # a model that was saved without its head has no "model." in front
+    lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")}
+    prefixes = dict.fromkeys(prefix for key in names for prefix in _WRAPPER.findall(key))
+    if prefixes and {f"{path}.0.{layout.down_proj}.weight" for path in lists}.isdisjoint(names):
         renaming = "".join(f".replace({prefix!r}, '')" for prefix in prefixes)
         raise ModelError(
-            f"the tensor names of {name} have the prefix {words}, which a wrapper around the model added: "
-            f"rename every tensor to name{renaming} and save the weights again"
+            f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
+            f"around the model added: rename every tensor to name{renaming} and save the weights again"
         )
-    tied = families.language_values(identity.configuration(folder)).get("tie_word_embeddings")
-    if tied is False and not any(key.endswith(_HEAD) for key in tensors):
-        raise headless(folder)
-
-
-def _prefixes(names: Iterable[str], layout: families.Layout) -> list[str]:
-    """Return what stands in the tensor names besides those that the family has; nothing if these are there."""
-    lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")}
-    anchors = sorted((f"{path}.0.{layout.down_proj}.weight" for path in lists), key=len, reverse=True)
-    if not set(anchors).isdisjoint(names):
-        return []
-    for name in names:
-        if _WRAPPER.sub("", name) in anchors:
-            return list(dict.fromkeys(_WRAPPER.findall(name)))
-        for anchor in anchors:
-            if name.endswith(f".{anchor}"):
-                return [name.removesuffix(anchor)]
-    return []
-
-
-def _is_quantized(name: str, tensor: Tensor) -> bool:
-    return name.endswith(_QUANTIZED) or (name.endswith(".weight") and tensor.bytes < 2 * tensor.numbers)
-
-
-def _tensors(folder: Path) -> dict[str, Tensor]:
-    files = identity.weight_files(folder)
-    return _read_headers(tuple((file, file.stat().st_size, file.stat().st_mtime_ns) for file in files))
-
-
-@lru_cache(maxsize=8)
-def _read_headers(stamps: tuple[tuple[Path, int, int], ...]) -> dict[str, Tensor]:
-    return weight_headers.tensors(file for file, _, _ in stamps)

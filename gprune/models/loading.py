@@ -129,7 +129,9 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     if arguments.get("dtype") == "auto":
         arguments["dtype"] = DTYPES.get(identity.number_type(folder), "auto")
     with quiet(), _as_model_error(f"the model in {str(folder)!r} cannot be read"):
-        arguments |= attention_arguments(folder)
+        if loadable.attention_notice(folder):
+            # the family's own choice: sdpa, or eager where it has none
+            arguments["attn_implementation"] = None
         model, report = loader.from_pretrained(
             folder,
             use_safetensors=True,
@@ -154,17 +156,11 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     return model.eval()
 
 
-def attention_arguments(folder: Path) -> dict[str, Any]:
-    """Return the argument that replaces an attention implementation which this machine lacks, if it does."""
-    return {"attn_implementation": None} if loadable.unavailable_attention(folder) else {}
-
-
 def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: dict[str, Any]) -> nn.Module:
     trusted = {"trust_remote_code": arguments["trust_remote_code"], "local_files_only": True}
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
         known = _automatic("AutoConfig").from_pretrained(folder, **trusted)
-    layout = loadable.require_loadable(folder)
-    places = offloading.device_map(loader, known, layout, place, **attention_arguments(folder))
+    places = offloading.device_map(loader, known, loadable.require_loadable(folder), place)
     with offloading.workspace() as work:
         return read_model(loader, folder, device_map=places, offload_folder=work, **arguments)
 

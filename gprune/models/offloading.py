@@ -20,15 +20,11 @@ from gprune.models.families import Layout
 _DISK = "disk"
 
 
-def device_map(
-    loader: Any, configuration: Any, layout: Layout, place: torch.device, **arguments: Any
-) -> dict[str, str]:
-    """Where each part of a model goes: its decoder layers stay on disk, the rest goes to a device.
-
-    `arguments` are those of ``from_config``.
-    """
+def device_map(loader: Any, configuration: Any, layout: Layout, place: torch.device) -> dict[str, str]:
+    """Where each part of a model goes: its decoder layers stay on disk, the rest goes to a device."""
     with torch.device("meta"):
-        parent: nn.Module = loader.from_config(configuration, **arguments)
+        # only the names of its parts matter, and this attention is everywhere
+        parent: nn.Module = loader.from_config(configuration, attn_implementation="eager")
     # safetensors knows devices by name, and of several GPUs only with a number
     device = f"{place.type}:{place.index or 0}" if devices.is_gpu(place) else str(place)
     places: dict[str, str] = {}
