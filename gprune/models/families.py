@@ -257,10 +257,9 @@ def _why(word: str) -> str:
         return " (FFNs without a gate are not)"
     if any(sign in word for sign in _LINEAR):
         return " (layers of linear attention, of a state space or of a recurrence are not)"
-    from transformers import CONFIG_MAPPING
-
-    # a family that exists is no slip of the pen
-    return "" if word in CONFIG_MAPPING else did_you_mean(word, FAMILIES)
+    # a name that differs by more than a missing letter is that of another family
+    slips = {family[:i] + family[i + 1 :]: family for family in FAMILIES for i in range(len(family))}
+    return did_you_mean(word, [slips[word]] if word in slips else [])
 
 
 def require_prunable(values: Mapping[str, Any], name: str) -> Layout:

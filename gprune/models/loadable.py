@@ -5,15 +5,18 @@ Reads ``config.json`` and the names and shapes of the tensors. Needs no torch.
 
 import re
 from collections.abc import Iterable, Mapping
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from gprune.models import families, identity, weight_headers
+from gprune.system import machine
 from gprune.system.errors import ModelError
 
 # what PEFT, torch.compile, DDP and FSDP add to the names of a model's tensors
 _WRAPPER = re.compile(r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module)\.")
-_CLASSIFIER = re.compile(r"For\w*Classification|ForQuestionAnswering|RewardModel|^score\.weight$")
+_CLASSIFIER = re.compile(r"\w*For\w*Classification|\w*ForQuestionAnswering|\w*RewardModel|^score\.weight$")
+_FLASH = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
 _QUANTIZED = (".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", ".SCB", ".absmax")
 
 
@@ -29,9 +32,11 @@ def require_loadable(folder: Path) -> families.Layout:
     layout = families.require_prunable(values, name)
     require_unquantized(folder)
     tensors = weight_headers.tensors(identity.weight_files(folder))
-    for sign in filter(_CLASSIFIER.search, map(str, (*(values.get("architectures") or ()), *tensors))):
-        raise ModelError(f"{name} is a classifier ({sign}) and predicts no tokens: choose a causal language model")
+    for sign in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
+        raise ModelError(f"{name} is a classifier ({sign[0]}) and predicts no tokens: choose a causal language model")
     language = families.language_values(values)
+    if any(".lora_A." in key for key in tensors):
+        raise identity.adapter_error(folder)
     if tensors:
         _require_names(tensors, layout, name)
         if language.get("tie_word_embeddings") is False and not any(key.endswith("lm_head.weight") for key in tensors):
@@ -49,7 +54,9 @@ def require_unquantized(folder: Path) -> None:
     """Raise ModelError if the weights of a folder are quantized, by its configuration or by their names."""
     settings = _settings(folder, "quantization_config", "compression_config")
     # without a method, transformers reads the first settings of bitsandbytes
-    methods = [str(dict(section).get("quant_method") or "bitsandbytes") for section in settings]
+    methods = [
+        str(section.get("quant_method") or "bitsandbytes") for section in settings if isinstance(section, Mapping)
+    ]
     for name, tensor in weight_headers.tensors(identity.weight_files(folder)).items():
         if name.endswith(_QUANTIZED) or (name.endswith(".weight") and tensor.bytes < 2 * tensor.numbers):
             methods.append(name)
@@ -70,11 +77,10 @@ def headless(folder: Path) -> ModelError:
 
 def attention_notice(folder: Path) -> str:
     """Return a sentence if the configuration asks for an attention that is not installed here, else ``""``."""
-    from transformers import utils
-
-    flash = {"flash_attention_2": utils.is_flash_attn_2_available, "flash_attention_3": utils.is_flash_attn_3_available}
-    for name in _settings(folder, "attn_implementation", "_attn_implementation"):
-        if name not in ("eager", "sdpa", "flex_attention") and not (name in flash and flash[name]()):
+    for name in map(str, _settings(folder, "attn_implementation", "_attn_implementation")):
+        package = _FLASH.get(name)
+        installed = package is not None and machine.has_gpu() and any(distributions(name=package))
+        if not installed and name not in ("eager", "sdpa", "flex_attention"):
             return f"{identity.CONFIG_FILE} asks for {name}, which is not installed here: the model runs with sdpa"
     return ""
 
@@ -86,8 +92,6 @@ def _settings(folder: Path, *keys: str) -> list[Any]:
 
 
 def _require_names(names: Iterable[str], layout: families.Layout, name: str) -> None:
-    if any(".lora_A." in key for key in names):
-        raise ModelError(f"{name} holds LoRA weights that are not merged: merge them first (`merge_and_unload`)")
     # a model that was saved without its head has no "model." in front
     lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")}
     prefixes = dict.fromkeys(prefix for key in names for prefix in _WRAPPER.findall(key))

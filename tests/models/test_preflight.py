@@ -6,13 +6,14 @@ import pytest
 import tiny_study
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import CONFIG_MAPPING
 from transformers.utils import is_flash_attn_2_available
 
 import gprune
 from gprune.__main__ import main
 from gprune.models import identity, inspection, offloading
 from gprune.models.export import measurable
-from gprune.models.families import require_prunable
+from gprune.models.families import FAMILIES, require_prunable
 from gprune.models.loadable import attention_notice, require_loadable
 from gprune.models.loading import load, read_weights
 from gprune.system.errors import GpruneError, ModelError
@@ -64,7 +65,7 @@ REFUSED = {
     ),
     "unmerged": (
         lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_proj.lora_A.weight", torch.ones(2, 2)),
-        "LoRA weights that are not merged",
+        "is a PEFT adapter of another model: merge it first",
     ),
     "untied without head": (
         lambda folder: changed(folder, tie_word_embeddings=False),
@@ -227,7 +228,7 @@ def test_eager_attention_stays_as_it_is(tmp_path):
         ("gpt2", r" \(FFNs without a gate are not\)"),
         ("qwen3_vl", ""),
         ("gemma3n", ""),
-        ("qwen33", r" \(did you mean qwen3\?\)"),
+        ("mistrl", r" \(did you mean mistral\?\)"),
     ],
 )
 def test_a_family_is_refused_for_its_true_reason(model_type, reason):
@@ -239,3 +240,23 @@ def test_an_adapter_that_names_no_base_is_refused_as_one(tmp_path):
     (tmp_path / "adapter_config.json").write_text("[]")
     with pytest.raises(ModelError, match="is a PEFT adapter of another model"):
         identity.configuration(tmp_path)
+
+
+@pytest.mark.parametrize("key", ["quantization_config", "architectures", "attn_implementation", "pad_token_id"])
+@pytest.mark.parametrize("value", ["word", 3, [[1]], {"a": [1]}])
+def test_values_of_another_type_are_no_defect_of_ours(key, value, tmp_path):
+    tiny_study.made(tmp_path)
+    folder = changed(tmp_path / "model", **{key: value})
+    attention_notice(folder)
+    try:
+        require_loadable(folder)
+        load(str(folder), device="cpu")
+    except GpruneError:
+        pass
+
+
+def test_no_family_of_the_library_is_taken_for_a_misspelt_one():
+    for model_type in CONFIG_MAPPING.keys() - FAMILIES.keys():
+        with pytest.raises(ModelError) as error:
+            require_prunable({"model_type": model_type}, "the model")
+        assert "did you mean" not in str(error.value)
