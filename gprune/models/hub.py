@@ -82,10 +82,9 @@ def _missing(name: str) -> int:
     from huggingface_hub import snapshot_download
 
     files: Any = snapshot_download(name, allow_patterns=DOWNLOADED, dry_run=True)
-    names = {file.filename for file in files}
-    if "adapter_config.json" in names:
+    if any(file.filename == "adapter_config.json" for file in files):
         raise ModelError(f"the hub's model {name!r} is a PEFT adapter: merge it first (`merge_and_unload`)")
-    if not any(file.endswith(".safetensors") for file in names):
+    if not any(file.filename.endswith(".safetensors") for file in files):
         raise ModelError(
             f"the hub's model {name!r} has no safetensors, and pickled weights, which can run code, are not "
             "read: choose a copy that has them"

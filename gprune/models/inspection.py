@@ -175,9 +175,7 @@ def _prunable(folder: Path, odd: str) -> str:
         layout = loadable.require_loadable(folder)
     except ModelError as error:
         return f"nothing: {error}"
-    if odd:
-        return f"nothing: {odd}"
-    return layout.pruned
+    return f"nothing: {odd}" if odd else layout.pruned
 
 
 def _loads(folder: Path, values: dict[str, Any], odd: str) -> str:

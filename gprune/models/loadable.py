@@ -4,7 +4,7 @@ Reads ``config.json`` and the names and shapes of the tensors. Needs no torch.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
@@ -27,26 +27,30 @@ def require_loadable(folder: Path) -> families.Layout:
     classifier, or tensors that do not fit the configuration.
     """
     values, name = identity.configuration(folder), f"the model {str(folder)!r}"
-    if (folder / identity.ADAPTER_FILE).is_file():
-        raise identity.adapter_error(folder)
     layout = families.require_prunable(values, name)
+    is_adapter = (folder / identity.ADAPTER_FILE).is_file()
+    tensors = {} if is_adapter else weight_headers.tensors(identity.weight_files(folder))
+    if is_adapter or any(".lora_A." in key for key in tensors):
+        raise identity.adapter_error(folder)
     require_unquantized(folder)
-    tensors = weight_headers.tensors(identity.weight_files(folder))
     for sign in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
         raise ModelError(f"{name} is a classifier ({sign[0]}) and predicts no tokens: choose a causal language model")
+    # a model that was saved without its head has no "model." in front
+    lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")}
+    prefixes = dict.fromkeys(prefix for key in tensors for prefix in _WRAPPER.findall(key))
+    if prefixes and {f"{path}.0.{layout.down_proj}.weight" for path in lists}.isdisjoint(tensors):
+        renaming = "".join(f".replace({prefix!r}, '')" for prefix in prefixes)
+        raise ModelError(
+            f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
+            f"around the model added: rename every tensor to name{renaming} and save the weights again"
+        )
     language = families.language_values(values)
-    if any(".lora_A." in key for key in tensors):
-        raise identity.adapter_error(folder)
-    if tensors:
-        _require_names(tensors, layout, name)
-        if language.get("tie_word_embeddings") is False and not any(key.endswith("lm_head.weight") for key in tensors):
-            raise headless(folder)
+    untied = language.get("tie_word_embeddings") is False
+    if tensors and untied and not any(key.endswith("lm_head.weight") for key in tensors):
+        raise headless(folder)
     pad, vocabulary = language.get("pad_token_id"), language.get("vocab_size")
     if isinstance(pad, int) and isinstance(vocabulary, int) and not -vocabulary <= pad < vocabulary:
-        raise ModelError(
-            f"pad_token_id of {name} is {pad}, but it has {vocabulary} embeddings: set pad_token_id in "
-            f"{identity.CONFIG_FILE} to null or to a token below {vocabulary}"
-        )
+        raise ModelError(f"pad_token_id of {name} is {pad}, but it has {vocabulary} embeddings: set it to null")
     return layout
 
 
@@ -78,8 +82,7 @@ def headless(folder: Path) -> ModelError:
 def attention_notice(folder: Path) -> str:
     """Return a sentence if the configuration asks for an attention that is not installed here, else ``""``."""
     for name in map(str, _settings(folder, "attn_implementation", "_attn_implementation")):
-        package = _FLASH.get(name)
-        installed = package is not None and machine.has_gpu() and any(distributions(name=package))
+        installed = name in _FLASH and machine.has_gpu() and any(distributions(name=_FLASH[name]))
         if not installed and name not in ("eager", "sdpa", "flex_attention"):
             return f"{identity.CONFIG_FILE} asks for {name}, which is not installed here: the model runs with sdpa"
     return ""
@@ -89,15 +92,3 @@ def _settings(folder: Path, *keys: str) -> list[Any]:
     values = identity.configuration(folder)
     sections = [values, *(section for section in values.values() if isinstance(section, Mapping))]
     return [section[key] for section in sections for key in keys if section.get(key)]
-
-
-def _require_names(names: Iterable[str], layout: families.Layout, name: str) -> None:
-    # a model that was saved without its head has no "model." in front
-    lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")}
-    prefixes = dict.fromkeys(prefix for key in names for prefix in _WRAPPER.findall(key))
-    if prefixes and {f"{path}.0.{layout.down_proj}.weight" for path in lists}.isdisjoint(names):
-        renaming = "".join(f".replace({prefix!r}, '')" for prefix in prefixes)
-        raise ModelError(
-            f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
-            f"around the model added: rename every tensor to name{renaming} and save the weights again"
-        )

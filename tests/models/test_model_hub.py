@@ -151,3 +151,9 @@ def test_a_model_of_pickles_only_is_not_fetched(small, cache):
     with pytest.raises(ModelError, match="has no safetensors, and pickled weights, which can run code") as caught:
         identity.locate(NAME, download=True)
     one_sentence(caught)
+
+
+def test_an_adapter_of_the_hub_is_named_before_anything_is_fetched(small):
+    small.models[NAME] = {"adapter_config.json": b"{}", "adapter_model.safetensors": b"weights"}
+    with pytest.raises(ModelError, match=r"is a PEFT adapter: merge it first \(`merge_and_unload`\)"):
+        identity.locate(NAME, download=True)
