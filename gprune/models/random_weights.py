@@ -8,6 +8,7 @@ from torch import nn
 
 from gprune.models import devices
 from gprune.models.identity import configuration
+from gprune.models.loadable import attention_notice
 from gprune.models.oom_backoff import out_of_memory
 from gprune.models.shapes import RANDOM
 from gprune.system import safe_parsing
@@ -22,6 +23,8 @@ def config_of(folder: Path) -> Any:
     from transformers import AutoConfig
 
     values = configuration(folder)
+    if attention_notice(folder):
+        values = values | {"attn_implementation": None}
     try:
         return AutoConfig.for_model(**values)
     except Exception as error:  # whatever the library finds wrong with its fields

@@ -151,6 +151,8 @@ def test_speed_is_not_measured_of_quantized_weights_or_an_adapter(fault, tmp_pat
     damage(tmp_path / "model")
     with pytest.raises(ModelError, match=words):
         measurable.load(str(tmp_path / "model"), "cpu", "float32")
+    with pytest.raises(ModelError, match=words):
+        measurable.require_known(str(tmp_path / "model"))
 
 
 @pytest.mark.parametrize(
@@ -206,6 +208,7 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     waiting = read_weights(folder, device, "float32", False, offload=True)
     assert torch.equal(waiting(ids).logits, logits) and offloading.present(waiting.model.layers[0].mlp.up_proj)
     assert torch.equal(measurable.load(str(folder), "cpu", "float32")(ids).logits, logits)
+    assert measurable.load(f"random:{folder}", "cpu", "float32").config._attn_implementation == "sdpa"
     assert notice in inspection.inspect(str(folder)).loads
     study = tmp_path / "study.json"
     study.write_text(json.dumps(values))
@@ -260,3 +263,12 @@ def test_no_family_of_the_library_is_taken_for_a_misspelt_one():
         with pytest.raises(ModelError) as error:
             require_prunable({"model_type": model_type}, "the model")
         assert "did you mean" not in str(error.value)
+
+
+def test_a_text_of_the_model_starts_from_a_token_that_has_an_embedding(tmp_path):
+    from gprune.pruning.calibration.sampling import _start
+
+    tiny_study.made(tmp_path)
+    decoder = load(str(changed(tmp_path / "model", bos_token_id=320, eos_token_id=[1, 2])), device="cpu")
+    decoder.tokenizer.bos_token = decoder.tokenizer.eos_token = None
+    assert _start(decoder, "self:")[0] == 1

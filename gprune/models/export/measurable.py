@@ -49,9 +49,7 @@ def require_known(name: str, align: int = 1) -> None:
     if is_random(name):
         _random_config(name.removeprefix(RANDOM), align)
     else:
-        folder = locate(name, download=True)
-        configuration(folder)
-        weight_files(folder)
+        require_unquantized(locate(name, download=True))
 
 
 def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:

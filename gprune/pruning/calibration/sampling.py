@@ -93,7 +93,8 @@ def _start(decoder: Decoder, text: str) -> tuple[int, int]:
         tokenizer.eos_token_id,
         ends[0] if isinstance(ends, list | tuple) and ends else ends,
     )
-    start = next((sign for sign in signs if isinstance(sign, int)), None)
+    size = decoder.model.get_input_embeddings().num_embeddings  # type: ignore[operator]
+    start = next((sign for sign in signs if isinstance(sign, int) and 0 <= sign < size), None)
     if start is None:
         raise ModelError(
             f"the text {text!r} cannot be written: the model has no token that begins or ends a text, so it "
