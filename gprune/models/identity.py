@@ -129,7 +129,7 @@ def stored_tensors(folder: Path) -> dict[str, weight_headers.Tensor]:
 def number_type(folder: Path) -> str:
     """Return the number type of a model's weights as stored; for random weights the one that is configured."""
     values = configuration(folder)
-    stored = weight_headers.number_type(stored_tensors(folder))
+    stored = weight_headers.most_common_type(stored_tensors(folder))
     return stored or str(values.get("dtype") or values.get("torch_dtype") or "float32")
 
 

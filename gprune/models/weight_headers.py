@@ -57,7 +57,7 @@ def is_head_separate(tensors: Mapping[str, Tensor]) -> bool:
     return not _are_equal(head, embedding, times)
 
 
-def number_type(tensors: Mapping[str, Tensor]) -> str:
+def most_common_type(tensors: Mapping[str, Tensor]) -> str:
     """Return the number type of most weights, as torch calls it; empty for other types and for no tensors."""
     numbers: Counter[str] = Counter()
     for tensor in tensors.values():

@@ -27,6 +27,7 @@ from gprune.models.export import (
     repaired_file,
     same_model,
 )
+from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
 from gprune.models.export.plan_file import CutPlan
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_room
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_type, shape_of
@@ -202,8 +203,9 @@ def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
 def _write(model: Any, tokenizer: Any, folder: Path, model_class: Any, fields: dict[str, Any]) -> None:
     with quiet():
         model.save_pretrained(folder)
-        if tokenizer is not None:
-            tokenizer.save_pretrained(folder)
+    if tokenizer is not None:
+        save_tokenizer(tokenizer, folder)
+    add_older_rope_fields(folder)
     if type(model) is model_class.dense_class:
         return
     shutil.copyfile(modeling_gprune.__file__, folder / "modeling_gprune.py")

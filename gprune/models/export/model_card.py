@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.models import identity, weight_headers
+from gprune.models.export.older_versions import NEWER_THAN_4
 from gprune.models.export.plan_file import PLAN_FILE, CutPlan
 from gprune.models.families import FAMILIES, PRUNED_PREFIX, dense_type, language_values
 from gprune.system import safe_parsing
@@ -171,6 +172,7 @@ def _pruned(folder: Path, plan: CutPlan) -> str:
     rows = [
         ("family", FAMILIES[family].label if family in FAMILIES else family),
         ("parameters", f"{sum(one.numbers for one in counted):,}"),
+        ("number type", _number_types(folder, _base(plan.source))),
         ("FFN neurons a layer", _widths(masks.ffn)),
         ("key/value groups a layer", _widths(masks.heads)),
         ("repair of the kept weights", plan.pruned.repaired_by or "none"),
@@ -185,6 +187,13 @@ def _pruned(folder: Path, plan: CutPlan) -> str:
     rows += [(name, str(study[name])) for name in _SETTINGS if name in study]
     table = "\n".join(f"| {name} | {value} |" for name, value in rows if value)
     return f"## What was pruned\n\n| | |\n| --- | --- |\n{table}"
+
+
+def _number_types(folder: Path, base: Path | None) -> str:
+    """Return the number type of the saved weights, and that of the base model where it differs."""
+    saved, source = (identity.number_type(path) if path else "" for path in (folder, base))
+    differs = source and source != saved
+    return f"{saved} (the base model has {source}: the run computed in {saved})" if differs else saved
 
 
 def _widths(kept: Any) -> str:
@@ -225,6 +234,9 @@ def _loading(folder: Path, plan: CutPlan, padded: bool, why: str) -> str:
         f"`{PLAN_FILE}` lists the kept units of every layer: `python -m gprune apply {PLAN_FILE} BASE OUT` "
         "makes the same cut of the base model again."
     )
+    family = dense_type(identity.configuration(folder).get("model_type"))
+    if family in NEWER_THAN_4:
+        how += f" It needs transformers 5: version 4.57 has no {FAMILIES[family].label}."
     told = not padded and not plan.trained
     return "\n\n".join(("## How to load it", code, how, *((again,) if told else ())))
 

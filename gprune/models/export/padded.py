@@ -15,6 +15,7 @@ from torch import nn
 
 from gprune.models.export import checkpoint, model_card, ordinary, plan_file, same_model
 from gprune.models.export.modeling_gprune import Kept
+from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
 from gprune.models.export.writing import new_folder, require_room
 from gprune.models.families import FAMILIES, Layout, dense_type
 from gprune.models.identity import VOCABULARY_FILES
@@ -227,11 +228,11 @@ def _size(model: nn.Module) -> Size:
 def _write(padded: Any, folder_in: Path, folder: Path) -> None:
     with quiet():
         padded.save_pretrained(folder)
+    add_older_rope_fields(folder)
     if not any((folder_in / name).is_file() for name in VOCABULARY_FILES):
         return
     tokenizer = load_tokenizer(str(folder_in))
-    with quiet():
-        tokenizer.save_pretrained(folder)
+    save_tokenizer(tokenizer, folder)
     same_model.require_same_tokens(tokenizer, folder)
 
 
