@@ -97,8 +97,8 @@ def test_a_damaged_array_costs_its_cards_only(cache):
     assert len(app.error) == 2 and all("no whole result" in error.value for error in app.error)
 
 
-def test_senseless_addresses_are_ignored_and_a_run_that_is_gone_is_told(name, cache):
-    query = {"run": "nowhere", "rd_form": "histogram", "rd_bins": "many", "layer": "-7", "module": "5.5"}
+def test_senseless_addresses_are_ignored(name, cache):
+    query = {"rd_form": "histogram", "rd_bins": "many", "layer": "-7", "module": "5.5"}
     query |= {
         "rasa_qd": "7",
         "rasa_scale": "huge",
@@ -109,7 +109,19 @@ def test_senseless_addresses_are_ignored_and_a_run_that_is_gone_is_told(name, ca
     app = opened(**query)
     for page in PAGES:
         assert len(charts(on(app, page))) == CHARTS[page], page
-    assert "asks for the run nowhere, which is not in this cache" in words(opened(run="nowhere"))
+
+
+def test_a_run_that_is_gone_is_told_on_every_page_and_no_other_run_is_shown(name, cache):
+    app = opened(run=f"{name[:-1]}x")
+    for page in PAGES:
+        shown = on(app, page)
+        assert f"asks for the run {name[:-1]}x, which is not in this cache" in words(shown).replace("\\", ""), page
+        assert not charts(shown) and not shown.metric, page
+        # the list of runs, and published figures
+        assert page in ("jobs", "comparison") or not shown.dataframe, page
+        assert app.selectbox(key="frame_run").value is None and not app.exception
+    app.button(key="frame_go_on").click().run()
+    assert app.query_params["run"] in (name, [name]) and app.selectbox(key="frame_run").value == name
 
 
 def test_a_chosen_run_stands_in_the_address_by_its_folder(cache):

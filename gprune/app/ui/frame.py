@@ -133,6 +133,7 @@ def _draw(situation: work.Situation, place: str, sections: Mapping[str, Sequence
         live.follow(situation, place, shown.name if shown else "")
     if situation.problem:
         st.error(said(situation.problem), icon=":material/error:")
+    run_choice.explain_missing(situation.runs)
     if not situation.runs:
         _nothing_yet(situation, place)
 
@@ -151,8 +152,6 @@ def current_run() -> Run | None:
 def _sidebar(situation: work.Situation) -> None:
     if situation.runs:
         run_choice.pick(situation.runs)
-    elif asked := url_state.text(run_choice.RUN):
-        run_choice.warn(asked)
     run = current_run() if situation.runs else None
     if run is not None:
         selection.search(run)
@@ -280,6 +279,9 @@ def require_run() -> Run | None:
     """The chosen run; where there is none, says what the page will show and returns None."""
     run = current_run()
     if run is None:
+        if situation().runs:
+            # the frame has said above that the run of the address is not there
+            return None
         coming = situation().active
         st.caption(f"No results yet: they appear {_COMING if coming else 'here as soon as there is a run'}.")
         return None

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable
+from difflib import get_close_matches
 from textwrap import shorten
 
 import streamlit as st
@@ -136,33 +137,34 @@ def pick(runs: list[Run]) -> None:
         # what is shown stays when another run becomes the preferred one
         url_state.put(RUN, chosen)
         st.session_state[_LABEL] = labels(runs)[chosen]
-    else:
-        _gone(asked, chosen, labels(runs)[chosen])
-    st.session_state[SHOWN] = chosen
-    _selector(runs, chosen)
-
-
-def _gone(asked: str, chosen: str, called: str) -> None:
-    """Says that the run of the address is not there, and lets the address follow what is shown instead."""
-    if st.session_state.get(SHOWN) == asked:
+    elif st.session_state.get(SHOWN) == asked:
         # it was there when this tab was last drawn
         st.session_state[_DELETED] = (asked, st.session_state.get(_LABEL, asked))
-    name, label = st.session_state.get(_DELETED, ("", ""))
+    # no page shows the numbers of a run that was not asked for
+    st.session_state[SHOWN] = chosen if known else ""
+    _selector(runs, chosen if known else None)
+
+
+def explain_missing(runs: list[Run]) -> None:
+    """Show on the page that the run of the address is not in the cache, and offer the nearest one."""
+    asked = url_state.text(RUN)
+    if not asked or any(run.name == asked for run in runs):
+        return
+    name, deleted_label = st.session_state.get(_DELETED, ("", ""))
     if name == asked:
-        st.warning(f"The run “{plain(label)}” was deleted.", icon=":material/delete:")
+        st.warning(f"The run “{plain(deleted_label)}” was deleted.", icon=":material/delete:")
     else:
         warn(asked)
-    buttons.act(
-        f"Go on with “{plain(called)}”", "frame_go_on", "", choose_run, chosen,
-        help="The pages show this run already; its name takes the place of the other in the address.",
-        width="stretch",
-    )  # fmt: skip
+    if runs:
+        nearest = next(iter(get_close_matches(asked, [run.name for run in runs], n=1)), _default(runs))
+        words = f"Open “{plain(labels(runs)[nearest])}”"
+        buttons.act(words, "frame_go_on", "", choose_run, nearest)
 
 
-def _selector(runs: list[Run], chosen: str) -> None:
-    """The widget itself, and below it the switch for the runs of studies."""
+def _selector(runs: list[Run], chosen: str | None) -> None:
+    """The widget itself, empty where no run is chosen, and below it the switch for the runs of studies."""
     own, of_studies = _apart([run for run in runs if not _passed_over(run)])
-    offered = {run.name: run for run in listed(runs, (chosen,))}
+    offered = {run.name: run for run in listed(runs, (chosen,) if chosen else ())}
     shown = labels(runs)
     st.session_state[_PICKED] = chosen
     st.selectbox(
@@ -171,9 +173,10 @@ def _selector(runs: list[Run], chosen: str) -> None:
         key=_PICKED,
         format_func=lambda name: run_label(offered[name], shown) if name in offered else name,
         help="Every page shows this run.",
+        placeholder="Choose a run",
         on_change=_take,
     )
-    if len(called := run_label(offered[chosen], shown)) > _ROOM:
+    if chosen and len(called := run_label(offered[chosen], shown)) > _ROOM:
         # the field is narrower than that
         st.caption(plain(called))
     if own and of_studies:
@@ -186,7 +189,7 @@ def _selector(runs: list[Run], chosen: str) -> None:
 
 
 def _take() -> None:
-    if not url_state.sent_along():
+    if not url_state.sent_along() and st.session_state[_PICKED] is not None:
         choose_run(str(st.session_state[_PICKED]))
 
 
