@@ -21,6 +21,8 @@ from gprune.study import Study
 PARAMETERS, TIME = "parameters", "time"
 COSTS = {PARAMETERS: "parameters", TIME: "time a token"}
 """what a model can cost, in words"""
+COST_DIGITS = 3
+"""decimals of a cost over the dense model's, wherever one is printed or compared"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +99,9 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
     found = [(line, loss, costs[line.name]) for line, loss in known if loss and line.name in costs]
     found = list({(one[0].method, one[0].retention, one[2], one[1]): one for one in reversed(found)}.values())
     found = sorted(found, key=lambda one: (one[2], one[1].nats))
-    on_it = front(np.array([one[2] for one in found]), np.array([one[1].nats for one in found]))
+    # budgets that agree in what is printed are equal: one rounding of a width must not save a worse model
+    costs_printed = np.round([one[2] for one in found], COST_DIGITS)
+    on_it = front(costs_printed, np.array([one[1].nats for one in found]))
     return [Option(*one, bool(yes)) for one, yes in zip(found, on_it, strict=True)]
 
 

@@ -45,3 +45,15 @@ def test_models_measured_on_all_texts_are_options_with_their_loss_to_the_dense_o
 def test_the_cheapest_within_a_limit(most, method):
     found = decision.cheapest(options(), most)
     assert (found and found.line.method) == method
+
+
+def test_budgets_that_are_printed_alike_are_equal_and_the_better_model_alone_is_on_the_front():
+    cells = [cell("dense", "novel", [1.0, 2.0, 4.0])]
+    cells += [cell("wanda_sp", "novel", [1.6, 2.6, 4.6]), cell("gprune", "novel", [1.2, 2.2, 4.2])]
+    lines = comparison.lines(comparison.rows(cells))
+    costs = {("run", "wanda_sp"): 0.58501, ("run", "gprune"): 0.58543}
+    front = {one.line.method: one.front for one in decision.options(lines, ["novel"], costs)}
+    assert front == {"wanda_sp": False, "gprune": True}
+    costs["run", "gprune"] = 0.586
+    front = {one.line.method: one.front for one in decision.options(lines, ["novel"], costs)}
+    assert front == {"wanda_sp": True, "gprune": True}

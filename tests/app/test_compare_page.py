@@ -70,6 +70,19 @@ def test_an_unfinished_run_names_the_methods_still_to_come(cache):
     assert "Not measured yet: FLAP, FLAP, no bias compensation, Wanda\\-sp." in shown
 
 
+def test_no_winner_is_called_before_every_method_is_measured_on_every_text(cache):
+    measured = [stage for stage in names() if stage.startswith("perplexity.")]
+    rest = [*names("masks"), *(stage for stage in measured if "wanda_sp" not in stage)]
+    write_run(cache, stages=rest, state="running")
+    shown = words(open_page("comparison"))
+    assert "Not measured yet: Wanda\\-sp." in shown and "has the lowest perplexity" not in shown
+    write_run(cache, stages=[*rest, "perplexity.wanda_sp.0"], state="running")
+    shown = words(open_page("comparison"))
+    assert "Not measured yet: Wanda\\-sp." in shown and "has the lowest perplexity" not in shown
+    write_run(cache)
+    assert "has the lowest perplexity" in words(open_page("comparison"))
+
+
 def test_every_method_gets_its_own_masks_and_biases(cache):
     methods = (*DEFAULT, "flap_pooled", "wanda_sp_pooled")
     name = write_run(cache, study=a_study(methods=methods))

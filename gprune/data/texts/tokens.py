@@ -175,7 +175,7 @@ def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = No
     """
     if ids.size == 0 or (ids.min() >= 0 and ids.max() < embeddings):
         return
-    if tokenizer is not None and len(tokenizer) > embeddings:
+    if hasattr(tokenizer, "convert_ids_to_tokens") and len(tokenizer) > embeddings:
         token = tokenizer.convert_ids_to_tokens(int(ids[ids >= embeddings][0]))
         raise CorpusError(
             f"the tokenizer has {len(tokenizer)} tokens, the model {embeddings}: token {token} of {text!r} has no "

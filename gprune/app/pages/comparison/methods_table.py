@@ -182,14 +182,21 @@ def _badges(shown: Shown) -> None:
 
 def _still_to_come(shown: Shown) -> None:
     """Names the methods of unfinished runs that have no perplexity yet."""
-    there = {row.method for row in shown.rows} | {analysis.DENSE}
-    waiting = [name for run in shown.runs if not run.complete for name in run.study.methods]
-    missing = [name for name in dict.fromkeys(waiting) if name not in there]
-    if missing:
+    if missing := missing_methods(shown):
         st.caption(f"Not measured yet: {plain(', '.join(map(label, missing)))}.")
 
 
+def missing_methods(shown: Shown) -> list[str]:
+    """Return the methods of unfinished runs that lack the perplexity of a text which another method has."""
+    measured = {row.method for row in shown.rows if set(shown.texts) <= set(row.cells)} | {analysis.DENSE}
+    waiting = [name for run in shown.runs if not run.complete for name in run.study.methods]
+    return [name for name in dict.fromkeys(waiting) if name not in measured]
+
+
 def _verdict(drawn: Card, shown: Shown) -> None:
+    if missing_methods(shown):
+        # nothing is claimed while a method or text of the comparison is still to come
+        return
     obstacles = analysis.obstacles(shown.rows)
     if obstacles:
         st.warning("No winner is called: " + plain("; ".join(obstacles)) + ".", icon=":material/balance:")

@@ -4,7 +4,7 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.analysis.decision import COSTS, PARAMETERS, Price, cheapest, price_table, prices
+from gprune.analysis.decision import COST_DIGITS, COSTS, PARAMETERS, Price, cheapest, price_table, prices
 from gprune.analysis.formatting import counted
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.pages.decision import panels
@@ -64,7 +64,7 @@ def _trade_off(drawn: Card, run: Run) -> tuple[Shown, str]:
     drawn.show(made)
     if made.table is not None:
         table = made.table()
-        forms = {name: "%.3f" for name in table if table[name].dtype.kind == "f"}
+        forms = {name: f"%.{COST_DIGITS}f" for name in table if table[name].dtype.kind == "f"}
         tables.show(table, forms=forms, alt="every model with what it loses and costs")
         taken = cheapest(panels.options(shown, text, cost), most)
         if taken is not None:
