@@ -20,6 +20,7 @@ from gprune.models.families import FAMILIES, TIED
 from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
+_TWO_WORDS = "the cat"
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -96,7 +97,24 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     identity.require_tokenizer(folder)
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
         place = identity.tokenizer_folder(folder)
-        return loader.from_pretrained(place, trust_remote_code=trust_remote_code, local_files_only=True)
+        tokenizer = loader.from_pretrained(place, trust_remote_code=trust_remote_code, local_files_only=True)
+    require_blanks(tokenizer, folder)
+    return tokenizer
+
+
+def require_blanks(tokenizer: Any, folder: Path) -> None:
+    """Raise ModelError if the blanks between words are lost on the way to tokens and back.
+
+    Some versions of transformers build a byte-level tokenizer that is labelled ``LlamaTokenizer`` without its
+    pre-tokenizer.
+    """
+    text = tokenizer.decode(tokenizer(_TWO_WORDS, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
+    if text.strip() == _TWO_WORDS.replace(" ", ""):
+        raise ModelError(
+            f"the tokenizer in {str(folder)!r} loses the blanks between words: {_TWO_WORDS!r} comes back as {text!r}. "
+            "Set tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast, or use another version of "
+            "transformers"
+        )
 
 
 def device_of(device: str) -> torch.device:

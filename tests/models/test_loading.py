@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+import tiny_study
 import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
@@ -15,7 +16,7 @@ from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
 from gprune.models import identity
-from gprune.models.loading import load, quiet
+from gprune.models.loading import load, load_tokenizer, quiet
 from gprune.models.tiny import tiny_decoder
 from gprune.records import ModelShape
 from gprune.system.errors import ModelError, SettingsError
@@ -289,3 +290,16 @@ def test_configurations_that_are_none(named_folder, content, words):
         (named_folder / "config.json").write_text(content)
     with pytest.raises(ModelError, match=words):
         identity.fingerprint(str(named_folder))
+
+
+def test_a_tokenizer_that_loses_blanks_is_refused_with_what_comes_back(tmp_path):
+    # as transformers 5.17 builds a byte-level tokenizer that is labelled as LLaMA's
+    model = tiny_study.workshop(tmp_path)["model"]
+    assert load_tokenizer(model).decode(load_tokenizer(model)("the cat")["input_ids"]) == "the cat"
+    path = Path(model) / "tokenizer.json"
+    values = json.loads(path.read_text(encoding="utf-8"))
+    values["pre_tokenizer"] = {"type": "Whitespace"}
+    values["decoder"] = {"type": "Fuse"}
+    path.write_text(json.dumps(values), encoding="utf-8")
+    with pytest.raises(ModelError, match="loses the blanks between words: 'the cat' comes back as 'thecat'"):
+        load_tokenizer(model)
