@@ -147,3 +147,18 @@ def test_other_tokenizers_are_refused():
         vocabulary_of(Tokenizer(sentence_piece()), 8)
     with pytest.raises(CheckpointError, match="SimpleNamespace has no tokenizer.json"):
         vocabulary_of(SimpleNamespace(), 8)
+
+
+def test_every_chat_template_is_written_the_default_one_where_llama_cpp_looks(tmp_path):
+    gguf = pytest.importorskip("gguf", reason="requirements-gguf.txt is not installed")
+    tokenizer = Tokenizer(sentence_piece())
+    tokenizer.chat_template = {"default": "{{ a }}", "tool_use": "{{ b }}"}
+    vocabulary = vocabulary_of(tokenizer, 13)
+    writer = gguf.GGUFWriter(tmp_path / "file.gguf", "llama")
+    vocabulary.add_to(writer)
+    fields = {name: field.value for data in writer.kv_data for name, field in data.items()}
+    assert fields["tokenizer.chat_template"] == "{{ a }}"
+    assert fields["tokenizer.chat_template.tool_use"] == "{{ b }}"
+    assert fields["tokenizer.chat_templates"] == ["tool_use"]
+    tokenizer.chat_template = "{{ a }}"
+    assert vocabulary_of(tokenizer, 13).chat_template == "{{ a }}"
