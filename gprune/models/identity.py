@@ -29,7 +29,7 @@ TOKENIZER_FILES = (
 )
 VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
 """A tokenizer needs at least one of these."""
-_MOST_DIGITS = 40
+MOST_DIGITS = 40
 
 
 def resolve(name: str) -> str:
@@ -93,9 +93,7 @@ def configuration(folder: Path) -> dict[str, Any]:
     if shapes.holds(folder) and (layers := shapes.layers(folder)):
         return shapes.deepened(configuration(shapes.base(folder)), layers)
     values = _configured(folder)
-    if has_separate_head(folder):
-        values[families.TIED] = False
-    return values
+    return values | {families.TIED: False} if _is_head_separate(folder, values) else values
 
 
 def _configured(folder: Path) -> dict[str, Any]:
@@ -115,7 +113,11 @@ def _configured(folder: Path) -> dict[str, Any]:
 
 def has_separate_head(folder: Path) -> bool:
     """Return True if the head in a folder differs from the embedding although ``config.json`` ties them."""
-    tied = families.language_values(_configured(folder)).get(families.TIED)
+    return _is_head_separate(folder, _configured(folder))
+
+
+def _is_head_separate(folder: Path, values: dict[str, Any]) -> bool:
+    tied = families.language_values(values).get(families.TIED)
     return bool(tied) and weight_headers.is_head_separate(stored_tensors(folder))
 
 
@@ -149,7 +151,7 @@ def _object(folder: Path, name: str) -> Any:
     """The value in a JSON file of a model's folder; links may lead to the hub's cache only."""
     # configurations of other families hold infinite limits and "no limit" as a number of 31 digits
     place = safe_parsing.inside(folder, name, "the model")
-    return safe_parsing.json_file(place, name, finite=False, digits=_MOST_DIGITS)
+    return safe_parsing.json_file(place, name, finite=False, digits=MOST_DIGITS)
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -63,14 +63,10 @@ def language_model(model: Any, tokenizer: Any, batch: int, on_progress: Progress
 
     class Checked(HFLM):
         def _loglikelihood_tokens(self, requests: list[Any], **options: Any) -> list[tuple[float, bool]]:
+            embeddings = self.model.get_input_embeddings().num_embeddings
             for (_, choice), context, tokens in requests:
                 ids = np.array([*context, *tokens], dtype=np.int64)
-                require_embedded(
-                    ids,
-                    f"the choice {_short(choice)}",
-                    self.model.get_input_embeddings().num_embeddings,
-                    self.tokenizer,
-                )
+                require_embedded(ids, f"the choice {_short(choice)}", embeddings, self.tokenizer)
                 _require_fit(choice, len(tokens), self.max_length)
             answer = super()._loglikelihood_tokens
             longest = max((len(context) + len(tokens) for _, context, tokens in requests), default=0)
