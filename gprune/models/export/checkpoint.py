@@ -9,7 +9,7 @@ all have the same width is an ordinary one (`ordinary`), which loads by plain ``
 import contextlib
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -86,6 +86,8 @@ def save(
     study: dict[str, Any] | None = None,
     figures: Sequence[model_card.Figure] = (),
     trained: bool = False,
+    ids: tuple[int, ...] = (),
+    accept: Callable[[nn.Module], None] | None = None,
 ) -> Path:
     """Saves a cut model, reads it back in full and compares the two; only then the folder gets its name.
 
@@ -93,7 +95,9 @@ def save(
     saved; `tokenizer` the dense model's, or None; `folder` must not exist, or be empty, and is given back.
     `source` is the dense model as the person named it, with its fingerprint; `study` the settings that led to
     the masks; `figures` stand in its card; `trained` says that its weights are no longer those that the
-    record tells, so that the plan can tell the units alone. Raises CheckpointError where the folder is taken,
+    record tells, so that the plan can tell the units alone; logits are compared at the tokens `ids`, by default
+    at some of the whole vocabulary; `accept` raises CheckpointError where the model that was read back is not
+    the one that was measured. Raises CheckpointError where the folder is taken,
     the disk is full, the masks are not those of the model, or the saved model does not read back as it
     was. Nothing is left behind.
     """
@@ -112,7 +116,7 @@ def save(
         weights = repaired_file.write(partial, model, layout) if refitted else None
         recovery = recovered_file.write(partial, pruned.recovered)
         merged.enter_context(low_rank.merged(model, layout, pruned.recovered))
-        ids, logits = same_model.probe(model)
+        ids, logits = same_model.probe(model, ids)
         _write(model, tokenizer, partial, model_class, fields)
         made = pruned, source, fingerprint, study, ids, logits, dtype, weights, biases, recovery
         plan = CutPlan(*made, trained=trained)
@@ -120,8 +124,10 @@ def save(
         model_card.write(partial, plan, figures, why=_why(model, model_class, layout))
         loaded = _verified(partial, model)
         same_model.require_same_tensors(model.state_dict(), loaded.state_dict())
-        same_model.require_same_logits(model, loaded)
+        same_model.require_same_logits(model, loaded, ids)
         same_model.require_same_tokens(tokenizer, partial)
+        if accept is not None:
+            accept(loaded)
     return folder
 
 

@@ -89,7 +89,7 @@ def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> P
         on_progress(2, _STEPS, "writing")
         _write(padded, folder_in, partial)
         on_progress(3, _STEPS, "reading back")
-        _verify(pruned, padded, partial)
+        _verify(pruned, padded, partial, plan.probe_ids)
         model_card.write(partial, plan, model_card.figures_of(folder_in), padded=own)
     on_progress(_STEPS, _STEPS, "padded")
     neurons, groups = config.intermediate_size, config.num_key_value_heads
@@ -236,9 +236,9 @@ def _write(padded: Any, folder_in: Path, folder: Path) -> None:
     same_model.require_same_tokens(tokenizer, folder)
 
 
-def _verify(pruned: nn.Module, padded: nn.Module, folder: Path) -> None:
+def _verify(pruned: nn.Module, padded: nn.Module, folder: Path, ids: tuple[int, ...]) -> None:
     from transformers import AutoModelForCausalLM
 
     loaded = read_model(AutoModelForCausalLM, folder, dtype=pruned.dtype)
     same_model.require_same_tensors(padded.state_dict(), loaded.state_dict())
-    same_model.require_same_logits(pruned, loaded)
+    same_model.require_same_logits(pruned, loaded, ids)

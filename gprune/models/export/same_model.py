@@ -46,12 +46,12 @@ def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch
             raise CheckpointError(f"the saved model differs from the live one in {name}: check the disk and save again")
 
 
-def require_same_logits(live: nn.Module, loaded: nn.Module) -> None:
-    """Compares the logits of two models of one number type at all tokens of a short input.
+def require_same_logits(live: nn.Module, loaded: nn.Module, ids: tuple[int, ...] = ()) -> None:
+    """Compares the logits of two models of one number type at all of some token ids; see `probe`.
 
     Raises CheckpointError where they differ by more than rounding.
     """
-    ids, _ = probe(live)
+    ids, _ = probe(live, ids)
     tolerances = _SAME_DEVICE if place_of(live) == place_of(loaded) else _ANY_DEVICE
     _require_close(_logits(live, ids), _logits(loaded, ids), live, tolerances)
 

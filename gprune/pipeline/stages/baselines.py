@@ -231,7 +231,7 @@ def taylor_tokens(graph: Graph) -> Stage[Tokens]:
         StageId("tokens", (GRADIENT,)),
         "drawing the text of LLM-Pruner",
         make,
-        reads={"text": digest, "tokenizer": graph.inputs.tokenizer},
+        reads={"text": digest} | graph.tokenizer,
         settings=drawn | {"cut": "documents"},
     )
 

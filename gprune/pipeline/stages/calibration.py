@@ -75,7 +75,7 @@ def sampled(graph: Graph, text: str, *, held_out: bool = False) -> Stage[Sampled
         ),
         f"{words}{', held out' if held_out else ''}, written by the model",
         make,
-        reads=graph.model | {"tokenizer": graph.inputs.tokenizer},
+        reads=graph.model | graph.tokenizer,
         settings=asdict(recipe),
     )
 
@@ -114,7 +114,7 @@ def _drawn(graph: Graph, text: str, samples: int, after: int | None = None) -> S
         f"drawing {'held-out sequences of' if held else 'calibration'} text {graph.letters[text]}",
         make,
         needs={"sampled": sampled(graph, text, **{"held_out": True} if held else {})} if written else {},
-        reads={"text": digest, "tokenizer": tokenizer},
+        reads={"text": digest} | graph.tokenizer,
         settings=drawn | ({"after": 0 if written else after} if held else {}),
     )
 

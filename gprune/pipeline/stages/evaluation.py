@@ -52,7 +52,7 @@ def overlap(graph: Graph, text: str) -> Stage[TextOverlap]:
         f"overlap of text {index + 1} with A and B",
         make,
         needs={"calibration": read, **_written(graph, text)},
-        reads={"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
+        reads={"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"length": evaluation.length, "windows": evaluation.windows},
     )
 
@@ -113,7 +113,7 @@ def _perplexity(
         f"perplexity of {METHODS[method].label}{how}, text {evaluation.texts.index(text) + 1}",
         make,
         needs={**needs, **_written(graph, text)},
-        reads=graph.model | {"text": graph.inputs.evaluation[text], "tokenizer": graph.inputs.tokenizer},
+        reads=graph.model | {"text": graph.inputs.evaluation[text]} | graph.tokenizer,
         settings={"preset": evaluation.preset, "windows": evaluation.windows, **settings},
     )
 

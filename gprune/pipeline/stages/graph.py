@@ -259,6 +259,12 @@ class Graph:
         return {"model": self.inputs.model, "precision": self.inputs.precision}
 
     @property
+    def tokenizer(self) -> dict[str, str]:
+        """What a stage reads that tokenizes a text: the same files give other tokens under other libraries."""
+        libraries = self.inputs.tokenizing
+        return {"tokenizer": self.inputs.tokenizer} | ({"libraries": libraries} if libraries else {})
+
+    @property
     def origin(self) -> dict[str, Any]:
         """What a pruned model's plan says of where it came from: dense model, its digest, and settings."""
         study = self.study

@@ -56,6 +56,8 @@ class Inputs:
     """what asks and scores the tasks, with its version; empty without tasks"""
     machine: str = ""
     """where speed is measured, and with which libraries; empty where it is not"""
+    tokenizing: str = ""
+    """the libraries that tokenize, with their versions; empty in records of versions that did not keep them"""
     plugins: dict[str, dict[str, str]] = field(default_factory=dict)
     """the metrics and methods of other packages that it names, by place: what they declare, and the digest of
     package, version and content"""
@@ -194,6 +196,7 @@ def read(
     return Inputs(
         model=model,
         tokenizer=identity.tokenizer_fingerprint(study.model),
+        tokenizing=", ".join(f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers")),
         precision=precision,
         calibration=calibration,
         evaluation=evaluation,

@@ -146,7 +146,7 @@ def checkpoint(graph: Graph, method: str = "gprune", *, recovery: bool = False) 
         work.progress(0, 1, "writing and reading back")
         model = pruned_model(graph, method, masks, **inputs) or PrunedModel(masks)
         cut = work.cut(method, replace(model, recovered=None))
-        folder_form.save(cut, work.tokenizer, folder / "model", model, **graph.origin)
+        folder_form.save(cut, work.tokenizer, folder / "model", model, **graph.origin, ids=work.passage())
 
     own = method == "gprune"
     which = "recovered" if recovery else "pruned"

@@ -8,6 +8,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gprune.data import texts
 from gprune.models import vocabulary
 from gprune.pipeline.stages.distributed import Processes
@@ -16,13 +18,15 @@ from gprune.records import Array, PrunedModel, PruningMasks, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import Study
 from gprune.study.settings import CalibrationSettings, RepairSettings
-from gprune.system.errors import SettingsError
+from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress, silent
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
     from gprune.models.distributed.process_group import Ranks
     from gprune.pruning.sparsity.learner import Setting
+
+_PASSAGE_TOKENS = 64
 
 
 class RunContext:
@@ -125,6 +129,26 @@ class RunContext:
                 self.require_embedded(known, text)
             self._streams[text] = known
         return self._streams[text]
+
+    def passage(self) -> tuple[int, ...]:
+        """Token ids of an evaluation text, at which a saved model is compared; none where no text is read."""
+        windows = map(self.first_window, self.study.evaluation.texts)
+        return tuple(next((window for window in windows if window.size), np.zeros(0, int))[:_PASSAGE_TOKENS].tolist())
+
+    def first_window(self, text: str) -> Array:
+        """(length,) ids of an evaluation text's first window; none where it is not what the run has read."""
+        if texts.is_sampled(text):
+            return np.zeros(0, np.int32)
+        tokens, length = self.study.evaluation.tokens, self.study.evaluation.length
+        try:
+            if (
+                text not in self._streams
+                and texts.fingerprint(text, "evaluation", tokens=tokens) != (self.inputs.evaluation[text])
+            ):
+                return np.zeros(0, np.int32)
+            return self.stream(text)[:length]
+        except CorpusError:
+            return np.zeros(0, np.int32)
 
     def require_embedded(self, ids: Array, text: str) -> None:
         """Raise CorpusError if a token of a text has no embedding in the study's model."""

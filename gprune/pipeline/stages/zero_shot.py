@@ -92,7 +92,7 @@ def _asked(graph: Graph, task: str) -> dict[str, Any]:
     """What decides the questions of a task, and the model that is asked."""
     inputs = graph.inputs
     return {
-        "reads": graph.model | {"task": inputs.tasks[task], "tokenizer": inputs.tokenizer},
+        "reads": graph.model | {"task": inputs.tasks[task]} | graph.tokenizer,
         "settings": {"limit": graph.study.evaluation.limit, "scoring": inputs.scoring},
     }
 

@@ -72,6 +72,20 @@ def test_until_takes_no_more_than_it_says():
     assert {stage.name for stage in every(graph)} == {stage.name for stage in course(graph, "all", nothing)}
 
 
+def test_tokens_of_another_tokenizing_library_have_another_key():
+    """A cache kept the tokens of a library whose tokenizer lost the blanks."""
+    before = graph_of()
+
+    def changed(tokenizing):
+        after = Graph(before.study, replace(before.inputs, tokenizing=tokenizing))
+        return {old.name for old, new in zip(every(before), every(after), strict=True) if old.key != new.key}
+
+    assert changed("") == set()
+    other = changed("transformers 5.17.0, tokenizers 0.22.2")
+    assert {"tokens_primary", "tokens_auxiliary", "perplexity.dense.0", "masks_gprune"} <= other
+    assert {"norms", "shape", "size"}.isdisjoint(other)
+
+
 def test_statistics_with_a_gradient_serve_for_those_without():
     with_pooled, alone = graph_of(), graph_of()
     alone = Graph(replace(alone.study, methods=("fang_score_average",)), alone.inputs)
