@@ -63,6 +63,7 @@ def _describe_model(options: argparse.Namespace) -> int:
         "key/value groups": inspection.in_words(model.groups, model.of_groups),
         "can be pruned": model.prunable,
         "loads": model.loads,
+        "tokenizer": model.tokenizer,
     }
     for name, value in rows.items():
         say(f"{name:<18}{value}")

@@ -94,7 +94,8 @@ def _stream(text: str) -> str:
         return "one stream"
     known = catalogue.HUB_TEXTS.get(name.place)
     joined = known.joined if known is not None else name.joined
-    return "one stream" + (", documents joined by blank lines" if joined else "")
+    whole = "one stream, documents joined by blank lines, BOS at its start only"
+    return whole if joined else "one stream, BOS at the start of each document only"
 
 
 def _versions(made: Mapping[str, Any], packages: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

@@ -27,7 +27,8 @@ TOKENIZER_FILES = (
     "vocab.json",
     "merges.txt",
 )
-VOCABULARY_FILES = ("tokenizer.json", "tokenizer.model", "vocab.json")
+SENTENCE_PIECES = "tokenizer.model"
+VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
 """A tokenizer needs at least one of these."""
 MOST_DIGITS = 40
 
@@ -267,6 +268,13 @@ def require_tokenizer(folder: Path) -> None:
         raise ModelError(
             f"the folder {str(folder)!r} has no tokenizer: it needs one of {', '.join(VOCABULARY_FILES)}; "
             "copy the one the model was trained with"
+        )
+    alone = not any((folder / name).is_file() for name in VOCABULARY_FILES if name != SENTENCE_PIECES)
+    if alone and not any(folder.glob("*.py")):
+        raise ModelError(
+            f"the folder {str(folder)!r} has {SENTENCE_PIECES} alone, which does not say how blanks and the start of "
+            "a text become tokens: write tokenizer.json beside it. Of a LLaMA: install sentencepiece, then "
+            "LlamaTokenizer.from_pretrained(FOLDER, add_bos_token=True).save_pretrained(FOLDER) of transformers"
         )
 
 

@@ -49,6 +49,8 @@ class Inspected:
     """what can be pruned, or why nothing"""
     loads: str
     """how it loads, and whether without code of its own"""
+    tokenizer: str
+    """its vocabulary file, or why there is none to use"""
 
 
 def inspect(name: str) -> Inspected:
@@ -83,6 +85,7 @@ def inspect(name: str) -> Inspected:
         of_groups=of_groups,
         prunable=_prunable(folder, odd),
         loads="; ".join(filter(None, [_loads(folder, values, odd), loadable.attention_notice(folder)])),
+        tokenizer=_tokenizer(folder),
     )
 
 
@@ -178,6 +181,15 @@ def _prunable(folder: Path, odd: str) -> str:
     return f"nothing: {odd}" if odd else layout.pruned
 
 
+def _tokenizer(folder: Path) -> str:
+    try:
+        identity.require_tokenizer(folder)
+    except ModelError as error:
+        return f"none: {error}"
+    place = identity.tokenizer_folder(folder)
+    return next(name for name in identity.VOCABULARY_FILES if (place / name).is_file())
+
+
 def _loads(folder: Path, values: dict[str, Any], odd: str) -> str:
     from transformers.models.auto import configuration_auto
 
@@ -196,6 +208,10 @@ def _loads(folder: Path, values: dict[str, Any], odd: str) -> str:
         return "where transformers' own modelling of the family reads per_layer_config (not tried here)"
     if odd:
         return f"{'only with code of its own' if own else 'not'}: {odd}"
+    try:
+        loadable.require_whole(folder, quantized=True)
+    except ModelError:
+        return "not as it is"
     return "without code of its own" + (", although it brings some" if own else "")
 
 

@@ -23,22 +23,33 @@ _QUANTIZED = (".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv"
 def require_loadable(folder: Path) -> families.Layout:
     """Return the layout of the dense model in a folder.
 
-    Raises ModelError if the folder holds an adapter, a family that is not supported, quantized weights, a
-    classifier, or tensors that do not fit the configuration.
+    Raises ModelError if the family is not supported, or as `require_whole`.
+    """
+    layout = families.require_prunable(identity.configuration(folder), f"the model {str(folder)!r}")
+    require_whole(folder)
+    return layout
+
+
+def require_whole(folder: Path, *, quantized: bool = False) -> None:
+    """Raise ModelError if a folder holds no causal language model of any family that loads as it is.
+
+    An adapter, a classifier, or tensors that do not fit the configuration are none, nor are weights that are
+    quantized where they are not allowed to be.
     """
     values, name = identity.configuration(folder), f"the model {str(folder)!r}"
-    layout = families.require_prunable(values, name)
+    layout = families.FAMILIES.get(str(values.get("model_type")))
     is_adapter = (folder / identity.ADAPTER_FILE).is_file()
     tensors = {} if is_adapter else weight_headers.tensors(identity.weight_files(folder))
     if is_adapter or any(".lora_A." in key for key in tensors):
         raise identity.adapter_error(folder)
-    require_unquantized(folder)
+    if not quantized:
+        require_unquantized(folder)
     for sign in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
         raise ModelError(f"{name} is a classifier ({sign[0]}) and predicts no tokens: choose a causal language model")
     # a model that was saved without its head has no "model." in front
-    lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")}
+    lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")} if layout else set()
     prefixes = dict.fromkeys(prefix for key in tensors for prefix in _WRAPPER.findall(key))
-    if prefixes and {f"{path}.0.{layout.down_proj}.weight" for path in lists}.isdisjoint(tensors):
+    if layout and prefixes and {f"{path}.0.{layout.down_proj}.weight" for path in lists}.isdisjoint(tensors):
         renaming = "".join(f".replace({prefix!r}, '')" for prefix in prefixes)
         raise ModelError(
             f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
@@ -51,7 +62,6 @@ def require_loadable(folder: Path) -> families.Layout:
     pad, vocabulary = language.get("pad_token_id"), language.get("vocab_size")
     if isinstance(pad, int) and isinstance(vocabulary, int) and not -vocabulary <= pad < vocabulary:
         raise ModelError(f"pad_token_id of {name} is {pad}, but it has {vocabulary} embeddings: set it to null")
-    return layout
 
 
 def require_unquantized(folder: Path) -> None:

@@ -15,7 +15,7 @@ from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Whitespace
 from transformers import PreTrainedTokenizerFast
 
-from gprune.models import identity
+from gprune.models import identity, inspection
 from gprune.models.loading import load, load_tokenizer, quiet
 from gprune.models.tiny import tiny_decoder
 from gprune.records import ModelShape
@@ -290,6 +290,18 @@ def test_configurations_that_are_none(named_folder, content, words):
         (named_folder / "config.json").write_text(content)
     with pytest.raises(ModelError, match=words):
         identity.fingerprint(str(named_folder))
+
+
+def test_sentence_pieces_alone_are_refused_with_the_way_to_a_whole_tokenizer(tmp_path):
+    """transformers reads the file alone without the blank and the token before a text, and says nothing."""
+    model = Path(tiny_study.workshop(tmp_path)["model"])
+    (model / "tokenizer.json").rename(model / "tokenizer.model")
+    for entrance in (load_tokenizer, identity.tokenizer_fingerprint):
+        with pytest.raises(ModelError, match=r"has tokenizer.model alone.*add_bos_token=True"):
+            entrance(str(model))
+    assert inspection.inspect(str(model)).tokenizer.startswith("none: the folder")
+    (model / "tokenization_own.py").write_text("", encoding="utf-8")
+    assert len(identity.tokenizer_fingerprint(str(model))) == 64
 
 
 def test_a_tokenizer_that_loses_blanks_is_refused_with_what_comes_back(tmp_path):

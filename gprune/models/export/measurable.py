@@ -13,7 +13,7 @@ from gprune.models.export import checkpoint
 from gprune.models.export.modeling_gprune import classes_of
 from gprune.models.families import PRUNED_PREFIX, layout_of, shape_of
 from gprune.models.identity import configuration, locate, weight_files
-from gprune.models.loadable import require_unquantized
+from gprune.models.loadable import require_whole
 from gprune.models.shapes import RANDOM, SHAPES, is_random
 from gprune.records import budget
 from gprune.system.errors import ModelError, SettingsError
@@ -33,7 +33,7 @@ def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     place, folder = loading.device_of(device), locate(name, download=True)
     if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
         return checkpoint.load(folder, device, dtype)
-    require_unquantized(folder)
+    require_whole(folder)
     loading.require_readable(weight_files(folder))
     # left open, the library would ask on the terminal whether to run the model's code
     arguments = {"dtype": loading.DTYPES[dtype], "trust_remote_code": False}
@@ -49,7 +49,7 @@ def require_known(name: str, align: int = 1) -> None:
     if is_random(name):
         _random_config(name.removeprefix(RANDOM), align)
     else:
-        require_unquantized(locate(name, download=True))
+        require_whole(locate(name, download=True))
 
 
 def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:

@@ -62,7 +62,7 @@ def save_tokenizer(tokenizer: Any, folder: Path) -> None:
     if source.is_dir() and any((source / name).is_file() for name in identity.VOCABULARY_FILES):
         for name in names:
             if (source / name).is_file():
-                shutil.copyfile(source / name, folder / name)
+                shutil.copyfile(safe_parsing.inside(source, name, "the tokenizer"), folder / name)
         _name_class_of_both(folder)
         saved = load_tokenizer(str(folder))
         if saved.get_vocab() == tokenizer.get_vocab() and saved.chat_template == tokenizer.chat_template:
