@@ -216,6 +216,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
             study=known.study,
             figures=known.figures,
             trained=known.trained,
+            ids=known.ids,
         )
     finally:
         model.train(training)

@@ -58,7 +58,7 @@ def cut(
         if pruned is None:
             return model
         figures = _figures(results, method, recovered)
-        known = origin.Origin(pruned, **graph.origin, figures=figures, trained=recovered)
+        known = origin.Origin(pruned, **graph.origin, figures=figures, trained=recovered, ids=work.passage())
         return origin.remember(model, known)
 
 

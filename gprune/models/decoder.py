@@ -288,6 +288,7 @@ class _States(BaseModelOutputWithPast):
     """Final states, with what wrappers about a language model ask their backbone for besides."""
 
     image_hidden_states = None
+    image_outputs = None
     rope_deltas = None
 
 

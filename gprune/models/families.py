@@ -257,8 +257,10 @@ def _why(word: str) -> str:
         return " (FFNs without a gate are not)"
     if any(sign in word for sign in _LINEAR):
         return " (layers of linear attention, of a state space or of a recurrence are not)"
-    # a name that differs by more than a missing letter is that of another family
-    slips = {family[:i] + family[i + 1 :]: family for family in FAMILIES for i in range(len(family))}
+    # a name that differs by more than a missing letter, or by a number, is that of another family
+    slips = {
+        family[:i] + family[i + 1 :]: family for family in FAMILIES for i in range(len(family)) if family[i].isalpha()
+    }
     return did_you_mean(word, [slips[word]] if word in slips else [])
 
 

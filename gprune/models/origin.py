@@ -46,7 +46,7 @@ class Origin:
 
 def remember(model: Any, origin: Origin) -> Any:
     """Has a model that was just made know its origin; gives the model."""
-    ids, logits = same_model.probe(model)
+    ids, logits = same_model.probe(model, origin.ids)
     pruned = PrunedModel(origin.pruned.masks, origin.pruned.repairs)
     setattr(model, _ATTRIBUTE, replace(origin, pruned=pruned, ids=ids, logits=logits))
     return model

@@ -73,7 +73,9 @@ def test_a_stamp_says_windows_stream_limit_rule_and_versions():
     )
     assert "(all)" in protocol.of_perplexity(ppl(), MADE).line
     joined = protocol.of_perplexity(ppl("wikitext2"), {}).line
-    assert "documents joined by blank lines, BOS at its start only" in joined and joined.endswith("versions not recorded")
+    assert "documents joined by blank lines, BOS at its start only" in joined and joined.endswith(
+        "versions not recorded"
+    )
     assert "joined" not in protocol.of_perplexity(ppl("c4"), {}).line
     own = protocol.of_perplexity(ppl("a.jsonl#join=blank-line"), {}).line
     assert "documents joined by blank lines" in own

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -120,18 +121,38 @@ def test_the_card_names_the_number_type_and_that_of_the_base_model(exports):
     assert "| number type | float32 |" in (exports["free"] / "README.md").read_text()
 
 
+def overlay(version, folder):
+    """The environment variables under which a version of transformers takes the place of the installed one."""
+    packages = [f"transformers=={version}", *VERSIONS[version]]
+    place = str(folder / "site")
+    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", place, *packages]
+    installed = subprocess.run(install, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        pytest.skip(f"no package index, or it lacks {packages}: {installed.stderr[-200:]}")
+    return os.environ | {"PYTHONPATH": place, "HF_HOME": str(folder / "hub"), "HF_HUB_OFFLINE": "1"}
+
+
+@pytest.mark.long
+@pytest.mark.process
+@pytest.mark.parametrize("version", list(VERSIONS)[1:])
+def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_range(version, tmp_path):
+    folders = ["tests/models", "tests/pruning", "tests/evaluation", "tests/plugins"]
+    chosen = ["-m", "not (slow or process or browser or long)", "-p", "no:xdist", "-p", "no:cacheprovider", "-q"]
+    command = [sys.executable, "-m", "pytest", *folders, *chosen, f"--basetemp={tmp_path / 'tests'}"]
+    root, environment = Path(__file__).parents[3], overlay(version, tmp_path)
+    for name in [name for name in environment if name.startswith("PYTEST_")]:
+        del environment[name]
+    process = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert process.returncode == 0, process.stdout[-4000:]
+    assert re.search(r"\d{3,} passed", process.stdout), process.stdout[-500:]
+
+
 @pytest.mark.long
 @pytest.mark.process
 @pytest.mark.parametrize("version", VERSIONS)
 def test_logits_are_equal_under_other_versions(exports, version, tmp_path):
-    site = tmp_path / "site"
-    packages = [f"transformers=={version}", *VERSIONS[version]]
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(site), *packages]
-    installed = subprocess.run(install, capture_output=True, text=True, check=False)
-    if installed.returncode:
-        pytest.skip(f"no package index, or it lacks {packages}: {installed.stderr[-200:]}")
+    environment = overlay(version, tmp_path)
     folders = [str(exports[kind]) for kind in ("free", "equal", "padded")]
-    environment = os.environ | {"PYTHONPATH": str(site), "HF_HOME": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
     file = tmp_path / "logits.npz"
     command = [sys.executable, "-c", READER, version, str(file), SENTENCE, *folders]
     process = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
