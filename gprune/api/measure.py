@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gprune.study.settings import EvaluationSettings, require_whole
 
@@ -48,6 +48,7 @@ def perplexity(
         >>> found.perplexity > 1, found.length
         (True, 16)
     """
+    from gprune.data.texts import require_embedded
     from gprune.data.texts.tokenize import name_of, stream
     from gprune.evaluation import perplexity as measurement
     from gprune.models.decoder import require_language_model
@@ -56,4 +57,6 @@ def perplexity(
     settings = EvaluationSettings(preset=str(length), windows=windows, batch=batch)
     require_language_model(model)
     tokens = stream(text, tokenizer, settings.tokens)
+    embeddings: Any = model.get_input_embeddings()
+    require_embedded(tokens, name_of(text), embeddings.num_embeddings, tokenizer)
     return measurement.perplexity(model, tokens, name_of(text), settings)

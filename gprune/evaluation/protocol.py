@@ -94,8 +94,8 @@ def _stream(text: str) -> str:
         return "one stream"
     known = catalogue.HUB_TEXTS.get(name.place)
     joined = known.joined if known is not None else name.joined
-    whole = "one stream, documents joined by blank lines, BOS at its start only"
-    return whole if joined else "one stream, BOS at the start of each document only"
+    whole = "one stream, documents joined by blank lines, a BOS, if any, at its start only"
+    return whole if joined else "one stream, a BOS, if any, at the start of each document only"
 
 
 def _versions(made: Mapping[str, Any], packages: Mapping[str, str]) -> tuple[tuple[str, str], ...]:

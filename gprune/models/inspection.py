@@ -3,7 +3,6 @@
 Widths are read from the heads of the weight files and held against the configuration. Needs no torch.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,14 +10,9 @@ from typing import Any
 
 from gprune.models import families, identity, loadable, weight_headers
 from gprune.models.export import plan_file
-from gprune.models.weight_headers import Tensor
 from gprune.records import ModelShape
-from gprune.system.errors import CheckpointError, GpruneError, ModelError
+from gprune.system.errors import CheckpointError, ModelError
 from gprune.system.safe_parsing import quoted
-
-_DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
-"""down projections of families that are not known here"""
-_WIDTHS = "ffn_widths", "key_value_groups"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +60,8 @@ def inspect(name: str) -> Inspected:
         raise ModelError(f"{name} has no weights of its own: give the folder of a model that has")
     model_type = str(values.get("model_type"))
     layout = families.FAMILIES.get(families.dense_type(model_type))
-    shape = _shape(values)
-    neurons, groups = _neurons(found, layout), _groups(found, layout, shape)
-    odd = _odd(values, shape, neurons, groups)
+    sizes = loadable.stored_sizes(values, found)
+    shape, neurons, groups, odd = sizes.shape, sizes.neurons, sizes.groups, sizes.disagreement
     plan, own = _plan(folder), model_type.startswith(families.PRUNED_PREFIX)
     of_neurons, of_groups = _dense(plan, own, shape)
     counted = weight_headers.counted(found, bool(families.language_values(values).get("tie_word_embeddings")))
@@ -83,18 +76,10 @@ def inspect(name: str) -> Inspected:
         groups=groups,
         of_neurons=of_neurons,
         of_groups=of_groups,
-        prunable=_prunable(folder, odd),
+        prunable=_prunable(folder),
         loads="; ".join(filter(None, [_loads(folder, values, odd), loadable.attention_notice(folder)])),
         tokenizer=_tokenizer(folder),
     )
-
-
-def _shape(values: dict[str, Any]) -> ModelShape | None:
-    """The sizes that a configuration names; None where it does not, as where widths are given by layer."""
-    try:
-        return families.shape_of(values)
-    except (KeyError, TypeError, ValueError, GpruneError):
-        return None
 
 
 def _dense(plan: plan_file.CutPlan | str | None, own: bool, shape: ModelShape | None) -> tuple[int, int]:
@@ -102,45 +87,6 @@ def _dense(plan: plan_file.CutPlan | str | None, own: bool, shape: ModelShape | 
     if isinstance(plan, plan_file.CutPlan) and not own:
         return plan.pruned.masks.ffn.shape[1], plan.pruned.masks.heads.shape[1]
     return (0, 0) if shape is None else (shape.neurons, shape.kv_heads)
-
-
-def _neurons(found: dict[str, Tensor], layout: families.Layout | None) -> tuple[int, ...]:
-    if layout is not None:
-        return _inputs(found, layout, layout.down_proj)
-    known = {int(place[1]): one for key, one in found.items() if (place := _DOWN.search(key))}
-    return tuple(known[layer].shape[-1] for layer in sorted(known) if len(known[layer].shape) == 2)
-
-
-def _groups(found: dict[str, Tensor], layout: families.Layout | None, shape: ModelShape | None) -> tuple[int, ...]:
-    if layout is None or shape is None:
-        return ()
-    return tuple(width // shape.group_channels for width in _inputs(found, layout, layout.o_proj))
-
-
-def _inputs(found: dict[str, Tensor], layout: families.Layout, path: str) -> tuple[int, ...]:
-    """Columns of a map in every layer, as far as the layers go."""
-    widths: list[int] = []
-    names = [name for name in layout.stored if f"{name}.0.{path}.weight" in found]
-    while names and (one := found.get(f"{names[0]}.{len(widths)}.{path}.weight")) and len(one.shape) == 2:
-        widths.append(one.shape[1])
-    return tuple(widths)
-
-
-def _odd(values: dict[str, Any], shape: ModelShape | None, neurons: tuple[int, ...], groups: tuple[int, ...]) -> str:
-    """Where the weights are of other sizes than the configuration says, in words; empty where nowhere."""
-    if shape is None:
-        return ""
-    dense = [shape.neurons] * shape.layers, [shape.kv_heads] * shape.layers
-    said = (values.get(name, usual) for name, usual in zip(_WIDTHS, dense, strict=True))
-    for what, widths, expected in zip(("neurons", "key/value groups"), (neurons, groups), said, strict=True):
-        if not widths or not isinstance(expected, list):
-            continue
-        if len(widths) != len(expected):
-            return f"its weights have {len(widths)} layers, and its configuration says {len(expected)}"
-        for layer, (width, one) in enumerate(zip(widths, expected, strict=True)):
-            if width != one:
-                return f"layer {layer} has {width} {what}, and its configuration says {one}"
-    return ""
 
 
 def _plan(folder: Path) -> plan_file.CutPlan | str | None:
@@ -173,12 +119,11 @@ def _form(plan: plan_file.CutPlan | str | None, own: bool, odd: str, widths: tup
     return "ordinary: dense, or pruned to equal widths"
 
 
-def _prunable(folder: Path, odd: str) -> str:
+def _prunable(folder: Path) -> str:
     try:
-        layout = loadable.require_loadable(folder)
+        return loadable.require_loadable(folder).pruned
     except ModelError as error:
         return f"nothing: {error}"
-    return f"nothing: {odd}" if odd else layout.pruned
 
 
 def _tokenizer(folder: Path) -> str:
@@ -209,7 +154,7 @@ def _loads(folder: Path, values: dict[str, Any], odd: str) -> str:
     if odd:
         return f"{'only with code of its own' if own else 'not'}: {odd}"
     try:
-        loadable.require_whole(folder, quantized=True)
+        loadable.require_whole(folder)
     except ModelError:
         return "not as it is"
     return "without code of its own" + (", although it brings some" if own else "")

@@ -5,18 +5,28 @@ Reads ``config.json`` and the names and shapes of the tensors. Needs no torch.
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
 from gprune.models import families, identity, weight_headers
+from gprune.models.weight_headers import Tensor
+from gprune.records import ModelShape
 from gprune.system import machine
-from gprune.system.errors import ModelError
+from gprune.system.errors import GpruneError, ModelError
 
 # what PEFT, torch.compile, DDP and FSDP add to the names of a model's tensors
-_WRAPPER = re.compile(r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module)\.")
+_WRAPPER = re.compile(r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|language_model)\.")
 _CLASSIFIER = re.compile(r"\w*For\w*Classification|\w*ForQuestionAnswering|\w*RewardModel|^score\.weight$")
 _FLASH = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
+_DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
+"""down projections of families that are not known here"""
+_WIDTHS = "ffn_widths", "key_value_groups"
+_BIASES = {
+    "attention_bias": ("q_proj", "k_proj", "v_proj", "o_proj"),
+    "mlp_bias": ("gate_proj", "up_proj", "down_proj"),
+}
 _QUANTIZED = (".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv", ".SCB", ".absmax")
 
 
@@ -30,11 +40,10 @@ def require_loadable(folder: Path) -> families.Layout:
     return layout
 
 
-def require_whole(folder: Path, *, quantized: bool = False) -> None:
+def require_whole(folder: Path) -> None:
     """Raise ModelError if a folder holds no causal language model of any family that loads as it is.
 
-    An adapter, a classifier, or tensors that do not fit the configuration are none, nor are weights that are
-    quantized where they are not allowed to be.
+    An adapter, quantized weights, a classifier, or tensors that do not fit the configuration are none.
     """
     values, name = identity.configuration(folder), f"the model {str(folder)!r}"
     layout = families.FAMILIES.get(str(values.get("model_type")))
@@ -42,24 +51,36 @@ def require_whole(folder: Path, *, quantized: bool = False) -> None:
     tensors = {} if is_adapter else weight_headers.tensors(identity.weight_files(folder))
     if is_adapter or any(".lora_A." in key for key in tensors):
         raise identity.adapter_error(folder)
-    if not quantized:
-        require_unquantized(folder)
+    require_unquantized(folder)
     for sign in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
         raise ModelError(f"{name} is a classifier ({sign[0]}) and predicts no tokens: choose a causal language model")
     # a model that was saved without its head has no "model." in front
-    lists = {path.removeprefix(start) for path in layout.stored for start in ("", "model.")} if layout else set()
-    prefixes = dict.fromkeys(prefix for key in tensors for prefix in _WRAPPER.findall(key))
-    if layout and prefixes and {f"{path}.0.{layout.down_proj}.weight" for path in lists}.isdisjoint(tensors):
+    lists = tuple(
+        f"{path.removeprefix(start)}." for path in (layout.stored if layout else ()) for start in ("", "model.")
+    )
+    wrapped = [key for key in tensors if not key.startswith(lists) and _WRAPPER.sub("", key).startswith(lists)]
+    if lists and wrapped:
+        prefixes = dict.fromkeys(prefix for key in wrapped for prefix in _WRAPPER.findall(key))
         renaming = "".join(f".replace({prefix!r}, '')" for prefix in prefixes)
         raise ModelError(
             f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
             f"around the model added: rename every tensor to name{renaming} and save the weights again"
         )
+    for asked in _settings(folder, "_attn_implementation"):
+        if asked not in ("eager", "sdpa", "flex_attention"):
+            raise ModelError(
+                f"{identity.CONFIG_FILE} of {name} insists on {asked}: call the field attn_implementation, without the "
+                "underscore, or take it out"
+            )
     language = families.language_values(values)
-    untied = language.get("tie_word_embeddings") is False
+    untied = not language.get(families.TIED, layout.usual.get(families.TIED, False)) if layout else False
     if tensors and untied and not any(key.endswith("lm_head.weight") for key in tensors):
         raise headless(folder)
+    if odd := stored_sizes(values, tensors).disagreement:
+        raise ModelError(f"{name} does not fit its {identity.CONFIG_FILE}: {odd}. Copy both from the same model")
     pad, vocabulary = language.get("pad_token_id"), language.get("vocab_size")
+    if not isinstance(pad, int | None):
+        raise ModelError(f"pad_token_id of {name} is {pad!r}, which is no whole number: set it to null")
     if isinstance(pad, int) and isinstance(vocabulary, int) and not -vocabulary <= pad < vocabulary:
         raise ModelError(f"pad_token_id of {name} is {pad}, but it has {vocabulary} embeddings: set it to null")
 
@@ -91,7 +112,7 @@ def headless(folder: Path) -> ModelError:
 
 def attention_notice(folder: Path) -> str:
     """Return a sentence if the configuration asks for an attention that is not installed here, else ``""``."""
-    for name in map(str, _settings(folder, "attn_implementation", "_attn_implementation")):
+    for name in map(str, _settings(folder, "attn_implementation")):
         installed = name in _FLASH and machine.has_gpu() and any(distributions(name=_FLASH[name]))
         if not installed and name not in ("eager", "sdpa", "flex_attention"):
             return f"{identity.CONFIG_FILE} asks for {name}, which is not installed here: the model runs with sdpa"
@@ -102,3 +123,83 @@ def _settings(folder: Path, *keys: str) -> list[Any]:
     values = identity.configuration(folder)
     sections = [values, *(section for section in values.values() if isinstance(section, Mapping))]
     return [section[key] for section in sections for key in keys if section.get(key)]
+
+
+@dataclass(frozen=True, slots=True)
+class StoredSizes:
+    """Sizes of a model by the shapes of its tensors."""
+
+    shape: ModelShape | None
+    """what its configuration says; None where that names no sizes, as where widths are given by layer"""
+    neurons: tuple[int, ...]
+    """FFN neurons of each layer; nothing where they cannot be told"""
+    groups: tuple[int, ...]
+    """key/value groups of each layer; nothing where they cannot be told"""
+    disagreement: str
+    """where the tensors are of other sizes than the configuration says; empty where nowhere"""
+
+
+def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> StoredSizes:
+    """Return the sizes of a model by its configuration and the shapes of its tensors."""
+    layout = families.FAMILIES.get(families.dense_type(values.get("model_type")))
+    try:
+        shape = families.shape_of(values)
+    except (KeyError, TypeError, ValueError, GpruneError):
+        shape = None
+    if layout is None:
+        known = {int(place[1]): one for key, one in tensors.items() if (place := _DOWN.search(key))}
+        neurons = tuple(known[layer].shape[-1] for layer in sorted(known) if len(known[layer].shape) == 2)
+        return StoredSizes(shape, neurons, (), _layers(values, shape, neurons, ()))
+    neurons = _sizes(tensors, layout, layout.down_proj, 1)
+    if shape is None or shape.heads % shape.kv_heads:
+        return StoredSizes(shape, neurons, (), "")
+    groups = tuple(width // shape.group_channels for width in _sizes(tensors, layout, layout.o_proj, 1))
+    keys = _sizes(tensors, layout, f"{layout.attention}.k_proj", 0) if layout.heads else ()
+    odd = _layers(values, shape, neurons, tuple(width // shape.head_width for width in keys) or groups)
+    odd = odd or _layers(values, shape, neurons, groups) or _others(families.language_values(values), tensors)
+    return StoredSizes(shape, neurons, groups, odd)
+
+
+def _sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, axis: int) -> tuple[int, ...]:
+    """Rows or columns of a map in every layer, as far as the layers go."""
+    widths: list[int] = []
+    # a model that was saved without its head has no "model." in front
+    lists = (name.removeprefix(start) for name in layout.stored for start in ("", "model."))
+    names = [name for name in lists if f"{name}.0.{path}.weight" in tensors]
+    while names and (one := tensors.get(f"{names[0]}.{len(widths)}.{path}.weight")) and len(one.shape) == 2:
+        widths.append(one.shape[axis])
+    return tuple(widths)
+
+
+def _layers(
+    values: Mapping[str, Any], shape: ModelShape | None, neurons: tuple[int, ...], groups: tuple[int, ...]
+) -> str:
+    """Return where the layers are of other sizes than the configuration says, in words, or nothing."""
+    if shape is None:
+        return ""
+    dense = [shape.neurons] * shape.layers, [shape.kv_heads] * shape.layers
+    said = (values.get(name, usual) for name, usual in zip(_WIDTHS, dense, strict=True))
+    for what, widths, expected in zip(("neurons", "key/value groups"), (neurons, groups), said, strict=True):
+        if not widths or not isinstance(expected, list):
+            continue
+        if len(widths) != len(expected):
+            return f"its weights have {len(widths)} layers, and its configuration says {len(expected)}"
+        for layer, (width, one) in enumerate(zip(widths, expected, strict=True)):
+            if width != one:
+                return f"layer {layer} has {width} {what}, and its configuration says {one}"
+    return ""
+
+
+def _others(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
+    """Return where vocabulary or biases are others than the configuration says, in words, or nothing."""
+    for name in ("embed_tokens.weight", "lm_head.weight"):
+        rows = next((one.shape[0] for key, one in tensors.items() if key.endswith(name) and one.shape), None)
+        if rows is not None and rows != values.get("vocab_size", rows):
+            return f"{name} has {rows} rows, and its configuration says vocab_size {values['vocab_size']}"
+    for flag, maps in _BIASES.items() if values.get("model_type") == "llama" else ():
+        present = any(key.endswith(f"{name}.bias") for key in tensors for name in maps)
+        if present != bool(values.get(flag)):
+            return (
+                f"its weights have {'' if present else 'no '}biases of {', '.join(maps)}, and {flag} is {not present}"
+            )
+    return ""

@@ -98,7 +98,7 @@ def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
         place = identity.tokenizer_folder(folder)
         tokenizer = loader.from_pretrained(place, trust_remote_code=trust_remote_code, local_files_only=True)
-    require_blanks(tokenizer, folder)
+        require_blanks(tokenizer, folder)
     return tokenizer
 
 

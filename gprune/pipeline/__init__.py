@@ -34,7 +34,7 @@ from gprune.pipeline.stages import (
     resolve,
     served,
 )
-from gprune.pipeline.stages.inputs import read
+from gprune.pipeline.stages.inputs import GRADIENT, read
 from gprune.pipeline.stages.task_data import doubtful_tasks
 from gprune.pipeline.summary import summarized
 from gprune.store import Store, states
@@ -151,7 +151,7 @@ class _Runner:
         for stage in wanted:
             if self.results.holds(stage) or any(needed(stage)):
                 continue
-            if stage.kind == "tokens" and stage.id.texts[0] in PAIR and not self._there(stage):
+            if stage.kind == "tokens" and stage.id.texts[0] != GRADIENT and not self._there(stage):
                 self.on_the_way.add(stage)
         for stage in wanted:
             if stage.kind == "overlap" and not self.results.holds(stage):

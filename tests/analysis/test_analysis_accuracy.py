@@ -67,13 +67,13 @@ def ppl(text="python-code", windows=80, length=128):
 def test_a_stamp_says_windows_stream_limit_rule_and_versions():
     found = protocol.of_perplexity(ppl(), MADE, "float32", 96)
     assert found.line == (
-        "perplexity over 80 windows of 128 tokens (at most 96); one stream, BOS at the start of each document "
-        "only, consecutive windows, tail dropped; exp of the mean loss of 127 predictions a window; float32; "
+        "perplexity over 80 windows of 128 tokens (at most 96); one stream, a BOS, if any, at the start of each "
+        "document only, consecutive windows, tail dropped; exp of the mean loss of 127 predictions a window; float32; "
         "gprune 0.1.0, torch 2.13.0, transformers 5.1"
     )
     assert "(all)" in protocol.of_perplexity(ppl(), MADE).line
     joined = protocol.of_perplexity(ppl("wikitext2"), {}).line
-    assert "documents joined by blank lines, BOS at its start only" in joined and joined.endswith(
+    assert "documents joined by blank lines, a BOS, if any, at its start only" in joined and joined.endswith(
         "versions not recorded"
     )
     assert "joined" not in protocol.of_perplexity(ppl("c4"), {}).line

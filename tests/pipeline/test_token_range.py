@@ -35,7 +35,20 @@ def settings_of(chat, **changes):
     return tiny_study.settings(chat["model"], chat["texts"], methods=["dense", "flap"], **changes)
 
 
-@pytest.mark.parametrize("role", ["primary", "auxiliary"])
+def test_tokens_of_a_model_with_more_embeddings_are_not_taken_over(chat, tmp_path):
+    """The two models have the same tokenizer: the cache gave one the tokens of the other."""
+    larger = tmp_path / "larger"
+    model = transformers.AutoModelForCausalLM.from_pretrained(chat["model"])
+    model.resize_token_embeddings(322)
+    model.save_pretrained(larger)
+    chat["tokenizer"].save_pretrained(larger)
+    changes = {"primary": chat["chat"], "evaluation": {"texts": [chat["texts"][2]], "preset": "16", "windows": 6}}
+    pipeline.run(from_dict(settings_of(chat | {"model": str(larger)}, **changes)), Store(tmp_path), tiny_study.silent)
+    with pytest.raises(CorpusError, match=SENTENCE):
+        pipeline.run(from_dict(settings_of(chat, **changes)), Store(tmp_path), tiny_study.silent)
+
+
+@pytest.mark.parametrize("role", ["primary", "auxiliary", "substitute"])
 def test_a_calibration_text_is_refused_before_a_forward_pass(chat, tmp_path, role):
     study = from_dict(settings_of(chat, **{role: chat["chat"]}))
     with pytest.raises(CorpusError, match=SENTENCE):
@@ -73,6 +86,8 @@ def test_a_question_of_a_task_is_refused(chat):
 def test_documents_that_are_given_to_the_api_are_refused(chat):
     model = transformers.AutoModelForCausalLM.from_pretrained(chat["model"])
     documents = Path(chat["chat"]).read_text(encoding="utf-8").splitlines()
+    with pytest.raises(CorpusError, match=SENTENCE):
+        gprune.api.measure.perplexity(model, chat["tokenizer"], documents, length=8)
     with pytest.raises(CorpusError, match=SENTENCE):
         gprune.scores(model, documents, tokenizer=chat["tokenizer"], samples=4, length=8)
 

@@ -179,7 +179,8 @@ def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = No
         token = tokenizer.convert_ids_to_tokens(int(ids[ids >= embeddings][0]))
         raise CorpusError(
             f"the tokenizer has {len(tokenizer)} tokens, the model {embeddings}: token {token} of {text!r} has no "
-            "embedding. Remove it from the text, or use the model whose embeddings were resized to the tokenizer"
+            "embedding. Remove it from the text, or from what the tokenizer adds, or use the model whose embeddings "
+            "were resized to the tokenizer"
         )
     raise CorpusError(
         f"{text!r} holds token ids from {ids.min()} to {ids.max()}, but the model knows 0 to "

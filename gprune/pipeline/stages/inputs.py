@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
-from gprune.models import families, identity, shapes
+from gprune.models import families, identity, shapes, vocabulary
 from gprune.models.loadable import require_loadable
 from gprune.pipeline.stages.task_data import scoring_of, task_digests
 from gprune.plugins.discovery import Plugin
@@ -57,7 +57,8 @@ class Inputs:
     machine: str = ""
     """where speed is measured, and with which libraries; empty where it is not"""
     tokenizing: str = ""
-    """the libraries that tokenize, with their versions; empty in records of versions that did not keep them"""
+    """the libraries that tokenize, with their versions, and how many embeddings the model has; empty in records
+    of versions that did not keep them"""
     plugins: dict[str, dict[str, str]] = field(default_factory=dict)
     """the metrics and methods of other packages that it names, by place: what they declare, and the digest of
     package, version and content"""
@@ -196,7 +197,7 @@ def read(
     return Inputs(
         model=model,
         tokenizer=identity.tokenizer_fingerprint(study.model),
-        tokenizing=", ".join(f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers")),
+        tokenizing=_tokenizing(study.model),
         precision=precision,
         calibration=calibration,
         evaluation=evaluation,
@@ -205,6 +206,12 @@ def read(
         machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
         plugins=plugins_read(study),
     )
+
+
+def _tokenizing(model: str) -> str:
+    """What decides tokens beside text and tokenizer: libraries, and the embeddings that tokens may have."""
+    libraries = (f"{name} {machine.version(name)}" for name in ("transformers", "tokenizers"))
+    return ", ".join((*libraries, f"{vocabulary.entries(model)} embeddings"))
 
 
 def plugins_read(study: Study) -> dict[str, dict[str, str]]:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -138,7 +139,7 @@ def overlay(version, folder):
 def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_range(version, tmp_path):
     folders = ["tests/models", "tests/pruning", "tests/evaluation", "tests/plugins"]
     chosen = ["-m", "not (slow or process or browser or long)", "-p", "no:xdist", "-p", "no:cacheprovider", "-q"]
-    command = [sys.executable, "-m", "pytest", *folders, *chosen, f"--basetemp={tmp_path / 'tests'}"]
+    command = [sys.executable, "-m", "pytest", *folders, *chosen, f"--basetemp={tempfile.mkdtemp()}"]
     root, environment = Path(__file__).parents[3], overlay(version, tmp_path)
     for name in [name for name in environment if name.startswith("PYTEST_")]:
         del environment[name]
