@@ -5,17 +5,20 @@ One sentence a step of the tour, in the order of the paper: rank drift (Eq. 1), 
 the numbers, whichever way they point.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from gprune.analysis import agreement as modules
 from gprune.analysis import drift as ranks
+from gprune.analysis.comparison import Line
 from gprune.analysis.decisions import Bins, in_words, pooled
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.headline import OURS, against_control, best_of
-from gprune.analysis.paired_test import Measurement, difference
+from gprune.analysis.headline import against_control
+from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import Counts
+from gprune.analysis.verdict import FLAP, Expected, Opponents, method_label, opponents
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.comparisons import FANG
 from gprune.records import Agreement
@@ -117,34 +120,42 @@ def retention(cut: Measurement, dense: Measurement) -> str:
     )
 
 
-def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutStatus]) -> str:
-    """GPrune against the best other method on every text, and the controls that do as well.
+def comparison(
+    lines: Sequence[Line],
+    names: Iterable[str],
+    standings: Mapping[str, HoldoutStatus],
+    expected: Expected = MappingProxyType({}),
+) -> str:
+    """GPrune against the best other method and FLAP on each of some texts, and the controls that do as well.
 
-    `measurements` are all perplexities of one run; `standings` say what its evaluation texts are to its
-    calibration texts.
+    `lines` are all methods of a run; `standings` say what its evaluation texts are to its calibration texts;
+    `expected` as in `verdict.missing_methods`.
     """
-    texts = list(dict.fromkeys(item.text for item in measurements if item.method == OURS))
-    told = [_rival(measurements, text, standings[text].brief) for text in texts]
+    known = [opponents(lines, text, expected) for text in names]
+    told = [_rival(one, f"{one.text} ({standings[one.text].brief})") for one in known if one is not None]
     return " ".join(sentence for sentence in told if sentence) or "No baseline is measured beside GPrune."
 
 
-def _rival(measurements: list[Measurement], text: str, brief: str) -> str:
+def _rival(known: Opponents, where: str) -> str:
     """GPrune against the best of all other methods on one text, and against the best control."""
-    ours = next(item for item in measurements if item.text == text and item.method == OURS)
-    others = [item for item in measurements if item.text == text]
-    ending = against_control(ours, best_of(ours, others, control=True))
-    best = best_of(ours, others)
-    told = [] if best is None else [_against(ours, best, f"{text} ({brief})")]
+    if known.missing:
+        return f"On {where} no winner is called: not measured: {', '.join(map(method_label, known.missing))}."
+    ending = against_control(known)
+    told = [] if known.best is None else [_against(known, known.best, where)]
     return " ".join(told + ([f"{ending}."] if ending else []))
 
 
-def _against(ours: Measurement, best: Measurement, where: str) -> str:
-    found, name = difference(ours, best), METHODS[best.method].label
+def _against(known: Opponents, best: Line, where: str) -> str:
+    found, name = known.difference(best), method_label(best.method)
     if not np.isfinite(found.change):
         return f"On {where} no difference can be given."
+    flap = ""
+    if known.flap not in (None, best):
+        change = known.difference(known.flap)
+        flap = f" (against {method_label(FLAP)} {signed(change.change, '.1%')})"
     if found.close:
         size = signed(found.change, ".1%")
-        return f"On {where} GPrune and the best other method, {name}, are too close to call ({size})."
+        return f"On {where} GPrune and the best other method, {name}, are too close to call ({size}){flap}."
     word = "lower" if found.nats < 0 else "higher"
     size = percent(abs(found.change), 1)
-    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other method, {name}."
+    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other method, {name}{flap}."

@@ -83,7 +83,7 @@ def test_several_seeds_are_counted_and_compared_over_their_windows(cache):
     for seed in range(3):
         write_run(cache, study=study(seed=seed), makers=measured(LOSES))
     run, app = the_run(cache), plainly(opened())
-    assert "one seed of 3 in this cache" in app
+    assert "95 % interval, paired; 3 seeds)" in app
     found = story.over_seeds(run)
     assert found is not None and found.seeds == (0, 1, 2) and set(found.against) == {"FLAP", "FANG"}
     assert found.against["FANG"].change == pytest.approx(118 / 70 - 1, abs=0.02)

@@ -4,8 +4,9 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.analysis.decision import COST_DIGITS, COSTS, PARAMETERS, Price, cheapest, price_table, prices
+from gprune.analysis.decision import COSTS, PARAMETERS, Price, cheapest, price_table, prices
 from gprune.analysis.formatting import counted
+from gprune.analysis.verdict import COST_DIGITS
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.pages.decision import panels
 from gprune.app.ui import buttons, faults, frame, places, run_choice, tables, text_picker, url_state, work
@@ -66,7 +67,8 @@ def _trade_off(drawn: Card, run: Run) -> tuple[Shown, str]:
         table = made.table()
         forms = {name: f"%.{COST_DIGITS}f" for name in table if table[name].dtype.kind == "f"}
         tables.show(table, forms=forms, alt="every model with what it loses and costs")
-        taken = cheapest(panels.options(shown, text, cost), most)
+        found = panels.options(shown, text, cost)
+        taken = cheapest(found, most) if any(one.front for one in found) else None
         if taken is not None:
             words = f"Export {plain(shown.names[taken.line.name])}"
             places.link("export", words, ":material/download:", run=taken.line.rows[0].run)

@@ -7,8 +7,10 @@ from gprune.analysis import decision as analysis
 from gprune.analysis import speed as speeds
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decision import COSTS, PARAMETERS, Option
+from gprune.analysis.verdict import missing_methods
 from gprune.app.pages.comparison.lines import Shown, shown_of
 from gprune.app.pages.decision import charts
+from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
@@ -29,7 +31,9 @@ def alike(run: Run, runs: Iterable[Run]) -> list[Run]:
     # what only measures another run stands with that one
     listed = (one for one in runs if one.name == run.name or not (one.about.hidden or one.shown_by))
     same = (one for one in listed if one.graph.inputs.model == inputs.model)
-    known = [one for one in same if one.graph.inputs.precision == inputs.precision and _is_measured(one)]
+    # a run that was not finished would keep all others from being compared
+    ended = (one for one in same if one.complete or one.name == run.name)
+    known = [one for one in ended if one.graph.inputs.precision == inputs.precision and _is_measured(one)]
     return known[:MOST_RUNS] or [run]
 
 
@@ -68,15 +72,16 @@ def trade_off(
     read = plain(short(text or shown.texts[0]))
     return Panel(
         charts.front(found, shown.names, cost, most),
-        f"{answer(found, shown, cost, most)} Large, joined marks: no other model is both better on {read} "
-        "and cheaper. Whiskers are the 95 % interval over windows, paired.",
-        title=f"{len(best)} of {len(found)} models {'are' if best[1:] else 'is'} worth taking on {read}",
+        f"{answer(found, shown, cost, most)} Large, joined marks: beyond noise, no model that is as cheap does as well "
+        f"on {read}. Whiskers are the 95 % interval over windows, paired.",
+        title=f"{len(best)} of {len(found)} models {'are' if best[1:] else 'is'} worth taking on {read}"
+        if best
+        else "",
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
         table=lambda: analysis.table(found, shown.names, cost, about(shown)),
         how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
-        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model is better, cheaper, or "
-        "both. The front is of means: models whose whiskers overlap may change places with other windows or "
-        "seeds.",
+        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model costs less and is no worse "
+        "beyond noise, or costs the same and is better. Costs that are printed alike are equal.",
     )
 
 
@@ -95,7 +100,8 @@ def of_runs(run: Run, runs: tuple[str, ...]) -> Shown:
 
 def options(shown: Shown, text: str, cost: str) -> list[Option]:
     """The models with their loss on a text and their cost, one of COSTS."""
-    return analysis.options(shown.lines, [text], (_times if cost != PARAMETERS else _parameters)(shown))
+    costs = (_times if cost != PARAMETERS else _parameters)(shown)
+    return analysis.options(shown.lines, [text], costs, not missing_methods(shown.lines, text, shown.expected))
 
 
 def _parameters(shown: Shown) -> dict[tuple[str, str], float]:
@@ -120,7 +126,11 @@ def _times(shown: Shown) -> dict[tuple[str, str], float]:
 
 
 def answer(found: list[Option], shown: Shown, cost: str, most: float) -> str:
-    """The cheapest model within a limit, in a sentence."""
+    """The cheapest model within a limit, in a sentence; nothing is claimed while a method is missing."""
+    if not any(each.front for each in found):
+        return (
+            f"Not measured yet: {plain(', '.join(map(label, shown.missing)))}. Until then no model is called the best."
+        )
     one = analysis.cheapest(found, most)
     limit = f"{most:.3g} times the dense perplexity"
     if one is None:
