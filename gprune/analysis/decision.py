@@ -85,13 +85,10 @@ def price_table(found: Iterable[Price], called: Callable[[str], str], text: str)
     )
 
 
-def options(
-    lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float], complete: bool = True
-) -> list[Option]:
+def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
     """Every pruned line that was measured on all texts, beside its dense model, and whose cost is known.
 
-    `costs` are over the dense model's, by the line's name. The cheapest stands first, of equals the better. None is on
-    the front where the comparison is not `complete`.
+    `costs` are over the dense model's, by the line's name. The cheapest stands first, of equals the better.
     What several runs have measured alike to the last bit is one model, of the first of them.
     """
     lines = list(lines)
@@ -100,13 +97,13 @@ def options(
     found = [(line, loss, costs[line.name]) for line, loss in known if loss and line.name in costs]
     found = list({(one[0].method, one[0].retention, one[2], one[1]): one for one in reversed(found)}.values())
     found = sorted(found, key=lambda one: (round(one[2], COST_DIGITS), one[1].nats))
-    by_name = {line.name: (line, loss.nats, cost) for line, loss, cost in found}
-    front = pareto_front(
+    by_name = {one[0].name: one for one in found}
+    on_front = pareto_front(
         {name: cost for name, (_, _, cost) in by_name.items()},
-        {name: nats for name, (_, nats, _) in by_name.items()},
+        {name: loss.nats for name, (_, loss, _) in by_name.items()},
         lambda first, second: compare_lines(by_name[first][0], by_name[second][0], texts),
     )
-    return [Option(*one, complete and one[0].name in front) for one in found]
+    return [Option(*one, name in on_front) for name, one in by_name.items()]
 
 
 def cheapest(found: Iterable[Option], most: float) -> Option | None:

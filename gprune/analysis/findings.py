@@ -131,31 +131,26 @@ def comparison(
     `lines` are all methods of a run; `standings` say what its evaluation texts are to its calibration texts;
     `expected` as in `verdict.missing_methods`.
     """
-    known = [opponents(lines, text, expected) for text in names]
-    told = [_rival(one, f"{one.text} ({standings[one.text].brief})") for one in known if one is not None]
-    return " ".join(sentence for sentence in told if sentence) or "No baseline is measured beside GPrune."
+    known = (opponents(lines, text, expected) for text in names)
+    told = [_rival(one, f"On {one.text} ({standings[one.text].brief})") for one in known if one.ours is not None]
+    return " ".join(filter(None, told)) or "No baseline is measured beside GPrune."
 
 
 def _rival(known: Opponents, where: str) -> str:
     """GPrune against the best of all other methods on one text, and against the best control."""
     if known.missing:
-        return f"On {where} no winner is called: not measured: {', '.join(map(method_label, known.missing))}."
-    ending = against_control(known)
-    told = [] if known.best is None else [_against(known, known.best, where)]
-    return " ".join(told + ([f"{ending}."] if ending else []))
-
-
-def _against(known: Opponents, best: Line, where: str) -> str:
-    found, name = known.difference(best), method_label(best.method)
+        return f"{where} no winner is called: not measured: {', '.join(map(method_label, known.missing))}."
+    control = against_control(known)
+    ending = f" {control}." if control else ""
+    if known.best is None:
+        return ending.strip()
+    found, name, flap = known.difference(known.best), method_label(known.best.method), ""
+    if known.flap is not None and known.flap is not known.best:
+        flap = f" (against {method_label(FLAP)} {signed(known.difference(known.flap).change, '.1%')})"
     if not np.isfinite(found.change):
-        return f"On {where} no difference can be given."
-    flap = ""
-    if known.flap not in (None, best):
-        change = known.difference(known.flap)
-        flap = f" (against {method_label(FLAP)} {signed(change.change, '.1%')})"
+        return f"{where} no difference can be given.{ending}"
     if found.close:
         size = signed(found.change, ".1%")
-        return f"On {where} GPrune and the best other method, {name}, are too close to call ({size}){flap}."
-    word = "lower" if found.nats < 0 else "higher"
-    size = percent(abs(found.change), 1)
-    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other method, {name}{flap}."
+        return f"{where} GPrune and the best other method, {name}, are too close to call ({size}){flap}.{ending}"
+    size = f"{percent(abs(found.change), 1)} {'lower' if found.nats < 0 else 'higher'}"
+    return f"{where} GPrune’s perplexity is {size} than that of the best other method, {name}{flap}.{ending}"

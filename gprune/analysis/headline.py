@@ -11,19 +11,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gprune.analysis.comparison import DENSE, Line
+from gprune.analysis.comparison import Line
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import NOISE, WORSE, Measurement, difference, interval_in_percent
-from gprune.analysis.verdict import OPEN, OURS, Opponents, is_comparable, is_same_budget, method_label, opponents
+from gprune.analysis.tables import BASES
+from gprune.analysis.verdict import FLAP, OPEN, OURS, Opponents, budget_gap, method_label, opponents
 from gprune.evaluation.holdout import HoldoutStatus, first
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import Study
-from gprune.study.methods import METHODS
 from gprune.system.units import listed
 
-_OWN_METHODS = {"twflap": "fang"}
-"""methods that a metric comes from, where they are not called like it"""
 _SHARES = {0.5: "Half", 0.25: "A quarter", 0.75: "Three quarters"}
 _MANY = 10.0
 """a perplexity that rises by more than this is told as a multiple"""
@@ -40,60 +38,20 @@ class Headline:
     """GPrune against the best other method; open where nothing can be said"""
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What two ways of pruning cost on one text: the lines of a run, with those of its other seeds."""
-
-    standing: HoldoutStatus
-    """the evaluation text, and what it is to the calibration texts"""
-    dense: Line | None
-    """the model before pruning"""
-    base: Line | None
-    """the metric's own method, or the best of the other baselines where that one is not measured"""
-    opponents: Opponents | None
-    """what GPrune is held against; None where it is not measured"""
-
-    @property
-    def text(self) -> str:
-        """The evaluation text, as typed."""
-        return self.standing.text
-
-    @property
-    def fair(self) -> Opponents | None:
-        """What GPrune is held against; None where the base is not fair, or not all is measured."""
-        known = self.opponents if self.opponents and self.base and not self.opponents.missing else None
-        return known if known and self.base and is_comparable(known.ours, self.base, self.text) else None
-
-    @property
-    def named(self) -> list[Line]:
-        """The lines that GPrune is held against in words, each once."""
-        known = self.opponents
-        lines = self.base, *((known.best, known.flap, known.without_bias) if known else ())
-        return list({line.method: line for line in lines if line is not None}.values())
-
-
-def outcome(lines: Sequence[Line], study: Study, standings: Mapping[str, HoldoutStatus]) -> Outcome | None:
+def outcome(lines: Sequence[Line], study: Study, standings: Mapping[str, HoldoutStatus]) -> Opponents | None:
     """What pruning costs on the first unseen text, or else on the text that comes nearest to one.
 
     `lines` are all methods of the run, with those of other seeds; `standings` say what its evaluation texts are
     to its calibration texts. None where the study measures no perplexity.
     """
     text = first(standings, study)
-    if not text:
-        return None
-    measured, own = {line.method: line for line in lines if line.by_seed(text)}, own_method(study.metric)
-    base = measured.get(own)
-    # a method that is still to come must not be stood in for by another
-    if base is None and own not in study.methods:
-        others = [line for name, line in measured.items() if name in METHODS and METHODS[name].baseline]
-        base = min(others, key=lambda line: line.loss(text), default=None)
     expected = {text: [(lines[0].name[0], method) for method in study.methods]} if lines else {}
-    return Outcome(standings[text], measured.get(DENSE), base, opponents(lines, text, expected))
+    return opponents(lines, text, expected, own_method(study.metric)) if text else None
 
 
 def own_method(metric: str) -> str:
     """The method that a metric comes from, which prunes by it alone."""
-    return _OWN_METHODS.get(metric, metric)
+    return BASES.get(metric, (metric,))[0]
 
 
 def against_control(known: Opponents) -> str:
@@ -108,20 +66,24 @@ def against_control(known: Opponents) -> str:
     return f"A control {verb}: {method_label(known.control.method)} ({change})"
 
 
-def headline(found: Outcome, study: Study, complete: bool, seeds: int = 1) -> Headline:
+def headline(found: Opponents, standing: HoldoutStatus, study: Study, complete: bool, seeds: int = 1) -> Headline:
     """The finding in one sentence; of a run that is not `complete`, what is missing is still to come.
 
-    `seeds` counts the runs of the cache that differ from this one in their seed, itself among them.
+    `standing` says what the text is to the calibration texts. `seeds` counts the runs of the cache that differ from
+    this one in their seed, itself among them.
     """
-    if found.opponents is None and found.base is None:
+    cells = [line.cell(found.text) for line in (found.ours, found.base) if line is not None]
+    if not cells:
         return Headline(_nothing(found, complete))
-    share, detail = removed(found, study), _detail(found, seeds) + _repaired(study)
-    if found.opponents is None or found.base is None:
-        return Headline(f"{share} removed: {_alone(found, study, complete)}", detail)
-    control = against_control(found.opponents)
-    sentence = f"{share} removed: {_both(found, found.opponents, found.base)}"
-    sentence += f"{_ending(found, found.opponents, found.base, complete)}{control and f'. {control}'}"
-    return Headline(sentence, detail, OPEN if found.fair is None else found.fair.verdict)
+    share = 1.0 - next(filter(np.isfinite, (cell.retention for cell in cells)), study.retention)
+    named = next((name for value, name in _SHARES.items() if abs(share - value) < BUDGET_TOLERANCE), None)
+    start = f"{named or f'{100 * share:.3g} %'} of the weights removed:"
+    detail = _detail(found, standing, seeds) + _repaired(study)
+    if len(cells) < 2:
+        return Headline(f"{start} {_alone(found, cells[0], _where(standing), study, complete)}", detail)
+    control, (ours, base) = against_control(found), cells
+    sentence = f"{start} {_both(found, ours, base, _where(standing))}{_ending(found, ours, base, complete)}"
+    return Headline(f"{sentence}{control and f'. {control}'}", detail, found.verdict if found.fair else OPEN)
 
 
 def _repaired(study: Study) -> str:
@@ -135,7 +97,7 @@ def _repaired(study: Study) -> str:
     return f" Every method has {label}{instead}."
 
 
-def _nothing(found: Outcome, complete: bool) -> str:
+def _nothing(found: Opponents, complete: bool) -> str:
     if found.dense is not None:
         # others of the study's texts may be measured already
         end = f"was measured on {found.text}" if complete else f"is measured on {found.text} yet"
@@ -143,38 +105,28 @@ def _nothing(found: Outcome, complete: bool) -> str:
     return "No perplexity was measured" if complete else "No perplexity is measured yet"
 
 
-def removed(found: Outcome, study: Study) -> str:
-    """How much of the decoder's weights was really removed, as the beginning of a sentence."""
-    lines = [found.opponents.ours] if found.opponents else []
-    kept = [line.cell(found.text).retention for line in [*lines, *([found.base] if found.base else [])]]
-    share = 1.0 - next(filter(np.isfinite, kept), study.retention)
-    named = next((name for value, name in _SHARES.items() if abs(share - value) < BUDGET_TOLERANCE), None)
-    return f"{named or f'{100 * share:.3g} %'} of the weights"
-
-
-def _where(found: Outcome) -> str:
-    standing = found.standing
+def _where(standing: HoldoutStatus) -> str:
     if standing.unseen:
         return "unseen text"
     if standing.other:
-        return f"{found.text}, text of another corpus,"
-    return f"{found.text} ({standing.brief})"
+        return f"{standing.text}, text of another corpus,"
+    return f"{standing.text} ({standing.brief})"
 
 
-def _both(found: Outcome, known: Opponents, base: Line) -> str:
-    ours, theirs, name = known.ours.cell(found.text), base.cell(found.text), method_label(base.method)
+def _both(found: Opponents, ours: Measurement, base: Measurement, where: str) -> str:
+    name = method_label(base.method)
     if found.dense is None:
-        change = difference(ours, theirs).change
+        change = difference(ours, base).change
         word = "lower" if change < 0 else "higher"
-        return f"on {_where(found)}, GPrune’s perplexity is {_percent(change, 0)} {word} than {name}’s"
+        return f"on {where}, GPrune’s perplexity is {_percent(change, 0)} {word} than {name}’s"
     dense = found.dense.cell(found.text)
-    other, own = _moved(theirs, dense), _moved(ours, dense)
-    if other == own and other[1]:
-        other, own = _moved(theirs, dense, 2), _moved(ours, dense, 2)
-    start = f"{name}’s perplexity on {_where(found)} {' '.join(other)}"
-    if base is known.flap and known.without_bias is not None:
-        start += f" ({_after(other, _moved(known.without_bias.cell(found.text), dense))} without its bias)"
-    return f"{start}, and so does GPrune’s" if other == own else f"{start}, GPrune’s {_after(other, own)}"
+    theirs, own = _moved(base, dense), _moved(ours, dense)
+    if theirs == own and theirs[1]:
+        theirs, own = _moved(base, dense, 2), _moved(ours, dense, 2)
+    start = f"{name}’s perplexity on {where} {' '.join(theirs)}"
+    if base.method == FLAP and found.without_bias is not None:
+        start += f" ({_after(theirs, _moved(found.without_bias.cell(found.text), dense))} without its bias)"
+    return f"{start}, and so does GPrune’s" if theirs == own else f"{start}, GPrune’s {_after(theirs, own)}"
 
 
 def _after(before: tuple[str, str], own: tuple[str, str]) -> str:
@@ -201,39 +153,35 @@ def _percent(change: float, more: int) -> str:
     return f"{abs(100 * change):,.{digits}f} %"
 
 
-def _ending(found: Outcome, known: Opponents, base: Line, complete: bool) -> str:
-    if known.missing:
+def _ending(found: Opponents, ours: Measurement, base: Measurement, complete: bool) -> str:
+    if found.missing:
         return (
-            f". No winner: not measured{'' if complete else ' yet'}: {listed(list(map(method_label, known.missing)))}"
+            f". No winner: not measured{'' if complete else ' yet'}: {listed(list(map(method_label, found.missing)))}"
         )
-    if not is_same_budget(known.ours, base):
-        kept = f"GPrune keeps {percent(known.ours.retention, 1)} and {method_label(base.method)}"
-        return f". No winner: {kept} {percent(base.retention, 1)} of the weights"
-    if found.fair is None or known.best is None:
+    if budget_gap((ours.retention, base.retention)):
+        kept = f"GPrune keeps {percent(ours.retention, 1)} and {method_label(base.method)} {percent(base.retention, 1)}"
+        return f". No winner: {kept} of the weights"
+    if not found.fair or found.best is None:
         return ". They were not measured alike, so no winner is called"
-    name, beside = method_label(known.best.method), "" if known.best is base else ", the best other method"
-    if known.verdict == NOISE:
+    name, beside = method_label(found.best.method), "" if found.best is found.base else ", the best other method"
+    if found.verdict == NOISE:
         return f". Too close to call between GPrune and {name}{beside}"
-    change = _percent(known.difference(known.best).change, 0)
-    return f". {name} does better: GPrune’s perplexity is {change} higher" if known.verdict == WORSE else ""
+    change = _percent(found.difference(found.best).change, 0)
+    return f". {name} does better: GPrune’s perplexity is {change} higher" if found.verdict == WORSE else ""
 
 
-def _alone(found: Outcome, study: Study, complete: bool) -> str:
-    line = found.opponents.ours if found.opponents is not None else found.base
-    assert line is not None
-    cell = line.cell(found.text)
+def _alone(found: Opponents, cell: Measurement, where: str, study: Study, complete: bool) -> str:
     moved = " ".join(_moved(cell, found.dense.cell(found.text))).strip() if found.dense else ""
-    start = f"{method_label(line.method)}’s perplexity on {_where(found)} {moved or f'is {cell.perplexity:,.1f}'}"
-    missing = own_method(study.metric) if found.opponents is not None else OURS
+    start = f"{method_label(cell.method)}’s perplexity on {where} {moved or f'is {cell.perplexity:,.1f}'}"
+    missing = own_method(study.metric) if cell.method == OURS else OURS
     if missing not in study.methods:
         left_out = "GPrune is" if missing == OURS else "its metric’s own method is"
         return f"{start}; {left_out} not part of this run"
     return f"{start}; {method_label(missing)} {'was not measured' if complete else 'is not measured yet'}"
 
 
-def _standing(found: Outcome) -> str:
+def _standing(standing: HoldoutStatus) -> str:
     """What makes the text unseen, or why none is."""
-    standing = found.standing
     if standing.unseen:
         return f" Unseen: another corpus than A and B; {standing.measured}."
     if standing.other:
@@ -242,24 +190,22 @@ def _standing(found: Outcome) -> str:
     return f" No text of this run is unseen; this one {verb} {standing.brief}.".replace("  ", " ")
 
 
-def _detail(found: Outcome, seeds: int) -> str:
-    known = found.opponents
-    cells = [line.cell(found.text) for line in (found.dense, *found.named, known and known.ours) if line]
+def _detail(found: Opponents, standing: HoldoutStatus, seeds: int) -> str:
+    cells = [line.cell(found.text) for line in (found.dense, *found.named, found.ours) if line is not None]
     values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
-    sentence = f"{found.text}, {cells[0].windows_read}: {values}.{_standing(found)}"
-    if found.fair is None or known is None:
+    sentence = f"{found.text}, {cells[0].windows_read}: {values}.{_standing(standing)}"
+    if not found.fair or found.ours is None:
         return sentence
-    changes = {line.method: known.difference(line) for line in found.named}
-    first = changes[found.named[0].method]
-    if not np.isfinite(first.margin):
+    changes = [found.difference(line) for line in found.named]
+    if not np.isfinite(changes[0].margin):
         return f"{sentence} With one window the error of the difference is not known."
     told = [
-        f"{'the best other method here, ' if line is known.best and line is not found.base else ''}"
+        f"{'the best other method here, ' if line is found.best and line is not found.base else ''}"
         f"{method_label(line.method)}: {signed(change.change, '.1%')} {interval_in_percent(change, 1)}"
-        for line, change in zip(found.named, changes.values(), strict=True)
+        for line, change in zip(found.named, changes, strict=True)
         if np.isfinite(change.margin)
     ]
-    count = f"one seed of {seeds} in this cache" if seeds > 1 else "one seed"
-    count = f"{len(known.ours.seeds)} seeds" if len(known.ours.seeds) > 1 else count
-    how = f"95 % interval, {'paired' if first.paired else 'windows differ'}; {count}"
+    count = len(found.ours.seeds)
+    over = f"{count} seeds" if count > 1 else f"one seed of {seeds} in this cache" if seeds > 1 else "one seed"
+    how = f"95 % interval, {'paired' if changes[0].paired else 'windows differ'}; {over}"
     return f"{sentence} GPrune against {'; against '.join(told)} ({how})."

@@ -13,7 +13,7 @@ import pandas as pd
 
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent, spaced
-from gprune.analysis.paired_test import WORSE, Difference, half_interval
+from gprune.analysis.paired_test import WORSE, Difference, half_interval, over_windows
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
 from gprune.analysis.verdict import budget_gap, judge, stars
 
@@ -198,18 +198,15 @@ def _difference(first: Setting, second: Setting, column: str) -> Difference:
 
     Rows lack the losses of their windows, which would pair two methods of one seed. Errors of perplexities are shares.
     """
-    ratio = is_perplexity(column)
-    both = [{row.seed: row for row in one.filled if column in row.values} for one in (first, second)]
-    losses = [
-        {s: np.log(row.values[column]) if ratio else -row.values[column] for s, row in own.items()} for own in both
-    ]
-    each = np.array([losses[0][seed] - losses[1][seed] for seed in losses[0] if seed in losses[1]])
-    if len(each) > 1:
-        return Difference(float(each.mean()), float(each.std(ddof=1)) / math.sqrt(len(each)), True, len(each) - 1)
-    rows = [next(iter(own.values())) for own in both]
+    sides = [{row.seed: row for row in one.filled if column in row.values} for one in (first, second)]
+    shared = [seed for seed in sides[0] if seed in sides[1]]
+    log, ratio = (np.log, True) if is_perplexity(column) else (np.negative, False)
+    losses = [np.array([log(side[seed].values[column]) for seed in shared or side]) for side in sides]
+    if len(shared) > 1:
+        return over_windows(*losses)
+    rows = [side[seed] for side in sides for seed in (shared or list(side))[:1]]
     errors = [row.errors.get(column, math.inf) / (row.values[column] if ratio else 1.0) for row in rows]
-    nats = float(np.mean([*losses[0].values()]) - np.mean([*losses[1].values()]))
-    return Difference(nats, math.hypot(*errors), False)
+    return Difference(float(losses[0].mean() - losses[1].mean()), math.hypot(*errors), False)
 
 
 def marks(table: list[Setting], column: str) -> dict[int, str]:

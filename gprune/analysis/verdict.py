@@ -128,9 +128,9 @@ def is_same_budget(first: Line, second: Line) -> bool:
     return DENSE in (first.method, second.method) or not budget_gap((first.retention, second.retention))
 
 
-def is_comparable(first: Line, second: Line, text: str) -> bool:
-    """Return True if two lines are finite on a text, measured alike and of one budget."""
-    if not (first.by_seed(text) and second.by_seed(text) and is_same_budget(first, second)):
+def is_comparable(first: Line | None, second: Line | None, text: str) -> bool:
+    """Return True if two lines are there, finite on a text, measured alike and of one budget."""
+    if first is None or second is None or not is_same_budget(first, second):
         return False
     alike = first.cell(text).windows_read == second.cell(text).windows_read
     return alike and bool(np.isfinite([first.loss(text), second.loss(text)]).all())
@@ -138,12 +138,15 @@ def is_comparable(first: Line, second: Line, text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Opponents:
-    """What GPrune is compared with on one text, each measured alike and of its budget."""
+    """GPrune on one text and what it is compared with; all but `dense` and `base` measured alike and of its budget."""
 
-    ours: Line
     text: str
     missing: list[str]
     """methods of the comparison that are not measured: until they are, nothing is claimed"""
+    dense: Line | None
+    ours: Line | None
+    base: Line | None
+    """the metric's own method, or the best of the other baselines where that one is no part of the comparison"""
     best: Line | None
     """the best other method that is no control"""
     control: Line | None
@@ -152,28 +155,46 @@ class Opponents:
     without_bias: Line | None
     """FLAP without its bias compensation, where FLAP is far behind it"""
 
-    def difference(self, other: Line) -> Difference:
-        """Return how much worse GPrune is than another line."""
-        return compare_lines(self.ours, other, [self.text])
+    @property
+    def named(self) -> list[Line]:
+        """The lines that GPrune is held against in words, each once."""
+        lines = self.base, self.best, self.flap, self.without_bias
+        return list({line.method: line for line in lines if line is not None}.values())
+
+    @property
+    def fair(self) -> bool:
+        """Whether the base may be held against GPrune, and everything is measured."""
+        return bool(not self.missing and self.ours and self.base) and is_comparable(self.ours, self.base, self.text)
 
     @property
     def verdict(self) -> str:
         """GPrune against the best other method: BETTER, WORSE, NOISE or OPEN."""
         return OPEN if self.missing or self.best is None else self.difference(self.best).verdict
 
+    def difference(self, other: Line) -> Difference:
+        """Return how much worse GPrune is than another line."""
+        assert self.ours is not None
+        return compare_lines(self.ours, other, [self.text])
 
-def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY) -> Opponents | None:
-    """Return what GPrune can be held against on a text; None where it has no perplexity there."""
-    ours = next((line for line in lines if line.method == OURS and line.by_seed(text)), None)
-    if ours is None:
-        return None
-    others = (line for line in lines if line.method in METHODS and line.method not in (OURS, DENSE))
-    fair = sorted((line for line in others if is_comparable(ours, line, text)), key=lambda line: line.loss(text))
-    best, control = (next((one for one in fair if METHODS[one.method].control == kind), None) for kind in (False, True))
-    flap, bare = (next((one for one in fair if one.method == name), None) for name in (FLAP, FLAP_WITHOUT_BIAS))
+
+def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, own: str = FLAP) -> Opponents:
+    """Return what GPrune can be held against on a text; `own` is the method that its metric comes from."""
+    measured = {line.method: line for line in lines if line.by_seed(text)}
+    others = [line for name, line in measured.items() if name in METHODS and name not in (OURS, DENSE)]
+    others.sort(key=lambda line: line.loss(text))
+    base = measured.get(own)
+    # a method that is still to come must not be stood in for by another
+    if base is None and own not in (method for _, method in expected.get(text, ())):
+        base = next((line for line in others if METHODS[line.method].baseline), None)
+    ours = measured.get(OURS)
+    fair = {line.method: line for line in others if is_comparable(ours, line, text)}
+    best, control = (next((fair[one] for one in fair if METHODS[one].control == kind), None) for kind in (False, True))
+    flap, bare = fair.get(FLAP), fair.get(FLAP_WITHOUT_BIAS)
     behind = compare_lines(flap, bare, [text]) if flap and bare else None
-    is_far = behind is not None and behind.verdict == WORSE and behind.change > FAR
-    return Opponents(ours, text, missing_methods(lines, text, expected), best, control, flap, bare if is_far else None)
+    if behind is None or behind.verdict != WORSE or behind.change <= FAR:
+        bare = None
+    missing = missing_methods(lines, text, expected)
+    return Opponents(text, missing, measured.get(DENSE), ours, base, best, control, flap, bare)
 
 
 def method_label(method: str) -> str:

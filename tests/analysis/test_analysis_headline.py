@@ -48,9 +48,13 @@ def apart(study, calibration, evaluation):
 
 def said(*cells, complete=True, **changes):
     study = a_study(**changes)
-    found = analysis.outcome(lines_of(cells), study, standings(study))
+    return told(cells, study, standings(study), complete)
+
+
+def told(cells, study, known, complete=True):
+    found = analysis.outcome(lines_of(cells), study, known)
     assert found is not None
-    return analysis.headline(found, study, complete)
+    return analysis.headline(found, known[found.text], study, complete)
 
 
 def lines_of(cells):
@@ -157,9 +161,7 @@ def test_without_an_unseen_text_the_calibration_text_is_named():
 
 def test_without_a_measured_overlap_no_text_is_called_unseen():
     study, cells = a_study(), [DENSE, cell("flap", 4.0), cell("gprune", 3.3)]
-    outcome = analysis.outcome(lines_of(cells), study, standings(study, measured=False))
-    assert outcome is not None
-    found = analysis.headline(outcome, study, True)
+    found = told(cells, study, standings(study, measured=False))
     assert "on c, text of another corpus, rises" in found.sentence and "unseen" not in found.sentence
     assert "is not measured, so it is not called unseen: run the study again" in found.detail
     assert "Unseen: another corpus than A and B; none of it stands word for word in A or B" in said(*cells).detail
@@ -326,7 +328,5 @@ def test_findings_are_told_on_unseen_text_else_on_another_corpus_else_on_a():
 def test_a_repair_of_every_method_is_said_beside_the_numbers(settings, words):
     study = a_study().with_settings(settings)
     cells = [cell("dense", 3.0), cell("gprune", 3.2), cell("flap", 3.4)]
-    found = analysis.outcome(lines_of(cells), study, standings(study))
-    assert found is not None
-    detail = analysis.headline(found, study, True).detail
+    detail = told(cells, study, standings(study)).detail
     assert detail.endswith(words) and ("Every method" in detail) == bool(words)

@@ -13,8 +13,7 @@ from gprune.analysis.comparison import DENSE, Line
 from gprune.analysis.decisions import Bins
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.run_settings import seed_groups
-from gprune.analysis.summary import OverSeeds
-from gprune.analysis.verdict import OURS
+from gprune.analysis.verdict import OURS, Opponents
 from gprune.app.ui import derived_cache, job_runs
 from gprune.app.ui.memo import memoized, once_a_draw
 from gprune.app.ui.text import short
@@ -64,12 +63,13 @@ def expected(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list
     found: dict[str, list[tuple[str, str]]] = {}
     for run in runs:
         for text in run.study.evaluation.texts if not run.stopped_early else ():
-            own = [(run.name, method) for method in run.study.methods if not methods or method in methods]
-            found[text] = found.get(text, []) + own
+            found.setdefault(text, []).extend(
+                (run.name, one) for one in run.study.methods if not methods or one in methods
+            )
     return found
 
 
-def _outcome(run: Run) -> analysis.Outcome | None:
+def _outcome(run: Run) -> Opponents | None:
     return analysis.outcome(lines_of(run), run.study, standings(run))
 
 
@@ -80,8 +80,8 @@ def headline(run: Run) -> analysis.Headline:
     Raises StoreError where a result is damaged.
     """
     found = _outcome(run)
-    if found is not None and (found.opponents or found.base):
-        return analysis.headline(found, run.study, ended(run), len(_of_seeds(run)))
+    if found is not None and (found.ours or found.base):
+        return analysis.headline(found, standings(run)[found.text], run.study, ended(run), len(_of_seeds(run)))
     missing = _unmeasured(run, found)
     if run.has(stages.drift):
         return analysis.Headline(ranks.headline(curves(run)), missing)
@@ -99,26 +99,20 @@ def _of_seeds(run: Run) -> dict[int, Run]:
     return found
 
 
-def over_seeds(run: Run) -> OverSeeds | None:
-    """GPrune against the other methods that the headline names, over runs that differ in their seed.
-
-    None where there is one seed, or nothing to compare. Raises StoreError where a result is damaged.
-    """
+def seeds(run: Run) -> tuple[int, ...]:
+    """The seeds over which the headline compares GPrune with other methods; StoreError where a result is damaged."""
     found = _outcome(run)
-    if found is None or found.fair is None or len(found.fair.ours.seeds) < 2:
-        return None
-    against = {METHODS[line.method].label: found.fair.difference(line) for line in found.named}
-    return OverSeeds(tuple(sorted(found.fair.ours.seeds)), found.text, against)
+    return tuple(sorted(found.ours.seeds)) if found is not None and found.ours is not None and found.fair else ()
 
 
-def _unmeasured(run: Run, found: analysis.Outcome | None) -> str:
+def _unmeasured(run: Run, found: Opponents | None) -> str:
     """Why no perplexity can be told."""
     if run.stopped_early:
         return "This run was not asked to prune and measure."
     if found is None:
         return "This study measures no perplexity."
     coming = "" if ended(run) else " What pruning costs is told here as soon as it is measured."
-    return f"{analysis.headline(found, run.study, ended(run)).sentence}.{coming}"
+    return f"{analysis.headline(found, standings(run)[found.text], run.study, ended(run)).sentence}.{coming}"
 
 
 def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:

@@ -118,19 +118,17 @@ def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> 
 def verdicts(claims: Sequence[Claim], cases: Sequence[Case], level: int = 2) -> list[str]:
     """Paragraphs that judge claims by cases, under a heading of a level."""
     found = [judged(claim, cases) for claim in claims]
-    heads = ("claim", "from", "outcome", "cases", "mean change of perplexity")
     return [
         f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",
-        Table.of(heads, map(_claim, found)).markdown(),
+        Table.of(("claim", "from", "outcome", "cases", "mean change of perplexity"), map(_claim, found)).markdown(),
     ]
 
 
 def _claim(verdict: Verdict) -> list[str]:
     claim = verdict.claim
-    change = f"{signed(100 * verdict.change, '.1f')} %" if verdict.cases else ""
-    counts = verdict.counts if verdict.cases else ""
-    return [claim.words, claim.source or "a check of ours", verdict.outcome, counts, change]
+    numbers = [verdict.counts, f"{signed(100 * verdict.change, '.1f')} %"] if verdict.cases else ["", ""]
+    return [claim.words, claim.source or "a check of ours", verdict.outcome, *numbers]
 
 
 def called(text: str, block: Block) -> str:

@@ -73,8 +73,7 @@ def _control(shown: Shown, text: str) -> str:
     """That a control does as well as GPrune on a text, in any of the runs; empty where none does."""
     for run in dict.fromkeys(line.name[0] for line in shown.lines):
         known = opponents([line for line in shown.lines if line.name[0] == run], text)
-        found = "" if known is None else against_control(known)
-        if found:
+        if found := against_control(known):
             return f"On {text}: {found[0].lower()}{found[1:]}"
     return ""
 

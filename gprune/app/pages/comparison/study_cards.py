@@ -235,8 +235,7 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
     for name, measures in analysis.ahead(settings).items():
         told = plain(", ".join(heading(column) for column in measures))
         st.caption(f":orange[:material/science:] {_begun(name)} does as well as GPrune or better on {told}.")
-    best = {i for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
-    winners = {settings[index].name for index in best}
+    winners = {settings[i].name for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
     blocks = {setting.block for setting in settings if setting.ranked}
     whole = not any(setting.reason for setting in settings)
     if whole and len(winners) == 1 and len(blocks) == 1:

@@ -67,8 +67,7 @@ def _trade_off(drawn: Card, run: Run) -> tuple[Shown, str]:
         table = made.table()
         forms = {name: f"%.{COST_DIGITS}f" for name in table if table[name].dtype.kind == "f"}
         tables.show(table, forms=forms, alt="every model with what it loses and costs")
-        found = panels.options(shown, text, cost)
-        taken = cheapest(found, most) if any(one.front for one in found) else None
+        taken = cheapest(panels.options(shown, text, cost), most)
         if taken is not None:
             words = f"Export {plain(shown.names[taken.line.name])}"
             places.link("export", words, ":material/download:", run=taken.line.rows[0].run)

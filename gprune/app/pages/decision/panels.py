@@ -29,11 +29,10 @@ def alike(run: Run, runs: Iterable[Run]) -> list[Run]:
     """The runs of the same dense model in the same precision that have come to a perplexity, newest first."""
     inputs = run.graph.inputs
     # what only measures another run stands with that one
-    listed = (one for one in runs if one.name == run.name or not (one.about.hidden or one.shown_by))
+    # and one that was not finished would keep all others from being compared
+    listed = (one for one in runs if one.name == run.name or (one.complete and not (one.about.hidden or one.shown_by)))
     same = (one for one in listed if one.graph.inputs.model == inputs.model)
-    # a run that was not finished would keep all others from being compared
-    ended = (one for one in same if one.complete or one.name == run.name)
-    known = [one for one in ended if one.graph.inputs.precision == inputs.precision and _is_measured(one)]
+    known = [one for one in same if one.graph.inputs.precision == inputs.precision and _is_measured(one)]
     return known[:MOST_RUNS] or [run]
 
 
@@ -69,14 +68,12 @@ def trade_off(
     if not found:
         raise MissingResultError("a pruned model whose cost is known, and the dense model on the same windows")
     best = [one for one in found if one.front]
-    read = plain(short(text or shown.texts[0]))
+    verb, read = "are" if best[1:] else "is", plain(short(text or shown.texts[0]))
     return Panel(
         charts.front(found, shown.names, cost, most),
         f"{answer(found, shown, cost, most)} Large, joined marks: beyond noise, no model that is as cheap does as well "
         f"on {read}. Whiskers are the 95 % interval over windows, paired.",
-        title=f"{len(best)} of {len(found)} models {'are' if best[1:] else 'is'} worth taking on {read}"
-        if best
-        else "",
+        title=f"{len(best)} of {len(found)} models {verb} worth taking on {read}",
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
         table=lambda: analysis.table(found, shown.names, cost, about(shown)),
         how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
@@ -99,9 +96,13 @@ def of_runs(run: Run, runs: tuple[str, ...]) -> Shown:
 
 
 def options(shown: Shown, text: str, cost: str) -> list[Option]:
-    """The models with their loss on a text and their cost, one of COSTS."""
-    costs = (_times if cost != PARAMETERS else _parameters)(shown)
-    return analysis.options(shown.lines, [text], costs, not missing_methods(shown.lines, text, shown.expected))
+    """The models with their loss on a text and their cost, one of COSTS.
+
+    MissingResultError while a method is not measured on the text.
+    """
+    if missing := missing_methods(shown.lines, text, shown.expected):
+        raise MissingResultError(f"the perplexity of {', '.join(map(label, missing))} on {short(text)}")
+    return analysis.options(shown.lines, [text], (_times if cost != PARAMETERS else _parameters)(shown))
 
 
 def _parameters(shown: Shown) -> dict[tuple[str, str], float]:
@@ -126,11 +127,7 @@ def _times(shown: Shown) -> dict[tuple[str, str], float]:
 
 
 def answer(found: list[Option], shown: Shown, cost: str, most: float) -> str:
-    """The cheapest model within a limit, in a sentence; nothing is claimed while a method is missing."""
-    if not any(each.front for each in found):
-        return (
-            f"Not measured yet: {plain(', '.join(map(label, shown.missing)))}. Until then no model is called the best."
-        )
+    """The cheapest model within a limit, in a sentence."""
     one = analysis.cheapest(found, most)
     limit = f"{most:.3g} times the dense perplexity"
     if one is None:

@@ -185,9 +185,9 @@ def _checks(run: Run) -> None:
     acting = None
     with contextlib.suppress(GpruneError):
         acting = derived_cache.acting(run)
-    seeds = None
+    seeds: tuple[int, ...] = ()
     with contextlib.suppress(GpruneError):
-        seeds = story.over_seeds(run)
+        seeds = story.seeds(run)
     study = recorded.found()
     claims = study.claims if study is not None else {}
     found = summary.checks(

@@ -7,7 +7,7 @@ from gprune.analysis import cost as analysis
 from gprune.analysis.drift import distribution_table
 from gprune.analysis.formatting import signed
 from gprune.analysis.neurons import Movers
-from gprune.analysis.verdict import rank_lines, winners
+from gprune.analysis.verdict import missing_methods, rank_lines, winners
 from gprune.app.pages.overview import charts
 from gprune.app.ui import derived_cache, marks, story
 from gprune.app.ui.chart_style import METHOD_LABELS, called, label
@@ -93,10 +93,8 @@ def cost(run: Run) -> Panel:
     if not found:
         raise MissingResultError("the perplexity of the dense model")
     standing = story.standings(run)[text]
-    waited = [name for name in run.study.methods if name not in {cell.method for cell in cells}]
-    coming = ""
-    if waited and not story.ended(run):
-        coming = f" Still to come: {plain(', '.join(map(label, waited)))}."
+    waited = [] if story.ended(run) else missing_methods(story.lines_of(run), text, story.expected([run]))
+    coming = f" Still to come: {plain(', '.join(map(label, waited)))}." if waited else ""
     return Panel(
         charts.costs(found),
         f"Perplexity on {plain(short(text))} ({plain(standing.brief)}), "
