@@ -83,7 +83,7 @@ def headline(found: Opponents, standing: HoldoutStatus, study: Study, complete: 
         return Headline(f"{start} {_alone(found, cells[0], _where(standing), study, complete)}", detail)
     control, (ours, base) = against_control(found), cells
     sentence = f"{start} {_both(found, ours, base, _where(standing))}{_ending(found, ours, base, complete)}"
-    return Headline(f"{sentence}{control and f'. {control}'}", detail, found.verdict if found.fair else OPEN)
+    return Headline(f"{sentence}{control and f'. {control}'}", detail, found.verdict)
 
 
 def _repaired(study: Study) -> str:

@@ -187,10 +187,7 @@ def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
     for index, setting in enumerate(table):
         if is_ranked(column) and setting.ranked and setting.values(column) and setting.block not in unfair:
             blocks.setdefault(setting.block, {})[index] = sign * setting.mean(column)
-    return [
-        judge(means, lambda first, second: _difference(table[first], table[second], column))
-        for means in blocks.values()
-    ]
+    return [judge(means, lambda a, b: _difference(table[a], table[b], column)) for means in blocks.values()]
 
 
 def _difference(first: Setting, second: Setting, column: str) -> Difference:

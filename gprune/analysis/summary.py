@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
 from gprune.analysis.claims import CLAIMS, HOLDS
+from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent
+from gprune.analysis.verdict import budget_gap
 from gprune.data.texts.corpus_relation import SAME
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.records import ModelShape, PruningMasks
+from gprune.records import PruningMasks
 from gprune.study import Study
 
 PAPER_SAMPLES = 2048
@@ -35,7 +37,6 @@ class Check:
 def checks(
     record: dict[str, Any],
     study: Study,
-    shape: ModelShape | None,
     masks: dict[str, PruningMasks],
     standings: Mapping[str, HoldoutStatus],
     acting: AblationEffect | None = None,
@@ -50,7 +51,7 @@ def checks(
     their outcome; `seeds` are those over which methods are compared.
     """
     return [
-        _budgets(shape, study.retention, masks),
+        _budgets(study.retention, masks),
         *([] if acting is None else [_adaptation(acting), _modules(acting)]),
         *_recorded(recorded),
         _texts(standings),
@@ -61,22 +62,15 @@ def checks(
     ]
 
 
-def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMasks]) -> Check:
-    if shape is None or not masks:
+def _budgets(target: float, masks: dict[str, PruningMasks]) -> Check:
+    if not masks:
         return Check("unknown", "Budgets: no masks yet")
-    one_group = shape.group_weights / shape.decoder_weights
-    off = {name: mask.retention - target for name, mask in masks.items()}
-    worst = max(off, key=lambda name: abs(off[name]))
-    if abs(off[worst]) <= one_group:
-        return Check(
-            "pass",
-            f"Budgets match: every method keeps {percent(target, 1)} of the decoder's weights to within one "
-            f"key/value group ({percent(one_group, 2)})",
-        )
-    return Check(
-        "warn",
-        f"Budgets differ: {worst} keeps {percent(target + off[worst], 2)} where {percent(target, 2)} was asked for",
-    )
+    worst = max(masks, key=lambda name: abs(masks[name].retention - target))
+    kept, told = masks[worst].retention, percent(target, 1)
+    if budget_gap([target, *(mask.retention for mask in masks.values())]):
+        return Check("warn", f"Budgets differ: {worst} keeps {percent(kept, 2)} where {told} was asked for")
+    within = percent(BUDGET_TOLERANCE, 1)
+    return Check("pass", f"Budgets match: every method keeps {told} of the decoder's weights to within {within}")
 
 
 def _adaptation(acting: AblationEffect) -> Check:

@@ -169,7 +169,7 @@ class Opponents:
     @property
     def verdict(self) -> str:
         """GPrune against the best other method: BETTER, WORSE, NOISE or OPEN."""
-        return OPEN if self.missing or self.best is None else self.difference(self.best).verdict
+        return self.difference(self.best).verdict if self.fair and self.best else OPEN
 
     def difference(self, other: Line) -> Difference:
         """Return how much worse GPrune is than another line."""

@@ -86,7 +86,7 @@ def test_a_rank_is_what_its_first_cannot_be_told_from(losses):
     ],
 )
 def test_a_win_a_loss_and_a_tie_are_said_alike_in_headline_slide_and_table(level, word, ending, slide):
-    cells = [cell("dense", 0.0), cell("gprune", level, noise=0.01), cell("fang", 0.3, noise=0.01), cell("flap", 0.9)]
+    cells = [cell("dense", 0.0), cell("gprune", level, noise=0.01), cell("flap", 0.9), cell("fang", 0.3, noise=0.01)]
     found, sentence = said(*cells, methods=("dense", "gprune", "flap", "fang"))
     assert found.verdict == word and found.sentence.endswith(ending) and slide in sentence
     assert "GPrune against FLAP: " in found.detail and "the best other method here, FANG: " in found.detail
@@ -123,8 +123,9 @@ def test_nothing_is_claimed_while_a_method_is_missing():
 
 
 def test_nothing_is_claimed_on_texts_of_which_one_is_missing():
-    cells = [cell("gprune", 0.2), cell("flap", 0.5), cell("gprune", 0.2, text="d")]
-    known = expected("gprune", "flap", texts=("c", "d"))
+    cells = [cell(method, level, text=text) for text in "cd" for method, level in (("gprune", 0.2), ("fang", 0.4))]
+    cells.append(cell("flap", 0.5))
+    known = expected("gprune", "flap", "fang", texts=("c", "d"))
     assert signs(*cells, known=known)["gprune"] == BEST
     assert signs(*cells, names=("d",), known=known) == {} == signs(*cells, names=("c", "d"), known=known)
     both = [*cells, cell("flap", 0.1, text="d")]
@@ -161,7 +162,8 @@ def test_a_claim_of_the_paper_is_not_judged_before_every_method_of_it_is_run():
     losses = {name: {0: WINDOWS + level} for name, level in (("gprune", 0.1), ("flap", 0.5))}
     claim = Claim("", "", "gprune", ("flap", "fang"))
     case = Case("m", 0.5, "c", False, losses)
-    waits = replace(case, missing=frozenset({"fang"}))
+    # of three seeds one is there
+    waits = replace(case, losses=losses | {"fang": {0: WINDOWS}}, missing=frozenset({"fang"}))
     assert judged(claim, [case]).counts == "1 better, 0 within noise, 0 worse"
     assert judged(claim, [case, waits]).outcome == UNKNOWN and not judged(claim, [case, waits]).cases
     assert waits.difference("gprune", "flap") is not None and waits.difference("gprune", "fang") is None
@@ -177,7 +179,8 @@ def study_rows(**levels):
 
 
 def test_rows_of_a_study_share_a_star_within_noise_and_have_none_while_one_is_not_run():
-    rows = study_rows(flap=50.0, gprune=40.0, fang=40.01)
+    rows = study_rows(flap=41.0, gprune=40.0, fang=40.01)
+    # paired over the seeds, in which the rows' own errors of 1 cancel
     assert studies.marks(studies.settings(rows), "ppl:c") == {1: BEST, 2: BEST, 0: SECOND}
     # of one seed the rows' own errors decide: 1 of 40 and of 42
     assert set(studies.marks(studies.settings(study_rows(flap=42.0, gprune=40.0)[::3]), "ppl:c").values()) == {BEST}

@@ -115,13 +115,12 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
         )
     best = [one for name in winners(shown.ranking(*abroad)) for one in found if one.line.name == name]
     least = f"{listed([shown.names[one.line.name] for one in best])} {'lose' if best[1:] else 'loses'} least"
+    title = f"On unseen text {plain(least)}: {1 + best[0].abroad.change:.2f} times the dense perplexity" if best else ""
     return Panel(
         charts.home_and_abroad(found, shown.names),
         f"At home: {plain(', '.join(home))}; abroad: {plain(', '.join(abroad))}; geometric means over the "
         "texts. Above the dotted line a method loses more on unseen text than at home.",
-        title=f"On unseen text {plain(least)}: {1 + best[0].abroad.change:.2f} times the dense perplexity"
-        if best
-        else "",
+        title=title,
         table=lambda: generalization.table(found, shown.names, _given(found, shown)),
         how="Each mark is a method of a run, whiskers are the 95 % interval, paired with the dense model by "
         "window. Marks of one method in several runs are joined: with a run of each repair the line shows "

@@ -132,8 +132,7 @@ def answer(found: list[Option], shown: Shown, cost: str, most: float) -> str:
     limit = f"{most:.3g} times the dense perplexity"
     if one is None:
         least = min(found, key=lambda each: each.loss.nats)
-        nearest = plain(shown.names[least.line.name])
-        return f"None stays within {limit}; {nearest} is nearest, at {least.ratio:.2f}."
+        return f"None stays within {limit}; {plain(shown.names[least.line.name])} is nearest, at {least.ratio:.2f}."
     return (
         f"Within {limit} the cheapest is **{plain(shown.names[one.line.name])}**: {one.cost:.2f} of the "
         f"dense model’s {COSTS[cost]}, {one.ratio:.2f} times its perplexity."

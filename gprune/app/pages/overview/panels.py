@@ -110,6 +110,5 @@ def cost(run: Run) -> Panel:
 
 def _cheapest(run: Run, text: str) -> str:
     """Which pruned model costs least; that of the card where that cannot be claimed."""
-    ranks = rank_lines(story.lines_of(run), [text], story.expected([run]))
-    best = [called(method) for _, method in winners(ranks)]
+    best = [called(name[1]) for name in winners(rank_lines(story.lines_of(run), [text], story.expected([run])))]
     return f"{' or '.join(best)}: too close to call" if best[1:] else f"{best[0]} costs least" if best else ""
