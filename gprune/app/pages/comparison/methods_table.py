@@ -148,16 +148,16 @@ def _columns(numbers: pd.DataFrame) -> Any:
 
 def as_text(shown: Shown) -> pd.DataFrame:
     """The table as it is read on paper: a text a column, with difference and sign."""
-    lines = []
+    lines, signs = [], {text: stars(shown.ranking(text)) for text in shown.texts}
     for line in shown.lines:
         cells = {"method": shown.names[line.name], "retention": line.retention}
         for text in shown.texts:
-            cells[f"{text} ({shown.role(text)}) ↓"] = _words(line, text, shown)
+            cells[f"{text} ({shown.role(text)}) ↓"] = _words(line, text, shown, signs[text].get(line.name, ""))
         lines.append(cells | ({REASON: line.reason} if _has_reasons(shown) else {}))
     return pd.DataFrame(lines)
 
 
-def _words(line: Line, text: str, shown: Shown) -> str:
+def _words(line: Line, text: str, shown: Shown, sign: str) -> str:
     if not line.by_seed(text):
         return "–"
     found, change = _change(line, text, shown) if shown.differences else None, ""
@@ -165,8 +165,7 @@ def _words(line: Line, text: str, shown: Shown) -> str:
         change = f"({signed(found.change, '.1%')} {interval_in_percent(found, 1)})"
     mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
     value = f"{line.mean(text):,.2f}{mark} ± {line.margin(text):,.2f}"
-    glyph = stars(shown.ranking(text)).get(line.name, "")
-    return " ".join(filter(None, (value, change, glyph)))
+    return " ".join(filter(None, (value, change, sign)))
 
 
 def _has_reasons(shown: Shown) -> bool:

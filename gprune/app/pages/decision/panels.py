@@ -71,8 +71,8 @@ def trade_off(
     verb, read = "are" if best[1:] else "is", plain(short(text or shown.texts[0]))
     return Panel(
         charts.front(found, shown.names, cost, most),
-        f"{answer(found, shown, cost, most)} Large, joined marks: beyond noise, no model that is as cheap does as well "
-        f"on {read}. Whiskers are the 95 % interval over windows, paired.",
+        f"{answer(found, shown, cost, most)} Large, joined marks: each is better on {read} than every cheaper "
+        f"model, beyond noise. Whiskers are the 95 % interval over windows, paired.",
         title=f"{len(best)} of {len(found)} models {verb} worth taking on {read}",
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
         table=lambda: analysis.table(found, shown.names, cost, about(shown)),
