@@ -53,6 +53,8 @@ class Case:
     """whether no method was calibrated on the text's corpus"""
     losses: Mapping[str, Mapping[int, Array]]
     """of each method and seed (windows,) mean losses, nats per token"""
+    missing: frozenset[str] = frozenset()
+    """methods of which a seed is not run yet: nothing is claimed of them"""
 
     def loss(self, method: str) -> float:
         """Mean loss over seeds, nats per token; NaN where it was not measured."""
@@ -66,6 +68,8 @@ class Case:
 
     def difference(self, first: str, second: str) -> Difference | None:
         """How much worse the first is than the second on the seeds that both have; None without any."""
+        if self.missing & {first, second}:
+            return None
         one, other = self.losses.get(first, {}), self.losses.get(second, {})
         shared = [seed for seed in one if seed in other]
         return over_both(np.stack([one[seed] - other[seed] for seed in shared])) if shared else None
@@ -180,6 +184,8 @@ def judged(claim: Claim, cases: Sequence[Case]) -> Verdict:
     for case in cases:
         if claim.where and case.unseen != (claim.where == UNSEEN):
             continue
+        if case.missing & {claim.first, *claim.others}:
+            return Verdict(claim, ())
         other = case.best(claim.others)
         difference = case.difference(claim.first, other) if other else None
         if difference is not None and math.isfinite(difference.nats):

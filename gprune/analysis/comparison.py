@@ -1,4 +1,4 @@
-"""Answers: which method is better, by how much, is it beyond noise, and at the same budget?
+"""Answers: what did every method reach on every text, and by how much do two of them differ?
 
 Section 4: perplexity of every method on every text, beside the dense model and the retention really met.
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
@@ -7,19 +7,15 @@ All methods read the same windows, so a difference is judged by the windows' dif
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Difference, Measurement, difference, half_interval, over_seeds
 from gprune.evaluation.protocol import Marks, Stamp
 
 DENSE = "dense"
-BEST, SECOND = "★", "☆"
-Name = TypeVar("Name")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +69,14 @@ class Line:
         """The perplexities on a text."""
         pairs = zip(self.seeds, self.rows, strict=True)
         return {seed: row.cells[text] for seed, row in pairs if text in row.cells}
+
+    def cell(self, text: str) -> Measurement:
+        """The perplexity on a text of the first seed that has one."""
+        return next(iter(self.by_seed(text).values()))
+
+    def loss(self, text: str) -> float:
+        """Mean loss over seeds, nats per token."""
+        return float(np.mean([np.log(cell.perplexity) for cell in self.by_seed(text).values()]))
 
     def stamps(self, text: str) -> list[Stamp | None]:
         """The protocols by which its perplexities on a text were measured."""
@@ -166,74 +170,9 @@ def marks(table: Iterable[Row]) -> Marks:
     return Marks({text: [row.cells[text].stamp for row in rows_ if text in row.cells] for text in texts(rows_)})
 
 
-def budget_gap(table: list[Row]) -> float:
-    """Largest difference of the retentions of the pruned models; 0 with fewer than two."""
-    kept = [row.retention for row in table if row.method != DENSE and np.isfinite(row.retention)]
-    return max(kept) - min(kept) if kept else 0.0
-
-
-def obstacles(table: list[Row]) -> list[str]:
-    """Why no winner can be called: one sentence for each reason, none where the comparison is fair."""
-    reasons = []
-    gap = budget_gap(table)
-    if gap > BUDGET_TOLERANCE:
-        reasons.append(
-            f"the retentions differ by {percent(gap, 1)} of the decoder's weights, more than "
-            f"{percent(BUDGET_TOLERANCE, 1)}: choose runs of the same retention"
-        )
-    models = {cell.model for row in table for cell in row.cells.values()}
-    if len(models) > 1:
-        reasons.append(f"{len(models)} different dense models are in the table: choose runs of one model")
-    for text in texts(table):
-        found = {row.cells[text].windows_read for row in table if text in row.cells}
-        if len(found) > 1:
-            reasons.append(f"{text} was measured in different ways ({'; '.join(sorted(found))})")
-    return reasons
-
-
-def glyphs(table: list[Line], text: str) -> dict[tuple[str, str], str]:
-    """Marks the best and second-best pruned model on a text; the best is lone where the second is a tie."""
-    if obstacles([row for line in table for row in line.rows]):
-        return {}
-    pruned = {line.name: line.mean(text) for line in table if line.method != DENSE}
-    return best_two({name: value for name, value in pruned.items() if np.isfinite(value)})
-
-
-def best_two(values: Mapping[Name, float]) -> dict[Name, str]:
-    """Signs of the lowest and the second-lowest values; equal ones share theirs, a lone one has none."""
-    levels = sorted(set(values.values()))
-    signs = dict(zip(levels[:2], (BEST, SECOND), strict=False))
-    return {name: signs[value] for name, value in values.items() if value in signs} if len(values) > 1 else {}
-
-
-def undecided(table: list[Line], text: str) -> list[Line]:
-    """The best pruned models on a text, where the first two are too close to call; else none."""
-    marks = glyphs(table, text)
-    best = [line for line in table if marks.get(line.name) == BEST]
-    second = [line for line in table if marks.get(line.name) == SECOND]
-    if len(best) > 1:
-        return best
-    close = [other for other in second if _close(other, best[0], text)]
-    return [*best, *close] if close else []
-
-
-def _close(first: Line, second: Line, text: str) -> bool:
-    found = change(first, second, text)
-    if isinstance(found, str):
-        # nothing is paired: as if independent
-        found = difference(first.rows[0].cells[text], second.rows[0].cells[text])
-    return found.close
-
-
 def change(line: Line, pinned: Line, text: str) -> Difference | str:
     """How much worse a line is than the pinned one on a text, or why that cannot be said."""
     return over_seeds(line.by_seed(text), pinned.by_seed(text))
-
-
-def same_budget(first: Line, second: Line) -> bool:
-    """Whether two lines may be called better or worse; the dense model is a reference to all."""
-    gap = abs(first.retention - second.retention)
-    return DENSE in (first.method, second.method) or not gap > BUDGET_TOLERANCE
 
 
 def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:

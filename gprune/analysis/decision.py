@@ -1,28 +1,26 @@
 """Answers: which pruned models are worth taking, given what they lose and what they cost?
 
-A model is on the Pareto front where no other of the same dense model loses as little at as low a cost, and
-less or a lower one in one of both. What it loses is its perplexity over the dense model's on the same
-windows; what it costs is its parameters, or the time that a token takes.
+A model is on the Pareto front where it is better, beyond noise, than each cheaper one there (see `verdict`).
+What it loses is its perplexity over the dense model's on the same windows; what it costs is its parameters, or
+the time that a token takes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import numpy as np
 import pandas as pd
 
 from gprune.analysis.comparison import DENSE, Line, change
 from gprune.analysis.generalization import against_dense
 from gprune.analysis.paired_test import Difference, in_percent
 from gprune.analysis.run_settings import seed_groups
+from gprune.analysis.verdict import COST_DIGITS, compare_lines, pareto_front
 from gprune.study import Study
 
 PARAMETERS, TIME = "parameters", "time"
 COSTS = {PARAMETERS: "parameters", TIME: "time a token"}
 """what a model can cost, in words"""
-COST_DIGITS = 3
-"""decimals of a cost over the dense model's, wherever one is printed or compared"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,33 +96,20 @@ def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, s
     known = [(line, against_dense(line, texts, dense)) for line in lines if line.method != DENSE]
     found = [(line, loss, costs[line.name]) for line, loss in known if loss and line.name in costs]
     found = list({(one[0].method, one[0].retention, one[2], one[1]): one for one in reversed(found)}.values())
-    found = sorted(found, key=lambda one: (one[2], one[1].nats))
-    # budgets that agree in what is printed are equal: one rounding of a width must not save a worse model
-    costs_printed = np.round([one[2] for one in found], COST_DIGITS)
-    on_it = front(costs_printed, np.array([one[1].nats for one in found]))
-    return [Option(*one, bool(yes)) for one, yes in zip(found, on_it, strict=True)]
-
-
-def front(costs: np.ndarray, losses: np.ndarray) -> np.ndarray:
-    """Which of some points no other dominates: (n,) booleans for (n,) costs and (n,) losses, both to be low.
-
-    Points that are equal in both dominate neither each other.
-    """
-    order = np.lexsort((losses, costs))
-    on_it = np.zeros(len(order), bool)
-    least, at = np.inf, np.nan
-    for index in order:
-        equal = losses[index] == least and costs[index] == at
-        on_it[index] = losses[index] < least or equal
-        if losses[index] < least:
-            least, at = losses[index], costs[index]
-    return on_it
+    found = sorted(found, key=lambda one: (round(one[2], COST_DIGITS), one[1].nats))
+    by_name = {one[0].name: one for one in found}
+    on_front = pareto_front(
+        {name: cost for name, (_, _, cost) in by_name.items()},
+        {name: loss.nats for name, (_, loss, _) in by_name.items()},
+        lambda first, second: compare_lines(by_name[first][0], by_name[second][0], texts),
+    )
+    return [Option(*one, name in on_front) for name, one in by_name.items()]
 
 
 def cheapest(found: Iterable[Option], most: float) -> Option | None:
     """The cheapest model whose perplexity is at most so many times the dense one's; None where none is."""
     fitting = [one for one in found if one.ratio <= most]
-    return min(fitting, key=lambda one: (one.cost, one.loss.nats), default=None)
+    return min(fitting, key=lambda one: (round(one.cost, COST_DIGITS), one.loss.nats), default=None)
 
 
 def table(

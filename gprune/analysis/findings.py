@@ -5,17 +5,20 @@ One sentence a step of the tour, in the order of the paper: rank drift (Eq. 1), 
 the numbers, whichever way they point.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import numpy as np
 
 from gprune.analysis import agreement as modules
 from gprune.analysis import drift as ranks
+from gprune.analysis.comparison import Line
 from gprune.analysis.decisions import Bins, in_words, pooled
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.headline import OURS, against_control, best_of
-from gprune.analysis.paired_test import Measurement, difference
+from gprune.analysis.headline import against_control
+from gprune.analysis.paired_test import Measurement
 from gprune.analysis.thresholds import Counts
+from gprune.analysis.verdict import FLAP, Expected, Opponents, method_label, opponents
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline.stages.comparisons import FANG
 from gprune.records import Agreement
@@ -117,34 +120,37 @@ def retention(cut: Measurement, dense: Measurement) -> str:
     )
 
 
-def comparison(measurements: list[Measurement], standings: Mapping[str, HoldoutStatus]) -> str:
-    """GPrune against the best other method on every text, and the controls that do as well.
+def comparison(
+    lines: Sequence[Line],
+    names: Iterable[str],
+    standings: Mapping[str, HoldoutStatus],
+    expected: Expected = MappingProxyType({}),
+) -> str:
+    """GPrune against the best other method and FLAP on each of some texts, and the controls that do as well.
 
-    `measurements` are all perplexities of one run; `standings` say what its evaluation texts are to its
-    calibration texts.
+    `lines` are all methods of a run; `standings` say what its evaluation texts are to its calibration texts;
+    `expected` as in `verdict.missing_methods`.
     """
-    texts = list(dict.fromkeys(item.text for item in measurements if item.method == OURS))
-    told = [_rival(measurements, text, standings[text].brief) for text in texts]
-    return " ".join(sentence for sentence in told if sentence) or "No baseline is measured beside GPrune."
+    known = (opponents(lines, text, expected) for text in names)
+    told = [_rival(one, f"On {one.text} ({standings[one.text].brief})") for one in known if one.ours is not None]
+    return " ".join(filter(None, told)) or "No baseline is measured beside GPrune."
 
 
-def _rival(measurements: list[Measurement], text: str, brief: str) -> str:
+def _rival(known: Opponents, where: str) -> str:
     """GPrune against the best of all other methods on one text, and against the best control."""
-    ours = next(item for item in measurements if item.text == text and item.method == OURS)
-    others = [item for item in measurements if item.text == text]
-    ending = against_control(ours, best_of(ours, others, control=True))
-    best = best_of(ours, others)
-    told = [] if best is None else [_against(ours, best, f"{text} ({brief})")]
-    return " ".join(told + ([f"{ending}."] if ending else []))
-
-
-def _against(ours: Measurement, best: Measurement, where: str) -> str:
-    found, name = difference(ours, best), METHODS[best.method].label
+    if known.missing:
+        return f"{where} no winner is called: not measured: {', '.join(map(method_label, known.missing))}."
+    control = against_control(known)
+    ending = f" {control}." if control else ""
+    if known.best is None:
+        return ending.strip()
+    found, name, flap = known.difference(known.best), method_label(known.best.method), ""
+    if known.flap is not None and known.flap is not known.best:
+        flap = f" (against {method_label(FLAP)} {signed(known.difference(known.flap).change, '.1%')})"
     if not np.isfinite(found.change):
-        return f"On {where} no difference can be given."
+        return f"{where} no difference can be given.{ending}"
     if found.close:
         size = signed(found.change, ".1%")
-        return f"On {where} GPrune and the best other method, {name}, are too close to call ({size})."
-    word = "lower" if found.nats < 0 else "higher"
-    size = percent(abs(found.change), 1)
-    return f"On {where} GPrune’s perplexity is {size} {word} than that of the best other method, {name}."
+        return f"{where} GPrune and the best other method, {name}, are too close to call ({size}){flap}.{ending}"
+    size = f"{percent(abs(found.change), 1)} {'lower' if found.nats < 0 else 'higher'}"
+    return f"{where} GPrune’s perplexity is {size} than that of the best other method, {name}{flap}.{ending}"

@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.comparison import best_two
 from gprune.analysis.decisions import BUDGET_TOLERANCE
 from gprune.analysis.formatting import percent, spaced
-from gprune.analysis.paired_test import half_interval
+from gprune.analysis.paired_test import WORSE, Difference, half_interval, over_windows
 from gprune.analysis.tables import ACCURACY, PERPLEXITY
+from gprune.analysis.verdict import budget_gap, judge, stars
 
 SEED, YES = "seed", "yes"
+NOT_RUN = "not run yet"
+"""reason of a row that is still to come: until it is there, nothing is claimed of its block"""
 BLOCKS = ("retention", "component", "design dimension")
 """labels within which rows compete with each other"""
 
@@ -163,50 +165,61 @@ def is_ranked(column: str) -> bool:
     return is_perplexity(column) or column.split(":")[0] == ACCURACY
 
 
-def obstacles(table: list[Setting]) -> dict[str, str]:
-    """Blocks in which no best is called, because the budgets differ: one sentence for each."""
+def unfair_blocks(table: list[Setting]) -> dict[str, str]:
+    """Blocks in which no best is called: one sentence for each, that a row is not run or that budgets differ."""
     found = {}
     for block in dict.fromkeys(setting.block for setting in table):
-        kept = [s.kept for s in table if s.block == block and s.ranked and np.isfinite(s.kept)]
-        gap = max(kept) - min(kept) if kept else 0.0
-        if gap > BUDGET_TOLERANCE:
-            where = spaced(f" at {block.strip(' ·')}") if block.strip(" ·") else ""
+        own = [setting for setting in table if setting.block == block]
+        where = spaced(f" at {block.strip(' ·')}") if block.strip(" ·") else ""
+        missing = sum(row.reason == NOT_RUN for setting in own for row in setting.rows)
+        if gap := budget_gap(setting.kept for setting in own if setting.ranked):
             limit = f"more than {percent(BUDGET_TOLERANCE, 1)}"
             found[block] = f"the retentions{where} differ by {percent(gap, 1)}, {limit}"
+        elif missing:
+            found[block] = f"{missing} of the rows{where} {'is' if missing == 1 else 'are'} not run yet"
     return found
+
+
+def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
+    """Rank the settings of every fair block on a column, by position in the table, the dense model left out."""
+    unfair, sign = unfair_blocks(table), 1.0 if is_perplexity(column) else -1.0
+    blocks: dict[str, dict[int, float]] = {}
+    for index, setting in enumerate(table):
+        if is_ranked(column) and setting.ranked and setting.values(column) and setting.block not in unfair:
+            blocks.setdefault(setting.block, {})[index] = sign * setting.mean(column)
+    return [judge(means, lambda a, b: _difference(table[a], table[b], column)) for means in blocks.values()]
+
+
+def _difference(first: Setting, second: Setting, column: str) -> Difference:
+    """How much worse the first is: paired over the seeds that both have, of a single one as if independent.
+
+    Rows lack the losses of their windows, which would pair two methods of one seed. Errors of perplexities are shares.
+    """
+    sides = [{row.seed: row for row in one.filled if column in row.values} for one in (first, second)]
+    shared = [seed for seed in sides[0] if seed in sides[1]]
+    log, ratio = (np.log, True) if is_perplexity(column) else (np.negative, False)
+    losses = [np.array([log(side[seed].values[column]) for seed in shared or side]) for side in sides]
+    if len(shared) > 1:
+        return over_windows(*losses)
+    rows = [side[seed] for side in sides for seed in (shared or list(side))[:1]]
+    errors = [row.errors.get(column, math.inf) / (row.values[column] if ratio else 1.0) for row in rows]
+    return Difference(float(losses[0].mean() - losses[1].mean()), math.hypot(*errors), False)
 
 
 def marks(table: list[Setting], column: str) -> dict[int, str]:
-    """Best and second-best settings of every block on a column, by position in the table.
-
-    The dense model is left out, and so are blocks with a single candidate or unequal budgets.
-    """
-    if not is_ranked(column):
-        return {}
-    unfair, found = obstacles(table), dict[int, str]()
-    sign = 1.0 if is_perplexity(column) else -1.0
-    for block in dict.fromkeys(setting.block for setting in table if setting.block not in unfair):
-        values = {
-            index: sign * setting.mean(column)
-            for index, setting in enumerate(table)
-            if setting.block == block and setting.ranked and np.isfinite(setting.mean(column))
-        }
-        found |= best_two(values)
-    return found
+    """Signs of the best and second-best settings of every block on a column, by position in the table."""
+    return {index: sign for ranks in rankings(table, column) for index, sign in stars(ranks).items()}
 
 
 def ahead(table: list[Setting]) -> dict[str, list[str]]:
-    """Controls that are at least as good as GPrune's best row of their block: measures by control."""
+    """Controls that do as well as GPrune's best row of their block, or better: measures by control."""
     found: dict[str, list[str]] = {}
     for column in filter(is_ranked, columns(table)):
-        sign = 1.0 if is_perplexity(column) else -1.0
-        best: dict[str, float] = {}
-        for one in table:
-            if one.method.startswith("gprune:") and one.ranked and not one.control and one.values(column):
-                best[one.block] = min(best.get(one.block, np.inf), sign * one.mean(column))
-        for one in table:
-            if one.control and one.values(column) and sign * one.mean(column) <= best.get(one.block, -np.inf):
-                found.setdefault(one.name, []).append(column)
+        for ranks in rankings(table, column):
+            ours = [i for i in ranks if table[i].method.startswith("gprune:") and not table[i].control]
+            for index in ranks if ours else ():
+                if table[index].control and _difference(table[index], table[ours[0]], column).verdict != WORSE:
+                    found.setdefault(table[index].name, []).append(column)
     return found
 
 

@@ -4,47 +4,26 @@ The overview's checks read the run's record (`run.json`), its masks and what the
 each is a finding with a verdict.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from gprune.analysis.ablation_effect import LEAST, AblationEffect
-from gprune.analysis.claims import BASELINES, CLAIMS, HOLDS
-from gprune.analysis.formatting import percent, signed
-from gprune.analysis.paired_test import Difference, interval_in_percent
+from gprune.analysis.claims import CLAIMS, HOLDS
+from gprune.analysis.decisions import BUDGET_TOLERANCE
+from gprune.analysis.formatting import percent
+from gprune.analysis.verdict import budget_gap
 from gprune.data.texts.corpus_relation import SAME
 from gprune.evaluation.holdout import HoldoutStatus
-from gprune.records import ModelShape, PruningMasks
+from gprune.records import PruningMasks
 from gprune.study import Study
 
 PAPER_SAMPLES = 2048
 """sequences of each calibration text in section 4"""
 
 
-_CLAIMS = tuple(
-    claim.words
-    for claim in CLAIMS
-    if not claim.where
-    and (claim.first, claim.others)
-    in (
-        ("gprune", ("flap",)),
-        ("gprune", BASELINES),
-        ("gprune_no_rasa", ("msl_random",)),
-        ("gprune", ("gprune_no_rasa",)),
-    )
-)
+_CLAIMS = tuple(claim.words for claim in CLAIMS if claim.source in ("main table", "ablation") and not claim.where)
 """what else would make a finding trusted: that it was found on other models, and by these parts of GPrune"""
-
-
-@dataclass(frozen=True, slots=True)
-class OverSeeds:
-    """GPrune against other methods over runs that differ in their seed."""
-
-    seeds: tuple[int, ...]
-    text: str
-    """the evaluation text"""
-    against: Mapping[str, Difference]
-    """by what a sentence calls the other method"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,50 +37,40 @@ class Check:
 def checks(
     record: dict[str, Any],
     study: Study,
-    shape: ModelShape | None,
     masks: dict[str, PruningMasks],
     standings: Mapping[str, HoldoutStatus],
     acting: AblationEffect | None = None,
     *,
     recorded: Mapping[str, str] = {},
-    seeds: OverSeeds | None = None,
+    seeds: Sequence[int] = (),
 ) -> list[Check]:
     """Every trust check of a run.
 
     `masks` are by display name, `standings` of its evaluation texts; `acting` is what the parts of GPrune do
     in it, None where it has not come that far. `recorded` are claims that were judged on other models, with
-    their outcome; `seeds` is what runs say that differ in their seed, None where there is none.
+    their outcome; `seeds` are those over which methods are compared.
     """
     return [
-        _budgets(shape, study.retention, masks),
+        _budgets(study.retention, masks),
         *([] if acting is None else [_adaptation(acting), _modules(acting)]),
         *_recorded(recorded),
         _texts(standings),
-        Check("warn", f"One seed ({study.seed}): differences between methods carry no spread over seeds")
-        if seeds is None
-        else _over_seeds(seeds),
+        _seeds(study, seeds),
         _windows(study),
         _samples(study),
         _code(record.get("provenance") or {}),
     ]
 
 
-def _budgets(shape: ModelShape | None, target: float, masks: dict[str, PruningMasks]) -> Check:
-    if shape is None or not masks:
+def _budgets(target: float, masks: dict[str, PruningMasks]) -> Check:
+    if not masks:
         return Check("unknown", "Budgets: no masks yet")
-    one_group = shape.group_weights / shape.decoder_weights
-    off = {name: mask.retention - target for name, mask in masks.items()}
-    worst = max(off, key=lambda name: abs(off[name]))
-    if abs(off[worst]) <= one_group:
-        return Check(
-            "pass",
-            f"Budgets match: every method keeps {percent(target, 1)} of the decoder's weights to within one "
-            f"key/value group ({percent(one_group, 2)})",
-        )
-    return Check(
-        "warn",
-        f"Budgets differ: {worst} keeps {percent(target + off[worst], 2)} where {percent(target, 2)} was asked for",
-    )
+    worst = max(masks, key=lambda name: abs(masks[name].retention - target))
+    kept, told = masks[worst].retention, percent(target, 1)
+    if budget_gap([target, *(mask.retention for mask in masks.values())]):
+        return Check("warn", f"Budgets differ: {worst} keeps {percent(kept, 2)} where {told} was asked for")
+    within = percent(BUDGET_TOLERANCE, 1)
+    return Check("pass", f"Budgets match: every method keeps {told} of the decoder's weights to within {within}")
 
 
 def _adaptation(acting: AblationEffect) -> Check:
@@ -151,14 +120,11 @@ def _texts(standings: Mapping[str, HoldoutStatus]) -> Check:
     return Check("warn" if copied else "pass", f"What the evaluation texts are to A and B: {told}")
 
 
-def _over_seeds(found: OverSeeds) -> Check:
-    told = ", ".join(
-        f"against {name} {signed(one.change, '.1%')} {interval_in_percent(one, 1)}"
-        for name, one in found.against.items()
-    )
-    listed = ", ".join(map(str, found.seeds))
-    sentence = f"{len(found.seeds)} seeds ({listed}) are in this cache; over them on {found.text} GPrune’s "
-    return Check("pass", f"{sentence}perplexity is {told}: 95 % interval over windows and seeds")
+def _seeds(study: Study, seeds: Sequence[int]) -> Check:
+    if len(seeds) < 2:
+        return Check("warn", f"One seed ({study.seed}): differences between methods carry no spread over seeds")
+    named = ", ".join(map(str, seeds))
+    return Check("pass", f"{len(seeds)} seeds ({named}) are in this cache: differences are over windows and seeds")
 
 
 def _windows(study: Study) -> Check:

@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune.analysis import comparison, paired_test
-from gprune.analysis.comparison import BEST, SECOND
+from gprune.analysis import comparison, paired_test, verdict
 from gprune.analysis.paired_test import Measurement
+from gprune.analysis.verdict import BEST, SECOND
 
 
 def measured(method, value, **changes):
@@ -18,11 +18,11 @@ def measured(method, value, **changes):
 
 
 def marks(table):
-    return comparison.glyphs(comparison.lines(table), "wiki")
+    return verdict.stars(verdict.rank_lines(comparison.lines(table), ["wiki"]))
 
 
 def undecided(table):
-    return comparison.undecided(comparison.lines(table), "wiki")
+    return len(verdict.winners(verdict.rank_lines(comparison.lines(table), ["wiki"]))) > 1
 
 
 def test_the_dense_model_of_several_runs_is_one_row():
@@ -63,17 +63,17 @@ def test_best_and_second_are_marked_among_the_pruned_models():
 def test_no_winner_beyond_half_a_percent_of_the_budget(gap, called):
     table = comparison.rows([measured("gprune", 60, retention=0.5), measured("flap", 90, retention=0.5 + gap - 1e-12)])
     assert bool(marks(table)) is called
-    assert any("retentions differ" in reason for reason in comparison.obstacles(table)) is not called
+    assert any("retentions differ" in reason for reason in verdict.obstacles(table)) is not called
 
 
 def test_other_windows_or_another_model_call_no_winner():
     windows = comparison.rows([measured("gprune", 60), measured("flap", 90, length=2048)])
     assert (
         "measured in different ways (96 windows of 128 tokens; 96 windows of 2048 tokens)"
-        in comparison.obstacles(windows)[0]
+        in verdict.obstacles(windows)[0]
     )
     models = comparison.rows([measured("gprune", 60), measured("flap", 90, model="another")])
-    assert "2 different dense models" in comparison.obstacles(models)[0]
+    assert "2 different dense models" in verdict.obstacles(models)[0]
 
 
 def on_windows(method, losses, **changes):

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from gprune.analysis import studies, tables
-from gprune.analysis.comparison import BEST, SECOND
 from gprune.analysis.studies import StudyRow
+from gprune.analysis.verdict import BEST, SECOND
 from gprune.system.errors import SettingsError
 
 
@@ -136,7 +136,7 @@ def test_ambiguous_and_incomplete_rows_are_refused():
 def row(method, value=None, **changes):
     labels = {"retention": "50%", "method": method}
     known = {} if value is None else {"ppl:wiki": value, "accuracy": 100.0 - value}
-    base = StudyRow(labels, method, 0.5, 0, "run-a", known, kept=0.5)
+    base = StudyRow(labels, method, 0.5, 0, "run-a", known, {name: 0.1 for name in known}, kept=0.5)
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
@@ -221,7 +221,7 @@ def test_a_control_that_is_as_good_as_gprune_is_named_with_the_measures():
 def test_a_block_of_unequal_budgets_has_no_best(gap, fair):
     table = competing()
     table[1] = replace(table[1], rows=(replace(table[1].rows[0], kept=0.5 + gap),))
-    marks, reasons = studies.marks(table, "ppl:wiki"), studies.obstacles(table)
+    marks, reasons = studies.marks(table, "ppl:wiki"), studies.unfair_blocks(table)
     assert (2 in marks) is fair and 5 in marks
     assert len(reasons) == (0 if fair else 1)
     assert fair or "at 50 % differ by 0.5 %, more than 0.5 %" in next(iter(reasons.values()))

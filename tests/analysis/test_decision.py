@@ -7,15 +7,25 @@ from hypothesis import strategies as some
 from test_generalization import cell
 
 from gprune.analysis import comparison, decision
+from gprune.analysis.paired_test import Difference
+from gprune.analysis.verdict import pareto_front
 
 POINT = some.tuples(some.integers(0, 6), some.integers(0, 6))
 
 
 @given(some.lists(POINT, max_size=12))
 def test_the_front_is_what_no_other_point_dominates(points):
-    found = decision.front(np.array([cost for cost, _ in points]), np.array([loss for _, loss in points]))
-    naive = [not any(other[0] <= one[0] and other[1] <= one[1] and other != one for other in points) for one in points]
-    assert list(found) == naive
+    costs, losses = ({index: float(point[axis]) for index, point in enumerate(points)} for axis in (0, 1))
+
+    def compare(first, second):
+        return Difference(losses[first] - losses[second], 0.0, True)
+
+    naive = {
+        index
+        for index, point in enumerate(points)
+        if not any(other[0] <= point[0] and other[1] <= point[1] and other != point for other in points)
+    }
+    assert pareto_front(costs, losses, compare) == naive
 
 
 def options():

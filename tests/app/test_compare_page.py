@@ -67,7 +67,7 @@ def test_an_unfinished_run_names_the_methods_still_to_come(cache):
     some = (*names("masks"), "perplexity.dense.0", "perplexity.gprune.0")
     write_run(cache, stages=some, state="running")
     shown = words(open_page("comparison"))
-    assert "Not measured yet: FLAP, FLAP, no bias compensation, Wanda\\-sp." in shown
+    assert "Not measured yet: FLAP, FLAP, no bias compensation, Wanda\\-sp, GPrune." in shown
 
 
 def test_no_winner_is_called_before_every_method_is_measured_on_every_text(cache):
@@ -77,8 +77,14 @@ def test_no_winner_is_called_before_every_method_is_measured_on_every_text(cache
     shown = words(open_page("comparison"))
     assert "Not measured yet: Wanda\\-sp." in shown and "has the lowest perplexity" not in shown
     write_run(cache, stages=[*rest, "perplexity.wanda_sp.0"], state="running")
-    shown = words(open_page("comparison"))
+    app = open_page("comparison")
+    shown, drawn = words(app), displayed(app)
     assert "Not measured yet: Wanda\\-sp." in shown and "has the lowest perplexity" not in shown
+    # on a text that every method has there are stars already
+    assert ["★" in "".join(map(str, drawn[f"{text} PPL ↓"])) for text in (TEXT, "science-docs · other split of B")] == [
+        True,
+        False,
+    ]
     write_run(cache)
     assert "has the lowest perplexity" in words(open_page("comparison"))
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from app_driver import open_page, words
-from synthetic_run import a_study, the_run, write_run
+from synthetic_run import a_study, names, the_run, write_run
 from test_speed_page import a_timed_study
 
 from gprune.analysis.decision import prices
@@ -68,6 +68,19 @@ def test_every_run_of_the_dense_model_that_has_a_perplexity_is_there(cache):
         "keep 30 %",
         "keep 70 %",
     }
+
+
+def test_no_model_is_called_worth_taking_before_every_method_is_measured(cache):
+    whole = write_run(cache, study=a_study(retention=0.3))
+    rest = [stage for stage in names() if stage != "perplexity.wanda_sp.0"]
+    half = write_run(cache, stages=rest, state="running")
+    runs = {run.name: run for run in all_runs(str(cache))[0]}
+    with pytest.raises(MissingResultError, match="the perplexity of Wanda-sp on python-reference"):
+        panels.trade_off(runs[half])
+    assert panels.trade_off(runs[half], text="science-docs").title.endswith("worth taking on science\\-docs")
+    # another run is not held up by it
+    assert panels.alike(runs[whole], runs.values()) == [runs[whole]]
+    assert "worth taking" in panels.trade_off(runs[whole]).title
 
 
 def test_what_was_not_timed_has_no_time(cache):

@@ -1,5 +1,7 @@
 """On runs that GPrune wins, loses and ties, overview, tour and Compare say the same."""
 
+import re
+
 import numpy as np
 import pytest
 from app_driver import open_page, opened, words
@@ -83,11 +85,11 @@ def test_several_seeds_are_counted_and_compared_over_their_windows(cache):
     for seed in range(3):
         write_run(cache, study=study(seed=seed), makers=measured(LOSES))
     run, app = the_run(cache), plainly(opened())
-    assert "one seed of 3 in this cache" in app
-    found = story.over_seeds(run)
-    assert found is not None and found.seeds == (0, 1, 2) and set(found.against) == {"FLAP", "FANG"}
-    assert found.against["FANG"].change == pytest.approx(118 / 70 - 1, abs=0.02)
-    assert "3 seeds (0, 1, 2) are in this cache; over them on c4 GPrune’s perplexity is against FLAP" in app
+    assert "95 % interval, paired; 3 seeds)" in app
+    assert story.seeds(run) == (0, 1, 2)
+    change = float(re.findall(r"the best other method here, FANG: \+([\d.]+) %", app)[0])
+    assert change == pytest.approx(100 * (118 / 70 - 1), abs=2) and "GPrune against FLAP: +" in app
+    assert "3 seeds (0, 1, 2) are in this cache: differences are over windows and seeds" in app
     assert "One seed (" not in app
 
 

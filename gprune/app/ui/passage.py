@@ -14,8 +14,8 @@ import streamlit as st
 
 from gprune.analysis import token_loss, whatif
 from gprune.analysis.formatting import counted, percent, signed
-from gprune.analysis.headline import OURS
 from gprune.analysis.token_loss import Token
+from gprune.analysis.verdict import OURS
 from gprune.app import preview
 from gprune.app.preview import DENSE, Passage, Question, Read, Reading, Source
 from gprune.app.ui import asking, derived_cache, packed, retention_passage, story, url_state

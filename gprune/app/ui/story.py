@@ -1,24 +1,29 @@
 """What a run says, for the overview, the tour and the help: each from the results that are there."""
 
+import contextlib
+from collections.abc import Sequence
+
 import numpy as np
 
 from gprune import records
+from gprune.analysis import comparison, findings, neurons, thresholds
 from gprune.analysis import drift as ranks
-from gprune.analysis import findings, neurons, paired_test, thresholds
 from gprune.analysis import headline as analysis
-from gprune.analysis.comparison import DENSE
+from gprune.analysis.comparison import DENSE, Line
 from gprune.analysis.decisions import Bins
-from gprune.analysis.paired_test import Difference, Measurement
+from gprune.analysis.paired_test import Measurement
 from gprune.analysis.run_settings import seed_groups
-from gprune.analysis.summary import OverSeeds
+from gprune.analysis.verdict import OURS, Opponents
 from gprune.app.ui import derived_cache, job_runs
 from gprune.app.ui.memo import memoized, once_a_draw
 from gprune.app.ui.text import short
 from gprune.app.ui.unit import Selection
+from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs, record
 from gprune.study.methods import METHODS, of_masks
+from gprune.system.errors import GpruneError
 
 FINE = 200
 """bins behind a curve of drifts"""
@@ -36,14 +41,47 @@ def ended(run: Run) -> bool:
 
 
 @once_a_draw
+def lines_of(run: Run) -> list[Line]:
+    """Every method of a run, with the runs that differ in their seed and have measured all that it has.
+
+    Raises StoreError where a result of the run is damaged.
+    """
+    own = derived_cache.measurements(run)
+    cells, groups, pairs = list(own), {run.name: ("", run.study.seed)}, {(item.method, item.text) for item in own}
+    for seed, other in _of_seeds(run).items():
+        if other is not run:
+            with contextlib.suppress(GpruneError):
+                more = [item for item in derived_cache.measurements(other) if (item.method, item.text) in pairs]
+                if len(more) == len(own):
+                    cells, groups = cells + more, groups | {other.name: ("", seed)}
+    left_out = comparison.unavailable(run.name, derived_cache.unavailable(run))
+    return comparison.lines(comparison.rows(cells) + left_out, groups)
+
+
+def expected(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list[tuple[str, str]]]:
+    """What a comparison of runs must have, as `verdict.missing_methods` takes it; no `methods` are all of them."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for run in runs:
+        for text in run.study.evaluation.texts if not run.stopped_early else ():
+            found.setdefault(text, []).extend(
+                (run.name, one) for one in run.study.methods if not methods or one in methods
+            )
+    return found
+
+
+def _outcome(run: Run) -> Opponents | None:
+    return analysis.outcome(lines_of(run), run.study, standings(run))
+
+
+@once_a_draw
 def headline(run: Run) -> analysis.Headline:
     """The run in one sentence: what pruning cost, else how far ranks move, else that nothing is there.
 
     Raises StoreError where a result is damaged.
     """
-    found = analysis.outcome(derived_cache.measurements(run), run.study, standings(run))
+    found = _outcome(run)
     if found is not None and (found.ours or found.base):
-        return analysis.headline(found, run.study, ended(run), len(_of_seeds(run)))
+        return analysis.headline(found, standings(run)[found.text], run.study, ended(run), len(_of_seeds(run)))
     missing = _unmeasured(run, found)
     if run.has(stages.drift):
         return analysis.Headline(ranks.headline(curves(run)), missing)
@@ -61,39 +99,20 @@ def _of_seeds(run: Run) -> dict[int, Run]:
     return found
 
 
-def over_seeds(run: Run) -> OverSeeds | None:
-    """GPrune against the other methods that the headline names, over runs that differ in their seed.
-
-    None where there is one seed, or nothing to compare. Raises StoreError where a result is damaged.
-    """
-    runs, found = _of_seeds(run), analysis.outcome(derived_cache.measurements(run), run.study, standings(run))
-    if len(runs) < 2 or found is None or found.ours is None:
-        return None
-    cells = {
-        seed: {item.method: item for item in derived_cache.measurements(one) if item.text == found.text}
-        for seed, one in runs.items()
-    }
-    against = {}
-    for other in (found.base, found.best, found.flap):
-        if other is not None:
-            own = {seed: one for seed, one in cells.items() if {analysis.OURS, other.method} <= one.keys()}
-            pairs = ({seed: one[name] for seed, one in own.items()} for name in (analysis.OURS, other.method))
-            # a difference over a single seed is what the headline says already
-            if len(own) > 1 and isinstance(change := paired_test.over_seeds(*pairs), Difference):
-                against[METHODS[other.method].label] = change, tuple(sorted(own))
-    seeds = next((seeds for _, seeds in against.values()), ())
-    same = {name: change for name, (change, of) in against.items() if of == seeds}
-    return OverSeeds(seeds, found.text, same) if same else None
+def seeds(run: Run) -> tuple[int, ...]:
+    """The seeds over which the headline compares GPrune with other methods; StoreError where a result is damaged."""
+    found = _outcome(run)
+    return tuple(sorted(found.ours.seeds)) if found is not None and found.ours is not None and found.fair else ()
 
 
-def _unmeasured(run: Run, found: analysis.Outcome | None) -> str:
+def _unmeasured(run: Run, found: Opponents | None) -> str:
     """Why no perplexity can be told."""
     if run.stopped_early:
         return "This run was not asked to prune and measure."
     if found is None:
         return "This study measures no perplexity."
     coming = "" if ended(run) else " What pruning costs is told here as soon as it is measured."
-    return f"{analysis.headline(found, run.study, ended(run)).sentence}.{coming}"
+    return f"{analysis.headline(found, standings(run)[found.text], run.study, ended(run)).sentence}.{coming}"
 
 
 def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
@@ -163,7 +182,7 @@ def adapted_finding(run: Run) -> str:
 
 def budget_finding(run: Run) -> str:
     """Where GPrune keeps more and where less than the metric's own method; MissingResultError unpruned."""
-    run.key(stages.masks, analysis.OURS)
+    run.key(stages.masks, OURS)
     other = rival(run)
     if other is None:
         return "No other pruned model stands beside GPrune in this run."
@@ -172,7 +191,7 @@ def budget_finding(run: Run) -> str:
 
 def rival(run: Run) -> str | None:
     """Masks to hold GPrune's against: of the metric's own method, or else of any, a baseline's first."""
-    masked = (name for name in run.masked if name != analysis.OURS)
+    masked = (name for name in run.masked if name != OURS)
     others = sorted(masked, key=lambda name: not of_masks(name).baseline)
     own = METHODS[analysis.own_method(run.study.metric)].masks
     # a run at work may still be to make them
@@ -182,24 +201,26 @@ def rival(run: Run) -> str | None:
 
 def bins(run: Run, other: str) -> Bins:
     """Both methods by drift of the modules; MissingResultError where drift, modules or masks are absent."""
-    ours, base = (run.key(stages.masks, name) for name in (analysis.OURS, other))
+    ours, base = (run.key(stages.masks, name) for name in (OURS, other))
     return derived_cache.decision_bins(run.root, run.key(stages.drift), run.key(stages.partition), ours, base, _BINS)
 
 
 def comparison_finding(run: Run) -> str:
     """GPrune against the best baseline and the best control on every text."""
-    found = derived_cache.measurements(run)
-    if not any(item.method == analysis.OURS for item in found):
-        raise MissingResultError("the perplexity of GPrune")
-    return findings.comparison(found, standings(run))
+    return _comparison(run, run.study.evaluation.texts, "the perplexity of GPrune")
 
 
 def unseen_finding(run: Run) -> str:
     """GPrune against the best other method on the text of the headline, which is unseen where one is."""
-    text, cells = on_unseen(run)
-    if not any(item.method == analysis.OURS for item in cells):
-        raise MissingResultError(f"the perplexity of GPrune on {short(text)}")
-    return findings.comparison(cells, standings(run))
+    text, _ = on_unseen(run)
+    return _comparison(run, (text,), f"the perplexity of GPrune on {short(text)}")
+
+
+def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
+    lines = lines_of(run)
+    if not any(line.by_seed(text) for line in lines if line.method == OURS for text in texts):
+        raise MissingResultError(missing)
+    return findings.comparison(lines, texts, standings(run), expected([run]))
 
 
 def retention_finding(run: Run) -> str:
@@ -207,7 +228,7 @@ def retention_finding(run: Run) -> str:
     text, cells = on_unseen(run)
     by_name = {item.method: item for item in cells}
     dense = by_name.get(DENSE)
-    cut = by_name.get(analysis.OURS) or next(item for item in cells if item.method != DENSE)
+    cut = by_name.get(OURS) or next(item for item in cells if item.method != DENSE)
     if dense is None:
         raise MissingResultError("the perplexity of the dense model")
     return findings.retention(cut, dense)
@@ -218,10 +239,8 @@ def on_unseen(run: Run) -> tuple[str, list[Measurement]]:
 
     Raises MissingResultError where no pruned model is measured on it.
     """
-    found = derived_cache.measurements(run)
-    outcome = analysis.outcome(found, run.study, standings(run))
-    cells = [item for item in found if outcome is not None and item.text == outcome.text]
-    if outcome is None or not any(item.method != DENSE for item in cells):
-        where = f" on {short(outcome.text)}" if outcome is not None else ""
-        raise MissingResultError(f"the perplexity of any pruned model{where}")
-    return outcome.text, cells
+    text = holdout.first(standings(run), run.study)
+    cells = [item for item in derived_cache.measurements(run) if item.text == text]
+    if not any(item.method != DENSE for item in cells):
+        raise MissingResultError(f"the perplexity of any pruned model{text and f' on {short(text)}'}")
+    return text, cells

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from gprune.analysis.paired_test import INTERVAL, half_interval
+from gprune.analysis.studies import NOT_RUN
 from gprune.analysis.table import Table
 from gprune.data import published
 from gprune.data.published.claims import ACCURACY, Claim
-from gprune.experiments.reproduction.assembly import NOT_RUN, Assembled, wide
+from gprune.experiments.reproduction.assembly import Assembled, wide
 from gprune.experiments.reproduction.cells import number
 from gprune.experiments.reproduction.grid import Row, Series, label
 from gprune.experiments.reproduction.presets import PRESETS

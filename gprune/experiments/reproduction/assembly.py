@@ -15,7 +15,7 @@ import pandas as pd
 
 from gprune.analysis import accuracy
 from gprune.analysis import tables as derived
-from gprune.analysis.studies import StudyRow
+from gprune.analysis.studies import NOT_RUN, StudyRow
 from gprune.evaluation.protocol import Marks, Stamp
 from gprune.experiments.reproduction import figures, means, paper_values, protocols, throughput
 from gprune.experiments.reproduction.cells import cell, count, digits, heading, number, with_error
@@ -25,7 +25,6 @@ from gprune.experiments.reproduction.tables import PaperTable
 from gprune.records import Accuracy
 from gprune.study import Study
 
-NOT_RUN = "not run yet"
 SUMMARY = "mean ± s.d."
 REASON = "not filled because"
 _SETTINGS = (

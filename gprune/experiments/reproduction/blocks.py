@@ -12,6 +12,7 @@ import numpy as np
 from gprune.analysis.claims import Case, Claim, Verdict, judged
 from gprune.analysis.formatting import signed
 from gprune.analysis.paired_test import Difference, in_percent, over_texts
+from gprune.analysis.studies import NOT_RUN
 from gprune.analysis.table import Table
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.experiments.reproduction.control_rows import identifier
@@ -68,7 +69,7 @@ def blocks(store: Store, every: Sequence[Series], rows_of: Callable[[Series], li
 
 
 def _blocks(finished: Finished, series: Series, rows: list[Row], first: str) -> list[Block]:
-    answers = [finished.answer(row) or Answer(row, reason="not run yet") for row in rows]
+    answers = [finished.answer(row) or Answer(row, reason=NOT_RUN) for row in rows]
     dense, others = answers[0], answers[1:]
     found = []
     for retention in series.scale.retentions:
@@ -86,7 +87,8 @@ def _case(series: Series, retention: float, known: HoldoutStatus, answers: Seque
         for value in answer.values:
             if value.subject == known.text and len(value.losses):
                 losses.setdefault(identifier(answer.row), {})[answer.row.study.seed] = value.losses
-    return Case(short(series.model), retention, known.text, known.unseen, losses)
+    missing = frozenset(identifier(answer.row) for answer in answers if answer.reason == NOT_RUN)
+    return Case(short(series.model), retention, known.text, known.unseen, losses, missing)
 
 
 def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> list[str]:
@@ -116,19 +118,17 @@ def measured(every: Sequence[Series], blocks: Sequence[Block], command: str) -> 
 def verdicts(claims: Sequence[Claim], cases: Sequence[Case], level: int = 2) -> list[str]:
     """Paragraphs that judge claims by cases, under a heading of a level."""
     found = [judged(claim, cases) for claim in claims]
-    heads = ("claim", "from", "outcome", "cases", "mean change of perplexity")
     return [
         f"{'#' * level} {VERDICTS}",
         "A case is a model, a retention and a text. Lower perplexity is better.",
-        Table.of(heads, map(_claim, found)).markdown(),
+        Table.of(("claim", "from", "outcome", "cases", "mean change of perplexity"), map(_claim, found)).markdown(),
     ]
 
 
 def _claim(verdict: Verdict) -> list[str]:
     claim = verdict.claim
-    change = f"{signed(100 * verdict.change, '.1f')} %" if verdict.cases else ""
-    counts = verdict.counts if verdict.cases else ""
-    return [claim.words, claim.source or "a check of ours", verdict.outcome, counts, change]
+    numbers = [verdict.counts, f"{signed(100 * verdict.change, '.1f')} %"] if verdict.cases else ["", ""]
+    return [claim.words, claim.source or "a check of ours", verdict.outcome, *numbers]
 
 
 def called(text: str, block: Block) -> str:

@@ -235,7 +235,7 @@ def _hindsight(block: Block, method: str, masks: Sequence[str]) -> tuple[str, st
     known = [name for name, answers in block.methods.items() if answers[0].row.method in masks]
     losses = {name: sum(case.loss(name) for case in cases) for name in dict.fromkeys((*known, chosen))}
     measured = {name: loss for name, loss in losses.items() if math.isfinite(loss)}
-    if chosen not in measured:
+    if chosen not in measured or any(case.missing & losses.keys() for case in cases):
         return "not measured", ""
     # of equals the one that has a name of its own: what was chosen is in the column before
     best = min(measured, key=lambda name: (measured[name], name == chosen))
@@ -247,7 +247,7 @@ def _hindsight(block: Block, method: str, masks: Sequence[str]) -> tuple[str, st
 
 def _against_best(cases: Sequence[Case], methods: Sequence[str], block: Block) -> str:
     known = {name: one for name in methods if (one := over(cases, _RECIPE, name)) is not None}
-    if not known:
+    if not known or any(case.missing.intersection(methods) for case in cases):
         return "not measured"
     # the larger the recipe's loss beside it, the better the baseline
     best = max(known, key=lambda name: known[name].nats)

@@ -10,11 +10,12 @@ import plotly.graph_objects as go
 from plotly.subplots import make_subplots
 
 from gprune.analysis.choices import Tried
-from gprune.analysis.comparison import DENSE, Line, change, same_budget
+from gprune.analysis.comparison import DENSE, Line, change
 from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, Overlap
 from gprune.analysis.paired_test import Difference, in_percent, interval_in_percent
 from gprune.analysis.recovery import Recovered
+from gprune.analysis.verdict import is_same_budget
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import (
     GREY,
@@ -174,7 +175,7 @@ def changes(lines: list[Line], pinned: Line, texts: list[str], names: dict[tuple
     for text in texts:
         found = [(line, one) for line in lines if (one := _known(line, pinned, text)) is not None]
         for line, one in found:
-            pale = one.close or not same_budget(line, pinned)
+            pale = one.close or not is_same_budget(line, pinned)
             low, high = (100.0 * end for end in one.interval)
             place = 100.0 * one.change, low, high, interval_in_percent(one, 2), len(panels)
             marks.append(Mark(line.method, names[line.name], *place, one.verdict, pale))

@@ -4,8 +4,9 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis.headline import OURS, against_control, best_of
+from gprune.analysis.headline import against_control
 from gprune.analysis.table import guarded
+from gprune.analysis.verdict import opponents
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import tables
 from gprune.app.ui.card import Card
@@ -63,19 +64,16 @@ def notices(shown: Shown) -> None:
         st.caption(f":material/healing: {plain(repaired)}.")
     if any(one.attention for one in known.values()):
         st.caption(f":material/lock: {FIXED}")
-    told = [sentence for text in shown.texts if (sentence := _control(shown, text))]
+    told = [] if shown.missing else [sentence for text in shown.texts if (sentence := _control(shown, text))]
     if told:
         st.caption(f":orange[:material/science:] {plain('; '.join(told))}.")
 
 
 def _control(shown: Shown, text: str) -> str:
     """That a control does as well as GPrune on a text, in any of the runs; empty where none does."""
-    for run in shown.runs:
-        cells = {row.method: row.cells[text] for row in shown.rows if row.run == run.name and text in row.cells}
-        ours = cells.get(OURS)
-        control = best_of(ours, cells.values(), control=True)
-        found = "" if ours is None else against_control(ours, control)
-        if found:
+    for run in dict.fromkeys(line.name[0] for line in shown.lines):
+        known = opponents([line for line in shown.lines if line.name[0] == run], text)
+        if found := against_control(known):
             return f"On {text}: {found[0].lower()}{found[1:]}"
     return ""
 

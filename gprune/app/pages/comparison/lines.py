@@ -12,6 +12,7 @@ from gprune.analysis import run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.analysis.formatting import percent
 from gprune.analysis.headline import own_method
+from gprune.analysis.verdict import Expected, missing_methods, rank_lines
 from gprune.app.ui import derived_cache, story
 from gprune.app.ui.chart_style import called, label
 from gprune.evaluation import holdout
@@ -51,6 +52,21 @@ class Shown:
     def told(self) -> Told:
         """What its runs tell of plug-ins, for `knowing`: of two that call one otherwise the first."""
         return reduce(or_, (run.told for run in self.runs))
+
+    @property
+    def expected(self) -> Expected:
+        """What the comparison must have before anything is claimed."""
+        return story.expected(self.runs, self.asked["methods"])
+
+    @property
+    def missing(self) -> list[str]:
+        """The methods that are not measured on every text yet."""
+        known = self.expected
+        return list(dict.fromkeys(name for text in known for name in missing_methods(self.lines, text, known)))
+
+    def ranking(self, *names: str) -> dict[tuple[str, str], int]:
+        """The ranks of the pruned models on some texts."""
+        return rank_lines(self.lines, names, self.expected)
 
     @property
     def texts(self) -> list[str]:

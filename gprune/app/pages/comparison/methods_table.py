@@ -12,6 +12,7 @@ from gprune.analysis.comparison import Line
 from gprune.analysis.formatting import percent, signed
 from gprune.analysis.paired_test import BETTER, INTERVAL, NOISE, WORSE, Difference, interval_in_percent
 from gprune.analysis.table import guarded
+from gprune.analysis.verdict import BEST, SECOND, is_same_budget, obstacles, stars, winners
 from gprune.app.pages.comparison import inputs_card
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import tables
@@ -19,6 +20,7 @@ from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import METHOD_LABELS, label
 from gprune.app.ui.text import plain, said
 from gprune.study.methods import METHODS
+from gprune.system.units import listed
 
 REASON = "left out because"
 METHOD, RETENTION, SEEDS = ("", "method"), ("", "retention"), ("", "seeds")
@@ -38,7 +40,6 @@ _BOLD, _PALE = "font-weight: 700; ", "color: #8C8C8C; "
 def show(drawn: Card, shown: Shown) -> None:
     """Draws badges, verdict, table and exports."""
     _badges(shown)
-    _still_to_come(shown)
     _verdict(drawn, shown)
     numbers = table(shown)
     tables.show(
@@ -99,12 +100,12 @@ def _change(line: Line, text: str, shown: Shown) -> Any:
 def styled(numbers: pd.DataFrame, shown: Shown) -> Styler:
     """The table with its signs: they are drawn only, the cells stay numbers and can be sorted."""
     made = numbers.style.format(precision=2, thousands=",")
-    glyphs = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
+    signs = {text: stars(shown.ranking(text)) for text in shown.texts}
     marks, looks = analysis.marks(shown.rows), []
     for place, line in enumerate(shown.lines):
         cells = {RETENTION: (percent(line.retention, 1), "")} if np.isfinite(line.retention) else {}
         for text in shown.texts:
-            sign, mark = glyphs[text].get(line.name, ""), marks.of(text, *line.stamps(text))
+            sign, mark = signs[text].get(line.name, ""), marks.of(text, *line.stamps(text))
             cells |= _cells(line, text, shown, sign, mark)
         # a line at once: pandas looks up the place of every cell that it is asked for alone
         words: dict[Any, Any] = {column: lambda _, said=said: said for column, (said, _) in cells.items()}
@@ -120,13 +121,13 @@ def _cells(line: Line, text: str, shown: Shown, sign: str, mark: str) -> dict[tu
     if not np.isfinite(line.mean(text)):
         return {}
     title = heading(text, shown)
-    weight = _BOLD if sign == analysis.BEST else ""
+    weight = _BOLD if sign == BEST else ""
     # thousands leave no room for decimals
     digits = 2 if line.mean(text) < 1000 else 0
     found = {(title, PERPLEXITY): (f"{line.mean(text):,.{digits}f}{mark} {sign}".strip(), weight)}
     change = _change(line, text, shown) if shown.differences else None
     if isinstance(change, Difference) and np.isfinite(change.change):
-        fair = analysis.same_budget(line, shown.pinned)
+        fair = is_same_budget(line, shown.pinned)
         look = _BOLD if fair and not change.close else _PALE
         glyph = GLYPHS[change.verdict] if fair else OTHER_BUDGET
         found[title, CHANGE] = f"{glyph} {signed(100 * change.change, '.1f')}", look
@@ -147,16 +148,16 @@ def _columns(numbers: pd.DataFrame) -> Any:
 
 def as_text(shown: Shown) -> pd.DataFrame:
     """The table as it is read on paper: a text a column, with difference and sign."""
-    lines = []
+    lines, signs = [], {text: stars(shown.ranking(text)) for text in shown.texts}
     for line in shown.lines:
         cells = {"method": shown.names[line.name], "retention": line.retention}
         for text in shown.texts:
-            cells[f"{text} ({shown.role(text)}) ↓"] = _words(line, text, shown)
+            cells[f"{text} ({shown.role(text)}) ↓"] = _words(line, text, shown, signs[text].get(line.name, ""))
         lines.append(cells | ({REASON: line.reason} if _has_reasons(shown) else {}))
     return pd.DataFrame(lines)
 
 
-def _words(line: Line, text: str, shown: Shown) -> str:
+def _words(line: Line, text: str, shown: Shown, sign: str) -> str:
     if not line.by_seed(text):
         return "–"
     found, change = _change(line, text, shown) if shown.differences else None, ""
@@ -164,8 +165,7 @@ def _words(line: Line, text: str, shown: Shown) -> str:
         change = f"({signed(found.change, '.1%')} {interval_in_percent(found, 1)})"
     mark = analysis.marks(shown.rows).of(text, *line.stamps(text))
     value = f"{line.mean(text):,.2f}{mark} ± {line.margin(text):,.2f}"
-    glyph = analysis.glyphs(shown.lines, text).get(line.name, "")
-    return " ".join(filter(None, (value, change, glyph)))
+    return " ".join(filter(None, (value, change, sign)))
 
 
 def _has_reasons(shown: Shown) -> bool:
@@ -180,51 +180,35 @@ def _badges(shown: Shown) -> None:
             st.badge("one seed", color="orange", help="No spread over seeds is known.")
 
 
-def _still_to_come(shown: Shown) -> None:
-    """Names the methods of unfinished runs that have no perplexity yet."""
-    if missing := missing_methods(shown):
-        st.caption(f"Not measured yet: {plain(', '.join(map(label, missing)))}.")
-
-
-def missing_methods(shown: Shown) -> list[str]:
-    """Return the methods of unfinished runs that lack the perplexity of a text which another method has."""
-    measured = {row.method for row in shown.rows if set(shown.texts) <= set(row.cells)} | {analysis.DENSE}
-    waiting = [name for run in shown.runs if not run.complete for name in run.study.methods]
-    return [name for name in dict.fromkeys(waiting) if name not in measured]
-
-
 def _verdict(drawn: Card, shown: Shown) -> None:
-    if missing_methods(shown):
-        # nothing is claimed while a method or text of the comparison is still to come
+    if missing := shown.missing:
+        st.caption(f"Not measured yet: {plain(', '.join(map(label, missing)))}.")
         return
-    obstacles = analysis.obstacles(shown.rows)
-    if obstacles:
-        st.warning("No winner is called: " + plain("; ".join(obstacles)) + ".", icon=":material/balance:")
+    if reasons := obstacles(shown.rows):
+        st.warning("No winner is called: " + plain("; ".join(reasons)) + ".", icon=":material/balance:")
         return
-    marks = {text: analysis.glyphs(shown.lines, text) for text in shown.texts}
-    winners = [next((line for line, mark in found.items() if mark == analysis.BEST), None) for found in marks.values()]
-    close = {text: pair for text in shown.texts if (pair := analysis.undecided(shown.lines, text))}
-    if len(set(winners)) == 1 and winners[0] is not None and not close:
-        best = plain(label(winners[0][1]))
-        best = f"The control “{best}”" if METHODS[winners[0][1]].control else best
-        drawn.title(f"{best} has the lowest perplexity of the pruned models on every text")
+    best = {text: winners(shown.ranking(text)) for text in shown.texts}
+    close = {text: names for text, names in best.items() if len(names) > 1}
+    every = {name for names in best.values() for name in names}
+    if len(every) == 1 and not close:
+        method = every.pop()[1]
+        name = f"The control “{plain(label(method))}”" if METHODS[method].control else plain(label(method))
+        drawn.title(f"{name} has the lowest perplexity of the pruned models on every text")
     if close:
-        told = "; ".join(
-            f"{' and '.join(shown.names[line.name] for line in pair)} on {text}" for text, pair in close.items()
-        )
+        told = "; ".join(f"{listed([shown.names[name] for name in names])} on {text}" for text, names in close.items())
         st.caption(f"Too close to call, the {INTERVAL} of their difference holds 0: {plain(told)}.")
 
 
 def _explain(shown: Shown) -> None:
     """One line on the signs, then in full why cells are empty."""
     pinned, several = plain(shown.names[shown.pinned.name]), any(len(one.seeds) > 1 for one in shown.lines)
-    words = f"{analysis.BEST} best and {analysis.SECOND} second-best pruned model."
+    words = f"{BEST} best and {SECOND} second-best pruned model; those within noise share a sign."
     if shown.differences:
         words += (
             f" Δ: change against {pinned} ± its {INTERVAL}; {GLYPHS[BETTER]} better, {GLYPHS[WORSE]} "
             f"worse, {GLYPHS[NOISE]} within noise (it holds 0)."
         )
-        if not all(analysis.same_budget(line, shown.pinned) for line in shown.lines):
+        if not all(is_same_budget(line, shown.pinned) for line in shown.lines):
             words += f" {OTHER_BUDGET} another retention: neither better nor worse."
     if several:
         words += " PPL is the mean over seeds, s.d. their deviation."

@@ -10,6 +10,7 @@ from gprune.analysis import recovery as recovered_models
 from gprune.analysis.generalization import Place
 from gprune.analysis.kept_units import KINDS, NEURONS
 from gprune.analysis.paired_test import Measurement
+from gprune.analysis.verdict import winners
 from gprune.app.pages.comparison import charts
 from gprune.app.pages.comparison.lines import Shown, both_masks, comparable, default_of, shown_of
 from gprune.app.ui import derived_cache, marks, story
@@ -112,13 +113,14 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
             "home and abroad needs a method and its dense model, measured on a text of the corpus of A or B "
             "and on an unseen one"
         )
-    best = min(found, key=lambda one: one.abroad.nats)
+    best = [one for name in winners(shown.ranking(*abroad)) for one in found if one.line.name == name]
+    least = f"{listed([shown.names[one.line.name] for one in best])} {'lose' if best[1:] else 'loses'} least"
+    title = f"On unseen text {plain(least)}: {1 + best[0].abroad.change:.2f} times the dense perplexity" if best else ""
     return Panel(
         charts.home_and_abroad(found, shown.names),
         f"At home: {plain(', '.join(home))}; abroad: {plain(', '.join(abroad))}; geometric means over the "
         "texts. Above the dotted line a method loses more on unseen text than at home.",
-        title=f"On unseen text {plain(shown.names[best.line.name])} loses least: "
-        f"{1 + best.abroad.change:.2f} times the dense perplexity",
+        title=title,
         table=lambda: generalization.table(found, shown.names, _given(found, shown)),
         how="Each mark is a method of a run, whiskers are the 95 % interval, paired with the dense model by "
         "window. Marks of one method in several runs are joined: with a run of each repair the line shows "

@@ -9,10 +9,10 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import studies as analysis
-from gprune.analysis.comparison import BEST, SECOND
 from gprune.analysis.formatting import percent, signed, spaced
 from gprune.analysis.paired_test import INTERVAL
 from gprune.analysis.studies import Setting
+from gprune.analysis.verdict import BEST, SECOND
 from gprune.app.pages.comparison import studies, study_figures
 from gprune.app.pages.comparison.studies import StudyTable
 from gprune.app.ui import buttons, frame, run_choice, tables, url_state
@@ -219,7 +219,7 @@ def _column_config(shown: pd.DataFrame, settings: list[Setting]) -> dict[str, An
 
 def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: list[str]) -> None:
     ranked = [column for column in columns if analysis.is_ranked(column)]
-    unfair = analysis.obstacles(settings)
+    unfair = analysis.unfair_blocks(settings)
     if ranked and unfair:
         st.warning("No best is called: " + plain("; ".join(unfair.values())) + ".", icon=":material/balance:")
     several = any(len(setting.filled) > 1 for setting in settings)
@@ -234,9 +234,8 @@ def _explain(drawn: Card, table: StudyTable, settings: list[Setting], columns: l
         st.caption(f":material/healing: {plain(repaired)}.")
     for name, measures in analysis.ahead(settings).items():
         told = plain(", ".join(heading(column) for column in measures))
-        st.caption(f":orange[:material/science:] {_begun(name)} is at least as good as GPrune on {told}.")
-    best = {i for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
-    winners = {settings[index].name for index in best}
+        st.caption(f":orange[:material/science:] {_begun(name)} does as well as GPrune or better on {told}.")
+    winners = {settings[i].name for c in ranked for i, mark in analysis.marks(settings, c).items() if mark == BEST}
     blocks = {setting.block for setting in settings if setting.ranked}
     whole = not any(setting.reason for setting in settings)
     if whole and len(winners) == 1 and len(blocks) == 1:

@@ -11,7 +11,7 @@ from plotly.subplots import make_subplots
 
 from gprune.analysis import studies as analysis
 from gprune.analysis import tables as gains
-from gprune.analysis.formatting import percent
+from gprune.analysis.formatting import counted, percent
 from gprune.analysis.studies import Setting, is_perplexity
 from gprune.app.pages.comparison import studies
 from gprune.app.pages.comparison.charts import logarithmic
@@ -120,8 +120,7 @@ def _gains(table: StudyTable) -> None:
 
 
 def _slopes(drawn: Card, chosen: pd.DataFrame, column: str) -> None:
-    better = int(chosen["better"].sum())
-    drawn.title(f"GPrune improves {heading(column)} in {better} of {len(chosen)} comparisons")
+    drawn.title(f"GPrune beside its base metric: {heading(column)} in {counted(len(chosen), 'comparison')}")
     direction = "falling" if analysis.is_perplexity(column) else "rising"
     shown = Panel(
         slope_panels(chosen, column),
@@ -135,8 +134,7 @@ def _gap(drawn: Card, gap: pd.DataFrame) -> None:
     if gap.empty:
         st.info("Needs Wanda-sp, FLAP and GPrune on both at one retention.", icon=":material/hourglass_empty:")
         return
-    smaller = int((gap["after"] < gap["before"]).sum())
-    drawn.title(f"GPrune narrows the gap between Wanda-sp and FLAP in {smaller} of {len(gap)} cases")
+    drawn.title("Gap between Wanda-sp and FLAP, before and after GPrune")
     shown = gap.drop(columns="seed", errors="ignore")
     shown["metric"] = shown["metric"].map(heading)
     tables.show(

@@ -4,8 +4,9 @@ from typing import Any
 
 import streamlit as st
 
-from gprune.analysis.decision import COST_DIGITS, COSTS, PARAMETERS, Price, cheapest, price_table, prices
+from gprune.analysis.decision import COSTS, PARAMETERS, Price, cheapest, price_table, prices
 from gprune.analysis.formatting import counted
+from gprune.analysis.verdict import COST_DIGITS
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.pages.decision import panels
 from gprune.app.ui import buttons, faults, frame, places, run_choice, tables, text_picker, url_state, work

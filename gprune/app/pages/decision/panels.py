@@ -7,8 +7,10 @@ from gprune.analysis import decision as analysis
 from gprune.analysis import speed as speeds
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.decision import COSTS, PARAMETERS, Option
+from gprune.analysis.verdict import missing_methods
 from gprune.app.pages.comparison.lines import Shown, shown_of
 from gprune.app.pages.decision import charts
+from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel, panel
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
@@ -27,7 +29,8 @@ def alike(run: Run, runs: Iterable[Run]) -> list[Run]:
     """The runs of the same dense model in the same precision that have come to a perplexity, newest first."""
     inputs = run.graph.inputs
     # what only measures another run stands with that one
-    listed = (one for one in runs if one.name == run.name or not (one.about.hidden or one.shown_by))
+    # and one that was not finished would keep all others from being compared
+    listed = (one for one in runs if one.name == run.name or (one.complete and not (one.about.hidden or one.shown_by)))
     same = (one for one in listed if one.graph.inputs.model == inputs.model)
     known = [one for one in same if one.graph.inputs.precision == inputs.precision and _is_measured(one)]
     return known[:MOST_RUNS] or [run]
@@ -65,18 +68,17 @@ def trade_off(
     if not found:
         raise MissingResultError("a pruned model whose cost is known, and the dense model on the same windows")
     best = [one for one in found if one.front]
-    read = plain(short(text or shown.texts[0]))
+    verb, read = "are" if best[1:] else "is", plain(short(text or shown.texts[0]))
     return Panel(
         charts.front(found, shown.names, cost, most),
-        f"{answer(found, shown, cost, most)} Large, joined marks: no other model is both better on {read} "
-        "and cheaper. Whiskers are the 95 % interval over windows, paired.",
-        title=f"{len(best)} of {len(found)} models {'are' if best[1:] else 'is'} worth taking on {read}",
+        f"{answer(found, shown, cost, most)} Large, joined marks: each is better on {read} than every cheaper "
+        f"model, beyond noise. Whiskers are the 95 % interval over windows, paired.",
+        title=f"{len(best)} of {len(found)} models {verb} worth taking on {read}",
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
         table=lambda: analysis.table(found, shown.names, cost, about(shown)),
         how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
-        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model is better, cheaper, or "
-        "both. The front is of means: models whose whiskers overlap may change places with other windows or "
-        "seeds.",
+        f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model costs less and is no worse "
+        "beyond noise, or costs the same and is better. Costs that are printed alike are equal.",
     )
 
 
@@ -94,7 +96,12 @@ def of_runs(run: Run, runs: tuple[str, ...]) -> Shown:
 
 
 def options(shown: Shown, text: str, cost: str) -> list[Option]:
-    """The models with their loss on a text and their cost, one of COSTS."""
+    """The models with their loss on a text and their cost, one of COSTS.
+
+    MissingResultError while a method is not measured on the text.
+    """
+    if missing := missing_methods(shown.lines, text, shown.expected):
+        raise MissingResultError(f"the perplexity of {', '.join(map(label, missing))} on {short(text)}")
     return analysis.options(shown.lines, [text], (_times if cost != PARAMETERS else _parameters)(shown))
 
 
@@ -125,8 +132,7 @@ def answer(found: list[Option], shown: Shown, cost: str, most: float) -> str:
     limit = f"{most:.3g} times the dense perplexity"
     if one is None:
         least = min(found, key=lambda each: each.loss.nats)
-        nearest = plain(shown.names[least.line.name])
-        return f"None stays within {limit}; {nearest} is nearest, at {least.ratio:.2f}."
+        return f"None stays within {limit}; {plain(shown.names[least.line.name])} is nearest, at {least.ratio:.2f}."
     return (
         f"Within {limit} the cheapest is **{plain(shown.names[one.line.name])}**: {one.cost:.2f} of the "
         f"dense model’s {COSTS[cost]}, {one.ratio:.2f} times its perplexity."

@@ -10,8 +10,8 @@ import streamlit as st
 
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.formatting import counted, percent
-from gprune.analysis.headline import OURS
 from gprune.analysis.neurons import Example, standing
+from gprune.analysis.verdict import OURS
 from gprune.app.pages.help import panels
 from gprune.app.ui import frame, glossary, help_drawer, places, selection, story, tables, url_state
 from gprune.app.ui.card import Card, card

@@ -3,7 +3,7 @@
 import plotly.graph_objects as go
 
 from gprune.analysis.decisions import chance_jaccard
-from gprune.analysis.headline import OURS
+from gprune.analysis.verdict import OURS
 from gprune.app.ui import marks, story
 from gprune.app.ui.chart_style import GREY, METHOD_COLORS, label, style
 from gprune.app.ui.panel import Panel, panel

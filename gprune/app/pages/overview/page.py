@@ -185,14 +185,12 @@ def _checks(run: Run) -> None:
     acting = None
     with contextlib.suppress(GpruneError):
         acting = derived_cache.acting(run)
-    seeds = None
+    seeds: tuple[int, ...] = ()
     with contextlib.suppress(GpruneError):
-        seeds = story.over_seeds(run)
+        seeds = story.seeds(run)
     study = recorded.found()
     claims = study.claims if study is not None else {}
-    found = summary.checks(
-        run.record, run.study, run.shape, masks, story.standings(run), acting, recorded=claims, seeds=seeds
-    )
+    found = summary.checks(run.record, run.study, masks, story.standings(run), acting, recorded=claims, seeds=seeds)
     for check in found:
         st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
 

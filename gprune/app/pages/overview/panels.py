@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 
 from gprune.analysis import cost as analysis
-from gprune.analysis.comparison import DENSE, Row, obstacles
 from gprune.analysis.drift import distribution_table
 from gprune.analysis.formatting import signed
 from gprune.analysis.neurons import Movers
-from gprune.analysis.paired_test import Measurement, difference
+from gprune.analysis.verdict import missing_methods, rank_lines, winners
 from gprune.app.pages.overview import charts
 from gprune.app.ui import derived_cache, marks, story
 from gprune.app.ui.chart_style import METHOD_LABELS, called, label
@@ -94,15 +93,13 @@ def cost(run: Run) -> Panel:
     if not found:
         raise MissingResultError("the perplexity of the dense model")
     standing = story.standings(run)[text]
-    waited = [name for name in run.study.methods if name not in {cell.method for cell in cells}]
-    coming = ""
-    if waited and not story.ended(run):
-        coming = f" Still to come: {plain(', '.join(map(label, waited)))}."
+    waited = [] if story.ended(run) else missing_methods(story.lines_of(run), text, story.expected([run]))
+    coming = f" Still to come: {plain(', '.join(map(label, waited)))}." if waited else ""
     return Panel(
         charts.costs(found),
         f"Perplexity on {plain(short(text))} ({plain(standing.brief)}), "
         f"whiskers: 95 % interval, paired over windows.{coming}",
-        title=_cheapest(cells),
+        title=_cheapest(run, text),
         alt=", ".join(f"{label(each.method)} {signed(each.ratio - 1, '.0%')}" for each in found),
         table=lambda: analysis.table(found, METHOD_LABELS),
         how="Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
@@ -111,14 +108,7 @@ def cost(run: Run) -> Panel:
     )
 
 
-def _cheapest(cells: list[Measurement]) -> str:
-    """Which pruned model costs least; that of the card where the two best are too close to call."""
-    pruned = sorted((cell for cell in cells if cell.method != DENSE), key=lambda cell: cell.perplexity)
-    if len(pruned) < 2:
-        return ""
-    best, second = pruned[:2]
-    if obstacles([Row(cell.run, cell.method, cell.retention, 0, {cell.text: cell}) for cell in pruned]):
-        return ""
-    if difference(second, best).close:
-        return f"{called(best.method)} or {called(second.method)}: too close to call"
-    return f"{called(best.method)} costs least"
+def _cheapest(run: Run, text: str) -> str:
+    """Which pruned model costs least; that of the card where that cannot be claimed."""
+    best = [called(name[1]) for name in winners(rank_lines(story.lines_of(run), [text], story.expected([run])))]
+    return f"{' or '.join(best)}: too close to call" if best[1:] else f"{best[0]} costs least" if best else ""

@@ -1,0 +1,191 @@
+"""What may be claimed of methods: ranks, ties, losses, seeds, what is missing, budgets, and FLAP without its bias."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as some
+from test_analysis_headline import a_study, standings
+
+from gprune.analysis import comparison, findings, headline, studies, verdict
+from gprune.analysis.claims import UNKNOWN, Case, Claim, judged
+from gprune.analysis.decision import cheapest, options
+from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, Measurement
+from gprune.analysis.studies import NOT_RUN, StudyRow
+from gprune.analysis.verdict import BEST, OPEN, SECOND
+
+WINDOWS = 4.0 + 0.5 * np.random.default_rng(0).normal(size=40)
+
+
+def cell(method, level, *, noise=0.001, text="c", run="r", **changes):
+    """A perplexity at `level` nats above the windows' own difficulty, with a little noise of its method and run."""
+    random = np.random.default_rng([*method.encode(), *run.encode()])
+    losses = WINDOWS + level + noise * random.normal(size=40)
+    kept = 1.0 if method == "dense" else 0.5
+    value, error = float(np.exp(losses.mean())), float(losses.std(ddof=1) / np.sqrt(40) * np.exp(losses.mean()))
+    return replace(Measurement(run, method, text, value, error, 40, 8, kept, 0, "m", "t", losses), **changes)
+
+
+def lines_of(*cells, seeds=(), left_out=()):
+    groups = {run: ("study", seed) for seed, run in enumerate(seeds)} if seeds else None
+    table = comparison.rows(list(cells)) + comparison.unavailable("r", dict.fromkeys(left_out, "too few layers"))
+    return comparison.lines(table, groups)
+
+
+def expected(*methods, texts=("c",), run="r"):
+    return {text: [(run, method) for method in methods] for text in texts}
+
+
+def signs(*cells, names=("c",), known=None, **more):
+    ranks = verdict.rank_lines(lines_of(*cells, **more), names, known or {})
+    return {name[1]: sign for name, sign in verdict.stars(ranks).items()}
+
+
+def said(*cells, methods, seeds=(), complete=True):
+    """The headline and the slide's sentence about GPrune, and the verdict behind both."""
+    study = a_study(methods=methods)
+    lines, known = lines_of(*cells, seeds=seeds), standings(study)
+    outcome = headline.outcome(lines, study, known)
+    slide = findings.comparison(lines, ["c"], known, expected(*methods, run=cells[0].run))
+    return headline.headline(outcome, known["c"], study, complete), slide
+
+
+def test_methods_within_noise_share_a_rank_and_a_star_and_the_next_one_is_second():
+    tie = [cell("gprune", 0.2, noise=0.02), cell("flap", 0.201, noise=0.02)]
+    assert signs(*tie, cell("fang", 0.5), cell("wanda_sp", 0.9)) == {"gprune": BEST, "flap": BEST, "fang": SECOND}
+    assert signs(cell("gprune", 0.2), cell("flap", 0.25), cell("fang", 0.5)) == {"gprune": BEST, "flap": SECOND}
+    # paired: the error of either method alone is larger than the difference
+    assert cell("gprune", 0.2).standard_error / cell("gprune", 0.2).perplexity > 0.05
+    assert signs(cell("gprune", 0.2)) == {}
+    apart = {"content": "another"}
+    assert signs(cell("gprune", 0.2), cell("flap", 0.25, **apart)) == {"gprune": BEST, "flap": BEST}
+
+
+@given(some.dictionaries(some.integers(0, 9), some.integers(0, 20), max_size=8))
+def test_a_rank_is_what_its_first_cannot_be_told_from(losses):
+    ranks = verdict.judge(losses, lambda first, second: Difference(losses[first] - losses[second], 1.0, True))
+    assert ranks.keys() == losses.keys()
+    firsts = {rank: min(losses[name] for name in ranks if ranks[name] == rank) for rank in set(ranks.values())}
+    # the half interval is 1.96
+    for name, rank in ranks.items():
+        assert losses[name] - firsts[rank] < 2 and all(losses[name] - firsts[better] >= 2 for better in range(1, rank))
+
+
+@pytest.mark.parametrize(
+    ("level", "word", "ending", "slide"),
+    [
+        (0.1, BETTER, "%", "lower than that of the best other method, FANG (against FLAP −"),
+        (
+            0.6,
+            WORSE,
+            "FANG does better: GPrune’s perplexity is 35 % higher",
+            "34.7 % higher than that of the best other",
+        ),
+        (0.3, NOISE, "Too close to call between GPrune and FANG, the best other method", "too close to call"),
+    ],
+)
+def test_a_win_a_loss_and_a_tie_are_said_alike_in_headline_slide_and_table(level, word, ending, slide):
+    cells = [cell("dense", 0.0), cell("gprune", level, noise=0.01), cell("flap", 0.9), cell("fang", 0.3, noise=0.01)]
+    found, sentence = said(*cells, methods=("dense", "gprune", "flap", "fang"))
+    assert found.verdict == word and found.sentence.endswith(ending) and slide in sentence
+    assert "GPrune against FLAP: " in found.detail and "the best other method here, FANG: " in found.detail
+    stars = signs(*cells)
+    assert stars["gprune"] == (SECOND if word == WORSE else BEST) and (stars["fang"] == BEST) == (word != BETTER)
+
+
+def test_of_several_seeds_the_interval_is_over_seeds_too():
+    levels = {"a": (0.20, 0.26), "b": (0.30, 0.28), "c2": (0.22, 0.27)}
+    runs = {run: [cell("gprune", ours, run=run), cell("flap", other, run=run)] for run, (ours, other) in levels.items()}
+    methods, dense = ("dense", "gprune", "flap"), cell("dense", 0.0, run="a")
+    (first, _), (second, _) = (said(replace(dense, run=run), *runs[run], methods=methods) for run in "ab")
+    assert (first.verdict, second.verdict) == (BETTER, WORSE) and "one seed)" in first.detail
+    three, slide = said(dense, *(one for cells in runs.values() for one in cells), methods=methods, seeds=tuple(levels))
+    assert three.verdict == NOISE and "3 seeds)" in three.detail and "too close to call" in slide
+    assert "Too close to call between GPrune and FLAP" in three.sentence
+    # the perplexities in the sentence stay those of the run
+    assert three.sentence.partition(". ")[0] == first.sentence.partition(". ")[0]
+    assert signs(*(one for cells in runs.values() for one in cells), seeds=tuple(levels)) == dict.fromkeys(
+        ("gprune", "flap"), BEST
+    )
+
+
+def test_nothing_is_claimed_while_a_method_is_missing():
+    cells, methods = [cell("dense", 0.0), cell("gprune", 0.2), cell("flap", 0.5)], ("dense", "gprune", "flap", "fang")
+    found, slide = said(*cells, cell("flap_uniform", 0.1), methods=methods, complete=False)
+    assert found.verdict == OPEN and found.sentence.endswith("No winner: not measured yet: FANG")
+    assert "GPrune against" not in found.detail and "control" not in found.sentence
+    assert "lower" not in slide and "no winner is called" in slide and "FANG" in slide
+    assert signs(*cells, known=expected(*methods)) == {} and signs(*cells)["gprune"] == BEST
+    # what cannot be measured is left out with its reason, and is not waited for
+    assert signs(*cells, known=expected(*methods), left_out=["fang"])["gprune"] == BEST
+    assert verdict.missing_methods(lines_of(*cells), "c", expected(*methods)) == ["fang"]
+
+
+def test_nothing_is_claimed_on_texts_of_which_one_is_missing():
+    cells = [cell(method, level, text=text) for text in "cd" for method, level in (("gprune", 0.2), ("fang", 0.4))]
+    cells.append(cell("flap", 0.5))
+    known = expected("gprune", "flap", "fang", texts=("c", "d"))
+    assert signs(*cells, known=known)["gprune"] == BEST
+    assert signs(*cells, names=("d",), known=known) == {} == signs(*cells, names=("c", "d"), known=known)
+    both = [*cells, cell("flap", 0.1, text="d")]
+    assert signs(*both, names=("d",), known=known)["flap"] == BEST
+    assert signs(*both, names=("c", "d"), known=known)["gprune"] == BEST
+
+
+@pytest.mark.parametrize(("bare", "far"), [(0.3, True), (0.85, False), (1.2, False)])
+def test_flap_without_its_bias_is_compared_where_flap_is_far_behind_it(bare, far):
+    cells = [cell("dense", 0.0), cell("gprune", 0.1), cell("fang", 0.2), cell("flap", 0.9)]
+    found, _ = said(*cells, cell("flap_no_bias", bare), methods=("dense", "gprune", "fang", "flap", "flap_no_bias"))
+    share = f"{100 * np.expm1(bare):.0f} %"
+    assert (f"({share} without its bias), GPrune’s" in found.sentence) is far
+    assert ("; against" not in found.detail.partition("FLAP, no bias compensation: ")[2]) and found.verdict == BETTER
+    assert ("against FLAP, no bias compensation: " in found.detail) is far
+
+
+def test_budgets_that_agree_to_the_printed_digit_are_equal():
+    cells = [cell("dense", 0.0), cell("wanda_sp", 0.5, noise=0.01), cell("gprune", 0.3, noise=0.01)]
+    twin = cell("flap", 0.301, noise=0.01)
+    lines, costs = lines_of(*cells, twin), {"wanda_sp": 0.58501, "gprune": 0.58543, "flap": 0.58520}
+    by_name = {("r", method): cost for method, cost in costs.items()}
+    found = options(lines, ["c"], by_name)
+    assert {one.line.method: one.front for one in found} == {"wanda_sp": False, "gprune": True, "flap": True}
+    assert cheapest(found, 2.0).line.method == "gprune"
+    by_name["r", "gprune"] = 0.586
+    # dearer and within noise of a cheaper one
+    assert {one.line.method for one in options(lines, ["c"], by_name) if one.front} == {"flap"}
+    for gap, claimed in ((0.004, True), (0.006, False)):
+        assert bool(signs(*cells[:2], replace(cells[2], retention=0.5 + gap))) is claimed
+
+
+def test_a_claim_of_the_paper_is_not_judged_before_every_method_of_it_is_run():
+    losses = {name: {0: WINDOWS + level} for name, level in (("gprune", 0.1), ("flap", 0.5))}
+    claim = Claim("", "", "gprune", ("flap", "fang"))
+    case = Case("m", 0.5, "c", False, losses)
+    # of three seeds one is there
+    waits = replace(case, losses=losses | {"fang": {0: WINDOWS}}, missing=frozenset({"fang"}))
+    assert judged(claim, [case]).counts == "1 better, 0 within noise, 0 worse"
+    assert judged(claim, [case, waits]).outcome == UNKNOWN and not judged(claim, [case, waits]).cases
+    assert waits.difference("gprune", "flap") is not None and waits.difference("gprune", "fang") is None
+
+
+def study_rows(**levels):
+    random = np.random.default_rng(3)
+    return [
+        StudyRow({}, method, 0.5, seed, "r", {"ppl:c": value * (1 + 0.001 * random.normal())}, {"ppl:c": 1.0}, 0.5)
+        for method, value in levels.items()
+        for seed in range(3)
+    ]
+
+
+def test_rows_of_a_study_share_a_star_within_noise_and_have_none_while_one_is_not_run():
+    rows = study_rows(flap=41.0, gprune=40.0, fang=40.01)
+    # paired over the seeds, in which the rows' own errors of 1 cancel
+    assert studies.marks(studies.settings(rows), "ppl:c") == {1: BEST, 2: BEST, 0: SECOND}
+    # of one seed the rows' own errors decide: 1 of 40 and of 42
+    assert set(studies.marks(studies.settings(study_rows(flap=42.0, gprune=40.0)[::3]), "ppl:c").values()) == {BEST}
+    table = studies.settings([*rows, StudyRow({}, "wanda_sp", 0.5, 0, reason=NOT_RUN)])
+    assert studies.marks(table, "ppl:c") == {} and list(studies.unfair_blocks(table).values()) == [
+        "1 of the rows is not run yet"
+    ]
+    assert studies.marks(studies.settings([*rows, StudyRow({}, "osscar", 0.5, 0, reason="too few")]), "ppl:c")
