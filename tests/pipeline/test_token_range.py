@@ -9,6 +9,7 @@ import transformers
 
 import gprune
 from gprune import pipeline
+from gprune.api import measure
 from gprune.data.texts import require_embedded
 from gprune.evaluation.tasks import harness
 from gprune.store import Store
@@ -87,7 +88,7 @@ def test_documents_that_are_given_to_the_api_are_refused(chat):
     model = transformers.AutoModelForCausalLM.from_pretrained(chat["model"])
     documents = Path(chat["chat"]).read_text(encoding="utf-8").splitlines()
     with pytest.raises(CorpusError, match=SENTENCE):
-        gprune.api.measure.perplexity(model, chat["tokenizer"], documents, length=8)
+        measure.perplexity(model, chat["tokenizer"], documents, length=8)
     with pytest.raises(CorpusError, match=SENTENCE):
         gprune.scores(model, documents, tokenizer=chat["tokenizer"], samples=4, length=8)
 
