@@ -89,7 +89,7 @@ class Adapters:
     """float32: of each map A, (rank, inputs), and then B, (outputs, rank)"""
     gradient: Tensor
     """where backward passes add up the gradients of `numbers`"""
-    pace: None = None
+    pace: Tensor | None = None
 
     def begin(self, seed: int) -> Tensor:
         """The numbers before the first step: A uniform as LoRA's code draws it, B zero."""

@@ -44,6 +44,17 @@ def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function)
     return found
 
 
+def shifted(outputs: Tensor, bias: Tensor) -> Tensor:
+    """Return outputs plus a bias.
+
+    Args:
+        outputs: (sequences, tokens, channels) of any floating type.
+        bias: (channels,) float32; its gradient is summed in float32.
+    """
+    result: Tensor = _Shifted.apply(outputs, bias)
+    return result
+
+
 def recomputed(function: Function, inputs: Tensor) -> Tensor:
     """A function of one tensor, of which the input alone is kept.
 
@@ -98,6 +109,21 @@ class _MaskedProduct(torch.autograd.Function):
         passed = _scale(gradient, mask)
         (gate_gradient,) = torch.autograd.grad(active, leaf, passed * up)
         return gate_gradient, passed * factor, mask_gradient, None
+
+
+class _Shifted(torch.autograd.Function):
+    """Outputs plus a bias; the bias's gradient is summed in float32."""
+
+    @staticmethod
+    def forward(_: Any, outputs: Tensor, bias: Tensor) -> Tensor:
+        """See `shifted`."""
+        return outputs + bias.to(outputs.dtype)
+
+    @staticmethod
+    def backward(_: Any, *output_gradients: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of the outputs and of the bias."""
+        gradient = output_gradients[0]
+        return gradient, gradient.flatten(0, -2).sum(dim=0, dtype=torch.float32)
 
 
 class _Recomputed(torch.autograd.Function):

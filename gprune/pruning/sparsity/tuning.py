@@ -25,31 +25,26 @@ from gprune.pruning.sparsity.course import Course
 from gprune.pruning.sparsity.objective import head_losses
 from gprune.records import Array, Tokens
 from gprune.store.resumption import Resumption
+from gprune.study import RecoverySettings, ScaleSettings
 from gprune.system.errors import MethodError, NumericsError, SettingsError
 from gprune.system.progress import Progress
 
 COLUMNS = ("step", "distillation", "cross_entropy", "learning_rate")
 
 
-class TuningSettings(Protocol):
-    """Settings that every tuning has, in a section of a study that is called `WHERE`."""
-
-    WHERE: str
-    steps: int
-    batch: int
-    learning_rate: float
-    distillation_weight: float
-    distillation_temperature: float
-    cross_entropy_weight: float
+TuningSettings = RecoverySettings | ScaleSettings
 
 
 class Tunable(Protocol):
     """Numbers that are tuned, from which the output of a student follows."""
 
-    gradient: Tensor
-    """(numbers,) where backward passes add up"""
-    pace: Tensor | None
-    """(numbers,) step size of each number in learning rates; None where all have the same"""
+    @property
+    def gradient(self) -> Tensor:
+        """(numbers,) where backward passes add up."""
+
+    @property
+    def pace(self) -> Tensor | None:
+        """(numbers,) step size of each number in learning rates; None where all have the same."""
 
     def begin(self, seed: int) -> Tensor:
         """Return the (numbers,) float32 numbers, set to their values before the first step."""
