@@ -211,6 +211,11 @@ class Study(Checked):
         """Whether anything is chosen by measurement, so that held-out text is drawn."""
         return self.recommends or self.repair.kind == "auto"
 
+    @property
+    def scales_units(self) -> bool:
+        """Whether scales are learned: for every pruned model, or together with gates."""
+        return self.repair.scaled or any(METHODS[name].scaled for name in self.involved)
+
     def _require_choosable(self) -> None:
         """Checks what the recommended recipe is chosen from."""
         masks, repairs = self.choice.masks, self.choice.repairs
