@@ -20,6 +20,11 @@ _PIECE = 1 << 22
 Function = Callable[[Tensor], Tensor]
 
 
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Return the number type of what is learned and of its gradients, for a model's own."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def masked(activations: Tensor, mask: Tensor) -> Tensor:
     """Activations times the mask copy of their subset.
 
@@ -123,7 +128,7 @@ class _Shifted(torch.autograd.Function):
     def backward(_: Any, *output_gradients: Tensor) -> tuple[Tensor, Tensor]:
         """Gradients of the outputs and of the bias."""
         gradient = output_gradients[0]
-        return gradient, gradient.flatten(0, -2).sum(dim=0, dtype=torch.float32)
+        return gradient, gradient.flatten(0, -2).sum(dim=0, dtype=at_least_float32(gradient.dtype))
 
 
 class _Recomputed(torch.autograd.Function):
@@ -165,7 +170,7 @@ def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSET
     """
     left, right = (values.unflatten(0, (subsets, -1)) for values in (gradient, activations))
     if gradient.dtype not in (torch.float16, torch.bfloat16):
-        return (left * right).sum(dim=(1, 2), dtype=torch.float32)
+        return (left * right).sum(dim=(1, 2), dtype=at_least_float32(gradient.dtype))
     # half-precision products underflow where gradients are small, so each piece is widened first; what is
     # written out is a piece and not the whole product
     total = torch.zeros(subsets, left.shape[-1], device=gradient.device)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
+from gprune.models.parts import Rows
 from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, masked, masked_product, recomputed, shifted
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
@@ -105,7 +106,11 @@ def gated(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
         undone.callback(gate.close)
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
-            if _is_known(part) and _activation(part) is not None:
+            # in a map of several projections a cut layer's rows lie elsewhere than the shape says
+            whole = not isinstance(decoder.gate_proj(index), Rows) or (
+                decoder.down_proj(index).in_features == decoder.shape.neurons
+            )
+            if whole and _is_known(part) and _activation(part) is not None:
                 undone.enter_context(standing_in(part, gate.feed_forward(index, part, decoder)))
             else:
                 _hook(decoder.down_proj(index), gate.hook(index), undone)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
+from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
 from gprune.pruning.sparsity.equal_masks import EqualGates
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting
 from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
@@ -31,19 +32,19 @@ from gprune.system.progress import Progress, silent
 class Scales:
     """Changes of all scales and biases as one row of numbers, and the model that they apply to."""
 
-    def __init__(self, gate: MaskGate, masks: PruningMasks | None, device: torch.device, bias_rate: float) -> None:
+    def __init__(self, gate: MaskGate, masks: PruningMasks | None, student: Decoder, bias_rate: float) -> None:
         """Start at scales of 1 and biases of 0.
 
         Args:
             gate: on the student, with biases.
             masks: units that the student has; None for all of them.
-            device: where the student computes.
+            student: the model that the gate is on.
             bias_rate: step size of the biases in learning rates.
         """
-        self.gate, shape = gate, gate.shape
+        self.gate, shape, device = gate, gate.shape, student.device
         self.units = shape.layers * (shape.neurons + shape.kv_heads)
         paces = [torch.ones(self.units), torch.full((2 * shape.layers * shape.hidden,), bias_rate)]
-        self.pace = torch.cat([*paces, *self.further()]).to(device)
+        self.pace = torch.cat([*paces, *self.further()]).to(device, at_least_float32(student.dtype))
         self.numbers, self.gradient = (torch.zeros_like(self.pace) for _ in range(2))
         self._kept = None
         if masks is not None:
@@ -89,12 +90,12 @@ class ScaledGates(Scales):
     """Gates that decide the masks of the dense model, beside scales and biases."""
 
     def __init__(
-        self, gate: MaskGate, family: GateMasks, start: Array, settings: ScaleSettings, device: torch.device
+        self, gate: MaskGate, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder
     ) -> None:
         """Start the gates at (units,) `start`; for the other arguments see Scales."""
-        self.family, self._first = family, torch.from_numpy(start).to(device)
+        self.family, self._first = family, torch.from_numpy(start).to(decoder.device)
         self._pace = settings.gate_rate / settings.joint_rate
-        super().__init__(gate, None, device, settings.bias_rate)
+        super().__init__(gate, None, decoder, settings.bias_rate)
 
     def further(self) -> list[Tensor]:
         """See Scales."""
@@ -152,10 +153,10 @@ def learn_scales(
         settings = replace(settings, steps=0)
     ids, sets = _drawn(texts, settings.samples, seed)
     with gated(student, biased=True) as gate:
-        scales = Scales(gate, masks, decoder.device, settings.bias_rate)
+        scales = Scales(gate, masks, student, settings.bias_rate)
         rows = Tuner(decoder, student, scales, ids, sets, settings, seed, on_progress).run(kept)
-    ffn, heads = (part.cpu().numpy() for part in split_units(shape, scales.factors(scales.numbers)))
-    down, out = scales.biases(scales.numbers).cpu().numpy().reshape(2, shape.layers, shape.hidden)
+    ffn, heads = (part.cpu().numpy() for part in split_units(shape, scales.factors(scales.numbers).float()))
+    down, out = scales.biases(scales.numbers).float().cpu().numpy().reshape(2, shape.layers, shape.hidden)
     biases = np.stack([out, down], axis=1)
     return LearnedScales(method, ffn * masks.ffn, heads * masks.heads, biases, rows, COLUMNS)
 
@@ -190,14 +191,14 @@ def learn_scaled_gates(
     chosen, gates, sparsity = settings
     decoder.require_whole("learning gates")
     require_reachable(decoder.shape, target, sparsity.alignment)
-    kind, device = EqualGates if sparsity.equal else GateMasks, decoder.device
-    family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, device)
+    kind = EqualGates if sparsity.equal else GateMasks
+    family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
     joint = replace(chosen, steps=chosen.joint_steps, learning_rate=chosen.joint_rate)
     ids, sets = _drawn(texts, chosen.samples, seed)
     with gated(decoder, biased=True) as gate:
-        scaled = ScaledGates(gate, family, starting(scores), joint, device)
+        scaled = ScaledGates(gate, family, starting(scores), joint, decoder)
         rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(kept)
-    learned = scaled.gates(scaled.numbers)
+    learned = scaled.gates(scaled.numbers).float()
     masks = family.exact(learned)
     neurons, groups = (part.cpu().numpy() for part in family.split(learned))
     return GateLearning(masks.ffn, masks.heads, masks.retention, target, rows, COLUMNS, neurons, groups)
