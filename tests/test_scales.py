@@ -167,7 +167,7 @@ def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(
     monkeypatch.setenv(VARIABLE, "1 step")
     results = results_of(run[0])
     shutil.copytree(results.store.root, tmp_path / "cache", ignore=lambda *_: ["scales", "runs"])
-    seen, true = [], tuning.Batches.run
+    seen, true = [], tuning.TuningBatches.run
 
     class KilledError(Exception):
         pass
@@ -178,7 +178,7 @@ def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(
             raise KilledError
         return true(self, *given)
 
-    monkeypatch.setattr(tuning.Batches, "run", stopped)
+    monkeypatch.setattr(tuning.TuningBatches, "run", stopped)
     study = results.graph.study.with_settings({"methods": ["dense", "flap"]})
     with pytest.raises(KilledError):
         pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)

@@ -63,7 +63,7 @@ def common_ids(texts: Sequence[Tokens]) -> Array:
     return np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
 
 
-class Batches:
+class TuningBatches:
     """Runs batches through both models and back, in smaller portions once memory runs out."""
 
     processes = 1
@@ -133,7 +133,7 @@ class Batches:
 class _TuningRunning(Running):
     """The parts of a tuning that change from step to step."""
 
-    passes: Batches
+    passes: TuningBatches
 
 
 class Tuner:
@@ -189,7 +189,7 @@ class Tuner:
         epochs = math.ceil(settings.steps * each / min(map(len, self._sets)))
         teacher = Teacher.build(self._decoder, len(ids), ids.shape[1], epochs)
         listener = noting(notices, self._on_progress)
-        passes = Batches(self._student, self._tuned, teacher, ids, settings, listener)
+        passes = TuningBatches(self._student, self._tuned, teacher, ids, settings, listener)
         numbers = self._tuned.begin(self._seed)
         optimizer = torch.optim.Adam([numbers], lr=settings.learning_rate)
         numbers.grad = self._tuned.gradient

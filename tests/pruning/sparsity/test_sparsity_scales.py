@@ -129,13 +129,13 @@ class Naive:
 @pytest.fixture
 def batches(monkeypatch):
     """The ids of every step of a learning."""
-    seen, true = [], tuning.Batches.run
+    seen, true = [], tuning.TuningBatches.run
 
     def run(self, numbers, step, steps):
         seen.append(torch.from_numpy(self._ids[numbers]))
         return true(self, numbers, step, steps)
 
-    monkeypatch.setattr(tuning.Batches, "run", run)
+    monkeypatch.setattr(tuning.TuningBatches, "run", run)
     return seen
 
 
