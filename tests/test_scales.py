@@ -10,6 +10,7 @@ import tiny_study
 import torch
 from plugins.conftest import site as site  # noqa: PLC0414
 from plugins.packages import adopted, install
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 import gprune
 from gprune import pipeline
@@ -21,15 +22,13 @@ from gprune.models.export import apply, checkpoint, padded
 from gprune.pipeline import stages
 from gprune.pipeline.estimate.dimensions import Case, of_model
 from gprune.pipeline.estimate.memory import need
-from gprune.pipeline.estimate.operations import operations
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.sparsity import tuning
-from gprune.pruning.surgery import Silenced, cut
+from gprune.pruning.surgery import cut
 from gprune.records import REPAIRS, PrunedModel
 from gprune.store import Store
 from gprune.store.resumption import VARIABLE
-from gprune.study import Study, from_dict
-from gprune.study.methods import METHODS, repairs_of
+from gprune.study import from_dict
 
 pytestmark = pytest.mark.slow
 METHODS_HERE = ["dense", "gprune", "flap", "gates_scaled"]
@@ -57,21 +56,6 @@ def results_of(opened):
     return opened._loaded.results
 
 
-def names(method, kind, **settings):
-    study = Study("model", "A", "B").with_settings({"repair.kind": kind, **settings})
-    return [one.name for one in repairs_of(METHODS[method], study)]
-
-
-def test_scales_follow_every_repair_and_stand_alone():
-    assert names("flap", "own+scales") == ["bias_compensation", "scales"]
-    assert names("gprune", "own+scales", **{"sparsity.bias_compensation": True}) == ["bias_compensation", "scales"]
-    for kind in ("affine", "least_squares", "least_squares_bias"):
-        assert names("osscar", f"{kind}+scales") == [kind, "scales"]
-    assert names("flap", "scales") == names("gates_scaled", "scales") == ["scales"]
-    assert names("dense", "least_squares+scales") == [] and names("flap", "least_squares") == ["least_squares"]
-    assert Study("model", "A", "B").digest == Study("model", "A", "B").with_settings({"scales.steps": 32}).digest
-
-
 def test_keys_tell_masks_repair_texts_and_settings_and_share_what_comes_before(run):
     graph = results_of(run[0]).graph
     text, scaled = graph.study.evaluation.texts[0], stages.pruned(graph, "flap")["scales"]
@@ -81,9 +65,8 @@ def test_keys_tell_masks_repair_texts_and_settings_and_share_what_comes_before(r
     plain = Graph(graph.study.with_settings({"repair.kind": "least_squares"}), graph.inputs)
     assert stages.repaired(plain, "flap").key == stages.repaired(graph, "flap").key
     assert stages.perplexity(plain, "flap", text).key != stages.perplexity(graph, "flap", text).key
-    for name in ("scales.steps", "scales.learning_rate", "repair.damping", "seed"):
-        value = {"scales.learning_rate": 0.02, "repair.damping": 0.2}.get(name, 7)
-        changed = Graph(graph.study.with_settings({name: value}), graph.inputs)
+    for name in ("scales.steps", "repair.damping", "seed"):
+        changed = Graph(graph.study.with_settings({name: 7}), graph.inputs)
         assert stages.pruned(changed, "flap")["scales"].key != scaled.key, name
     other = Graph(graph.study.with_settings({"scales.gate_rate": 0.1}), graph.inputs)
     assert stages.pruned(other, "flap")["scales"].key == scaled.key
@@ -102,18 +85,15 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_scaled_model(run):
     np.testing.assert_array_equal(scales.ffn != 0, masks.ffn)
     assert np.abs(scales.ffn[masks.ffn] - 1).mean() > 0.005 and np.abs(scales.biases).mean() > 0.001
     model = PrunedModel(masks, (REPAIRS["least_squares"], REPAIRS["scales"]), inputs)
-    live, ids = cut(work.decoder, model), torch.arange(3, 12)[None]
+    live = cut(work.decoder, model)
     expected = perplexity(live, work.stream(text), text, opened.study.evaluation).losses
     np.testing.assert_allclose(results.get(stages.perplexity, "flap", text).losses, expected, rtol=1e-5)
     assert result["parameters"]["flap"] == sum(one.numel() for one in live.parameters())
-    with torch.no_grad(), Silenced(work.decoder, model).applied():
-        torch.testing.assert_close(work.decoder.model(ids).logits, live(ids).logits, rtol=1e-4, atol=1e-4)
     source = Source(str(results.store.root), results.graph)
     assert resolve(source, Question(text, "flap")).pruned["repairs"] == ["least_squares", "scales"]
     # live figures of other masks are fitted without scales
-    assert repair_of(opened.study).kind == "least_squares"
-    asked = resolve(source, Question(text, "gprune", masks, repair=repair_of(opened.study))).pruned
-    assert asked["repairs"] == ["least_squares"]
+    other = Question(text, "gprune", masks, repair=repair_of(opened.study))
+    assert resolve(source, other).pruned["repairs"] == ["least_squares"]
 
 
 def test_folder_plan_padded_and_exported_models_carry_it(run, tmp_path):
@@ -126,8 +106,6 @@ def test_folder_plan_padded_and_exported_models_carry_it(run, tmp_path):
     apply.save(folder, opened.study.model, tmp_path / "again", cut)
     assert torch.equal(checkpoint.load(tmp_path / "again", "cpu")(ids).logits, live(ids).logits)
     padded.save(folder, tmp_path / "padded")
-    from transformers import AutoModelForCausalLM
-
     ordinary = AutoModelForCausalLM.from_pretrained(tmp_path / "padded")
     torch.testing.assert_close(ordinary(ids).logits, live(ids).logits, rtol=1e-5, atol=1e-5)
     run_name, cache = result["run"], str(results_of(opened).store.root)
@@ -145,8 +123,6 @@ def test_tables_name_texts_and_steps(run):
     assert told["repair"] == "least squares on A and B, then learned scales on A, B and self"
     assert told["steps"] == 6 and told["texts"] == ["A", "B", "self"]
     assert result["given"]["gates_scaled"]["steps"] == 10
-    own = opened.study.with_settings({"repair.kind": "own+scales"})
-    assert stages.method_inputs.repair_label(own) == "learned scales on A, B and self"
 
 
 def test_equal_widths_are_an_ordinary_model(tmp_path):
@@ -157,8 +133,6 @@ def test_equal_widths_are_an_ordinary_model(tmp_path):
     opened, ids = gprune.open(result["run"], cache=tmp_path / "cache"), torch.arange(3, 12)[None]
     live = opened.model("gates_scaled")
     live.save_pretrained(tmp_path / "out")
-    from transformers import LlamaForCausalLM
-
     assert not list((tmp_path / "out").glob("*.py"))
     assert torch.equal(LlamaForCausalLM.from_pretrained(tmp_path / "out")(ids).logits, live(ids).logits)
 
@@ -169,18 +143,15 @@ def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(
     shutil.copytree(results.store.root, tmp_path / "cache", ignore=lambda *_: ["scales", "runs"])
     seen, true = [], tuning.TuningBatches.run
 
-    class KilledError(Exception):
-        pass
-
     def stopped(self, *given):
         seen.append(given)
         if len(seen) == 4:
-            raise KilledError
+            raise KeyboardInterrupt
         return true(self, *given)
 
     monkeypatch.setattr(tuning.TuningBatches, "run", stopped)
     study = results.graph.study.with_settings({"methods": ["dense", "flap"]})
-    with pytest.raises(KilledError):
+    with pytest.raises(KeyboardInterrupt):
         pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)
     result = pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)
     # of six steps three were done before the end
@@ -203,7 +174,6 @@ def test_the_estimate_counts_learning_scales(run):
         found = need(identity, case)
         assert found.setting == "scales.batch" and found.asked == 6
         assert need(identity, more).device(12) > found.device(6) > case.weights
-        assert operations(identity, case.model, more.study) > operations(identity, case.model, study) > 0
 
 
 def test_methods_of_other_packages_are_scaled(site, tmp_path, monkeypatch):

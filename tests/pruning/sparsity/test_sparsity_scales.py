@@ -18,7 +18,7 @@ from gprune.pruning.sparsity import tuning
 from gprune.pruning.sparsity.gate_masks import GateMasks, starting
 from gprune.pruning.sparsity.scales import learn_scaled_gates, learn_scales
 from gprune.pruning.surgery import cut
-from gprune.records import REPAIRS, LearnedScales, PrunedModel, UnitScores
+from gprune.records import REPAIRS, PrunedModel, UnitScores
 from gprune.records.base import axes_of
 from gprune.store import Store
 from gprune.store.resumption import VARIABLE, Resumption, Spent
@@ -30,10 +30,6 @@ from gprune.system.progress import Notice, silent
 SCALES = REPAIRS["scales"]
 SETTINGS = ScaleSettings(steps=10, joint_steps=10, batch=6, samples=7, learning_rate=0.03)
 FAMILY = pytest.mark.parametrize("family", ["llama", "qwen2", "stablelm", "granite"])
-
-
-class StoppedError(Exception):
-    """Stands for whatever ends a process in its middle."""
 
 
 def texts(count=3, samples=9, length=8):
@@ -75,6 +71,12 @@ def same(found, wanted):
     return all(getattr(found, name).tobytes() == getattr(wanted, name).tobytes() for name in axes_of(type(wanted)))
 
 
+def hooked(linear, factor, bias):
+    """Multiplies a map's inputs and adds to its outputs."""
+    before = linear.register_forward_pre_hook(lambda _, inputs: (inputs[0] * factor,))
+    return [before, linear.register_forward_hook(lambda _, __, output: output + bias)]
+
+
 class Naive:
     """Scales, biases and perhaps gates of a dense model in float64, by hooks and plain autograd."""
 
@@ -97,16 +99,11 @@ class Naive:
         """The logits with everything applied."""
         decoder, masks, handles = self.decoder, self.kept(), []
         for layer in range(decoder.shape.layers):
-            for place, (linear, name, width) in enumerate(
-                (
-                    (decoder.o_proj(layer), "heads", decoder.shape.group_channels),
-                    (decoder.down_proj(layer), "ffn", 1),
-                )
-            ):
+            for place, name in enumerate(("heads", "ffn")):
+                linear = (decoder.down_proj if place else decoder.o_proj)(layer)
                 row = masks[name][layer] * (1 + self.scales[name][layer])
-                factor, bias = row.repeat_interleave(width).to(ids.device), self.biases[layer, place]
-                handles.append(linear.register_forward_pre_hook(lambda _, x, f=factor: (x[0] * f,)))
-                handles.append(linear.register_forward_hook(lambda _, x, y, b=bias: y + b))
+                row = row if place else row.repeat_interleave(decoder.shape.group_channels)
+                handles += hooked(linear, row, self.biases[layer, place])
         said = decoder.logits(decoder.hidden_states(ids))
         for handle in handles:
             handle.remove()
@@ -172,40 +169,28 @@ def test_ten_steps_of_gates_with_scales_are_those_of_a_naive_loop(batches):
     kept = family.split(family.kept(expected.float()))
     np.testing.assert_array_equal(found.ffn, kept[0].numpy())
     np.testing.assert_array_equal(found.heads, kept[1].numpy())
-
-
-def test_gates_with_scales_meet_budget_widths_and_start():
-    decoder = decoder_of()
-    found, _ = learned_gates(decoder)
     shape = decoder.shape
     assert abs(found.retention - 0.5) <= 0.5 * shape.neuron_weights / shape.decoder_weights + 1e-12
-    assert found.steps.shape == (10, len(found.columns))
+
+
+def test_gates_with_scales_keep_equal_widths_and_start_from_ranks():
     equal, _ = learned_gates(decoder_of(), widths="equal")
     assert len({*equal.ffn.sum(1).tolist()}) == len({*equal.heads.sum(1).tolist()}) == 1
     bare, start = learned_gates(decoder_of(), replace(SETTINGS, joint_steps=0))
     assert np.concatenate([bare.gates.ravel(), bare.head_gates.ravel()]).tobytes() == start.tobytes()
 
 
-@pytest.mark.parametrize(
-    "family",
-    [
-        pytest.param(family, marks=pytest.mark.long if FAMILIES[family].text and family != "gemma3" else ())
-        for family in FAMILIES
-    ],
-)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_folding_says_what_was_learned_in_every_family(family, tmp_path):
     decoder, ids = decoder_of(family), torch.arange(3, 27).view(2, 12)
     model = with_biases(decoder, odd_masks(decoder))
     scales = learned(decoder, model, replace(SETTINGS, steps=3, learning_rate=0.1))
     live, plain = folded(decoder, scales, model), cut(decoder, model)
-    layers, hooks = list(plain.get_submodule(decoder.layout.layers).children()), []
-    for index, layer in enumerate(layers):
+    for index, layer in enumerate(plain.get_submodule(decoder.layout.layers).children()):
         heads = scales.heads[index].repeat(decoder.shape.group_channels)
         for place, (name, row) in enumerate((("o_proj", heads), ("down_proj", scales.ffn[index]))):
             linear = layer.get_submodule(decoder.layout.place(name)[0])
-            factor, bias = torch.tensor(row[row != 0]), torch.tensor(scales.biases[index, place])
-            hooks.append(linear.register_forward_pre_hook(lambda _, x, f=factor: (x[0] * f,)))
-            hooks.append(linear.register_forward_hook(lambda _, x, y, b=bias: y + b))
+            hooked(linear, torch.tensor(row[row != 0]), torch.tensor(scales.biases[index, place]))
     with torch.no_grad():
         found, expected, bare = (one(ids).logits for one in (live, plain, cut(decoder, model)))
         assert torch.equal(decoder.model(ids).logits, decoder_of(family).model(ids).logits)
@@ -245,9 +230,9 @@ def test_a_learning_that_was_killed_ends_with_the_same_bits(tmp_path, monkeypatc
 
     def stop(done, total, message):
         if done == after and not isinstance(message, Notice):
-            raise StoppedError
+            raise KeyboardInterrupt
 
-    with pytest.raises(StoppedError):
+    with pytest.raises(KeyboardInterrupt):
         learn(decoder_of(dtype=dtype), on_progress=stop, kept=kept(silent))
     steps = []
     torch.manual_seed(5)
@@ -260,17 +245,10 @@ def test_a_learning_that_was_killed_ends_with_the_same_bits(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 def test_the_distance_from_the_dense_model_falls(dtype):
-    decoder = decoder_of(dtype=dtype)
     settings = ScaleSettings(steps=60, batch=27, samples=9, cross_entropy_weight=0.0, learning_rate=0.05)
-    scales = learned(decoder, settings=settings)
+    scales = learned(decoder_of(dtype=dtype), settings=settings)
     losses = scales.steps[:, scales.columns.index("distillation")]
     assert losses[-1] < 0.8 * losses[0] and scales.ffn.dtype == scales.biases.dtype == np.float32
-    ids = torch.from_numpy(np.concatenate([text.ids for text in texts()]).astype(np.int64))
-    with torch.no_grad():
-        target = decoder.model(ids).logits.float()
-        far = [float(distillation(m(ids).logits.float(), target, 1.0)) for m in (
-            folded(decoder, scales), cut(decoder, PrunedModel(odd_masks(decoder))))]  # fmt: skip
-    assert far[0] < 0.8 * far[1]
 
 
 @pytest.mark.long
@@ -304,4 +282,3 @@ def test_what_cannot_be_is_said():
     decoder.down_proj(1).weight.data[0] = float("nan")
     with pytest.raises(NumericsError, match="step 1 of scales gave a loss or gradient that is not finite"):
         learned(decoder)
-    assert isinstance(scales, LearnedScales)
