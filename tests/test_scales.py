@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 import gprune
 from gprune import pipeline
 from gprune.__main__ import main
+from gprune.analysis.scales import scale_histogram
 from gprune.app.preview import Source
 from gprune.app.preview.request import Question, repair_of, resolve
 from gprune.evaluation.perplexity import perplexity
@@ -29,6 +30,7 @@ from gprune.records import REPAIRS, PrunedModel
 from gprune.store import Store
 from gprune.store.resumption import VARIABLE
 from gprune.study import from_dict
+from gprune.system.errors import SettingsError
 
 pytestmark = pytest.mark.slow
 METHODS_HERE = ["dense", "gprune", "flap", "gates_scaled"]
@@ -58,18 +60,20 @@ def results_of(opened):
 
 def test_keys_tell_masks_repair_texts_and_settings_and_share_what_comes_before(run):
     graph = results_of(run[0]).graph
-    text, scaled = graph.study.evaluation.texts[0], stages.pruned(graph, "flap")["scales"]
+    text, scaled = graph.study.evaluation.texts[0], stages.scales(graph, "flap")
     assert [stage.name for stage in stages.needed(scaled)] == [
         "masks_flap", "repaired_flap", "tokens_primary", "tokens_auxiliary", "tokens_sampled",
     ]  # fmt: skip
     plain = Graph(graph.study.with_settings({"repair.kind": "least_squares"}), graph.inputs)
+    with pytest.raises(SettingsError, match="no scales are learned for 'flap'"):
+        stages.scales(plain, "flap")
     assert stages.repaired(plain, "flap").key == stages.repaired(graph, "flap").key
     assert stages.perplexity(plain, "flap", text).key != stages.perplexity(graph, "flap", text).key
     for name in ("scales.steps", "repair.damping", "seed"):
         changed = Graph(graph.study.with_settings({name: 7}), graph.inputs)
-        assert stages.pruned(changed, "flap")["scales"].key != scaled.key, name
+        assert stages.scales(changed, "flap").key != scaled.key, name
     other = Graph(graph.study.with_settings({"scales.gate_rate": 0.1}), graph.inputs)
-    assert stages.pruned(other, "flap")["scales"].key == scaled.key
+    assert stages.scales(other, "flap").key == scaled.key
     assert stages.masks(other, "gates_scaled").key != stages.masks(graph, "gates_scaled").key
     edited = stages.pruned_by_hand(graph, "flap", "ab" * 32, lambda: None)
     assert edited["scales"].kind == "edited_scales" and edited["scales"].key != scaled.key
@@ -83,6 +87,8 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_scaled_model(run):
     scales, masks = inputs["scales"], inputs.pop("masks")
     assert scales.method == "flap" and len(scales.steps) == 6
     np.testing.assert_array_equal(scales.ffn != 0, masks.ffn)
+    edges, neurons, groups = scale_histogram(scales, bins=7)
+    assert len(edges) == 8 and neurons.sum(1).tolist() == masks.ffn.sum(1).tolist() and groups.shape == (2, 7)
     assert np.abs(scales.ffn[masks.ffn] - 1).mean() > 0.005 and np.abs(scales.biases).mean() > 0.001
     model = PrunedModel(masks, (REPAIRS["least_squares"], REPAIRS["scales"]), inputs)
     live = cut(work.decoder, model)
@@ -157,9 +163,9 @@ def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(
     # of six steps three were done before the end
     assert [step for _, step, _ in seen] == [0, 1, 2, 3, 3, 4, 5]
     again = gprune.open(result["run"], cache=tmp_path / "cache")
-    stage = stages.pruned(results_of(again).graph, "flap")["scales"]
-    first, second = (one.record(stages.pruned(one.graph, "flap")["scales"]) for one in (results, results_of(again)))
-    assert stage.key == stages.pruned(results.graph, "flap")["scales"].key
+    stage = stages.scales(results_of(again).graph, "flap")
+    first, second = (one.get(stages.scales, "flap") for one in (results, results_of(again)))
+    assert stage.key == stages.scales(results.graph, "flap").key
     for name in ("ffn", "heads", "biases", "steps"):
         assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
 
@@ -169,7 +175,7 @@ def test_the_estimate_counts_learning_scales(run):
     case = Case(of_model(study.model), study, 4, gpu=False)
     more = Case(case.model, study.with_settings({"scales.batch": 12, "scales.steps": 12}), 4, gpu=False)
     graph = results_of(run[0]).graph
-    scales, gates = stages.pruned(graph, "flap")["scales"].id, stages.gates(graph, "gates_scaled").id
+    scales, gates = stages.scales(graph, "flap").id, stages.gates(graph, "gates_scaled").id
     for identity in (scales, gates):
         found = need(identity, case)
         assert found.setting == "scales.batch" and found.asked == 6

@@ -15,6 +15,8 @@ from gprune.records import LearnedScales, PrunedModel, PruningMasks, RecoveredWe
 from gprune.records.repairs import AUTO, FITTED, LEARNED
 from gprune.study.methods import METHODS, fit_of, of_masks
 from gprune.study.pruning_method import Method
+from gprune.study.settings import SCALED
+from gprune.system.errors import SettingsError
 
 
 @once
@@ -36,10 +38,18 @@ def pruned(graph: Graph, method: str) -> dict[str, Any]:
     # a repair may need nothing that would tell its model from another one
     told = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
 
-    def scales(inputs: dict[str, Any]) -> Stage[LearnedScales]:
+    def learned(inputs: dict[str, Any]) -> Stage[LearnedScales]:
         return scaling(graph, StageId(LEARNED, method=method), method, {"masks": kept} | inputs, {}, lambda one: one)
 
-    return told | _repaired_from(graph, method, lambda: _weights(graph, method), scales)
+    return told | _repaired_from(graph, method, lambda: _weights(graph, method), learned)
+
+
+def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
+    """Return the scales of a method's model; SettingsError where the study learns none for it."""
+    stage: Stage[LearnedScales] | None = pruned(graph, method).get(LEARNED)
+    if stage is None:
+        raise SettingsError(f"no scales are learned for {method!r}: set repair.kind, as least_squares{SCALED}")
+    return stage
 
 
 def _weights(graph: Graph, method: str) -> Stage[RepairedWeights]:
@@ -54,11 +64,11 @@ def _repaired_from(
     graph: Graph,
     method: str,
     fitted: Callable[[], Stage[RepairedWeights]],
-    scales: Callable[[dict[str, Any]], Stage[LearnedScales]],
+    learned: Callable[[dict[str, Any]], Stage[LearnedScales]],
 ) -> dict[str, Any]:
     """What the repairs of a method need, by parameter.
 
-    `fitted` gives the weights fitted to its masks, `scales` the scales learned after what the others need.
+    `fitted` gives the weights fitted to its masks, `learned` the scales learned after what the others need.
     """
     known, found = METHODS[method], repairs(graph, method)
     texts = repair_texts(graph, known)
@@ -71,7 +81,7 @@ def _repaired_from(
         for name, kind in needs
         if kind != LEARNED
     }
-    return inputs | {name: scales(inputs) for name, kind in needs if kind == LEARNED}
+    return inputs | {name: learned(inputs) for name, kind in needs if kind == LEARNED}
 
 
 def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
@@ -94,11 +104,11 @@ def pruned_by_hand(graph: Graph, method: str, digest: str, edited: Callable[[], 
         settings = fit_of(METHODS[method], graph.study)
         return fitting(graph, identity, label, {}, {"masks": digest}, lambda _: edited(), settings)
 
-    def scales(inputs: dict[str, Any]) -> Stage[LearnedScales]:
+    def learned(inputs: dict[str, Any]) -> Stage[LearnedScales]:
         place = StageId(f"edited_{LEARNED}", method=method, variant=identity.variant)
         return scaling(graph, place, method, inputs, {"masks": digest}, lambda _: edited())
 
-    return _repaired_from(graph, method, fitted, scales)
+    return _repaired_from(graph, method, fitted, learned)
 
 
 def repair_versions(graph: Graph, method: str) -> dict[str, Any]:
