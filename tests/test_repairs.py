@@ -79,6 +79,15 @@ def test_a_repair_is_one_for_every_method_and_takes_the_place_of_its_own():
         names("gprune", **{"repair.sampled": "wikitext2"})
 
 
+def test_scales_follow_every_repair_and_stand_alone():
+    own = {"repair.kind": "own+scales"}
+    assert names("flap", **own) == ["bias_compensation", "scales"]
+    for kind in ("affine", "least_squares", "least_squares_bias"):
+        assert names("osscar", **{"repair.kind": f"{kind}+scales"}) == [kind, "scales"]
+    assert names("flap", **{"repair.kind": "scales"}) == ["scales"]
+    assert names("dense", **{"repair.kind": "scales"}) == []
+
+
 def test_a_study_without_a_repair_has_the_name_that_it_had():
     study = Study("model", "A", "B")
     assert study.digest == with_repair(study, kind="own").digest != with_repair(study, kind="none").digest

@@ -93,7 +93,8 @@ def _repaired(study: Study) -> str:
         return ""
     if study.repair.kind == "auto":
         return " Every method has the repair that was chosen for it on held-out text, or none."
-    instead = "" if study.repair.kind == "none" else ", in place of what it does by itself"
+    instead = ", after what it does by itself" if study.repair.base == "own" else ", in place of what it does by itself"
+    instead = "" if study.repair.kind == "none" else instead
     return f" Every method has {label}{instead}."
 
 

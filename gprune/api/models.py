@@ -12,7 +12,7 @@ from gprune.pipeline import lazy_results, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import RunContext
 from gprune.pipeline.stages.inputs import SAMPLED
-from gprune.records.repairs import FITTED
+from gprune.records.repairs import FITTED, LEARNED
 from gprune.study.settings import require
 from gprune.system.errors import SettingsError
 from gprune.system.progress import Progress, silent
@@ -154,7 +154,7 @@ def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:
     """A record of the run; weights are fitted, and text of the model is sampled, where they are not there."""
 
     def made(one: stages.Stage[Any]) -> bool:
-        return one.kind == FITTED or SAMPLED in one.id.texts
+        return one.kind in (FITTED, LEARNED) or SAMPLED in one.id.texts
 
     if made(stage):
         return lazy_results.made(results, stage, lambda *_: None, made)

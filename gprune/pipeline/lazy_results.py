@@ -17,7 +17,15 @@ from gprune.system.errors import StoreError
 from gprune.system.progress import Waiting
 
 R = TypeVar("R")
-_OF_THE_MODEL = ("components", "edited_perplexity", "edited_repair", "repaired", "recovered")
+_OF_THE_MODEL = (
+    "components",
+    "edited_perplexity",
+    "edited_repair",
+    "edited_scales",
+    "repaired",
+    "scales",
+    "recovered",
+)
 """those that read the dense model"""
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from gprune.records.contexts import Contexts, ContextStatistics, pool_contexts
     from gprune.records.decisions import (
         GateLearning,
+        LearnedScales,
         Learning,
         PruningMasks,
         RecoveredWeights,
@@ -57,6 +58,7 @@ __all__ = [
     "ContextStatistics",
     "Contexts",
     "GateLearning",
+    "LearnedScales",
     "Learning",
     "ModelShape",
     "ModelSize",

@@ -95,6 +95,24 @@ class RepairedWeights(Record):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class LearnedScales(Record):
+    """Factors of the kept units and biases of the output channels, as they were learned for some masks."""
+
+    method: str
+    """method whose model they were learned for"""
+    ffn: Annotated[Array, real("layers", "neurons", finite=True)]
+    """(layers, neurons) float32 factor of each column of down_proj; 0 for a removed neuron"""
+    heads: Annotated[Array, real("layers", "groups", finite=True)]
+    """(layers, key/value groups) float32 factor of each group's columns of o_proj; 0 for a removed group"""
+    biases: Annotated[Array, real("layers", 2, "hidden", finite=True)]
+    """(layers, 2, hidden) float32 added to the output of o_proj, then of down_proj"""
+    steps: Annotated[Array, real("steps", "columns")]
+    """(steps, columns) float64, one row for each step, columns named in `columns`"""
+    columns: tuple[str, ...]
+    """names of the columns of `steps`"""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class RecoveredWeights(Record):
     """What recovery adds to the linear maps of a pruned model: to each a product of two narrow matrices."""
 

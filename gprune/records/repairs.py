@@ -47,12 +47,14 @@ class Repair:
     @property
     def fitted(self) -> bool:
         """Whether it is fitted to a method's masks, so that other masks need weights of their own."""
-        return FITTED in self.needs.values()
+        return bool({FITTED, LEARNED} & {*self.needs.values()})
 
 
 COMPENSATION = "bias_compensation"
 FITTED = "repaired"
 """the kind of result that has weights fitted to the masks of a method"""
+LEARNED = "scales"
+"""the kind of result that has scales and biases learned for the masks of a method"""
 
 
 def _widened_columns(shape: ModelShape, retention: float) -> float:
@@ -105,6 +107,18 @@ REPAIRS: dict[str, Repair] = {
             "The kept columns of o_proj and down_proj and a bias are fitted, layer after layer.",
             "refitted with a bias",
             True,
+        ),
+        Repair(
+            name="scales",
+            word="scales",
+            label="learned scales",
+            about="A factor of each kept unit and a bias of each output channel are learned and folded in.",
+            attribute="scaled",
+            needs={"scales": LEARNED},
+            bytes=_one_map,
+            biases=True,
+            weights=True,
+            version=0,
         ),
     )
 }

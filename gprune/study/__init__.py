@@ -12,6 +12,7 @@ from gprune.study.settings import (
     ModularizationSettings,
     ReliabilitySettings,
     RepairSettings,
+    ScaleSettings,
     SparsitySettings,
 )
 from gprune.study.study import Study, field_names, from_dict, from_file, run_name, short
@@ -28,6 +29,7 @@ __all__ = [
     "RecoverySettings",
     "ReliabilitySettings",
     "RepairSettings",
+    "ScaleSettings",
     "SparsitySettings",
     "Study",
     "field_names",

@@ -9,9 +9,9 @@ gprune.plugins.discovery).
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from gprune.plugins import discovery
 from gprune.plugins.discovery import Fault, Installed, Plugin, Table
@@ -87,6 +87,7 @@ _BUILT_IN = {
         Method("gprune", "GPrune", "gprune", "learned"),
         Method("gates", "Gates", "gates", "gated"),
         Method("gates_double", "Gates, twice the steps", "gates_double", "gated", form_of="gates", epochs=2),
+        Method("gates_scaled", "Gates with scales", "gates_scaled", "gated", form_of="gates", scaled=True),
         Method("llm_pruner", "LLM-Pruner", "llm_pruner", "llm_pruner", "llm_pruner"),
         Method("wanda_sp", "Wanda-sp", "wanda_sp", "sequential", "wanda_sp"),
         Method(
@@ -168,9 +169,11 @@ def repairs_of(method: Method, study: Any) -> tuple[Repair, ...]:
         return ()
     if method.decision == "chosen":
         return (AUTO,)
-    if study.repair.kind != "own":
-        return tuple(WORDS[word] for word in (study.repair.kind,) if word in WORDS)
-    return own_repairs(method, study)
+    chosen: RepairSettings = study.repair
+    scaled = (WORDS["scales"],) if chosen.scaled else ()
+    if chosen.base != "own":
+        return (*(WORDS[word] for word in (chosen.base,) if word in WORDS), *scaled)
+    return (*own_repairs(method, study), *scaled)
 
 
 def own_repairs(method: Method, study: Any) -> tuple[Repair, ...]:
@@ -182,7 +185,9 @@ def own_repairs(method: Method, study: Any) -> tuple[Repair, ...]:
 def fit_of(method: Method, study: Any) -> RepairSettings:
     """How weights are fitted to a method's masks: by its own settings, or by those of a study."""
     chosen: RepairSettings = study.repair
-    return method.fit if chosen.kind == "own" and method.fit is not None else chosen
+    if chosen.base == "own" and method.fit is not None:
+        return method.fit
+    return replace(chosen, kind=cast(Any, chosen.base)) if chosen.scaled else chosen
 
 
 def adopt(plugin: Plugin) -> None:

@@ -45,6 +45,8 @@ class Method:
     """what brings it, where that is another package: its decision, or its metric"""
     epochs: int = 1
     """how many times as many epochs it learns as the study's sparsity section says"""
+    scaled: bool = False
+    """whether its gates are learned together with scales and biases, as the study's scales section says"""
 
     @property
     def learns(self) -> bool:

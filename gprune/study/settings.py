@@ -277,15 +277,76 @@ class GateSettings(Checked):
     """of the sigmoid that stands in for the mask on the way back (GRASPrune: 1.5)"""
 
 
+SCALED = "+scales"
+"""ends the word of a repair that learned scales follow"""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleSettings(Checked):
+    """Learned scales: a factor for each kept unit, a bias for each output channel, everything else fixed."""
+
+    WHERE: ClassVar = "scales."
+    steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps")] = 32
+    """steps of learning after masks and other repairs"""
+    batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 18
+    """sequences of one step, equally many of each text"""
+    samples: Annotated[Whole, at_least(1), forms.at_most(limits.MOST_COUNT)] = 128
+    """sequences of each text that take part, at most calibration.samples"""
+    texts: TextsUsed = "both_and_sampled"
+    """calibration texts that scales are learned on; sampled is what the dense model writes, repair.sampled"""
+    learning_rate: Annotated[Real, POSITIVE] = 0.01
+    """Adam step size of the scales, with cosine decay"""
+    bias_rate: Annotated[Real, NOT_NEGATIVE] = 0.25
+    """step size of the biases as a multiple of that of the scales; 0 keeps them at 0"""
+    distillation_weight: Annotated[Real, NOT_NEGATIVE] = 1.0
+    """weight of the distillation from the dense model"""
+    distillation_temperature: Annotated[Real, POSITIVE] = 1.0
+    """temperature of the distillation"""
+    cross_entropy_weight: Annotated[Real, NOT_NEGATIVE] = 1.0
+    """weight of the cross-entropy of the next token"""
+    joint_steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps")] = 32
+    """steps of the method gates_scaled, which learns gates together with scales and biases"""
+    joint_rate: Annotated[Real, POSITIVE] = 0.02
+    """Adam step size of the scales in gates_scaled"""
+    gate_rate: Annotated[Real, POSITIVE] = 0.05
+    """Adam step size of the gates in gates_scaled"""
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of its texts."""
+        return roles_of(self.texts)
+
+    def require_together(self) -> None:
+        """Check that a loss remains."""
+        both = self.distillation_weight + self.cross_entropy_weight
+        rule = "positive where scales.cross_entropy_weight is 0, or nothing is learned"
+        require(both > 0, "scales.distillation_weight", self.distillation_weight, rule)
+
+
 @dataclass(frozen=True, slots=True)
 class RepairSettings(Checked):
     """What is done to the weights that stay, once the masks are decided; the same for every method."""
 
     WHERE: ClassVar = "repair."
-    kind: Literal["own", "none", "bias", "affine", "least_squares", "least_squares_bias", "auto"] = "own"
+    kind: Literal[
+        "own",
+        "none",
+        "bias",
+        "affine",
+        "least_squares",
+        "least_squares_bias",
+        "auto",
+        "scales",
+        "own+scales",
+        "bias+scales",
+        "affine+scales",
+        "least_squares+scales",
+        "least_squares_bias+scales",
+    ] = "own"
     """own is what each method does by itself; bias is FLAP's compensation, affine a scale and a shift of each
     output channel, least_squares new weights for the kept columns of o_proj and down_proj; auto tries several
-    and takes the best on held-out text, as `choice` says"""
+    and takes the best on held-out text, as `choice` says; scales learns a factor for each kept unit, alone or
+    after another repair, as the section `scales` says"""
     texts: TextsUsed = "both"
     """calibration texts that it is made from; sampled is what the dense model writes itself"""
     sampled: Annotated[
@@ -297,6 +358,16 @@ class RepairSettings(Checked):
     or what the dense projection gives for the pruned model's own inputs"""
     damping: Annotated[Real, NOT_NEGATIVE] = 0.1
     """ridge towards the old weights, in means of the diagonal of the inputs' second moments"""
+
+    @property
+    def base(self) -> str:
+        """The kind without the learned scales that follow; none where they stand alone."""
+        return "none" if self.kind == SCALED[1:] else self.kind.removesuffix(SCALED)
+
+    @property
+    def scaled(self) -> bool:
+        """Whether scales are learned after everything else."""
+        return self.kind.endswith(SCALED[1:])
 
     @property
     def roles(self) -> tuple[str, ...]:

@@ -28,6 +28,7 @@ from gprune.study.settings import (
     ModularizationSettings,
     ReliabilitySettings,
     RepairSettings,
+    ScaleSettings,
     SparsitySettings,
     read,
     require,
@@ -46,6 +47,13 @@ _LATER: dict[str, dict[str, Any]] = {
     "sparsity": {"attention": "own"},
 }
 """settings that came after studies had names, with the value under which a study is what it was"""
+_LATER_SECTIONS = {
+    "gates": GateSettings,
+    "repair": RepairSettings,
+    "scales": ScaleSettings,
+    "recovery": RecoverySettings,
+}
+"""sections that came later as a whole"""
 
 
 _Name = Annotated[Text, forms.shorter(limits.LONGEST_NAME)]
@@ -123,6 +131,8 @@ class Study(Checked):
     """gates of single units"""
     repair: RepairSettings = field(default_factory=RepairSettings)
     """repair of the kept weights"""
+    scales: ScaleSettings = field(default_factory=ScaleSettings)
+    """learned scales"""
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
     """recovery: low-rank training of every pruned model"""
     choice: ChoiceSettings = field(default_factory=ChoiceSettings)
@@ -137,7 +147,7 @@ class Study(Checked):
             require_known("methods", method)
         self._require_affordable()
         self._require_choosable()
-        if self.sparsity.bias_compensation and self.repair.kind != "own":
+        if self.sparsity.bias_compensation and self.repair.base != "own":
             raise SettingsError(
                 "sparsity.bias_compensation is repair.kind bias for learned methods, and repair.kind is "
                 f"{self.repair.kind}: leave one of them out"
@@ -169,6 +179,12 @@ class Study(Checked):
             "calibration.length": self.calibration.length,
         }
         limits.require_affordable(limits.MOST_LEARNING, "tokens to recover on", asked)
+        asked = {
+            "scales.steps": max(self.scales.steps, self.scales.joint_steps),
+            "scales.batch": self.scales.batch,
+            "calibration.length": self.calibration.length,
+        }
+        limits.require_affordable(limits.MOST_LEARNING, "tokens to learn scales from", asked)
 
     def _require_equal(self) -> None:
         """Refuses methods that cannot keep as many units in every layer."""
@@ -194,6 +210,11 @@ class Study(Checked):
     def chooses(self) -> bool:
         """Whether anything is chosen by measurement, so that held-out text is drawn."""
         return self.recommends or self.repair.kind == "auto"
+
+    @property
+    def scales_units(self) -> bool:
+        """Whether scales are learned: for every pruned model, or together with gates."""
+        return self.repair.scaled or any(METHODS[name].scaled for name in self.involved)
 
     def _require_choosable(self) -> None:
         """Checks what the recommended recipe is chosen from."""
@@ -257,10 +278,8 @@ class Study(Checked):
         values = {name: value for name, value in self.to_dict().items() if name not in _UNNAMED}
         for section, plain in _LATER.items():
             values[section] = dict(values[section].items() - plain.items())
-        later = {"gates": GateSettings(), "repair": RepairSettings(), "recovery": RecoverySettings()}
-        for name, untouched in later.items():
-            if getattr(self, name) == untouched:
-                # came later, as a whole
+        for name, kind in _LATER_SECTIONS.items():
+            if getattr(self, name) == kind():
                 del values[name]
         if not self.chooses or self.choice == ChoiceSettings():
             del values["choice"]

@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -165,11 +165,12 @@ def left_out(graph: Graph, method: str) -> str:
 def repair_of(study: Study) -> RepairSettings:
     """What live figures are repaired by: as the run, or by least squares with a bias on A and B.
 
-    What a run chooses by measurement is one for each method, and fitted to the run's own masks.
+    What a run chooses by measurement is one for each method, and fitted to the run's own masks. Learned
+    scales are left out.
     """
-    kind = study.repair.kind
+    kind = study.repair.base
     fits = kind != AUTO.word and kind in WORDS and WORDS[kind].fitted
-    return study.repair if fits else RepairSettings("least_squares_bias", "both")
+    return replace(study.repair, kind=cast(Any, kind)) if fits else RepairSettings("least_squares_bias", "both")
 
 
 def _fits(source: Source, question: Question) -> bool:

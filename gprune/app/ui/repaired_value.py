@@ -59,8 +59,9 @@ def about(run: Run, method: str) -> str:
     chosen = repair_of(run.study)
     changes = {"repair.kind": chosen.kind, "repair.texts": chosen.texts, "sparsity.bias_compensation": False}
     words = repair_label(run.study.with_settings(changes))
-    if chosen == run.study.repair:
-        return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side."
+    if chosen.kind == run.study.repair.base:
+        without = " Learned scales are left out." if run.study.repair.scaled else ""
+        return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side.{without}"
     own = " and ".join(one.label for one in stages.repairs(run.graph, method))
     instead = f" in place of {own}, which the figures before it have" if own else ""
     return f"Repaired by {words}, fitted to the masks of either side{instead}: this run itself fits no weights."

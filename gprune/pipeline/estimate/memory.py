@@ -288,6 +288,8 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "masks": _masks,
     "repaired": _repaired,
     "edited_repair": _repaired,
+    "scales": training.scales,
+    "edited_scales": training.scales,
     "recovered": training.recovered,
     "scores": _scores,
     "candidate": _candidate,

@@ -15,10 +15,11 @@ import numpy as np
 
 from gprune.pipeline.estimate.dimensions import Case, Dimensions, of_model
 from gprune.pipeline.estimate.memory import KRYLOV, fitted_texts
+from gprune.pipeline.estimate.training import is_joint
 from gprune.pipeline.stages import StageId
 from gprune.pipeline.stages.graph import LEARNING
 from gprune.pipeline.stages.inputs import FRESH, measured_on
-from gprune.study import Study
+from gprune.study import RecoverySettings, ScaleSettings, Study
 from gprune.study.methods import METHODS, of_masks
 from gprune.system.errors import ModelError
 
@@ -69,6 +70,11 @@ def _passes(stage: StageId, study: Study) -> float:
     if stage.kind in ("perplexity", "recovered_perplexity"):
         kept = 1.0 if METHODS[stage.method].decision == "none" else study.retention
         return kept * (evaluation.tokens or TEXT_TOKENS)
+    tuned = _tuned(stage, study)
+    if tuned is not None:
+        # the dense model sees each sequence once, the student goes there and back
+        trained, read, kept = tuned
+        return min(trained, read) + 2 * kept * trained
     if stage.kind in LEARNING:
         # student, two ways back, and the teacher in the first epoch
         return 2 * one * (3 * _epochs(stage, study) + 1)
@@ -78,10 +84,6 @@ def _passes(stage: StageId, study: Study) -> float:
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
     if stage.kind in REPAIRED:
         return fitted_texts(stage, study) * one * (1 + study.retention * 5 / 3)
-    if stage.kind == "recovered":
-        # the dense model says it of each sequence once, the pruned one goes there and back
-        trained = _trained(study)
-        return min(trained, len(study.recovery.roles) * one) + 2 * study.retention * trained
     if stage.kind == "candidate":
         # each text through the pruned model, and fresh text through the dense one as well
         texts = study.retention * len(measured_on(study)) + (FRESH in measured_on(study))
@@ -100,11 +102,19 @@ def _epochs(stage: StageId, study: Study) -> int:
     return study.sparsity.epochs * (METHODS[stage.method].epochs if stage.method else 1)
 
 
-def _trained(study: Study) -> float:
-    """Tokens of all steps of a recovery."""
-    settings, calibration = study.recovery, study.calibration
-    batch = min(settings.batch, len(settings.roles) * calibration.samples)
-    return float(settings.steps * batch * calibration.length)
+def _tuned(stage: StageId, study: Study) -> tuple[float, float, float] | None:
+    """Tokens of all steps, tokens of the texts and kept share of the student; None where nothing is tuned."""
+    settings: RecoverySettings | ScaleSettings = study.recovery
+    samples, length = study.calibration.samples, study.calibration.length
+    steps, kept = settings.steps, study.retention
+    if stage.kind != "recovered":
+        settings, joint = study.scales, is_joint(stage)
+        if not joint and stage.kind not in ("scales", "edited_scales"):
+            return None
+        steps, kept = (settings.joint_steps, 1.0) if joint else (settings.steps, kept)
+        samples = min(samples, settings.samples)
+    sequences = len(settings.roles) * samples
+    return float(steps * min(settings.batch, sequences) * length), float(sequences * length), kept
 
 
 def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
@@ -113,16 +123,17 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
     head = 2.0 * shape.hidden * model.vocabulary
     rows = 2.0 * shape.neurons * shape.neuron_weights
     bcm = study.modularization
+    tuned = _tuned(stage, study)
+    if tuned is not None:
+        # a factor and a token make two operations on each of three ways
+        factors = Case(model, study, 4, gpu=False).factors if stage.kind == "recovered" else 0.0
+        return tuned[0] * (4 * head + 6 * factors)
     if stage.kind in LEARNING:
         return one * _epochs(stage, study) * 4 * head
     if stage.kind == "masks" and of_masks(stage.method).decision in ("osscar", "slimllm"):
         # products of all inputs; an inverse, which the rounds take apart, or the moments of the output
         wide = np.array([shape.neurons, shape.heads * shape.head_width], dtype=float)
         return float(shape.layers * (one * wide * wide + 3 * wide**3 + 2 * wide * wide * shape.hidden).sum())
-    if stage.kind == "recovered":
-        # a factor and a token make two operations on each of three ways
-        case = Case(model, study, 4, gpu=False)
-        return _trained(study) * (4 * head + 6 * case.factors)
     if stage.kind in REPAIRED:
         kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
         tokens = fitted_texts(stage, study) * one / 2

@@ -4,6 +4,7 @@ from math import ceil
 
 from gprune.pipeline.estimate.dimensions import Case, Need
 from gprune.pipeline.stages import StageId
+from gprune.study.methods import METHODS
 from gprune.system import machine
 
 _LEARNING_LOGITS = {True: 2**25, False: 2**18}
@@ -14,8 +15,15 @@ _LEAST_ROWS = 64
 """tokens whose logits it holds at least"""
 
 
+def is_joint(stage: StageId) -> bool:
+    """Return True if a stage learns gates together with scales."""
+    return stage.kind == "gates" and bool(stage.method) and METHODS[stage.method].scaled
+
+
 def learning(stage: StageId, case: Case) -> Need:
     """Thresholds or gates, the masks of four subsets, and what a batch keeps for the way back."""
+    if is_joint(stage):
+        return scales(stage, case)
     study, model = case.study, case.model
     length, shape = study.calibration.length, model.shape
     logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
@@ -34,6 +42,33 @@ def learning(stage: StageId, case: Case) -> Need:
         churn=CHURN,
         asked=ceil(study.sparsity.batch / case.processes),
         setting="sparsity.batch",
+    )
+
+
+def scales(stage: StageId, case: Case) -> Need:
+    """The student with what it keeps for the way back: the dense model for gates, else a cut one beside it."""
+    study, model, settings = case.study, case.model, case.study.scales
+    length, shape, joint = study.calibration.length, model.shape, is_joint(stage)
+    sequences = len(settings.roles) * min(settings.samples, study.calibration.samples)
+    batch, steps = min(settings.batch, sequences), settings.joint_steps if joint else settings.steps
+    logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
+    logits = min(logits, batch * length * model.vocabulary)
+    cached = float(sequences * length * shape.hidden * case.width)
+    if steps * batch <= sequences or cached > machine.spare():
+        cached = 0.0
+    # numbers, pace, gradient and what Adam knows of them, and all but the gradient after the last step
+    learned = 4.0 * 8 * ((2 if joint else 1) * model.units + 2 * shape.layers * shape.hidden)
+    norms = length * shape.layers * 2.0 * case.width * shape.hidden
+    share = 1.0 if joint else study.retention
+    kept = share * (case.kept(length, recomputed=True) - norms) + norms
+    return Need(
+        weights=case.weights + (0.0 if joint else case.cut(stage.method)),
+        fixed=case.logits(logits, 5) + learned + 100.0 * shape.layers * shape.neurons * joint,
+        each=kept + case.backward(length) + 4.0 * length * shape.hidden * case.width,
+        host=cached + 4 * learned,
+        churn=CHURN,
+        asked=batch,
+        setting="scales.batch",
     )
 
 

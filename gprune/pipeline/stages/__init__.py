@@ -54,6 +54,7 @@ from gprune.pipeline.stages.pruned_models import (
     pruned_model,
     recovered,
     recovered_from,
+    scales,
 )
 from gprune.pipeline.stages.pruning import gates, learning, repaired, repairs
 from gprune.pipeline.stages.rasa import adapted, agreement, agreements, modules, side, space

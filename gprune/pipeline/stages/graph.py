@@ -75,6 +75,7 @@ KINDS: dict[str, Kind] = {
     "gates": Kind(records.GateLearning, seconds=36.0),
     "masks": Kind(records.PruningMasks, seconds=0.5),
     "repaired": Kind(records.RepairedWeights, seconds=12.0, on_pages=False),
+    "scales": Kind(records.LearnedScales, seconds=10.0),
     "recovered": Kind(records.RecoveredWeights, seconds=40.0),
     "candidate": Kind(records.CandidateFigures, seconds=2.0, on_pages=False),
     "choice": Kind(records.Choice),
@@ -91,6 +92,7 @@ KINDS: dict[str, Kind] = {
     "components": Kind(records.Components, seconds=2.0, on_demand=True),
     "map": Kind(records.NeuronMap, seconds=20.0, on_demand=True),
     "edited_repair": Kind(records.RepairedWeights, seconds=12.0, on_demand=True),
+    "edited_scales": Kind(records.LearnedScales, seconds=10.0, on_demand=True),
     "edited_perplexity": Kind(records.Perplexity, seconds=0.8, on_demand=True),
 }
 

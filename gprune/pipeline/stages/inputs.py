@@ -79,6 +79,7 @@ def roles(study: Study) -> dict[str, str]:
     """The calibration texts of a study, by role."""
     own = {GRADIENT: study.baselines.taylor_text} if "llm_pruner" in study.involved else {}
     used = [*study.recovery.roles, *(role for one in fitted(study) for role in one.roles)]
+    used += study.scales.roles if study.scales_units else ()
     if SAMPLED in used:
         own[SAMPLED] = study.repair.sampled
     if study.chooses:
@@ -94,7 +95,7 @@ def text_of(study: Study, role: str) -> str:
 
 def fitted(study: Study) -> list[RepairSettings]:
     """The repairs of a study that are made from texts of its own."""
-    found = [] if study.repair.kind in ("own", "none", "auto") else [study.repair]
+    found = [] if study.repair.base in ("own", "none", "auto") else [study.repair]
     return found + [with_word(study.repair, word) for word in study.choice.repairs if study.chooses]
 
 
@@ -132,7 +133,7 @@ def require_prunable(study: Study, folder: Path) -> Path:
     """
     layout = require_loadable(folder)
     families.require_reachable(identity.configuration(folder), study.retention)
-    fits = study.chooses or study.repair.kind not in ("own", "none", "bias")
+    fits = study.chooses or study.repair.base not in ("own", "none", "bias")
     if fits and layout.normalised and study.repair.target == "residual_stream":
         raise SettingsError(
             f"repair.target is 'residual_stream', but {layout.label} normalises what a block gives before it "

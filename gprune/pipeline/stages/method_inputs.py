@@ -21,7 +21,7 @@ from gprune.pipeline.stages.pruning import fixed_attention, repairs
 from gprune.pipeline.stages.results import Results
 from gprune.pipeline.stages.stage_order import order
 from gprune.records import Repair, TextOverlap
-from gprune.records.repairs import AUTO, WORDS, labels
+from gprune.records.repairs import AUTO, LEARNED, WORDS, labels
 from gprune.study import Study
 from gprune.study.choice import OWN, with_word
 from gprune.study.methods import METHODS
@@ -51,12 +51,14 @@ class MethodInputs:
     repairs: tuple[Repair, ...]
     """what was done to the weights that it keeps"""
     repaired_on: tuple[str, ...]
-    """the letters of the texts that this was made from"""
+    """the letters of the texts that this was made from, learned scales apart"""
+    scaled_on: tuple[str, ...] = ()
+    """the letters of the texts that scales are learned on, where they are"""
 
     @property
     def repaired_with(self) -> str:
         """Its repair and the texts of it in words; empty where nothing was repaired."""
-        return _described(self.repairs, self.repaired_on)
+        return _described(self.repairs, self.repaired_on, self.scaled_on)
 
     @property
     def learned(self) -> bool:
@@ -83,8 +85,9 @@ def repair_label(study: Study) -> str:
         return "no repair"
     if chosen.kind == AUTO.word:
         return AUTO.label
-    repairs_ = [WORDS[chosen.kind]] if chosen.kind in WORDS else []
-    return _described(repairs_, [LETTERS[role] for role in chosen.roles])
+    repairs_ = [WORDS[word] for word in (chosen.base, "scales" * chosen.scaled) if word in WORDS]
+    letters = ([LETTERS[role] for role in roles] for roles in (chosen.roles, study.scales.roles))
+    return _described(repairs_, *letters)
 
 
 def recovery_label(graph: Graph) -> str:
@@ -108,7 +111,7 @@ def recovery_label(graph: Graph) -> str:
 def repair_given(graph: Graph, method: str) -> str:
     """What is done to the weights that a method keeps in a study, with the texts of it; empty for nothing."""
     letters = [graph.letters[role] for role in repair_texts(graph, METHODS[method])]
-    return _described(repairs(graph, method), letters)
+    return _described(repairs(graph, method), letters, _scale_letters(graph))
 
 
 def repaired_alike(given: Mapping[str, str]) -> str:
@@ -126,9 +129,16 @@ def repaired_alike(given: Mapping[str, str]) -> str:
     return f"Repair of the kept weights: {'; '.join([*parts, *others])}"
 
 
-def _described(repairs: Sequence[Repair], letters: Sequence[str]) -> str:
-    """Repairs and the texts that they are made from; empty for none."""
-    return f"{labels(repairs)} on {listed(letters)}" if repairs else ""
+def _described(repairs: Sequence[Repair], letters: Sequence[str], scaled_on: Sequence[str]) -> str:
+    """Repairs and the texts that they are made from, learned scales last; empty for none."""
+    scales = [repair for repair in repairs if LEARNED in repair.needs.values()]
+    others = [repair for repair in repairs if repair not in scales]
+    parts = [(others, letters), (scales, scaled_on)]
+    return ", then ".join(f"{labels(part)} on {listed(texts)}" for part, texts in parts if part)
+
+
+def _scale_letters(graph: Graph) -> tuple[str, ...]:
+    return tuple(graph.letters[role] for role in graph.study.scales.roles)
 
 
 def given(results: Results, method: str) -> MethodInputs | None:
@@ -148,10 +158,11 @@ def given(results: Results, method: str) -> MethodInputs | None:
         texts=tuple(word for role, word in {**LETTERS, GRADIENT: "its own text"}.items() if role in read),
         forward=_sum(passes, "forward"),
         backward=_sum(passes, "backward"),
-        steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind in LEARNING),
+        steps=sum(len(results.record(stage).steps) for stage in behind if stage.kind in (*LEARNING, LEARNED)),
         attention=bool(fixed_attention(graph, known)),
         repairs=carried_out(results, method),
         repaired_on=tuple(graph.letters[role] for role in _repair_texts(results, method)),
+        scaled_on=_scale_letters(graph),
     )
 
 

@@ -12,15 +12,17 @@ from gprune.pipeline.stages.scoring import scores
 from gprune.records import (
     AdaptedScores,
     GateLearning,
+    LearnedScales,
     Learning,
     Partition,
+    PrunedModel,
     PruningMasks,
     Repair,
     RepairedWeights,
     Tokens,
     UnitScores,
 )
-from gprune.records.repairs import COMPENSATION, FITTED, REPAIRS, labels
+from gprune.records.repairs import COMPENSATION, FITTED, LEARNED, REPAIRS, labels
 from gprune.study import Study
 from gprune.study.choice import OWN, with_word
 from gprune.study.methods import METHODS, fit_of, of_masks, own_repairs, repairs_of
@@ -79,6 +81,9 @@ def learning(graph: Graph, method: str = "gprune") -> Stage[Learning]:
 def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
     """Gates of single units (gprune.pruning.sparsity.gates), of a method whose masks follow from them."""
     study, chosen = graph.study, METHODS[method]
+    started = PAIR if study.gates.start == "mean" else PAIR[:1]
+    if chosen.scaled:
+        return _scaled_gates(graph, chosen, [scores(graph, text) for text in started])
     epochs = chosen.epochs * study.sparsity.epochs
 
     def make(work: RunContext, scores: list[UnitScores], primary: Tokens, auxiliary: Tokens) -> GateLearning:
@@ -87,7 +92,6 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         with work.learning(primary, auxiliary) as setting:
             return learn_gates(setting, scores, work.study.gates, work.study.retention, epochs)
 
-    started = PAIR if study.gates.start == "mean" else PAIR[:1]
     shared = {name: getattr(study.sparsity, name) for name in _SHARED}
     return graph.stage(
         StageId("gates") if method == "gates" else StageId("gates", method=method),
@@ -102,6 +106,29 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
         | shared
         | study.sparsity.shaped
         | {"epochs": epochs, "retention": study.retention, "seed": study.seed},
+    )
+
+
+def _scaled_gates(graph: Graph, method: Method, started: list[Stage[UnitScores]]) -> Stage[GateLearning]:
+    """Gates that are learned together with scales and biases (gprune.pruning.sparsity.scales)."""
+    study = graph.study
+
+    def make(work: RunContext, scores: list[UnitScores], texts: list[Tokens]) -> GateLearning:
+        from gprune.pruning.sparsity.scales import learn_scaled_gates
+
+        settings = study.scales, study.gates, study.sparsity
+        about = study.retention, study.seed, work.progress, work.resumption
+        return learn_scaled_gates(work.decoder, scores, texts, settings, *about)
+
+    return graph.stage(
+        StageId("gates", method=method.name),
+        f"learning the gates ({method.label})",
+        make,
+        needs={"scores": started, "texts": [tokens(graph, role) for role in study.scales.roles]},
+        reads=graph.model,
+        settings=settings_of(study.scales, without=("texts", "steps", "learning_rate"))
+        | study.sparsity.shaped
+        | {"temperature": study.gates.temperature, "retention": study.retention, "seed": study.seed},
     )
 
 
@@ -204,6 +231,42 @@ def fitting(
         needs=kept | {"texts": [tokens(graph, role) for role in settings.roles]},
         reads=graph.model,
         settings=settings_of(settings, without=("texts", "sampled")) | told,
+    )
+
+
+def scaling(
+    graph: Graph,
+    identity: StageId,
+    method: str,
+    needs: dict[str, Any],
+    named: dict[str, Any],
+    chosen: Callable[[Any], PruningMasks],
+) -> Stage[LearnedScales]:
+    """Scales learned for the masks of a method and what its other repairs need, both in `needs`.
+
+    `chosen` makes the masks of the record of `needs`; where they are in no record, `named` names them.
+    """
+    study = graph.study
+    before = tuple(repair for repair in repairs(graph, method) if LEARNED not in repair.needs.values())
+
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None, **inputs: Any) -> LearnedScales:
+        from gprune.pruning.sparsity.scales import learn_scales
+
+        work.let_go()
+        kept = chosen(masks)
+        model = work.pruned(PrunedModel(kept, before, inputs))
+        about = texts, study.scales, study.seed, work.progress, work.resumption
+        return learn_scales(work.decoder, model, kept, method, *about)
+
+    return graph.stage(
+        identity,
+        f"learning the scales of {METHODS[method].label}",
+        make,
+        needs=needs | {"texts": [tokens(graph, role) for role in study.scales.roles]},
+        reads=graph.model,
+        settings=settings_of(study.scales, without=("texts", "joint_steps", "joint_rate", "gate_rate"))
+        | {"seed": study.seed}
+        | named,
     )
 
 

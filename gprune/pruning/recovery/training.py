@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,21 +20,11 @@ from torch import Tensor, nn
 from gprune.models.decoder import Decoder
 from gprune.models.families import Layout
 from gprune.models.low_rank import linear_maps, pairs
-from gprune.models.oom_backoff import Sequences
-from gprune.pruning.sparsity.batches import Sampler, Teacher
-from gprune.pruning.sparsity.checkpoint import Running, noting
-from gprune.pruning.sparsity.course import Course
-from gprune.pruning.sparsity.objective import head_losses
-from gprune.records import Array, RecoveredWeights, Tokens
+from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
+from gprune.records import RecoveredWeights, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import RecoverySettings
-from gprune.system.errors import MethodError, NumericsError, SettingsError
 from gprune.system.progress import Progress, silent
-
-COLUMNS = ("step", "distillation", "cross_entropy", "learning_rate")
-_SHORTER = (
-    "set a smaller calibration.length, recovery.distillation_weight 0, dtype bfloat16, or a device with more memory"
-)
 
 
 def recover(
@@ -65,17 +56,10 @@ def recover(
         NumericsError: a loss or a gradient is not finite.
     """
     decoder.require_whole("recovery")
-    lengths = {tokens.ids.shape[1] for tokens in texts}
-    if len(lengths) > 1:
-        raise SettingsError(
-            f"the calibration sets have sequences of {sorted(lengths)} tokens: draw all with one calibration.length"
-        )
-    ids = np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
+    ids = common_ids(texts)
     adapters = put_beside(model, decoder.layout, settings)
     student = Decoder(model, None, decoder.shape, decoder.layout)
-    trainer = _Trainer(decoder, student, adapters, ids, settings, seed, on_progress)
-    course = Course(COLUMNS, settings.steps, ids, trainer.begun, trainer.step, _message, on_progress)
-    rows = course.run(trainer.begun(), kept)
+    rows = Tuner(decoder, student, adapters, ids, [np.arange(len(ids))], settings, seed, on_progress).run(kept)
     return RecoveredWeights(
         method=method,
         kind=settings.kind,
@@ -84,124 +68,9 @@ def recover(
         maps=adapters.maps,
         sizes=np.array(adapters.sizes),
         numbers=adapters.numbers.cpu().numpy(),
-        steps=np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS)),
+        steps=rows,
         columns=COLUMNS,
     )
-
-
-class _Batches:
-    """Runs batches through both models and back; where memory runs out, in smaller portions from then on."""
-
-    processes = 1
-
-    def __init__(
-        self,
-        student: Decoder,
-        teacher: Teacher,
-        gradient: Tensor,
-        ids: Array,
-        settings: RecoverySettings,
-        told: Progress,
-    ) -> None:
-        self._student, self._teacher, self._gradient = student, teacher, gradient
-        self._ids, self._settings = ids, settings
-        self.sequences = Sequences(
-            settings.batch, ids.shape[1], "recovery.batch", _SHORTER, student.device, told, MethodError
-        )
-
-    def run(self, numbers: Array, step: int, steps: int) -> Tensor:
-        """Leaves the gradient of the mean loss, and returns both mean losses, (2,) nats per token.
-
-        Args:
-            numbers: (sequences,) which sequences.
-            step: finished steps, for the listener.
-            steps: steps in all.
-        """
-        ids = torch.from_numpy(self._ids[numbers]).to(self._student.device)
-        distils = self._settings.distillation_weight > 0
-        target = self._teacher.states(self.sequences, numbers, ids, (step, steps)) if distils else None
-        sums = self.sequences.fitting(lambda size: self._summed(ids, target, size), len(ids), step, steps)
-        # sums of order one went back, which float16 can hold
-        self._gradient.div_(ids.numel())
-        return sums / sums.new_tensor([ids.numel(), len(ids) * (ids.shape[1] - 1)])
-
-    def _summed(self, ids: Tensor, target: Tensor | None, size: int) -> Tensor:
-        """(2,) the losses of (sequences, tokens), summed, so many sequences at a time; so is the gradient."""
-        self._gradient.zero_()
-        sums = torch.zeros(2, device=ids.device)
-        for part in (slice(start, start + size) for start in range(0, len(ids), size)):
-            sums += self._back(ids[part], None if target is None else target[part])
-        return sums
-
-    def _back(self, ids: Tensor, target: Tensor | None) -> Tensor:
-        settings, length = self._settings, ids.shape[1]
-        states = self._student.hidden_states(ids)
-        temperature = settings.distillation_temperature
-        losses = head_losses(self._student.logits, states, target, ids, temperature)
-        # the last token of a sequence has no prediction
-        slope = losses.cross_entropy_gradient * (settings.cross_entropy_weight * length / (length - 1))
-        if losses.distillation_gradient is not None:
-            slope += settings.distillation_weight * losses.distillation_gradient
-        torch.autograd.backward(states, slope)
-        return torch.stack([losses.distillation.sum(), losses.cross_entropy.sum()])
-
-
-@dataclass(slots=True)
-class _Running(Running):
-    """The parts of a recovery that change from step to step."""
-
-    passes: _Batches
-
-
-class _Trainer:
-    """What a step of recovery does."""
-
-    def __init__(
-        self,
-        decoder: Decoder,
-        student: Decoder,
-        adapters: Adapters,
-        ids: Array,
-        settings: RecoverySettings,
-        seed: int,
-        on_progress: Progress,
-    ) -> None:
-        self._decoder, self._student, self._adapters, self._ids = decoder, student, adapters, ids
-        self._settings, self._seed, self._on_progress = settings, seed, on_progress
-
-    def begun(self) -> _Running:
-        """A recovery before its first step."""
-        settings, notices, ids = self._settings, list[str](), self._ids
-        each = min(settings.batch, len(ids))
-        sampler = Sampler(np.random.default_rng(self._seed), [np.arange(len(ids))], each)
-        epochs = math.ceil(settings.steps * each / len(ids))
-        teacher = Teacher.build(self._decoder, len(ids), ids.shape[1], epochs)
-        told = noting(notices, self._on_progress)
-        passes = _Batches(self._student, teacher, self._adapters.gradient, ids, settings, told)
-        numbers = self._adapters.begin(self._seed)
-        optimizer = torch.optim.Adam([numbers], lr=settings.learning_rate)
-        numbers.grad = self._adapters.gradient
-        return _Running(numbers, optimizer, None, sampler, teacher, passes, notices=notices)
-
-    def step(self, step: int, steps: int, running: _Running) -> list[float]:
-        """Takes a step: finished ones, steps in all, and the recovery; gives the row that tells of it."""
-        rate = running.slow(self._settings.learning_rate, step, steps)
-        losses = running.passes.run(running.sampler.draw(), step, steps)
-        # one transfer from the device a step
-        finite = torch.isfinite(self._adapters.gradient).all()
-        *told, sound = [*losses.tolist(), bool(finite)]
-        if not (sound and all(map(math.isfinite, told))):
-            raise NumericsError(
-                f"step {step + 1} of recovery gave a loss or gradient that is not finite (distillation, "
-                f"cross-entropy: {told}): use float32 or bfloat16 for the model, or a smaller "
-                "recovery.learning_rate"
-            )
-        running.optimizer.step()
-        return [step, *told, rate]
-
-
-def _message(row: list[float]) -> str:
-    return f"distillation {row[1]:.3f}, cross-entropy {row[2]:.3f}"
 
 
 _NAME = "recovery"
@@ -220,6 +89,7 @@ class Adapters:
     """float32: of each map A, (rank, inputs), and then B, (outputs, rank)"""
     gradient: Tensor
     """where backward passes add up the gradients of `numbers`"""
+    pace: Tensor | None = None
 
     def begin(self, seed: int) -> Tensor:
         """The numbers before the first step: A uniform as LoRA's code draws it, B zero."""
@@ -229,6 +99,10 @@ class Adapters:
             right.copy_(drawn.div_(math.sqrt(inputs)))
             left.zero_()
         return self.numbers
+
+    def applied(self) -> AbstractContextManager[None]:
+        """Do nothing: the adapters stay in the model."""
+        return nullcontext()
 
     def _pairs(self, numbers: Tensor) -> list[tuple[Tensor, Tensor]]:
         return list(pairs(numbers, self.sizes, self.rank))

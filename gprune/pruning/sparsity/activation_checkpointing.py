@@ -20,6 +20,11 @@ _PIECE = 1 << 22
 Function = Callable[[Tensor], Tensor]
 
 
+def at_least_float32(dtype: torch.dtype) -> torch.dtype:
+    """Return the number type of what is learned and of its gradients, for a model's own."""
+    return torch.promote_types(dtype, torch.float32)
+
+
 def masked(activations: Tensor, mask: Tensor) -> Tensor:
     """Activations times the mask copy of their subset.
 
@@ -42,6 +47,17 @@ def masked_product(gate: Tensor, up: Tensor, mask: Tensor, activation: Function)
     """
     found: Tensor = _MaskedProduct.apply(gate, up, mask, activation)
     return found
+
+
+def shifted(outputs: Tensor, bias: Tensor) -> Tensor:
+    """Return outputs plus a bias.
+
+    Args:
+        outputs: (sequences, tokens, channels) of any floating type.
+        bias: (channels,) float32; its gradient is summed in float32.
+    """
+    result: Tensor = _Shifted.apply(outputs, bias)
+    return result
 
 
 def recomputed(function: Function, inputs: Tensor) -> Tensor:
@@ -100,6 +116,21 @@ class _MaskedProduct(torch.autograd.Function):
         return gate_gradient, passed * factor, mask_gradient, None
 
 
+class _Shifted(torch.autograd.Function):
+    """Outputs plus a bias; the bias's gradient is summed in float32."""
+
+    @staticmethod
+    def forward(_: Any, outputs: Tensor, bias: Tensor) -> Tensor:
+        """See `shifted`."""
+        return outputs + bias.to(outputs.dtype)
+
+    @staticmethod
+    def backward(_: Any, *output_gradients: Tensor) -> tuple[Tensor, Tensor]:
+        """Gradients of the outputs and of the bias."""
+        gradient = output_gradients[0]
+        return gradient, gradient.flatten(0, -2).sum(dim=0, dtype=at_least_float32(gradient.dtype))
+
+
 class _Recomputed(torch.autograd.Function):
     """A function that is evaluated once more on the way back."""
 
@@ -139,7 +170,7 @@ def summed_products(gradient: Tensor, activations: Tensor, subsets: int = SUBSET
     """
     left, right = (values.unflatten(0, (subsets, -1)) for values in (gradient, activations))
     if gradient.dtype not in (torch.float16, torch.bfloat16):
-        return (left * right).sum(dim=(1, 2), dtype=torch.float32)
+        return (left * right).sum(dim=(1, 2), dtype=at_least_float32(gradient.dtype))
     # half-precision products underflow where gradients are small, so each piece is widened first; what is
     # written out is a piece and not the whole product
     total = torch.zeros(subsets, left.shape[-1], device=gradient.device)

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
-from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, masked, masked_product, recomputed
+from gprune.models.parts import Rows
+from gprune.pruning.sparsity.activation_checkpointing import SUBSETS, masked, masked_product, recomputed, shifted
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.records import ModelShape
 
@@ -34,6 +35,8 @@ class MaskGate:
 
     shape: ModelShape
     channels: list[Tensor] = field(default_factory=list)
+    biases: list[Tensor] = field(default_factory=list)
+    """(hidden,) added to what every layer's down_proj gives, and then every layer's o_proj; none where empty"""
 
     def open(self, family: UnitMasks, learned: Tensor, copies: int = SUBSETS) -> None:
         """Puts the masks of these values before down_proj and o_proj, ready for a backward pass.
@@ -50,7 +53,7 @@ class MaskGate:
 
     def close(self) -> None:
         """Takes the masks away: the decoder is dense again."""
-        self.channels = []
+        self.channels, self.biases = [], []
 
     def hook(self, place: int) -> Callable[[nn.Module, tuple[Tensor, ...]], tuple[Tensor, ...] | None]:
         """A forward pre-hook that multiplies a linear map's input by the mask at `place`, while open."""
@@ -61,6 +64,14 @@ class MaskGate:
             return (masked(inputs[0], self.channels[place]), *inputs[1:])
 
         return multiply
+
+    def shift(self, place: int) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor | None]:
+        """Return a forward hook that adds the bias at `place` to a linear map's output, if there are any."""
+
+        def add(_: nn.Module, __: tuple[Tensor, ...], output: Tensor) -> Tensor | None:
+            return shifted(output, self.biases[place]) if self.biases else None
+
+        return add
 
     def feed_forward(self, layer: int, part: nn.Module, decoder: Decoder) -> Callable[[Tensor], Tensor]:
         """What stands in for the forward function of a layer's FFN: the same, and it keeps less."""
@@ -85,18 +96,29 @@ class MaskGate:
 
 
 @contextmanager
-def gated(decoder: Decoder) -> Iterator[MaskGate]:
-    """Puts a closed gate onto a decoder, and leaves the decoder as it was, whatever happens inside."""
+def gated(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
+    """Puts a closed gate onto a decoder, and leaves the decoder as it was, whatever happens inside.
+
+    One that is `biased` adds biases to the maps' outputs as well.
+    """
     gate = MaskGate(decoder.shape)
     with ExitStack() as undone:
         undone.callback(gate.close)
         for index, layer in enumerate(decoder.layers):
             part = layer.get_submodule(decoder.layout.feed_forward)
-            if _is_known(part) and _activation(part) is not None:
+            # in a map of several projections a cut layer's rows lie elsewhere than the shape says
+            whole = not isinstance(decoder.gate_proj(index), Rows) or (
+                decoder.down_proj(index).in_features == decoder.shape.neurons
+            )
+            if whole and _is_known(part) and _activation(part) is not None:
                 undone.enter_context(standing_in(part, gate.feed_forward(index, part, decoder)))
             else:
                 _hook(decoder.down_proj(index), gate.hook(index), undone)
-            _hook(decoder.o_proj(index), gate.hook(decoder.shape.layers + index), undone)
+            above = decoder.shape.layers + index
+            _hook(decoder.o_proj(index), gate.hook(above), undone)
+            if biased:
+                for linear, place in ((decoder.down_proj(index), index), (decoder.o_proj(index), above)):
+                    undone.callback(linear.register_forward_hook(gate.shift(place)).remove)
         if decoder.dtype in _HALF:
             for norm in _norms(decoder):
                 undone.enter_context(standing_in(norm, _computed_again(norm.forward)))

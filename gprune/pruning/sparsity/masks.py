@@ -72,15 +72,17 @@ class UnitMasks:
 
     def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
         """Flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
-        neurons = self.shape.layers * self.shape.neurons
-        return (
-            units[:neurons].view(self.shape.layers, self.shape.neurons),
-            units[neurons:].view(self.shape.layers, self.shape.kv_heads),
-        )
+        return split_units(self.shape, units)
 
     def retention(self, learned: Tensor) -> Tensor:
         """Retained share of the decoder's weights under the hard masks, R-hat, as a scalar tensor."""
         return (self.kept(learned) * self.share).sum()
+
+
+def split_units(shape: ModelShape, units: Tensor) -> tuple[Tensor, Tensor]:
+    """Return flat (units,) values as (layers, neurons) and (layers, key/value groups)."""
+    neurons = shape.layers * shape.neurons
+    return units[:neurons].view(shape.layers, shape.neurons), units[neurons:].view(shape.layers, shape.kv_heads)
 
 
 def prices(shape: ModelShape) -> Array:

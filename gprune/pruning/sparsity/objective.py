@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
+
 # Logits held at once by each side: they fit a CPU core's cache, and fill a GPU.
 _CHUNK_LOGITS = {"cpu": 2**18, "cuda": 2**25}
 # Fewer tokens than this would leave the head's matrix product bound by reading its weights.
@@ -85,12 +87,12 @@ def _chunk(
     with torch.enable_grad():
         logits = head(hidden)
     with torch.no_grad():
-        wide = logits.detach().float()
+        wide = logits.detach().to(at_least_float32(logits.dtype))
         hard = torch.log_softmax(wide, dim=1)
         found = []
         if teacher is not None:
             soft = hard if temperature == 1 else torch.log_softmax(wide / temperature, dim=1)
-            target = torch.log_softmax(head(teacher).float() / temperature, dim=1)
+            target = torch.log_softmax(head(teacher).to(wide.dtype) / temperature, dim=1)
             found.append(_distillation(soft, target, temperature))
         found.insert(0, _cross_entropy(hard, labels))
     results = []

@@ -89,6 +89,18 @@ CHANGES = {
     "repair.sampled": ("self:#seed=1", "sampled"),
     "repair.target": ("own_inputs", "repaired"),
     "repair.damping": (0.3, "repaired"),
+    "scales.steps": (5, "scales"),
+    "scales.batch": (6, "gates scales"),
+    "scales.samples": (5, "gates scales"),
+    "scales.texts": ("both", "gates scales"),
+    "scales.learning_rate": (0.3, "scales"),
+    "scales.bias_rate": (0.3, "gates scales"),
+    "scales.distillation_weight": (0.3, "gates scales"),
+    "scales.distillation_temperature": (0.3, "gates scales"),
+    "scales.cross_entropy_weight": (0.3, "gates scales"),
+    "scales.joint_steps": (5, "gates"),
+    "scales.joint_rate": (0.3, "gates"),
+    "scales.gate_rate": (0.3, "gates"),
     "recovery.kind": ("lora", FREE),
     "recovery.texts": ("primary", "recovered"),
     "recovery.steps": (3, "recovered"),
@@ -139,6 +151,8 @@ def test_a_setting_changes_what_it_says_and_what_follows_from_that(study, inputs
         study = replace(study, methods=tuple(name for name, method in METHODS.items() if method.levels))
     if field.startswith("repair."):
         study = study.with_settings({"repair.kind": "least_squares", "repair.texts": "both_and_sampled"})
+    if field.startswith("scales."):
+        study = study.with_settings({"repair.kind": "own+scales"})
     if field.startswith("recovery.") and field != "recovery.kind":
         study = study.with_settings({"recovery.kind": "lora"})
     before = {stage.id: stage for stage in named(Graph(study, inputs)).values()}

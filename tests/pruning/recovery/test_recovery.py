@@ -7,8 +7,8 @@ from sparsity.reference_sparsity import random_tokens
 
 from gprune.models.low_rank import linear_maps, merge
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.recovery import training
 from gprune.pruning.recovery.training import COLUMNS, put_beside, recover
+from gprune.pruning.sparsity import tuning
 from gprune.pruning.surgery import cut
 from gprune.records import PruningMasks
 from gprune.store import Store
@@ -151,14 +151,14 @@ def test_the_distance_from_the_dense_model_falls(dtype):
 
 
 def test_losses_and_gradient_are_those_of_a_naive_loop(monkeypatch):
-    seen, true = [], training._Batches.run
+    seen, true = [], tuning.TuningBatches.run
 
     def run(self, *given):
         losses = true(self, *given)
-        seen.append(self._gradient.clone())
+        seen.append(self._tuned.gradient.clone())
         return losses
 
-    monkeypatch.setattr(training._Batches, "run", run)
+    monkeypatch.setattr(tuning.TuningBatches, "run", run)
     weights = {"distillation_weight": 0.7, "cross_entropy_weight": 0.4, "distillation_temperature": 2.0}
     case = Case(steps=1, batch=5, learning_rate=0.1, **weights)
     found = case.run()
@@ -187,7 +187,7 @@ def test_losses_and_gradient_are_those_of_a_naive_loop(monkeypatch):
 
 def test_portions_change_the_rounding_alone(monkeypatch):
     whole = Case(steps=3).run()
-    seen, true = [], training._Batches._back
+    seen, true = [], tuning.TuningBatches._back
 
     def back(self, ids, target):
         seen.append(len(ids))
@@ -195,7 +195,7 @@ def test_portions_change_the_rounding_alone(monkeypatch):
             raise torch.OutOfMemoryError("allocate 1 GiB")
         return true(self, ids, target)
 
-    monkeypatch.setattr(training._Batches, "_back", back)
+    monkeypatch.setattr(tuning.TuningBatches, "_back", back)
     case = Case(steps=3)
     portioned = case.run()
     assert seen == [6, 3, 1] + 5 * [1] + 2 * 6 * [1]

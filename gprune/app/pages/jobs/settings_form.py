@@ -20,6 +20,7 @@ SECTIONS = {
     "sparsity": "Sparsity learning (MSL)",
     "gates": "Gates of single units",
     "repair": "Repair of the kept weights: what it is fitted to",
+    "scales": "Learned scales",
     "choice": "Choice by measurement (repair auto, recommended recipe)",
     "recovery": "Recovery: training after the repair (LoRA)",
     "evaluation": "Evaluation",

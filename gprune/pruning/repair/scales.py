@@ -1,0 +1,38 @@
+"""Fold learned scales and biases into the output maps; `gprune.pruning.sparsity.scales` learns them."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from gprune.models.decoder import Decoder
+from gprune.pruning.repair import OutputMap
+from gprune.records import LearnedScales
+from gprune.system.errors import ModelError
+from gprune.system.progress import Progress
+
+
+def ready(_: Decoder, scales: LearnedScales) -> LearnedScales:
+    """Return the scales: they hold for the masks that they were learned for alone."""
+    return scales
+
+
+def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _: Progress) -> None:
+    """Multiply every kept column by its factor, and add to every bias; a map without a bias gets one.
+
+    Raises ModelError if the scales were learned for other masks.
+    """
+    heads = np.repeat(scales.heads, decoder.shape.group_channels, axis=1)
+    factors = {"o_proj": (0, heads), "down_proj": (1, scales.ffn)}
+    for output in maps:
+        place, rows = factors[output.name]
+        if not np.array_equal(rows[output.layer] != 0, output.kept):
+            raise ModelError(
+                f"the scales of {scales.method} are those of other masks, or of another model: learn them anew"
+            )
+        weight, bias = output.narrowed()
+        wide = torch.promote_types(weight.dtype, torch.float32)
+        factor = torch.tensor(rows[output.layer][output.kept]).to(weight.device, wide)
+        added = torch.tensor(scales.biases[output.layer, place]).to(weight.device, wide)
+        output.weight = (weight.to(wide) * factor).to(weight.dtype)
+        output.bias = (added if bias is None else bias.to(wide) + added).to(weight.dtype)

@@ -1,0 +1,212 @@
+"""Learned scales: one factor for each unit and one bias for each output channel, every weight fixed.
+
+A unit's scale multiplies its column of down_proj or its group's columns of o_proj. Scales start at 1 and
+biases at 0; both follow cross-entropy and distillation from the dense model. They are learned for the masks
+and repaired weights of a cut model, or together with the gates that decide the masks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gprune.models.decoder import Decoder
+from gprune.pruning.sparsity.activation_checkpointing import at_least_float32
+from gprune.pruning.sparsity.equal_masks import EqualGates
+from gprune.pruning.sparsity.gate_masks import GateMasks, starting
+from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
+from gprune.pruning.sparsity.masks import split_units
+from gprune.pruning.sparsity.rounding import require_reachable
+from gprune.pruning.sparsity.tuning import COLUMNS, Tuner, common_ids
+from gprune.records import Array, GateLearning, LearnedScales, PruningMasks, Tokens, UnitScores
+from gprune.store.resumption import Resumption
+from gprune.study import GateSettings, ScaleSettings, SparsitySettings
+from gprune.system.progress import Progress, silent
+
+
+class Scales:
+    """Changes of all scales and biases as one row of numbers, and the model that they apply to."""
+
+    def __init__(self, gate: MaskGate, masks: PruningMasks | None, student: Decoder, bias_rate: float) -> None:
+        """Start at scales of 1 and biases of 0.
+
+        Args:
+            gate: on the student, with biases.
+            masks: units that the student has; None for all of them.
+            student: the model that the gate is on.
+            bias_rate: step size of the biases in learning rates.
+        """
+        self.gate, shape, device = gate, gate.shape, student.device
+        self.units = shape.layers * (shape.neurons + shape.kv_heads)
+        paces = [torch.ones(self.units), torch.full((2 * shape.layers * shape.hidden,), bias_rate)]
+        self.pace = torch.cat([*paces, *self.further()]).to(device, at_least_float32(student.dtype))
+        self.numbers, self.gradient = (torch.zeros_like(self.pace) for _ in range(2))
+        self._kept = None
+        if masks is not None:
+            # inputs of every down_proj, and then of every o_proj
+            rows = [*masks.ffn, *np.repeat(masks.heads, shape.group_channels, axis=1)]
+            self._kept = [torch.from_numpy(np.flatnonzero(row)).to(device) for row in rows]
+
+    def further(self) -> list[Tensor]:
+        """Return the paces of numbers that follow scales and biases."""
+        return []
+
+    def begin(self, _: int) -> Tensor:
+        """Return the numbers before the first step, all 0."""
+        return self.numbers.zero_()
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """Have the student's units scaled and its outputs shifted for a pass forward and back."""
+        leaf = self.numbers.detach().requires_grad_()
+        leaf.grad = self.gradient
+        neurons, groups = split_units(self.gate.shape, self.factors(leaf))
+        rows = [*neurons, *groups.repeat_interleave(self.gate.shape.group_channels, dim=1)]
+        if self._kept is not None:
+            rows = [row[kept] for row, kept in zip(rows, self._kept, strict=True)]
+        self.gate.channels = [row[None] for row in rows]
+        self.gate.biases = list(self.biases(leaf))
+        try:
+            yield
+        finally:
+            self.gate.close()
+
+    def factors(self, numbers: Tensor) -> Tensor:
+        """Return what (units,) units are multiplied by."""
+        return 1 + numbers[: self.units]
+
+    def biases(self, numbers: Tensor) -> Tensor:
+        """Return the (2 * layers, hidden) biases of every down_proj, and then of every o_proj."""
+        shape = self.gate.shape
+        return numbers[self.units :][: 2 * shape.layers * shape.hidden].view(-1, shape.hidden)
+
+
+class ScaledGates(Scales):
+    """Gates that decide the masks of the dense model, beside scales and biases."""
+
+    def __init__(
+        self, gate: MaskGate, family: GateMasks, start: Array, settings: ScaleSettings, decoder: Decoder
+    ) -> None:
+        """Start the gates at (units,) `start`; for the other arguments see Scales."""
+        self.family, self._first = family, torch.from_numpy(start).to(decoder.device)
+        self._pace = settings.gate_rate / settings.joint_rate
+        super().__init__(gate, None, decoder, settings.bias_rate)
+
+    def further(self) -> list[Tensor]:
+        """See Scales."""
+        return [torch.full((self.family.count,), self._pace)]
+
+    def begin(self, seed: int) -> Tensor:
+        """See Scales."""
+        self.gates(super().begin(seed)).copy_(self._first)
+        return self.numbers
+
+    def gates(self, numbers: Tensor) -> Tensor:
+        """Return the (units,) gates, the last of all numbers."""
+        return numbers[-self.family.count :]
+
+    def factors(self, numbers: Tensor) -> Tensor:
+        """Return mask times scale; the gradient passes a mask as if it were the sigmoid of its gate."""
+        gates = self.gates(numbers)
+        soft = torch.sigmoid(gates / self.family.temperature)
+        mask = self.family.kept(gates.detach()) + (soft - soft.detach())
+        return mask * super().factors(numbers)
+
+
+def learn_scales(
+    decoder: Decoder,
+    model: nn.Module,
+    masks: PruningMasks,
+    method: str,
+    texts: Sequence[Tokens],
+    settings: ScaleSettings,
+    seed: int,
+    on_progress: Progress = silent,
+    kept: Resumption | None = None,
+) -> LearnedScales:
+    """Learn scales and biases for a cut model; where nothing was removed there is nothing to learn.
+
+    Args:
+        decoder: the dense decoder, from which the model learns; it is not changed.
+        model: what ``gprune.pruning.surgery.cut`` has made of it by masks and repairs; it is not changed.
+        masks: the units that the model has.
+        method: whose model it is.
+        texts: calibration sets, with sequences of the same length.
+        settings: of this stage; where memory runs out, a batch goes through the model in portions.
+        seed: seed of the sequences and of their order.
+        on_progress: called after every step; may raise to stop.
+        kept: where checkpoints are written, and where an earlier process has left one.
+
+    Raises:
+        SettingsError: the texts differ in length, or the layers are offloaded.
+        MethodError: not even one sequence fits in memory.
+        NumericsError: a loss or a gradient is not finite.
+    """
+    decoder.require_whole("learning scales")
+    shape, student = decoder.shape, Decoder(model, None, decoder.shape, decoder.layout)
+    if masks.ffn.all() and masks.heads.all():
+        settings = replace(settings, steps=0)
+    ids, sets = _drawn(texts, settings.samples, seed)
+    with gated(student, biased=True) as gate:
+        scales = Scales(gate, masks, student, settings.bias_rate)
+        rows = Tuner(decoder, student, scales, ids, sets, settings, seed, on_progress).run(kept)
+    ffn, heads = (part.cpu().numpy() for part in split_units(shape, scales.factors(scales.numbers).float()))
+    down, out = scales.biases(scales.numbers).float().cpu().numpy().reshape(2, shape.layers, shape.hidden)
+    biases = np.stack([out, down], axis=1)
+    return LearnedScales(method, ffn * masks.ffn, heads * masks.heads, biases, rows, COLUMNS)
+
+
+def learn_scaled_gates(
+    decoder: Decoder,
+    scores: Sequence[UnitScores],
+    texts: Sequence[Tokens],
+    settings: tuple[ScaleSettings, GateSettings, SparsitySettings],
+    target: float,
+    seed: int,
+    on_progress: Progress = silent,
+    kept: Resumption | None = None,
+) -> GateLearning:
+    """Learn gates together with scales and biases, and turn the gates into masks that meet the target.
+
+    Args:
+        decoder: the dense decoder; no hook is left on it.
+        scores: importance scores of the text, or the texts, whose ranks the gates start from.
+        texts: calibration sets, with sequences of the same length.
+        settings: of scales; of gates the temperature, and of sparsity the widths.
+        target: R*, the fraction of the decoder's linear weights to keep, in (0, 1).
+        seed: seed of the sequences and of their order.
+        on_progress: called after every step; may raise to stop.
+        kept: where checkpoints are written, and where an earlier process has left one.
+
+    Raises:
+        SettingsError: as `learn_scales`, or the target cannot be met.
+        MethodError: not even one sequence fits in memory.
+        NumericsError: a loss or a gradient is not finite.
+    """
+    chosen, gates, sparsity = settings
+    decoder.require_whole("learning gates")
+    require_reachable(decoder.shape, target, sparsity.alignment)
+    kind = EqualGates if sparsity.equal else GateMasks
+    family = kind.of(decoder.shape, target, sparsity.alignment, gates.temperature, decoder.device)
+    joint = replace(chosen, steps=chosen.joint_steps, learning_rate=chosen.joint_rate)
+    ids, sets = _drawn(texts, chosen.samples, seed)
+    with gated(decoder, biased=True) as gate:
+        scaled = ScaledGates(gate, family, starting(scores), joint, decoder)
+        rows = Tuner(decoder, decoder, scaled, ids, sets, joint, seed, on_progress).run(kept)
+    learned = scaled.gates(scaled.numbers).float()
+    masks = family.exact(learned)
+    neurons, groups = (part.cpu().numpy() for part in family.split(learned))
+    return GateLearning(masks.ffn, masks.heads, masks.retention, target, rows, COLUMNS, neurons, groups)
+
+
+def _drawn(texts: Sequence[Tokens], samples: int, seed: int) -> tuple[Array, list[Array]]:
+    """Return the ids of so many sequences of each text, and which of them each text has."""
+    generator = np.random.default_rng(seed)
+    drawn = [replace(text, ids=text.ids[generator.permutation(len(text.ids))[:samples]]) for text in texts]
+    ends = np.cumsum([len(text.ids) for text in drawn])
+    return common_ids(drawn), np.split(np.arange(ends[-1]), ends[:-1])

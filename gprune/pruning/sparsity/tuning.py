@@ -1,0 +1,221 @@
+"""Steps of Adam on a few numbers of a frozen model, by cross-entropy and distillation from the dense model.
+
+What is tuned decides what a forward pass of the student says: low-rank factors
+(gprune.pruning.recovery.training), scales, or gates with scales (gprune.pruning.sparsity.scales). Losses, the
+dense model's states and checkpoints are those of sparsity learning.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gprune.models.decoder import Decoder
+from gprune.models.oom_backoff import Sequences
+from gprune.pruning.sparsity.batches import Sampler, Teacher
+from gprune.pruning.sparsity.checkpoint import Running, noting
+from gprune.pruning.sparsity.course import Course
+from gprune.pruning.sparsity.objective import head_losses
+from gprune.records import Array, Tokens
+from gprune.store.resumption import Resumption
+from gprune.study import RecoverySettings, ScaleSettings
+from gprune.system.errors import MethodError, NumericsError, SettingsError
+from gprune.system.progress import Progress
+
+COLUMNS = ("step", "distillation", "cross_entropy", "learning_rate")
+
+
+TuningSettings = RecoverySettings | ScaleSettings
+
+
+class Tunable(Protocol):
+    """Numbers that are tuned, from which the output of a student follows."""
+
+    @property
+    def gradient(self) -> Tensor:
+        """(numbers,) where backward passes add up."""
+
+    @property
+    def pace(self) -> Tensor | None:
+        """(numbers,) step size of each number in learning rates; None where all have the same."""
+
+    def begin(self, seed: int) -> Tensor:
+        """Return the (numbers,) float32 numbers, set to their values before the first step."""
+
+    def applied(self) -> AbstractContextManager[None]:
+        """Have the student follow from the numbers for a pass forward and back."""
+
+
+def common_ids(texts: Sequence[Tokens]) -> Array:
+    """Return the (sequences, tokens) int64 ids of all texts. Raise SettingsError if they differ in length."""
+    lengths = {tokens.ids.shape[1] for tokens in texts}
+    if len(lengths) > 1:
+        raise SettingsError(
+            f"the calibration sets have sequences of {sorted(lengths)} tokens: draw all with one calibration.length"
+        )
+    return np.concatenate([tokens.ids for tokens in texts]).astype(np.int64)
+
+
+class TuningBatches:
+    """Runs batches through both models and back, in smaller portions once memory runs out."""
+
+    processes = 1
+
+    def __init__(
+        self,
+        student: Decoder,
+        tuned: Tunable,
+        teacher: Teacher,
+        ids: Array,
+        settings: TuningSettings,
+        on_progress: Progress,
+    ) -> None:
+        """Bind a tuning; for the arguments see Tuner, for `teacher` the dense model's hidden states."""
+        self._student, self._tuned, self._teacher = student, tuned, teacher
+        self._ids, self._settings = ids, settings
+        remedy = (
+            f"set a smaller calibration.length, {settings.WHERE}distillation_weight 0, dtype bfloat16, or a device "
+            "with more memory"
+        )
+        where, device = f"{settings.WHERE}batch", student.device
+        self.sequences = Sequences(settings.batch, ids.shape[1], where, remedy, device, on_progress, MethodError)
+
+    def run(self, numbers: Array, step: int, steps: int) -> Tensor:
+        """Set the gradient of the mean loss, and return both mean losses, (2,) nats per token.
+
+        Args:
+            numbers: (sequences,) which sequences.
+            step: finished steps, for the listener.
+            steps: steps in all.
+        """
+        ids = torch.from_numpy(self._ids[numbers]).to(self._student.device)
+        distils = self._settings.distillation_weight > 0
+        target = self._teacher.states(self.sequences, numbers, ids, (step, steps)) if distils else None
+        sums = self.sequences.fitting(lambda size: self._summed(ids, target, size), len(ids), step, steps)
+        # sums of order one went back, which float16 can hold
+        self._tuned.gradient.div_(ids.numel())
+        return sums / sums.new_tensor([ids.numel(), len(ids) * (ids.shape[1] - 1)])
+
+    def _summed(self, ids: Tensor, target: Tensor | None, size: int) -> Tensor:
+        """(2,) the losses of (sequences, tokens), summed, so many sequences at a time; so is the gradient."""
+        self._tuned.gradient.zero_()
+        sums = torch.zeros(2, device=ids.device)
+        with self._teacher.decoder.counted_whole():
+            for part in (slice(start, start + size) for start in range(0, len(ids), size)):
+                with self._tuned.applied():
+                    sums += self._back(ids[part], None if target is None else target[part])
+        return sums
+
+    def _back(self, ids: Tensor, target: Tensor | None) -> Tensor:
+        settings, length = self._settings, ids.shape[1]
+        student, dense = self._student, self._teacher.decoder
+        states = student.hidden_states(ids)
+        losses = head_losses(student.logits, states, target, ids, settings.distillation_temperature)
+        # the last token of a sequence has no prediction
+        slope = losses.cross_entropy_gradient * (settings.cross_entropy_weight * length / (length - 1))
+        if losses.distillation_gradient is not None:
+            slope += settings.distillation_weight * losses.distillation_gradient
+        torch.autograd.backward(states, slope)
+        # a cut student counts as the model that it was cut from
+        dense.count_forward(ids.numel() * (student is not dense))
+        dense.count_backward(ids.numel())
+        return torch.stack([losses.distillation.sum(), losses.cross_entropy.sum()])
+
+
+@dataclass(slots=True)
+class _TuningRunning(Running):
+    """The parts of a tuning that change from step to step."""
+
+    passes: TuningBatches
+
+
+class Tuner:
+    """The loop of a tuning."""
+
+    def __init__(
+        self,
+        decoder: Decoder,
+        student: Decoder,
+        tuned: Tunable,
+        ids: Array,
+        sets: Sequence[Array],
+        settings: TuningSettings,
+        seed: int,
+        on_progress: Progress,
+    ) -> None:
+        """Bind a tuning.
+
+        Args:
+            decoder: the dense decoder, from which the student learns; its weights are not changed.
+            student: the model whose output follows from the numbers; its weights are not changed.
+            tuned: these numbers.
+            ids: (sequences, tokens) int64 of all texts.
+            sets: (sequences,) int64 numbers of sequences; a step takes equally many of each set.
+            settings: of steps, batch, rate and losses; where memory runs out, a batch goes in portions.
+            seed: seed of the numbers and of the order of the sequences.
+            on_progress: called after every step; may raise to stop.
+        """
+        self._decoder, self._student, self._tuned = decoder, student, tuned
+        self._ids, self._sets = ids, sets
+        self._settings, self._seed, self._on_progress = settings, seed, on_progress
+
+    def run(self, kept: Resumption | None) -> Array:
+        """Tune the numbers and return the (steps, COLUMNS) float64 rows of the steps.
+
+        Args:
+            kept: where checkpoints are written, and where an earlier process has left one.
+
+        Raises:
+            MethodError: not even one sequence fits in memory.
+            NumericsError: a loss or a gradient is not finite.
+        """
+        steps, listener = self._settings.steps, self._on_progress
+        course = Course(COLUMNS, steps, self._ids, self._begun, self._step, _message, listener)
+        rows = course.run(self._begun(), kept)
+        return np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS))
+
+    def _begun(self) -> _TuningRunning:
+        """A tuning before its first step."""
+        settings, notices, ids = self._settings, list[str](), self._ids
+        each = max(min(settings.batch // len(self._sets), *map(len, self._sets)), 1)
+        sampler = Sampler(np.random.default_rng(self._seed), self._sets, each)
+        epochs = math.ceil(settings.steps * each / min(map(len, self._sets)))
+        teacher = Teacher.build(self._decoder, len(ids), ids.shape[1], epochs)
+        listener = noting(notices, self._on_progress)
+        passes = TuningBatches(self._student, self._tuned, teacher, ids, settings, listener)
+        numbers = self._tuned.begin(self._seed)
+        optimizer = torch.optim.Adam([numbers], lr=settings.learning_rate)
+        numbers.grad = self._tuned.gradient
+        return _TuningRunning(numbers, optimizer, None, sampler, teacher, passes, notices=notices)
+
+    def _step(self, step: int, steps: int, running: _TuningRunning) -> list[float]:
+        where = self._settings.WHERE
+        rate = running.slow(self._settings.learning_rate, step, steps)
+        losses = running.passes.run(running.sampler.draw(), step, steps)
+        # one transfer from the device a step
+        finite = torch.isfinite(self._tuned.gradient).all()
+        *values, sound = [*losses.tolist(), bool(finite)]
+        if not (sound and all(map(math.isfinite, values))):
+            raise NumericsError(
+                f"step {step + 1} of {where[:-1]} gave a loss or gradient that is not finite (distillation, "
+                f"cross-entropy: {values}): use float32 or bfloat16 for the model, or a smaller "
+                f"{where}learning_rate"
+            )
+        if self._tuned.pace is None:
+            running.optimizer.step()
+        else:
+            before = running.learned.clone()
+            running.optimizer.step()
+            running.learned.sub_(before).mul_(self._tuned.pace).add_(before)
+        return [step, *values, rate]
+
+
+def _message(row: list[float]) -> str:
+    return f"distillation {row[1]:.3f}, cross-entropy {row[2]:.3f}"

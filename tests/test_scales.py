@@ -1,0 +1,186 @@
+"""Scales are learned after any masks and any other repair of a study, and known wherever its model is."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+from plugins.conftest import site as site  # noqa: PLC0414
+from plugins.packages import adopted, install
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
+
+import gprune
+from gprune import pipeline
+from gprune.__main__ import main
+from gprune.analysis.scales import scale_histogram
+from gprune.app.preview import Source
+from gprune.app.preview.request import Question, repair_of, resolve
+from gprune.evaluation.perplexity import perplexity
+from gprune.models.export import apply, checkpoint, padded
+from gprune.pipeline import stages
+from gprune.pipeline.estimate.dimensions import Case, of_model
+from gprune.pipeline.estimate.memory import need
+from gprune.pipeline.stages import Graph, RunContext
+from gprune.pruning.sparsity import tuning
+from gprune.pruning.surgery import cut
+from gprune.records import REPAIRS, PrunedModel
+from gprune.store import Store
+from gprune.store.resumption import VARIABLE
+from gprune.study import from_dict
+from gprune.system.errors import SettingsError
+
+pytestmark = pytest.mark.slow
+SCALES = {"steps": 6, "joint_steps": 4, "batch": 6, "samples": 8}
+
+
+def values_in(folder, **changes):
+    texts = tiny_study.write_texts(folder / "texts")
+    model = tiny_study.write_model(folder / "model", texts)
+    values = tiny_study.settings(model, texts, device="cpu", scales=SCALES)
+    values["methods"] = ["dense", "gprune", "flap", "gates_scaled"]
+    values["repair"] = {"kind": "least_squares+scales", "sampled": "self:#length=24"}
+    return values | changes
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A whole study whose methods have least squares on A and B, then scales on A, B and text of the model."""
+    folder = tmp_path_factory.mktemp("scaled")
+    store = Store(folder / "cache")
+    result = pipeline.run(from_dict(values_in(folder)), store, lambda *_: None)
+    return gprune.open(result["run"], cache=store.root), result
+
+
+def results_of(opened):
+    return opened._loaded.results
+
+
+def test_keys_tell_masks_repair_texts_and_settings_and_share_what_comes_before(run):
+    graph = results_of(run[0]).graph
+    text, scaled = graph.study.evaluation.texts[0], stages.scales(graph, "flap")
+    assert [stage.name for stage in stages.needed(scaled)] == [
+        "masks_flap", "repaired_flap", "tokens_primary", "tokens_auxiliary", "tokens_sampled",
+    ]  # fmt: skip
+    plain = Graph(graph.study.with_settings({"repair.kind": "least_squares"}), graph.inputs)
+    with pytest.raises(SettingsError, match="no scales are learned for 'flap'"):
+        stages.scales(plain, "flap")
+    assert stages.repaired(plain, "flap").key == stages.repaired(graph, "flap").key
+    assert stages.perplexity(plain, "flap", text).key != stages.perplexity(graph, "flap", text).key
+    for name in ("scales.steps", "repair.damping", "seed"):
+        changed = Graph(graph.study.with_settings({name: 7}), graph.inputs)
+        assert stages.scales(changed, "flap").key != scaled.key, name
+    other = Graph(graph.study.with_settings({"scales.gate_rate": 0.1}), graph.inputs)
+    assert stages.scales(other, "flap").key == scaled.key
+    assert stages.masks(other, "gates_scaled").key != stages.masks(graph, "gates_scaled").key
+    edited = stages.pruned_by_hand(graph, "flap", "ab" * 32, lambda: None)
+    assert edited["scales"].kind == "edited_scales" and edited["scales"].key != scaled.key
+
+
+def test_what_is_measured_cut_silenced_and_previewed_is_the_scaled_model(run):
+    opened, result = run
+    results, text = results_of(opened), opened.study.evaluation.texts[0]
+    work = RunContext(opened.study, results.graph.inputs, results.store.texts)
+    inputs = {name: results.record(stage) for name, stage in stages.pruned(results.graph, "flap").items()}
+    scales, masks = inputs["scales"], inputs.pop("masks")
+    assert scales.method == "flap" and len(scales.steps) == 6
+    np.testing.assert_array_equal(scales.ffn != 0, masks.ffn)
+    edges, neurons, groups = scale_histogram(scales, bins=7)
+    assert len(edges) == 8 and neurons.sum(1).tolist() == masks.ffn.sum(1).tolist() and groups.shape == (2, 7)
+    assert np.abs(scales.ffn[masks.ffn] - 1).mean() > 0.005 and np.abs(scales.biases).mean() > 0.001
+    model = PrunedModel(masks, (REPAIRS["least_squares"], REPAIRS["scales"]), inputs)
+    live = cut(work.decoder, model)
+    expected = perplexity(live, work.stream(text), text, opened.study.evaluation).losses
+    np.testing.assert_allclose(results.get(stages.perplexity, "flap", text).losses, expected, rtol=1e-5)
+    assert result["parameters"]["flap"] == sum(one.numel() for one in live.parameters())
+    source = Source(str(results.store.root), results.graph)
+    assert resolve(source, Question(text, "flap")).pruned["repairs"] == ["least_squares", "scales"]
+    # live figures of other masks are fitted without scales
+    other = Question(text, "gprune", masks, repair=repair_of(opened.study))
+    assert resolve(source, other).pruned["repairs"] == ["least_squares"]
+
+
+def test_folder_plan_padded_and_exported_models_carry_it(run, tmp_path):
+    opened, result = run
+    folder, ids = Path(result["checkpoint"]), torch.arange(3, 12)[None]
+    plan = json.loads((folder / "plan.json").read_text())
+    assert plan["least_squares"] is plan["scales"] is True and len(plan["repaired_weights"]) == 64
+    live = opened.model("gprune")
+    assert torch.equal(checkpoint.load(folder, "cpu")(ids).logits, live(ids).logits)
+    apply.save(folder, opened.study.model, tmp_path / "again", cut)
+    assert torch.equal(checkpoint.load(tmp_path / "again", "cpu")(ids).logits, live(ids).logits)
+    padded.save(folder, tmp_path / "padded")
+    ordinary = AutoModelForCausalLM.from_pretrained(tmp_path / "padded")
+    torch.testing.assert_close(ordinary(ids).logits, live(ids).logits, rtol=1e-5, atol=1e-5)
+    run_name, cache = result["run"], str(results_of(opened).store.root)
+    told = ["export", run_name, "flap", str(tmp_path / "scaled"), "--repair", "scales", "--cache", cache]
+    assert main(told) == 0
+    alone = checkpoint.load(tmp_path / "scaled", "cpu")(ids).logits
+    assert torch.equal(alone, opened.model("flap", repair="scales")(ids).logits)
+    assert not torch.allclose(alone, opened.model("flap", repair="none")(ids).logits)
+
+
+def test_tables_name_texts_and_steps(run):
+    told, gates = (run[1]["given"][name] for name in ("flap", "gates_scaled"))
+    assert told["repair"] == "least squares on A and B, then learned scales on A, B and self"
+    assert told["steps"] == 6 and gates["steps"] == 10 and told["texts"] == ["A", "B", "self"]
+
+
+def test_equal_widths_are_an_ordinary_model(tmp_path):
+    values = values_in(tmp_path, methods=["dense", "gates_scaled", "gprune"])
+    values["sparsity"] |= {"widths": "equal"}
+    values["repair"] |= {"kind": "scales"}
+    result = pipeline.run(from_dict(values), Store(tmp_path / "cache"), lambda *_: None)
+    opened, ids = gprune.open(result["run"], cache=tmp_path / "cache"), torch.arange(3, 12)[None]
+    live = opened.model("gates_scaled")
+    live.save_pretrained(tmp_path / "out")
+    assert not list((tmp_path / "out").glob("*.py"))
+    assert torch.equal(LlamaForCausalLM.from_pretrained(tmp_path / "out")(ids).logits, live(ids).logits)
+
+
+def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(run, tmp_path, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "1 step")
+    results = results_of(run[0])
+    shutil.copytree(results.store.root, tmp_path / "cache", ignore=lambda *_: ["scales", "runs"])
+    seen, true = [], tuning.TuningBatches.run
+
+    def stopped(self, *given):
+        seen.append(given)
+        if len(seen) == 4:
+            raise KeyboardInterrupt
+        return true(self, *given)
+
+    monkeypatch.setattr(tuning.TuningBatches, "run", stopped)
+    study = results.graph.study.with_settings({"methods": ["dense", "flap"]})
+    with pytest.raises(KeyboardInterrupt):
+        pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)
+    result = pipeline.run(study, Store(tmp_path / "cache"), lambda *_: None)
+    # of six steps three were done before the end
+    assert [step for _, step, _ in seen] == [0, 1, 2, 3, 3, 4, 5]
+    again = gprune.open(result["run"], cache=tmp_path / "cache")
+    first, second = (one.get(stages.scales, "flap") for one in (results, results_of(again)))
+    for name in ("ffn", "heads", "biases", "steps"):
+        assert getattr(first, name).tobytes() == getattr(second, name).tobytes()
+
+
+def test_the_estimate_counts_learning_scales(run):
+    study = run[0].study
+    case = Case(of_model(study.model), study, 4, gpu=False)
+    more = Case(case.model, study.with_settings({"scales.batch": 12, "scales.steps": 12}), 4, gpu=False)
+    graph = results_of(run[0]).graph
+    for stage in (stages.scales(graph, "flap"), stages.gates(graph, "gates_scaled")):
+        found = need(stage.id, case)
+        assert found.setting == "scales.batch" and found.asked == 6
+        assert need(stage.id, more).device(12) > found.device(6) > case.weights
+
+
+def test_methods_of_other_packages_are_scaled(site, tmp_path, monkeypatch):
+    install(site)
+    with adopted(monkeypatch):
+        values = values_in(tmp_path, methods=["dense", "even", "size"])
+        values["repair"] |= {"kind": "own+scales"}
+        result = pipeline.run(from_dict(values), Store(tmp_path / "cache"), lambda *_: None, until="perplexity")
+    assert {"even", "size"} <= result["perplexity"].keys() and not result.get("unavailable")
+    assert {"scales_even", "scales_size"} <= result["keys"].keys()
