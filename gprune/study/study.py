@@ -214,7 +214,7 @@ class Study(Checked):
     @property
     def scales_units(self) -> bool:
         """Whether scales are learned: for every pruned model, or together with gates."""
-        return self.repair.scaled or any(name in METHODS and METHODS[name].scaled for name in self.involved)
+        return self.repair.scaled or any(METHODS[name].scaled for name in self.involved if name in METHODS)
 
     def _require_choosable(self) -> None:
         """Checks what the recommended recipe is chosen from."""

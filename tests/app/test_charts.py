@@ -155,7 +155,7 @@ def test_layer_ticks_stay_few_and_more_methods_than_fit_leave_gprune_in():
 
 
 def test_the_synthetic_run_has_every_stage(small_run):
-    asked = {"repaired", "recovered", "recovered_perplexity", "candidate", "choice", "chosen"}
+    asked = {"repaired", "scales", "recovered", "recovered_perplexity", "candidate", "choice", "chosen"}
     made = {name for name, kind in stages.KINDS.items() if not kind.on_demand} - asked
     assert tuple(small_run.stages) == names() and set(MAKERS) == made
     assert all(small_run.there(stage) for stage in stages.every(small_run.graph))

@@ -65,8 +65,9 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     gates = {stage: passes.pop(stage) for stage in list(passes) if stage.startswith("gates")}
     assert all(count == learning["learning"] for count in [*learning.values(), gates.pop("gates")])
     assert learning["learning"]["backward"] > 0
-    (double,) = gates.values()
-    assert double["backward"] == 2 * learning["learning"]["backward"]
+    assert gates["gates_gates_double"]["backward"] == 2 * learning["learning"]["backward"]
+    # one way back a step, from 6 sequences of each of three texts
+    assert gates["gates_gates_scaled"]["backward"] == 32 * 18 / study.calibration.samples
     # what the recommended recipe is chosen from: four masks, each with a repair of two texts and one of three
     fits = [passes.pop(name)["forward"] for name in list(passes) if name.startswith("repaired") and "least" in name]
     assert sorted(fits) == 4 * [6.0] + 4 * [9.0]

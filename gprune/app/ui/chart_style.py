@@ -79,8 +79,9 @@ _CONTROLS = {
     "msl_random": ("circle-x-open", "dot"),
     "msl_shuffled": ("circle-cross-open", "dashdot"),
     "gprune_no_rasa": ("circle-open", "longdash"),
+    "gates_scaled": ("triangle-left-dot", "dashdot"),
 }
-"""symbol and dash of the controls"""
+"""symbol and dash of the controls, and of the form of gates that learns scales"""
 
 
 def called(method: str) -> str:

@@ -23,7 +23,7 @@ def is_joint(stage: StageId) -> bool:
 def learning(stage: StageId, case: Case) -> Need:
     """Thresholds or gates, the masks of four subsets, and what a batch keeps for the way back."""
     if is_joint(stage):
-        return scales(stage, case)
+        return learned_scales(stage, case)
     study, model = case.study, case.model
     length, shape = study.calibration.length, model.shape
     logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
@@ -45,7 +45,7 @@ def learning(stage: StageId, case: Case) -> Need:
     )
 
 
-def scales(stage: StageId, case: Case) -> Need:
+def learned_scales(stage: StageId, case: Case) -> Need:
     """The student with what it keeps for the way back: the dense model for gates, else a cut one beside it."""
     study, model, settings = case.study, case.model, case.study.scales
     length, shape, joint = study.calibration.length, model.shape, is_joint(stage)
