@@ -20,7 +20,7 @@ from gprune.pipeline.archive import contents_form
 from gprune.pipeline.runs import notes
 from gprune.study import ChoiceSettings, Study, from_file
 from gprune.study.recovery import RecoverySettings
-from gprune.study.settings import GateSettings, RepairSettings
+from gprune.study.settings import GateSettings, RepairSettings, ScaleSettings
 from gprune.system.errors import GpruneError
 from gprune.system.safe_parsing import quoted, sentence
 
@@ -171,8 +171,8 @@ def _written(value: Any) -> bytes:
 
 
 _SECTIONS = (
-    f"gates={GateSettings()!r}, repair={RepairSettings()!r}, recovery={RecoverySettings()!r}, "
-    f"choice={ChoiceSettings()!r}, "
+    f"gates={GateSettings()!r}, repair={RepairSettings()!r}, scales={ScaleSettings()!r}, "
+    f"recovery={RecoverySettings()!r}, choice={ChoiceSettings()!r}, "
 )
 _LATER = (_SECTIONS, ", widths='free'", ", method='gprune'", ", tags=()")
 """what came after the answers were kept: sections and a field of a study, the method of a search, and tags"""

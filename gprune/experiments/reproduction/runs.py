@@ -107,9 +107,9 @@ class Runs:
         """Digests of what a study reads, and why tasks have none; None where it cannot be read here."""
         # they are the same whatever the other settings
         texts = ("primary", "auxiliary", "substitute")
-        others = ("device", "dtype", "calibration", "repair", "recovery", "choice", "evaluation", "baselines")
-        # whoever chooses reads more, and LLM-Pruner may have a text of its own
-        more = {RECOMMENDED: study.recommends, "llm_pruner": "llm_pruner" in study.involved}
+        others = ("device", "dtype", "calibration", "repair", "scales", "recovery", "choice", "evaluation", "baselines")
+        # whoever chooses or scales reads more, and LLM-Pruner may have a text of its own
+        more = {name: name in study.involved for name in (RECOMMENDED, "gates_scaled", "llm_pruner")}
         # some models reach no other retention than theirs
         names = (*texts, *others, "retention")
         reads = Study(study.model, **{name: getattr(study, name) for name in names})
