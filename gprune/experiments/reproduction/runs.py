@@ -107,9 +107,13 @@ class Runs:
         """Digests of what a study reads, and why tasks have none; None where it cannot be read here."""
         # they are the same whatever the other settings
         texts = ("primary", "auxiliary", "substitute")
-        others = ("device", "dtype", "calibration", "repair", "recovery", "choice", "evaluation", "baselines")
-        # whoever chooses reads more, and LLM-Pruner may have a text of its own
-        more = {RECOMMENDED: study.recommends, "llm_pruner": "llm_pruner" in study.involved}
+        others = ("device", "dtype", "calibration", "repair", "scales", "recovery", "choice", "evaluation", "baselines")
+        # whoever chooses or learns scales reads more, and LLM-Pruner may have a text of its own
+        more = {
+            RECOMMENDED: study.recommends,
+            "llm_pruner": "llm_pruner" in study.involved,
+            "gates_scaled": study.scales_units,
+        }
         # some models reach no other retention than theirs
         names = (*texts, *others, "retention")
         reads = Study(study.model, **{name: getattr(study, name) for name in names})
