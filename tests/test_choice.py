@@ -88,7 +88,11 @@ def test_the_choice_is_the_lowest_number_of_the_stored_figures(made):
     assert results.get(stages.choice, "flap").repairs[:2] == ("none", "own")
     assert results.get(stages.choice, "gprune").repairs[:2] == ("none", "least_squares_bias:both")
     recipe = results.get(stages.choice, "recommended")
-    assert len(recipe.masks) == len(opened.study.choice.masks) * (1 + len(opened.study.choice.repairs))
+    # scales are learned for the first masks alone
+    others = len(opened.study.choice.masks) - 1
+    assert len(recipe.masks) == (others + 1) * (1 + len(opened.study.choice.repairs)) - others
+    scaled = [one for one, word in zip(recipe.masks, recipe.repairs, strict=True) if "scales" in word]
+    assert scaled == ["gprune"]
     assert len(recipe.masks) <= MOST_CANDIDATES
 
 
@@ -135,7 +139,9 @@ def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
     assert torch.equal(same(ids).logits, opened.model("gprune")(ids).logits)
     word = results.get(stages.choice, "gprune").repair
     kind, texts = word.split(":")
-    named = opened.model("gprune", repair={"kind": kind, "texts": texts, "sampled": "self:#length=24"})
+    named = opened.model(
+        "gprune", repair={"kind": kind.replace("_scales", "+scales"), "texts": texts, "sampled": "self:#length=24"}
+    )
     torch.testing.assert_close(named(ids).logits, opened.model("gprune")(ids).logits)
 
 
@@ -245,7 +251,8 @@ def test_a_what_if_has_a_repair_that_is_fitted_to_its_masks_whatever_was_chosen(
     # fitted to the same masks, whosever they were
     assert len(keys) == 1
     recipe = resolve(source, Question(text, "recommended", repair=repair))
-    assert recipe.pruned["inputs"]["weights"][1] not in keys
+    chosen = results.get(stages.choice, "recommended")
+    assert (recipe.pruned["inputs"]["weights"][1] in keys) == (chosen.masks[chosen.chosen] == "gprune")
     own = resolve(source, Question(text, "recommended"))
     kind = results.get(stages.choice, "recommended").repair.partition(":")[0]
     assert own.losses is not None and own.pruned["repairs"] == [kind]
@@ -267,7 +274,7 @@ def test_estimates_count_every_candidate(made):
     assert operations(measuring, model, study) == 2.0 * model.shape.decoder_weights * tokens
     assert need(measuring, case).device(1) > case.evaluated
     found = anew(study)
-    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 13
+    assert len([one for one in found.stages if one.identity.kind == "candidate"]) == 15
 
 
 def test_page_and_command_show_every_candidate(made, capsys):

@@ -108,6 +108,13 @@ REPAIRS: dict[str, Repair] = {
             "refitted with a bias",
             True,
         ),
+        _fitted(
+            "least_squares_scales",
+            "least squares and learned scales",
+            "After least squares, factors of kept units and biases are learned and folded in.",
+            "refitted and scaled",
+            True,
+        ),
         Repair(
             name="scales",
             word="scales",

@@ -4,15 +4,17 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, cast, get_args
 
 from gprune.study.field_types import Several, Text, Whole
-from gprune.study.settings import RepairSettings, TextsUsed
+from gprune.study.settings import SCALED, RepairSettings, TextsUsed
 from gprune.system import limits
 from gprune.system.forms import Checked, Rule, between
 
-MOST_CANDIDATES = 12
+MOST_CANDIDATES = 16
 """masks and repairs that the recommended recipe is chosen from at most"""
 UNREPAIRED, OWN = "none", "own"
 """words of the candidates that fit nothing: the masks alone, and what their method does by itself"""
-_KINDS = ("affine", "least_squares", "least_squares_bias")
+TRIED_SCALED = "least_squares_scales"
+"""word of the repair that learns scales after least squares"""
+_KINDS = ("affine", "least_squares", "least_squares_bias", TRIED_SCALED)
 _TEXTS = get_args(TextsUsed)
 
 
@@ -43,8 +45,9 @@ class ChoiceSettings(Checked):
             _words,
         ),
         Rule("repairs of which each stands once", lambda words: len(set(words)) == len(words)),
-    ] = ("least_squares_bias:both", "least_squares:both_and_sampled")
-    """repairs that are tried beside none and the method's own, as kind:texts (repair.kind, repair.texts)"""
+    ] = ("least_squares_bias:both", "least_squares:both_and_sampled", f"{TRIED_SCALED}:both_and_sampled")
+    """repairs that are tried beside none and the method's own, as kind:texts (repair.kind, repair.texts); for the
+    recommended recipe one with scales, which takes steps of learning, for the first masks alone"""
     masks: Annotated[
         Several[Text],
         Rule("methods of which each stands once", lambda names: bool(names) and len(set(names)) == len(names)),
@@ -56,4 +59,5 @@ class ChoiceSettings(Checked):
 def with_word(settings: RepairSettings, word: str) -> RepairSettings:
     """The settings of a repair that is tried, as kind:texts; target, damping and sampled text as they are."""
     kind, texts = cast(Any, word.split(":"))
+    kind = cast(Any, f"least_squares{SCALED}") if kind == TRIED_SCALED else kind
     return replace(settings, kind=kind, texts=texts)

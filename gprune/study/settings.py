@@ -286,7 +286,7 @@ class ScaleSettings(Checked):
     """Learned scales: a factor for each kept unit, a bias for each output channel, everything else fixed."""
 
     WHERE: ClassVar = "scales."
-    steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps")] = 32
+    steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps")] = 128
     """steps of learning after masks and other repairs"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 18
     """sequences of one step, equally many of each text"""

@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from gprune.study.choice import MOST_CANDIDATES, ChoiceSettings
+from gprune.study.choice import MOST_CANDIDATES, TRIED_SCALED, ChoiceSettings
 from gprune.study.field_types import Real, Several, Text, Whole
 from gprune.study.methods import DEFAULT, METHODS, RECOMMENDED, require_known
 from gprune.study.recovery import RecoverySettings
@@ -214,7 +214,8 @@ class Study(Checked):
     @property
     def scales_units(self) -> bool:
         """Whether scales are learned: for every pruned model, or together with gates."""
-        return self.repair.scaled or any(METHODS[name].scaled for name in self.involved if name in METHODS)
+        tried = self.chooses and any(TRIED_SCALED in word for word in self.choice.repairs)
+        return tried or self.repair.scaled or any(METHODS[name].scaled for name in self.involved if name in METHODS)
 
     def _require_choosable(self) -> None:
         """Checks what the recommended recipe is chosen from."""

@@ -26,7 +26,7 @@ from gprune.records import (
 )
 from gprune.records.repairs import REPAIRS
 from gprune.study import EvaluationSettings
-from gprune.study.choice import OWN, UNREPAIRED, with_word
+from gprune.study.choice import OWN, TRIED_SCALED, UNREPAIRED, with_word
 from gprune.study.methods import METHODS, of_masks, own_repairs
 from gprune.system.errors import MethodError, NumericsError
 from gprune.system.units import listed
@@ -36,8 +36,8 @@ def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
     """What is tried for some masks, or for the recommended recipe: masks and repair; the reference first."""
     choice, method = graph.study.choice, of_masks(name)
     if method.decision == "chosen":
-        words = (UNREPAIRED, *choice.repairs)
-        return [(METHODS[one].masks, word) for one in choice.masks for word in words]
+        tried = [(one, word) for one in choice.masks for word in (UNREPAIRED, *choice.repairs)]
+        return [(METHODS[one].masks, word) for one, word in tried if TRIED_SCALED not in word or one == choice.masks[0]]
     own = [OWN] if own_repairs(method, graph.study) else []
     return [(name, word) for word in (UNREPAIRED, *own, *choice.repairs)]
 
@@ -203,4 +203,4 @@ def described(graph: Graph, word: str) -> str:
         return "no repair" if word == UNREPAIRED else "its own repair"
     settings = with_word(graph.study.repair, word)
     letters = [graph.letters[role] for role in settings.roles]
-    return f"{REPAIRS[settings.kind].label} on {listed(letters)}"
+    return f"{REPAIRS[word.partition(':')[0]].label} on {listed(letters)}"

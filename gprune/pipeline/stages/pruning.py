@@ -24,7 +24,7 @@ from gprune.records import (
 )
 from gprune.records.repairs import COMPENSATION, FITTED, LEARNED, REPAIRS, labels
 from gprune.study import Study
-from gprune.study.choice import OWN, with_word
+from gprune.study.choice import OWN, TRIED_SCALED, with_word
 from gprune.study.methods import METHODS, fit_of, of_masks, own_repairs, repairs_of
 from gprune.study.pruning_method import Method
 from gprune.study.settings import RepairSettings
@@ -179,11 +179,33 @@ def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWei
     if not word:
         identity, settings = StageId(FITTED, method=masks_name), fit_of(method, study)
         return fitting(graph, identity, method.label, found, {}, lambda one: one, settings)
+    if TRIED_SCALED in word:
+        return _fitted_and_scaled(graph, masks_name, word)
     settings = tried_fit(method, study, word)
     letters = listed([graph.letters[role] for role in settings.roles])
     identity = StageId(FITTED, method=masks_name, variant=tuple(word.split(":")))
     label = f"{method.label}, {labels([REPAIRS[settings.kind]])} on {letters}"
     return fitting(graph, identity, label, found, {}, lambda one: one, settings, tried=True)
+
+
+def _fitted_and_scaled(graph: Graph, masks_name: str, word: str) -> Stage[RepairedWeights]:
+    """The weights that a choice tries after a fit and learned scales, as one record."""
+    method, variant = of_masks(masks_name), tuple(word.split(":"))
+    needs: dict[str, Any] = {
+        "masks": decided(graph, masks_name),
+        "weights": repaired(graph, masks_name, word.replace(TRIED_SCALED, "least_squares")),
+    }
+    before, identity = (REPAIRS["least_squares"],), StageId(LEARNED, method=masks_name, variant=variant)
+    scales = scaling(graph, identity, method.name, needs, {}, lambda one: one, before)
+
+    def make(work: RunContext, masks: PruningMasks, weights: RepairedWeights, scales: LearnedScales) -> RepairedWeights:
+        from gprune.pruning.repair.scales import fold
+
+        return fold(work.decoder, masks, weights, scales)
+
+    title = f"folding the scales of {method.label}"
+    identity = StageId(FITTED, method=masks_name, variant=variant)
+    return graph.stage(identity, title, make, needs=needs | {"scales": scales}, reads=graph.model)
 
 
 def is_fitted(method: Method, word: str) -> bool:
@@ -241,13 +263,16 @@ def scaling(
     needs: dict[str, Any],
     named: dict[str, Any],
     chosen: Callable[[Any], PruningMasks],
+    before: tuple[Repair, ...] = (),
 ) -> Stage[LearnedScales]:
     """Scales learned for the masks of a method and what its other repairs need, both in `needs`.
 
-    `chosen` makes the masks of the record of `needs`; where they are in no record, `named` names them.
+    `chosen` makes the masks of the record of `needs`; where they are in no record, `named` names them. `before`
+    are the other repairs, those of the study where left out.
     """
     study = graph.study
-    before = tuple(repair for repair in repairs(graph, method) if LEARNED not in repair.needs.values())
+    own = (repair for repair in repairs(graph, method) if LEARNED not in repair.needs.values())
+    before = before or tuple(own)
 
     def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None, **inputs: Any) -> LearnedScales:
         from gprune.pruning.sparsity.scales import learn_scales

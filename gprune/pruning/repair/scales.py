@@ -6,15 +6,23 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
-from gprune.pruning.repair import OutputMap
-from gprune.records import LearnedScales
+from gprune.pruning.repair import OutputMap, fitted, maps_of
+from gprune.records import LearnedScales, PrunedModel, PruningMasks, RepairedWeights
 from gprune.system.errors import ModelError
-from gprune.system.progress import Progress
+from gprune.system.progress import Progress, silent
 
 
 def ready(_: Decoder, scales: LearnedScales) -> LearnedScales:
     """Return the scales: they hold for the masks that they were learned for alone."""
     return scales
+
+
+def fold(decoder: Decoder, masks: PruningMasks, weights: RepairedWeights, scales: LearnedScales) -> RepairedWeights:
+    """Return fitted weights with the scales and biases that were learned after them."""
+    maps = maps_of(decoder, PrunedModel(masks))
+    fitted.repair(decoder, maps, weights, silent)
+    repair(decoder, maps, scales, silent)
+    return fitted.packed(maps, weights.method, f"{weights.kind}_scales", weights.errors)
 
 
 def repair(decoder: Decoder, maps: Sequence[OutputMap], scales: LearnedScales, _: Progress) -> None:

@@ -67,7 +67,7 @@ def test_until_takes_no_more_than_it_says():
     # no plug-in's metric is asked for; what the model writes and what is fitted, by what chooses alone
     asked_for = {"components", "map", "edited_perplexity", "edited_repair", "edited_scales"}
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
-    unasked = {"accuracy", "answers", "questions", "speed", "weighed", "recovered", "recovered_perplexity", "scales"}
+    unasked = {"accuracy", "answers", "questions", "speed", "weighed", "recovered", "recovered_perplexity"}
     assert kinds["all"] == set(KINDS) - unasked - asked_for
     assert {stage.name for stage in every(graph)} == {stage.name for stage in course(graph, "all", nothing)}
 
