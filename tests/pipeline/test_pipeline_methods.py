@@ -70,7 +70,7 @@ def test_the_dense_model_runs_as_often_as_the_log_says_and_no_more(finished):
     assert gates["gates_gates_scaled"]["backward"] == 32 * 18 / study.calibration.samples
     scales = passes.pop("scales_gprune_least_squares_scales_both_and_sampled")
     assert scales["backward"] == study.scales.steps * 18 / study.calibration.samples
-    # the dense model goes once over the sequences of each text, in batches that are filled up
+    # beside the student the dense model goes over the sequences of the three texts
     assert scales["backward"] + 3 <= scales["forward"] < scales["backward"] + 4
     # what the recommended recipe is chosen from: four masks, each with a repair of two texts and one of three
     fits = [passes.pop(name)["forward"] for name in list(passes) if name.startswith("repaired") and "least" in name]
