@@ -17,11 +17,11 @@ REPAIR = "repair"
 """name of the table"""
 MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gates", "osscar")
 """whose masks every repair is fitted to: among them those that the recommended recipe is chosen from"""
-KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias")
+KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias", "least_squares+scales")
 TEXTS, TARGET = "both", "residual_stream"
 """what repairs of every method are fitted to: the texts that did best on the development model with every
 masks (docs/search_choice.md), and the target that studies have; others stand beside it for the masks of
-OTHERS"""
+OTHERS. Scales follow what was fixed on the development models (docs/repair.md)"""
 OTHERS = ("gprune", "gates")
 """whose masks stand for all where texts and targets differ"""
 _OTHER_TEXTS = ("primary", "auxiliary", "both_and_sampled", "sampled")
@@ -63,13 +63,14 @@ OWN, UNREPAIRED, AUTO = Treatment("own"), Treatment("none"), Treatment("auto")
 
 def crossed() -> list[tuple[str, Treatment]]:
     """The masks times the repairs."""
-    return [(method, Treatment(kind)) for kind in KINDS for method in MASKS]
+    texts = {KINDS[-1]: "both_and_sampled"}
+    return [(method, Treatment(kind, texts.get(kind, TEXTS))) for kind in KINDS for method in MASKS]
 
 
 def others() -> list[tuple[str, Treatment]]:
     """Least squares on other texts and, with a bias, towards other targets."""
-    found = [Treatment(kind, texts) for kind in KINDS[-2:] for texts in _OTHER_TEXTS]
-    found += [Treatment(KINDS[-1], target=target) for target in _TARGETS]
+    found = [Treatment(kind, texts) for kind in KINDS[3:5] for texts in _OTHER_TEXTS]
+    found += [Treatment(KINDS[4], target=target) for target in _TARGETS]
     return [(method, one) for one in found for method in OTHERS]
 
 
