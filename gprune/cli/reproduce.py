@@ -151,16 +151,14 @@ def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) ->
     return scale.choose(model, options.scale or own or None, changes)
 
 
-def work_of(
-    options: argparse.Namespace, chosen: list[PaperTable], series: Series, where: str = "reproductions"
-) -> TableWork:
+def work_of(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> TableWork:
     """What there is to do for some tables, written below a folder of the cache unless --out is given."""
     from gprune.experiments.reproduction.work import TableWork
     from gprune.experiments.reproduction.writing import folder_name
     from gprune.store import Store
 
     store = Store(options.cache)
-    folder = options.out or store.root / where / folder_name(series.model, series.scale)
+    folder = options.out or store.root / "reproductions" / folder_name(series.model, series.scale)
     return TableWork(store, series, chosen, folder, command=command_line())
 
 
