@@ -241,7 +241,7 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
 
 
 def test_every_figure_is_declared_by_the_panels_of_its_page() -> None:
-    assert len(KNOWN) == 52 and set(gathering.names()) == set(KNOWN)
+    assert len(KNOWN) == 53 and set(gathering.names()) == set(KNOWN)
     for name, one in KNOWN.items():
         assert one.make.__module__.startswith("gprune.app.pages.") and one.make.__module__.endswith(".panels")
         assert one.name == name and one.heading and one.about and gathering.page_of(name)

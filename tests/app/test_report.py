@@ -62,6 +62,7 @@ def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
     assert "on a text of the corpus of A or B and on an unseen one" in told.pop("generalization")
     assert "recovery.kind is none" in told.pop("recovery") == told.pop("recovery_learning")
     assert "nothing is chosen by measurement" in told.pop("choice")
+    assert "no scales are learned for 'gprune': set repair.kind" in told.pop("scales")
     assert set(told) == {"speed", "answers"}
     assert all("is not there yet" in problem for problem in told.values())
     # a figure that only another view of its page shows has that view's words

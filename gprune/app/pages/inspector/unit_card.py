@@ -112,8 +112,10 @@ def _kept(run: Run, layer: int, neuron: int) -> None:
     with st.container(horizontal=True, gap="xsmall"):
         for name, mask in masks.items():
             kept = bool(mask.ffn[layer, neuron])
+            scales = run.find(stages.scales, name) if kept and run.study.repair.scaled else None
+            scaled = f", scale {scales.ffn[layer, neuron]:.3f}" if scales is not None else ""
             st.badge(
-                plain(f"{called(name)}: {'kept' if kept else 'removed'}"),
+                plain(f"{called(name)}: {'kept' if kept else 'removed'}{scaled}"),
                 icon=":material/check:" if kept else ":material/close:",
                 color="green" if kept else "grey",
             )

@@ -7,6 +7,7 @@ import plotly.graph_objects as go
 
 from gprune.analysis.ablation_effect import LEAST, AblationEffect, Explained, kinds
 from gprune.analysis.decisions import Bins, layer_retention
+from gprune.analysis.scales import scale_histogram
 from gprune.app.ui import marks
 from gprune.app.ui.chart_style import (
     GREY,
@@ -20,7 +21,7 @@ from gprune.app.ui.chart_style import (
     style,
 )
 from gprune.app.ui.unit import NOTHING, Selection
-from gprune.records import Array, PruningMasks
+from gprune.records import Array, LearnedScales, PruningMasks
 
 MOST_LINES = 8
 """lines that can be told apart in one chart"""
@@ -55,6 +56,20 @@ def jaccard(result: Bins, base: str) -> go.Figure:
     style(figure, _DRIFT_AXIS, "Jaccard of the kept neurons", 380)
     figure.update_yaxes(range=[0, 1.08])
     return figure.update_xaxes(type="category")
+
+
+def scales(found: LearnedScales) -> go.Figure:
+    """Share of each layer's kept neurons by their learned scale."""
+    edges, neurons, _ = scale_histogram(found)
+    shown = 100 * neurons / np.maximum(neurons.sum(axis=1, keepdims=True), 1)
+    figure = marks.heat(
+        shown, (edges[1:] + edges[:-1]) / 2, list(range(len(shown))), "% of the layer's kept neurons",
+        hoverinfo=None, hovertemplate="layer %{y}, scale %{x:.3f}: %{z:.1f} %<extra></extra>",
+    )  # fmt: skip
+    figure.add_vline(1, line={"color": GREY, "dash": "dash"})
+    style(figure, "learned scale of a kept neuron (1: unchanged)", "layer", 380)
+    layer_axis(figure, len(shown), "y")
+    return figure
 
 
 def shares(result: Bins, base: str) -> go.Figure:

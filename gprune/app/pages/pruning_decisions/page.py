@@ -36,6 +36,8 @@ def show(run: Run) -> None:
         panel_card(panels.neurons_kept, run, selection.of_point)
     with right:
         panel_card(panels.groups_kept, run, selection.of_point)
+    if run.study.repair.scaled:
+        panel_card(panels.scales, run)
     left, right = st.columns(2)
     with left, card_of(panels.parts, run) as drawn:
         _warn(derived_cache.acting(run).of_parts)

@@ -1,5 +1,7 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
+import numpy as np
+
 from gprune.analysis import ablation_effect
 from gprune.analysis import decisions as analysis
 from gprune.analysis.headline import own_method
@@ -81,6 +83,20 @@ def _by_layer(run: Run, part: str, caption: str, selected: Selection) -> Panel:
     named = {label(method): mask for method, mask in masks.items()}
     figure = charts.by_layer(masks, part, selected)
     return Panel(figure, caption, table=lambda: analysis.layer_table(named))
+
+
+@panel("scales", "pd_scales", "Learned scales, layer by layer")
+def scales(run: Run) -> Panel:
+    """Histogram of the scales of GPrune's kept neurons by layer."""
+    found = run.load(stages.scales, "gprune")
+    kept = found.ffn[found.ffn != 0]
+    return Panel(
+        charts.scales(found),
+        "Factors of the kept FFN neurons, learned after masks and least squares with every weight fixed.",
+        title=f"Half of the kept neurons are scaled by {np.quantile(kept, 0.25):.3f} to {np.quantile(kept, 0.75):.3f}",
+        how="A factor multiplies the neuron's column of down_proj. Away from the dashed line the neuron counts more, "
+        "or less, than in the dense model.",
+    )
 
 
 @panel("parts", "pd_acting", "What does each part of GPrune do?")
