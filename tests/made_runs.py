@@ -24,6 +24,7 @@ from gprune import records
 from gprune.pipeline import provenance, stages
 from gprune.pipeline.record import RunRecord
 from gprune.pipeline.stages import KINDS, Graph, Stage
+from gprune.pipeline.stages.inputs import text_of
 from gprune.pruning.ranking import ranks
 from gprune.pruning.sparsity.rounding import exact_masks
 from gprune.pruning.sparsity.units import RankedUnits
@@ -66,7 +67,7 @@ class Task:
 
     @property
     def text(self) -> str:
-        return str(getattr(self.study, self.role))
+        return text_of(self.study, self.role)
 
     @property
     def asked(self) -> str:
@@ -245,7 +246,7 @@ def weighed(task: Task) -> records.WeightFacts:
 
 
 def tokens(task: Task) -> records.Tokens:
-    place = ("primary", "auxiliary", "substitute").index(task.role)
+    place = ("primary", "auxiliary", "substitute", "sampled").index(task.role)
     frequent = 1.0 / np.arange(1, 501 - 50 * place)
     drawn = task.study.calibration.samples, task.study.calibration.length
     ids = task.random.choice(len(frequent), drawn, p=frequent / frequent.sum()) + 50 * place

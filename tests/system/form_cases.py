@@ -26,7 +26,7 @@ from gprune.system.safe_parsing import quoted, sentence
 
 STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs").to_dict()
 # came after the answers were kept
-del STUDY["repair"], STUDY["gates"], STUDY["recovery"], STUDY["choice"], STUDY["sparsity"]["widths"]
+del STUDY["repair"], STUDY["gates"], STUDY["scales"], STUDY["recovery"], STUDY["choice"], STUDY["sparsity"]["widths"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
     "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,

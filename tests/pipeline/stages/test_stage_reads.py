@@ -30,6 +30,7 @@ SECTIONS = {
     "sparsity": settings.SparsitySettings,
     "gates": settings.GateSettings,
     "repair": settings.RepairSettings,
+    "scales": settings.ScaleSettings,
     "recovery": RecoverySettings,
     "choice": ChoiceSettings,
     "evaluation": settings.EvaluationSettings,
@@ -75,6 +76,9 @@ READ_IN_VAIN = {
     # a candidate's kind and texts are in its name
     "repair.kind": TRIED,
     "repair.texts": TRIED,
+    # steps and rate of its own take their place
+    "scales.learning_rate": ("gates_gates_scaled",),
+    "scales.steps": ("gates_gates_scaled",),
     # candidates are measured under evaluation settings of their own: as long as a sequence, and of them all
     **{f"evaluation.{field.name}": ("candidate",) for field in dataclasses.fields(settings.EvaluationSettings)},
 }
