@@ -92,7 +92,7 @@ def scales(run: Run) -> Panel:
     kept = found.ffn[found.ffn != 0]
     return Panel(
         charts.scales(found),
-        "Factors of the kept FFN neurons, learned after masks and least squares with every weight fixed.",
+        "Factors of the kept FFN neurons, learned after masks and repair with every weight fixed.",
         title=f"Half of the kept neurons are scaled by {np.quantile(kept, 0.25):.3f} to {np.quantile(kept, 0.75):.3f}",
         how="A factor multiplies the neuron's column of down_proj. Away from the dashed line the neuron counts more, "
         "or less, than in the dense model.",
