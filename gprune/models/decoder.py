@@ -287,9 +287,8 @@ def _column_norms(linear: nn.Linear) -> tuple[Array, Array]:
 class _States(BaseModelOutputWithPast):
     """Final states, with what wrappers about a language model ask their backbone for besides."""
 
-    image_hidden_states = None
-    image_outputs = None
-    rope_deltas = None
+    image_hidden_states = image_outputs = None
+    video_outputs = rope_deltas = None
 
 
 class _Given(nn.Module):

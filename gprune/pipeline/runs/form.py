@@ -91,7 +91,7 @@ _STAGE = {
     "with": _Label | None,
 }
 _INPUTS = {
-    **dict.fromkeys(("model", "tokenizer", "precision", "scoring", "machine"), _Text),
+    **dict.fromkeys(("model", "tokenizer", "tokenizing", "precision", "scoring", "machine"), _Text),
     **dict.fromkeys(("calibration", "evaluation", "tasks"), _Each[_Text]),
     "plugins": _Each[_Each[_Label]],
 }

@@ -138,7 +138,7 @@ def overlay(version, folder):
 @pytest.mark.parametrize("version", list(VERSIONS)[1:])
 def test_the_tests_of_models_pruning_and_evaluation_pass_at_each_end_of_the_range(version, tmp_path):
     folders = ["tests/models", "tests/pruning", "tests/evaluation", "tests/plugins"]
-    chosen = ["-m", "not (slow or process or browser or long)", "-p", "no:xdist", "-p", "no:cacheprovider", "-q"]
+    chosen = ["-m", "not (slow or process or browser or long)", "-p", "no:xdist", "-p", "no:cacheprovider"]
     command = [sys.executable, "-m", "pytest", *folders, *chosen, f"--basetemp={tempfile.mkdtemp()}"]
     root, environment = Path(__file__).parents[3], overlay(version, tmp_path)
     for name in [name for name in environment if name.startswith("PYTEST_")]:
