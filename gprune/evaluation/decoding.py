@@ -24,8 +24,6 @@ from gprune.system.errors import SettingsError
 
 # Attention kernels want rows of masks that start at multiples of this many elements.
 _ROW = 8
-# Models of one class that are compiled in a process at most.
-_MODELS = 256
 
 
 class EagerDecoding:
@@ -197,9 +195,7 @@ class StaticDecoding:
 
     def _compile(self) -> None:
         """Takes a step for the compiler's sake."""
-        # the compiler gives up, in silence, after a few models of one class
-        many = torch._dynamo.config.patch(recompile_limit=_MODELS)
-        with self._unmoved(), many:
+        with self._unmoved():
             try:
                 self._step()
             except torch.OutOfMemoryError:

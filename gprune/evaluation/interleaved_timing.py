@@ -147,6 +147,8 @@ def take_turns(
     SettingsError where a model does not fit in memory.
     """
     device = torch.device(settings.device)
+    # the compiler gives up, in silence, after eight models of one class
+    torch.compiler.reset()
     found = [[Timed(one.name, mode, one.parameters) for mode in one.decodings] for one in entrants]
     with torch.inference_mode(), devices.current(device):
         for turn in range(WARM_UPS + settings.repeats):
