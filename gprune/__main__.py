@@ -7,7 +7,6 @@ python -m gprune submit STUDY.json...      (into the queue of jobs; see jobs, lo
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
 python -m gprune sweep FILE                (many studies that differ in some fields, what they share once)
-python -m gprune search FILE               (settings by successive halving)
 python -m gprune arrays STUDY.json OUT.npz
 python -m gprune export RUN METHOD OUT     (the pruned model of any method of a run, with plan and card)
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)

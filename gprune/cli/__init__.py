@@ -41,7 +41,6 @@ COMMANDS = {
     "app": Command("app", "serve the pages, and open them in a browser"),
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
     "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
-    "search": Command("search", "search settings by successive halving"),
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
     "export": Command("export", "write the pruned model of any method of a run as a folder"),
     "apply": Command("export", "cut a dense model as a plan says, without calibration"),

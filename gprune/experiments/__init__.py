@@ -1,1 +1,1 @@
-"""Many studies: the tables of the paper, sweeps, searches, and the scheduler that runs them as jobs."""
+"""Many studies: the tables of the paper, sweeps, and the scheduler that runs them as jobs."""

@@ -17,7 +17,7 @@ from gprune.system.errors import MethodError
 DIVERGENCE = "divergence"
 """the measure that is no perplexity"""
 WEIGHTS = {"A": 4 / 9, "B": 4 / 9, DIVERGENCE: 1 / 9}
-"""weight of each measure, scaled to a sum of 1; they won on the development models (docs/search_choice.md):
+"""weight of each measure, scaled to a sum of 1; they won on the development models (docs/method.md):
 with more on divergence a choice is drawn to what is fitted to the model's own text"""
 _LEAST = 1e-9
 """nats per token under which divergences are one: a model from which nothing is removed has none"""

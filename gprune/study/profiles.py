@@ -1,7 +1,7 @@
 """Settings under one word: what the paper states, and what won a search on a development model.
 
-`paper` is a study's own defaults. `recommended` changes what `recommended.json` says; that file is written by
-`python -m gprune search` (docs/search.md) and is frozen: no result on another model enters it.
+`paper` is a study's own defaults. `recommended` changes what `recommended.json` says; that file is
+frozen: no result on another model enters it (docs/method.md, Development and test).
 """
 
 from dataclasses import dataclass
@@ -51,7 +51,7 @@ def profile(name: str) -> Profile:
 def recipe() -> str:
     """What the recommended recipe does and what it has brought, in a few sentences for people who choose.
 
-    The figures are those that `python -m gprune search --weights` has written on the development models.
+    The figures are those of the development models (docs/method.md, Development and test).
     """
     labels = [METHODS[name].label for name in ChoiceSettings().masks]
     words = (

@@ -10,7 +10,6 @@ from typing import Any
 from gprune.analysis.mask_edits import mask_sets
 from gprune.app.pages.inspector import lists
 from gprune.app.pages.rasa import sets
-from gprune.experiments.search import plan as search
 from gprune.experiments.sweep import plan as sweep
 from gprune.jobs import job, state, timeline
 from gprune.jobs.slurm import record as slurm_record
@@ -76,10 +75,6 @@ RULES = {
               "selection": "drift"}],
 }  # fmt: skip
 SHORT = {"model": "demo", "primary": "p", "auxiliary": "a", "evaluation": {"texts": ["t"]}}
-SEARCH = {
-    "title": "a search", "study": SHORT, "seed": 3, "space": {"sparsity.epochs": [1, 2, 3]},
-    "rungs": [{"configurations": 2, "settings": {"calibration.samples": 64}, "seeds": [0, 1]}],
-}  # fmt: skip
 SWEEP = {
     "title": "a sweep", "study": SHORT, "space": {"seed": [0, 1]}, "until": "all",
     "cases": [{"primary": "x", "auxiliary": "y"}],
@@ -112,7 +107,6 @@ READERS: dict[str, tuple[Any, Reader]] = {
     "masks": (MASKS, lambda folder, data: mask_sets.SETS.read(data)[0]),
     "neurons": (NEURONS, lambda folder, data: lists.LISTS.read(data)),
     "rules": (RULES, lambda folder, data: sets.SETS.read(data)),
-    "search": (SEARCH, _files("p.json", lambda folder: search.from_file(folder / "p.json"))),
     "sweep": (SWEEP, _files("w.json", lambda folder: sweep.from_file(folder / "w.json"))),
 }  # fmt: skip
 ODD = (
@@ -174,8 +168,8 @@ _SECTIONS = (
     f"gates={GateSettings()!r}, repair={RepairSettings()!r}, scales={ScaleSettings()!r}, "
     f"recovery={RecoverySettings()!r}, choice={ChoiceSettings()!r}, "
 )
-_LATER = (_SECTIONS, ", widths='free'", ", method='gprune'", ", tags=()")
-"""what came after the answers were kept: sections and a field of a study, the method of a search, and tags"""
+_LATER = (_SECTIONS, ", widths='free'", ", tags=()")
+"""what came after the answers were kept: sections and a field of a study, and tags"""
 
 
 def answer(reader: Reader, folder: Path, odd: object, data: bytes) -> str:

@@ -20,7 +20,7 @@ MASKS = ("flap", "wanda_sp_uniform", "gprune", "msl_layers", "msl_random", "gate
 KINDS = ("none", "bias", "affine", "least_squares", "least_squares_bias", "least_squares+scales")
 TEXTS, TARGET = "both", "residual_stream"
 """what repairs of every method are fitted to: the texts that did best on the development model with every
-masks (docs/search_choice.md), and the target that studies have; others stand beside it for the masks of
+masks (docs/method.md), and the target that studies have; others stand beside it for the masks of
 OTHERS. Scales follow what was fixed on the development models (docs/repair.md)"""
 OTHERS = ("gprune", "gates")
 """whose masks stand for all where texts and targets differ"""

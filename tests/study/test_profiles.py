@@ -1,0 +1,64 @@
+"""Profiles of settings, and what the recommended recipe claims."""
+
+import json
+
+import pytest
+
+from gprune.__main__ import main
+from gprune.pruning.choosing import WEIGHTS
+from gprune.study import field_names, from_dict, profiles
+from gprune.study.profiles import Profile
+
+
+@pytest.fixture
+def recommended(monkeypatch):
+    settings = (("sparsity.epochs", 3), ("sparsity.learning_rate", 0.1))
+    by_name = {"paper": Profile("paper", (), ""), "recommended": Profile("recommended", settings, "")}
+    monkeypatch.setattr(profiles, "profile", by_name.__getitem__)
+
+
+def sparsity_settings(capsys, *options):
+    assert main(["study", "--model", "demo", *options]) == 0
+    settings = json.loads(capsys.readouterr().out)["sparsity"]
+    return settings["epochs"], settings["learning_rate"]
+
+
+def test_a_study_takes_a_profile_where_nothing_is_asked_for_by_name(capsys, recommended):
+    assert sparsity_settings(capsys) == (2, 0.05)
+    assert sparsity_settings(capsys, "--profile", "recommended") == (3, 0.1)
+    options = ("--profile", "recommended", "--epochs", "4", "--set", "sparsity.learning_rate=0.2")
+    assert sparsity_settings(capsys, *options) == (4, 0.2)
+
+
+def test_the_reason_is_told_with_its_numbers():
+    values = {"settings": {"sparsity.epochs": 3}, "configurations": 49, "model": "small"}
+    reason = profiles._why(values | {"gain": {"perplexity": -0.031}})
+    assert "49 configurations searched on small" in reason and "3.1 % lower" in reason
+    assert "None of 49 configurations" in profiles._why(values | {"settings": {}})
+
+
+def test_the_recommended_profile_is_a_study_of_known_fields():
+    study = from_dict({"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"})
+    assert profiles.applied(study, "paper") == study
+    settings = dict(profiles.profile("recommended").settings)
+    assert settings and settings.keys() <= set(field_names())
+    assert profiles.applied(study, "recommended") == study.with_settings(settings) != study
+
+
+def test_the_launch_form_claims_what_was_measured_and_nothing_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(profiles, "RECIPE", tmp_path / "recipe.json")
+    profiles.recipe.cache_clear()
+    sentences = profiles.recipe()
+    assert "the masks of GPrune, Gates, FLAP and Wanda-sp, one ratio with several repairs" in sentences
+    assert sentences.endswith("What that brings is not measured yet: no figure is claimed.")
+    evidence = {"models": ["small", "tiny"], "cases": 6, "to GPrune": 0.7512, "to the best unrepaired": 0.8249}
+    profiles.RECIPE.write_text(json.dumps(evidence), encoding="utf-8")
+    profiles.recipe.cache_clear()
+    assert "On small and tiny" in profiles.recipe() and "0.75 of GPrune" in profiles.recipe()
+    assert "0.82 of the best masks’ without repair (6 cases)" in profiles.recipe()
+    profiles.recipe.cache_clear()
+
+
+def test_the_weights_of_the_evidence_are_those_that_choose():
+    evidence = json.loads(profiles.RECIPE.read_text(encoding="utf-8"))
+    assert evidence["weights"] == pytest.approx(WEIGHTS)
