@@ -13,7 +13,6 @@ python -m gprune export RUN METHOD OUT     (the pruned model of any method of a 
 python -m gprune apply PLAN MODEL OUT      (a plan's cut of a dense model)
 python -m gprune pad FOLDER OUT            (a pruned model as a stock folder)
 python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)
-python -m gprune push FOLDER OWNER/NAME    (what would go to the hub; with --yes it goes)
 python -m gprune speed FOLDER...           (prefill and decode, dense beside pruned)
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)
 python -m gprune unpack FILE               (reads it: needs neither its model nor its texts)

@@ -151,7 +151,6 @@ COMMANDS = {
     "export": ["export", "x" * 5000, "flap", "{folder}/out"],
     "models": ["models", "x" * 5000],
     "models nobody": ["models", "~nosuchuser/m"],
-    "push": ["push", "{folder}", "y" * 5000 + "/z"],
 }
 
 

@@ -49,7 +49,6 @@ COMMANDS = {
     "measure": Command("cut", "measure a mask set on every evaluation text"),
     "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
-    "push": Command("publish", "list what of a model's folder would go to the hub; --yes sends it"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
     "pack": Command("packs", "write a run as one file, to open elsewhere"),
     "unpack": Command("packs", "read a packed run, with neither model nor texts"),
