@@ -44,7 +44,6 @@ COMMANDS = {
     "search": Command("search", "search settings by successive halving"),
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
     "export": Command("export", "write the pruned model of any method of a run as a folder"),
-    "apply": Command("export", "cut a dense model as a plan says, without calibration"),
     "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),

@@ -4,10 +4,9 @@ import pytest
 from huggingface_hub import ModelCard
 from pruned_folder import byte_tokenizer, masks_of, small_decoder
 
-from gprune.models.export import apply, checkpoint, model_card, padded
+from gprune.models.export import checkpoint, model_card, padded
 from gprune.models.export.model_card import Figure
 from gprune.pruning.surgery import cut
-from gprune.system.errors import CheckpointError
 
 FIGURES = (
     Figure("wikitext2", 12.345678, 0.5, 10.0, "perplexity over 6 windows of 16 tokens; all"),
@@ -47,7 +46,7 @@ def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tm
         "| FFN neurons a layer | 2, 13, 6 of 13 |",
         "| key/value groups a layer | 1, 2, 3 of 3 |",
         "trust_remote_code=True",
-        "python -m gprune apply plan.json BASE OUT",
+        "`pruning.json` lists the kept units of every layer",
         "That of base: a licence of its own.",
     ):
         assert words in card.text, words
@@ -68,11 +67,9 @@ def test_a_damaged_card_of_the_base_hinders_nothing(tmp_path, head):
     assert ModelCard.load(folder / "README.md").data.license is None
 
 
-def test_the_same_from_its_plan_and_padded_have_cards_too(tmp_path):
+def test_a_padded_folder_has_a_card_too(tmp_path):
     folder = of_base(tmp_path, figures=FIGURES)
-    ordinary = padded.save(folder, tmp_path / "padded").folder
+    ordinary = padded.save_padded(folder, tmp_path / "padded").folder
     card = ModelCard.load(ordinary / "README.md")
     assert "trust_remote_code=True" not in card.text and "padded with zeros" in card.text
     assert [one.metric_value for one in card.data.eval_results] == [12.3457, 7.0]
-    with pytest.raises(CheckpointError, match="f00d"):
-        apply.save(folder, str(tmp_path / "base"), tmp_path / "again", cut)
