@@ -403,7 +403,7 @@ def overlap(task: Task) -> records.TextOverlap:
 def checkpoint(_: Task) -> Callable[[Path], None]:
     def fill(folder: Path) -> None:
         (folder / "model").mkdir()
-        (folder / "model" / "plan.json").write_text('{"format": "gprune-plan"}', encoding="utf-8")
+        (folder / "model" / "pruning.json").write_text("{}", encoding="utf-8")
 
     return fill
 

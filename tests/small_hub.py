@@ -1,6 +1,5 @@
 """A hub on this machine: what the hub's client asks for datasets and models, answered from memory."""
 
-import base64
 import hashlib
 import json
 import threading
@@ -26,10 +25,6 @@ class SmallHub:
         self.gated: set[str] = set()
         """models that ask for permission"""
         self.requests: list[str] = []
-        self.commits: list[tuple[str, str]] = []
-        """repository and message of what was sent"""
-        self.refuses: int = 0
-        """the answer to whoever sends something; 0 where it is taken"""
         hub = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -38,9 +33,6 @@ class SmallHub:
 
             def do_HEAD(self) -> None:  # noqa: N802
                 hub.answer(self, False)
-
-            def do_POST(self) -> None:  # noqa: N802
-                hub.take(self)
 
             def log_message(self, *_: Any) -> None:
                 """Stays silent."""
@@ -70,39 +62,6 @@ class SmallHub:
                     return self._send(handler, 200, files[file], body)
                 return self._send(handler, 404, b"", body, {"X-Error-Code": "EntryNotFound"})
         return self._send(handler, 404, b"", body, {"X-Error-Code": "RepoNotFound"})
-
-    def take(self, handler: BaseHTTPRequestHandler) -> None:
-        """Makes a repository, and takes the files of a commit."""
-        self.requests.append(f"{handler.command} {handler.path}")
-        sent = handler.rfile.read(int(handler.headers.get("Content-Length") or 0))
-        path, answer = handler.path.split("?")[0], dict[str, Any]()
-        if self.refuses:
-            return self._send(handler, self.refuses, b"{}", True)
-        if path == "/api/repos/create":
-            asked = json.loads(sent)
-            name = f"{asked['organization']}/{asked['name']}"
-            self.models.setdefault(name, {})
-            answer = {"url": f"{self.address}/{name}", "private": asked.get("visibility") == "private"}
-        elif path.endswith("/preupload/main"):
-            files = [
-                {"path": one["path"], "uploadMode": "regular", "shouldIgnore": False}
-                for one in json.loads(sent)["files"]
-            ]
-            answer = {"files": files}
-        elif path.endswith("/commit/main"):
-            name = path.removeprefix("/api/models/").removesuffix("/commit/main")
-            address = f"{self.address}/{name}/commit/{COMMIT}"
-            answer = {"success": True, "commitOid": COMMIT, "commitUrl": address}
-            self._commit(name, sent)
-        return self._send(handler, 200, json.dumps(answer).encode(), True)
-
-    def _commit(self, repository: str, sent: bytes) -> None:
-        for line in map(json.loads, sent.splitlines()):
-            value = line["value"]
-            if line["key"] == "header":
-                self.commits.append((repository, value["summary"]))
-            else:
-                self.models[repository][value["path"]] = base64.b64decode(value["content"])
 
     def _send(self, handler: BaseHTTPRequestHandler, code: int, content: bytes, body: bool, extra: Any = None) -> None:
         handler.send_response(code)

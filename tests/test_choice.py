@@ -16,7 +16,7 @@ from gprune.app.preview import Question, Source, repair_of
 from gprune.app.preview.request import resolve
 from gprune.cli import progress
 from gprune.evaluation.perplexity import window_losses
-from gprune.models.export import plan_file
+from gprune.models.export import pruning_file
 from gprune.pipeline import stages
 from gprune.pipeline.estimate.dimensions import Case, of_model
 from gprune.pipeline.estimate.memory import need
@@ -128,7 +128,7 @@ def test_what_was_chosen_is_what_is_counted_saved_and_told(made):
         choice = results.get(stages.choice, method)
         kind = choice.repair.partition(":")[0]
         assert kind in REPAIRS, "the smallest model gains by a fit"
-        plan = plan_file.read(pipeline.Path(result[place]))
+        plan = pruning_file.read_record(pipeline.Path(result[place]))
         assert [one.name for one in plan.pruned.repairs] == [kind]
         assert np.array_equal(plan.pruned.masks.ffn, results.get(stages.masks, choice.masks[choice.chosen]).ffn)
         live = opened.model(method)

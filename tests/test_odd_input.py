@@ -139,8 +139,6 @@ COMMANDS = {
     "cache": ["runs", "--cache", "x" * 5000],
     "cache of nobody": ["runs", "--cache", "~nosuchuser/cache"],
     "command": ["z" * 5000],
-    "plan": ["apply", "x" * 5000, "demo", "{folder}/out"],
-    "deep plan": ["apply", "{deep}", "demo", "{folder}/out"],
     "pad": ["pad", "{folder}", "{folder}/out"],
     "gguf": ["gguf", "~nosuchuser/m", "{folder}/out.gguf"],
     "table": ["reproduce", "main", "--model", "~nosuchuser/m", "--dry-run"],
@@ -151,7 +149,6 @@ COMMANDS = {
     "export": ["export", "x" * 5000, "flap", "{folder}/out"],
     "models": ["models", "x" * 5000],
     "models nobody": ["models", "~nosuchuser/m"],
-    "push": ["push", "{folder}", "y" * 5000 + "/z"],
 }
 
 

@@ -1,7 +1,5 @@
 """A study whose methods are trained on: what stays as it is, what stands apart, and what is saved."""
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -16,9 +14,7 @@ from gprune.app.pages.comparison.panels import recovered_of, recovery
 from gprune.app.pages.jobs import panels as job_panels
 from gprune.cli.progress import summary
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.export import apply, checkpoint, model_card, plan_file
-from gprune.models.export.recovered_file import RECOVERED_FILE
-from gprune.models.export.repaired_file import REPAIRED_FILE
+from gprune.models.export import checkpoint, model_card, pruning_file
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.surgery import Silenced, cut
@@ -27,7 +23,7 @@ from gprune.store import Store
 from gprune.store.resumption import VARIABLE
 from gprune.study import Study, from_dict
 from gprune.study.model_gpus import require_possible
-from gprune.system.errors import Cancelled, CheckpointError, ModelError, SettingsError
+from gprune.system.errors import Cancelled, ModelError, SettingsError
 from gprune.system.progress import Notice
 
 pytest.importorskip("peft")
@@ -110,8 +106,8 @@ def test_what_is_measured_given_and_saved_is_the_merged_model(made):
     np.testing.assert_allclose(result["recovery"]["perplexity"]["gprune"][text], expected.perplexity, rtol=1e-6)
     assert torch.equal(logits(opened.model(recovered=True)), logits(live))
     assert not torch.allclose(logits(opened.model()), logits(live))
-    assert torch.equal(logits(checkpoint.load(Path(result["recovered_checkpoint"]), "cpu")), logits(live))
-    plain = checkpoint.load(Path(result["checkpoint"]), "cpu")
+    assert torch.equal(logits(checkpoint.load_checkpoint(Path(result["recovered_checkpoint"]), "cpu")), logits(live))
+    plain = checkpoint.load_checkpoint(Path(result["checkpoint"]), "cpu")
     assert torch.equal(logits(plain), logits(opened.model()))
     assert sum(p.numel() for p in live.parameters()) == result["parameters"]["gprune"]
     with pytest.raises(ModelError, match="a recovered model is not the dense one with silent units"):
@@ -128,50 +124,27 @@ def test_only_a_recovered_run_gives_a_recovered_model(made):
             opened.model(recovered=True, **asked)
 
 
-def test_the_recovered_folder_its_plan_and_its_files_make_the_model_again(made, tmp_path):
-    opened, result = made
-    folder = Path(result["recovered_checkpoint"])
-    told = json.loads((folder / "plan.json").read_text())
-    assert (told["recovery"]["kind"], told["recovery"]["rank"], told["recovery"]["scale"]) == ("lora", 8, 2.0)
-    assert "recovery" not in json.loads((Path(result["checkpoint"]) / "plan.json").read_text())
-    assert plan_file.read(folder).recovery.digest == told["recovery"]["digest"]
-    beside = tmp_path / "beside"
-    beside.mkdir()
-    for name in ("plan.json", REPAIRED_FILE):
-        shutil.copyfile(folder / name, beside / name)
-    with pytest.raises(CheckpointError, match=f"{RECOVERED_FILE}: that file is not beside it, so the recov"):
-        apply.save(beside, opened.study.model, tmp_path / "again", cut)
-    shutil.copyfile(folder / RECOVERED_FILE, beside / RECOVERED_FILE)
-    again = apply.save(beside, opened.study.model, tmp_path / "again", cut)
-    first, second = (checkpoint.load(one, "cpu").state_dict() for one in (folder, again))
-    assert all(torch.equal(value, second[name]) for name, value in first.items())
-    assert plan_file.read(again).recovery == plan_file.read(folder).recovery
-    for change, words in (
-        ({"digest": "0" * 64}, "is not the one that the plan names"),
-        ({"rank": 7}, "holds no factors of rank 7"),
-        ({"scale": 3.0}, "answers otherwise than the first checkpoint"),
-        ({"scale": "2"}, "recovery.scale is '2'"),
-    ):
-        (beside / "plan.json").write_text(json.dumps(told | {"recovery": told["recovery"] | change}))
-        with pytest.raises(CheckpointError, match=words):
-            apply.save(beside, opened.study.model, tmp_path / "third", cut)
-    assert not (tmp_path / "third").exists()
+def test_the_recovered_folder_names_its_recovery_and_the_other_folder_none(made):
+    _, result = made
+    records = [pruning_file.read_record(Path(result[name])) for name in ("recovered_checkpoint", "checkpoint")]
+    assert [record.recovery for record in records] == ["lora of rank 8", ""]
+    assert records[0].pruned.repaired_by == REPAIRS[KIND].label and records[0].run == result["run"]
+    card = (Path(result["recovered_checkpoint"]) / "README.md").read_text()
+    assert "| trained after the cut | lora of rank 8, merged into the weights |" in card
 
 
 def test_the_recovered_model_of_any_method_is_exported_with_what_was_trained(made, tmp_path):
     opened, result = made
     folder = opened.export(tmp_path / "out", "flap", recovered=True)
     live = opened.model("flap", recovered=True)
-    assert torch.equal(logits(checkpoint.load(folder, "cpu")), logits(live))
+    assert torch.equal(logits(checkpoint.load_checkpoint(folder, "cpu")), logits(live))
     told = {one.text.rpartition("/")[2]: one.perplexity for one in model_card.figures_of(folder)}
     known = result["recovery"]["perplexity"]["flap"]
     assert told == {text.rpartition("/")[2]: pytest.approx(value, abs=1e-4) for text, value in known.items()}
-    again = apply.save(folder, opened.study.model, tmp_path / "again", cut)
-    assert torch.equal(logits(checkpoint.load(again, "cpu")), logits(live))
-    # a held one has it in its weights alone, which its plan says
+    # a held one has it in its weights alone, which its pruning.json says
     held = gprune.save(live, tmp_path / "held")
-    assert plan_file.read(held).trained and not plan_file.read(folder).trained
-    assert torch.equal(logits(checkpoint.load(held, "cpu")), logits(live))
+    assert pruning_file.read_record(held).trained and not pruning_file.read_record(folder).trained
+    assert torch.equal(logits(checkpoint.load_checkpoint(held, "cpu")), logits(live))
 
 
 def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_path, monkeypatch):

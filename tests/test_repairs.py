@@ -1,7 +1,5 @@
 """A repair of the kept weights is a setting of every method, known wherever its model is made or told of."""
 
-import json
-import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,8 +17,7 @@ from gprune.app.preview.request import Question, against, resolve
 from gprune.app.preview.worker import messages
 from gprune.app.preview.worker.masked_model import MaskedModel
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.export import apply, checkpoint, plan_file
-from gprune.models.export.repaired_file import REPAIRED_FILE
+from gprune.models.export import checkpoint, pruning_file
 from gprune.pipeline import stages
 from gprune.pipeline.estimate.dimensions import Case, of_model
 from gprune.pipeline.estimate.memory import need
@@ -31,7 +28,7 @@ from gprune.records import REPAIRS, PrunedModel
 from gprune.store import Store
 from gprune.study import Study, from_dict
 from gprune.study.methods import METHODS, repairs_of
-from gprune.system.errors import CheckpointError, SettingsError
+from gprune.system.errors import SettingsError
 
 pytestmark = pytest.mark.slow
 
@@ -197,35 +194,12 @@ def test_a_set_made_by_hand_is_repaired_anew(run):
     assert needs["weights"].key in {one.key for one in stages.needed(stage)}
 
 
-def test_the_saved_folder_its_plan_and_the_file_beside_it_make_the_repaired_model(run, tmp_path):
+def test_the_saved_folder_is_the_repaired_model_and_names_the_repair(run):
     opened, result = run
     folder = Path(result["checkpoint"])
-    told = json.loads((folder / "plan.json").read_text())
-    assert told[KIND] is True and told["bias_compensation"] is False and len(told["repaired_weights"]) == 64
-    assert [one.name for one in plan_file.read(folder).pruned.repairs] == [KIND]
+    assert [repair.name for repair in pruning_file.read_record(folder).pruned.repairs] == [KIND]
     ids, live = torch.arange(3, 12)[None], opened.model("gprune")
-    torch.testing.assert_close(checkpoint.load(folder, "cpu")(ids).logits, live(ids).logits)
-    beside = tmp_path / "beside"
-    beside.mkdir()
-    shutil.copyfile(folder / "plan.json", beside / "plan.json")
-    with pytest.raises(CheckpointError, match=f"{REPAIRED_FILE}: that file is not beside it, so the repair"):
-        apply.save(beside, opened.study.model, tmp_path / "again", cut)
-    shutil.copyfile(folder / REPAIRED_FILE, beside / REPAIRED_FILE)
-    apply.save(beside, opened.study.model, tmp_path / "again", cut)
-    first, again = (checkpoint.load(one, "cpu").state_dict() for one in (folder, tmp_path / "again"))
-    assert first.keys() == again.keys() and all(torch.equal(value, again[name]) for name, value in first.items())
-    with open(beside / REPAIRED_FILE, "r+b") as file:
-        file.seek(-1, 2)
-        last = file.read(1)
-        file.seek(-1, 2)
-        file.write(bytes([last[0] ^ 1]))
-    with pytest.raises(CheckpointError, match="is not the one that the plan names"):
-        apply.save(beside, opened.study.model, tmp_path / "third", cut)
-    del told["repaired_weights"]
-    (beside / "plan.json").write_text(json.dumps(told))
-    with pytest.raises(CheckpointError, match="least squares with a bias but does not hold the weights"):
-        apply.save(beside, opened.study.model, tmp_path / "third", cut)
-    assert not (tmp_path / "third").exists()
+    torch.testing.assert_close(checkpoint.load_checkpoint(folder, "cpu")(ids).logits, live(ids).logits)
 
 
 def test_tables_and_sentences_name_it(run):

@@ -19,7 +19,7 @@ from gprune.analysis.scales import scale_histogram
 from gprune.app.preview import Source
 from gprune.app.preview.request import Question, repair_of, resolve
 from gprune.evaluation.perplexity import perplexity
-from gprune.models.export import apply, checkpoint, padded
+from gprune.models.export import checkpoint, padded
 from gprune.pipeline import stages
 from gprune.pipeline.estimate.dimensions import Case, of_model
 from gprune.pipeline.estimate.memory import need
@@ -102,22 +102,19 @@ def test_what_is_measured_cut_silenced_and_previewed_is_the_scaled_model(run):
     assert resolve(source, other).pruned["repairs"] == ["least_squares"]
 
 
-def test_folder_plan_padded_and_exported_models_carry_it(run, tmp_path):
+def test_saved_padded_and_exported_models_carry_it(run, tmp_path):
     opened, result = run
     folder, ids = Path(result["checkpoint"]), torch.arange(3, 12)[None]
-    plan = json.loads((folder / "plan.json").read_text())
-    assert plan["least_squares"] is plan["scales"] is True and len(plan["repaired_weights"]) == 64
+    assert json.loads((folder / "pruning.json").read_text())["repairs"] == ["least_squares", "scales"]
     live = opened.model("gprune")
-    assert torch.equal(checkpoint.load(folder, "cpu")(ids).logits, live(ids).logits)
-    apply.save(folder, opened.study.model, tmp_path / "again", cut)
-    assert torch.equal(checkpoint.load(tmp_path / "again", "cpu")(ids).logits, live(ids).logits)
-    padded.save(folder, tmp_path / "padded")
+    assert torch.equal(checkpoint.load_checkpoint(folder, "cpu")(ids).logits, live(ids).logits)
+    padded.save_padded(folder, tmp_path / "padded")
     ordinary = AutoModelForCausalLM.from_pretrained(tmp_path / "padded")
     torch.testing.assert_close(ordinary(ids).logits, live(ids).logits, rtol=1e-5, atol=1e-5)
     run_name, cache = result["run"], str(results_of(opened).store.root)
     told = ["export", run_name, "flap", str(tmp_path / "scaled"), "--repair", "scales", "--cache", cache]
     assert main(told) == 0
-    alone = checkpoint.load(tmp_path / "scaled", "cpu")(ids).logits
+    alone = checkpoint.load_checkpoint(tmp_path / "scaled", "cpu")(ids).logits
     assert torch.equal(alone, opened.model("flap", repair="scales")(ids).logits)
     assert not torch.allclose(alone, opened.model("flap", repair="none")(ids).logits)
 

@@ -106,7 +106,7 @@ def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> Languag
 
     with _as_decoder(model) as decoder:
         found = masks if isinstance(masks, PruningMasks) else _from_frame(masks, decoder.shape)
-        return origin.remember(cut(decoder, found), origin.of_prune(model, PrunedModel(found)))
+        return origin.remember(cut(decoder, found), origin.origin_of_cut(model, PrunedModel(found)))
 
 
 @contextmanager
@@ -176,13 +176,13 @@ def _whole(values: pd.Series) -> Array:
 
 
 def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: Tokenizer | None = None) -> Path:
-    """Saves a pruned model with its plan and a model card, reads it back and compares the two.
+    """Save a pruned model with a model card and ``pruning.json``, read it back and compare the two.
 
     `model` is one that `Run.model` or `prune` gave, or that was loaded from a pruned folder, copied or
     trained since or not; `tokenizer` that of the dense model, looked for where it came from where left out;
     `folder`, which is given back, must not exist, or be empty. The card, README.md, tells base model and
-    licence, what was pruned and how, and the perplexities of the run. Of a model that was trained since the
-    plan tells the units alone. `model.save_pretrained` saves the same model without plan and card. Raises
+    licence, what was pruned and how, and the perplexities of the run; ``pruning.json`` lists the kept units.
+    `model.save_pretrained` saves the same model without the two. Raises
     SettingsError where the model is dense, or has adapters that are not merged, CheckpointError where the
     folder is taken, the disk is full, or the saved model does not read back as it was.
 
@@ -205,7 +205,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
     training = model.training
     model.eval()
     try:
-        known = origin.of(model)
+        known = origin.origin_of(model)
         return checkpoint.save(
             model,
             tokenizer or _tokenizer(model, known),
@@ -213,6 +213,7 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
             known.pruned,
             source=known.source,
             fingerprint=known.fingerprint,
+            run=known.run,
             study=known.study,
             figures=known.figures,
             trained=known.trained,

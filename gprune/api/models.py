@@ -71,7 +71,7 @@ def export(
     recovered: bool = False,
     on_progress: Progress = silent,
 ) -> Path:
-    """Writes the model of a method as a folder with plan and card; see `Run.export`, and `cut` for errors.
+    """Write the model of a method as a folder; see `Run.export`, and `cut` for errors.
 
     Raises CheckpointError where the folder is taken, the disk is full, or the model does not read back.
     """

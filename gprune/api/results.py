@@ -279,7 +279,7 @@ class Run:
         recovered: bool = False,
         on_progress: Progress = silent,
     ) -> Path:
-        """Writes the model that a method leaves as a folder, with plan and model card, and gives it back.
+        """Writes the model that a method leaves as a folder, with model card and pruning.json, and gives it back.
 
         `folder` must not exist, or be empty. The model is that of `model` for the same arguments, of any
         method but `dense`; it is read back and compared. `on_progress` is told of each step. For errors see
@@ -289,7 +289,7 @@ class Run:
             >>> import gprune, pathlib, tempfile
             >>> run = gprune.run("demo", progress=False)
             >>> folder = run.export(pathlib.Path(tempfile.mkdtemp()) / "flap", "flap")
-            >>> (folder / "plan.json").is_file(), (folder / "README.md").is_file()
+            >>> (folder / "pruning.json").is_file(), (folder / "README.md").is_file()
             (True, True)
         """
         from gprune.api.models import export

@@ -1,4 +1,4 @@
-"""`export`, `apply`, `pad`, `gguf`: a method's model as a folder, the same from its plan, and other forms."""
+"""`export`, `pad`, `gguf`: a method's model as a folder, and other forms of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _ABOUT = (
     "Writes the pruned model of any method of a run as a folder that loads anywhere, with the repair of the "
-    "run, its plan and a model card that tells the perplexities of the run."
+    "run, a model card that tells the perplexities of the run, and pruning.json, which lists the kept units."
 )
 
 
@@ -33,10 +33,6 @@ def add(commands: Any) -> None:
     export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
     add_job(export)
     add_cache(export)
-    apply = registered(commands, "apply", _apply)
-    apply.add_argument("plan", metavar="PLAN", type=place, help="a plan.json, or the pruned model's folder")
-    apply.add_argument("model", metavar="MODEL", help="the dense model: a folder, a hub name, or `demo`")
-    apply.add_argument("out", metavar="OUT", type=place, help="folder to write")
     pad = registered(commands, "pad", _pad)
     pad.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     pad.add_argument("out", metavar="OUT", type=place, help="folder to write")
@@ -62,18 +58,10 @@ def _export(options: argparse.Namespace) -> int:
             recovered=options.recovered,
             on_progress=progress,
         )
-    say(f"{folder}: {run.study.model} pruned by {options.method}, with plan and card, read back and compared")
-    return 0
-
-
-def _apply(options: argparse.Namespace) -> int:
-    from gprune.models.export import apply, plan_file
-    from gprune.pruning import surgery
-
-    with shown("apply") as progress:
-        folder = apply.save(options.plan, options.model, options.out, surgery.cut, progress)
-    masks = plan_file.read(folder).pruned.masks
-    say(f"{folder}: {options.model} cut by {masks.method} to {masks.retention:.2%}, read back and compared")
+    say(
+        f"{folder}: {run.study.model} pruned by {options.method}, with model card and pruning.json, "
+        "read back and compared"
+    )
     return 0
 
 
@@ -81,7 +69,7 @@ def _pad(options: argparse.Namespace) -> int:
     from gprune.models.export import padded
 
     with shown("pad", options.job) as progress:
-        made = padded.save(options.folder, options.out, progress)
+        made = padded.save_padded(options.folder, options.out, progress)
     say(
         f"{made.folder}: an ordinary {made.model_type}, {made.neurons} neurons and {made.groups} key/value "
         f"groups in every layer, {made.zeros:,} zeros added; {_saved(made)}"
@@ -108,7 +96,7 @@ def _gguf(options: argparse.Namespace) -> int:
     from gprune.models.export import gguf
 
     with shown("gguf", options.job) as progress:
-        size = gguf.save(options.folder, options.out, options.type, progress)
+        size = gguf.save_gguf(options.folder, options.out, options.type, progress)
     say(f"{options.out}: {gguf.ARCHITECTURE}, {options.type}, {size / 2**20:,.1f} MiB, read back")
     return 0
 

@@ -57,16 +57,19 @@ def _describe_model(options: argparse.Namespace) -> int:
         "folder": model.folder,
         "family": family,
         "form": model.form,
+        "pruned from": f"{model.source} ({model.fingerprint[:12]})" if model.source else "",
+        "run": model.run,
         "parameters": f"{model.parameters:,} ({amount(model.bytes)})",
         "layers": len(model.neurons) or "not known",
-        "FFN neurons": inspection.in_words(model.neurons, model.of_neurons),
-        "key/value groups": inspection.in_words(model.groups, model.of_groups),
+        "FFN neurons": inspection.format_widths(model.neurons, model.dense_neurons),
+        "key/value groups": inspection.format_widths(model.groups, model.dense_groups),
         "can be pruned": model.prunable,
         "loads": model.loads,
         "tokenizer": model.tokenizer,
     }
     for name, value in rows.items():
-        say(f"{name:<18}{value}")
+        if value:
+            say(f"{name:<18}{value}")
     return 0
 
 

@@ -133,7 +133,7 @@ def _measured(options: argparse.Namespace, settings: Any, listener: Progress) ->
     models: dict[str, Any] = {}
     for name in options.models:
         measurable.require_known(name, options.align)
-        load = partial(measurable.load, name, settings.device, settings.dtype, options.align)
+        load = partial(measurable.load_model, name, settings.device, settings.dtype, options.align)
         # numbered from its second time on
         numbered = (f"{name} #{number}" for number in itertools.count(2))
         models[next(one for one in itertools.chain([name], numbered) if one not in models)] = load

@@ -109,7 +109,7 @@ def release() -> None:
     devices.give_back()
 
 
-def memory(device: torch.device) -> tuple[int, int]:
+def device_memory(device: torch.device) -> tuple[int, int]:
     """Bytes of a device's memory that are free, and in all; on a CPU what this process may have."""
     if devices.is_gpu(device):
         return devices.memory(device)
@@ -119,7 +119,7 @@ def memory(device: torch.device) -> tuple[int, int]:
 
 def sizes(error: BaseException, device: torch.device) -> str:
     """How much was asked for when memory ran out, where that is told, and how much there is, as a remark."""
-    free, whole = memory(device)
+    free, whole = device_memory(device)
     there = f"{free / 2**30:,.1f} of {whole / 2**30:,.1f} GiB are free on {device}"
     found = _ASKED.search(str(error))
     if found is None:

@@ -93,7 +93,7 @@ def linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
     return module
 
 
-def widths(shape: ModelShape) -> dict[str, int]:
+def axis_sizes(shape: ModelShape) -> dict[str, int]:
     """How many of each unit stand along an axis of a dense layer."""
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     heads = {"query_heads": shape.heads, "key_heads": shape.kv_heads}
@@ -104,7 +104,7 @@ def places(one: Slice, shape: ModelShape) -> dict[str, slice]:
     """The rows or columns of each part of a slice."""
     found, start = {}, 0
     for part in one.parts:
-        stop = start + widths(shape)[UNITS[part]]
+        stop = start + axis_sizes(shape)[UNITS[part]]
         found[part] = slice(start, stop)
         start = stop
     return found
@@ -158,7 +158,7 @@ def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> M
 
 
 def _require_size(one: Slice, module: nn.Linear, shape: ModelShape, index: int) -> None:
-    units = sum(widths(shape)[UNITS[part]] for part in one.parts)
+    units = sum(axis_sizes(shape)[UNITS[part]] for part in one.parts)
     expected = (units, shape.hidden) if one.axis == 0 else (shape.hidden, units)
     if tuple(module.weight.shape) != expected:
         name, actual = one.path.rpartition(".")[2], tuple(module.weight.shape)

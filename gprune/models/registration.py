@@ -39,7 +39,7 @@ def register() -> None:
     """
     importlib.import_module(AUTO_CLASSES)
     # also where what registers was itself being imported when the Auto classes came
-    importlib.import_module(_REGISTER).register()
+    importlib.import_module(_REGISTER).register_classes()
 
 
 def register_when_loaded() -> None:
@@ -59,7 +59,7 @@ def _register() -> None:
 
 def _register_classes() -> None:
     # one that is itself being imported registers at its end, when these classes are there
-    if hasattr(sys.modules.get(_REGISTER), "register"):
+    if hasattr(sys.modules.get(_REGISTER), "register_classes"):
         register()
 
 

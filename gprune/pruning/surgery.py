@@ -64,7 +64,7 @@ def cut(
         low_rank.merge(made, decoder.layout, model.recovered)
     if then is not None:
         then(made)
-    return checkpoint.formed(made.eval(), decoder.layout)
+    return checkpoint.as_loaded(made.eval(), decoder.layout)
 
 
 class Silenced:

@@ -100,7 +100,7 @@ def test_the_cost_of_padding_is_that_of_the_padded_model(family, compensated, tm
     assert isinstance(told, speed.Padding)
     assert told.groups == (3 if family in ("helium", "stablelm") else 1)
     save(decoder, tmp_path / "in", masks=kept, compensated=compensated)
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     sizes = made.dense.parameters, made.pruned.parameters, made.padded.parameters
     assert (told.dense, told.pruned, told.padded) == sizes
     assert (told.neurons, told.groups) == (made.neurons, made.groups)
@@ -124,7 +124,7 @@ def test_llama_takes_the_next_number_of_heads_that_divides_its_hidden_size(tmp_p
     told = speed.padding(decoder.shape, decoder.size, PrunedModel(kept), "llama")
     assert isinstance(told, speed.Padding) and told.groups == 4
     save(decoder, tmp_path / "in", masks=kept)
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     assert (made.groups, made.padded.parameters) == (told.groups, told.padded)
 
 

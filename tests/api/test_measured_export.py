@@ -15,15 +15,15 @@ from gprune.system.errors import CheckpointError
 def test_an_export_answers_as_measured_on_tokens_of_an_evaluation_text(at_home, tmp_path):
     run = gprune.open(gprune.runs()["run"][0])
     folder = run.export(tmp_path / "out", "flap")
-    plan = json.loads((folder / "plan.json").read_text(encoding="utf-8"))
-    ids = torch.tensor([plan["probe"]["ids"]])
+    plan = json.loads((folder / "pruning.json").read_text(encoding="utf-8"))
+    ids = torch.tensor([plan["probe_tokens"]])
     text = run.study.evaluation.texts[0]
     assert ids[0].tolist() == texts.stream(text, run.tokenizer)[: ids.shape[1]].tolist()
-    model = checkpoint.load(folder)
+    model = checkpoint.load_checkpoint(folder)
     with torch.inference_mode():
         last = model(input_ids=ids).logits[0, -1]
     chosen = torch.linspace(0, len(last) - 1, min(64, len(last))).long()
-    assert last[chosen].tolist() == pytest.approx(plan["probe"]["logits"], rel=1e-4, abs=1e-6)
+    assert last[chosen].tolist() == pytest.approx(plan["probe_logits"], rel=1e-4, abs=1e-6)
 
 
 def test_an_export_of_another_model_than_the_measured_one_is_refused(at_home, tmp_path, monkeypatch):

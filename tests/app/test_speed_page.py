@@ -275,7 +275,7 @@ def test_every_method_has_its_folder_or_the_button_that_writes_it(cache, started
     assert arguments == ("export", name, "flap", str(out), "--cache", str(cache))
     assert out.parent == cache / "exports" / name and out.name.startswith("flap-")
     out.mkdir(parents=True)
-    (out / "plan.json").write_text("{}")
+    (out / "pruning.json").write_text("{}")
     app = exports()
     assert str(out) in [code.value for code in app.code]
     assert "sx_write_flap" not in [button.key for button in app.button]

@@ -11,7 +11,7 @@ from gprune.app.preview.worker import messages
 from gprune.data.texts import layout, naming, rows, source
 from gprune.evaluation import tasks
 from gprune.models import families, identity
-from gprune.models.export import plan_file
+from gprune.models.export import pruning_file
 from gprune.pipeline import runs
 from gprune.study import from_dict, from_file
 from gprune.study.fields import assignment
@@ -51,23 +51,24 @@ STANDARD = {
     "answerKey": "A",
     "question_stem": "m",
 }
-PLAN = {
-    "format": "gprune-plan",
-    "version": 1,
+PRUNING = {
     "source": "demo",
     "fingerprint": "0" * 64,
+    "run": "demo-1",
     "method": "flap",
     "retention": 0.5,
     "target": 0.5,
-    "bias_compensation": True,
+    "repairs": ["bias_compensation"],
+    "recovery": "",
+    "trained": False,
+    "padded": False,
     "neurons": 4,
-    "key_value_heads": 2,
+    "key_value_groups": 2,
     "kept_neurons": [[0, 1], [2, 3]],
     "kept_key_value_groups": [[0], [1]],
-    "probe": {"ids": [0, 1], "logits": [0.5, -0.5]},
+    "probe_tokens": [0, 1],
+    "probe_logits": [0.5, -0.5],
     "study": {},
-    "dtype": "float32",
-    "biases": {"o_proj": "AAAAAAAAAAA=", "down_proj": "AAAAAAAAAAA="},
 }
 CONFIG = {"model_type": "llama", "dtype": "float32", "intermediate_size": 8, "vocab_size": 9, "auto_map": {}}
 INDEX = {"metadata": {"total_size": 9}, "weight_map": {"a": "one.safetensors", "b": "two.safetensors"}}
@@ -239,13 +240,13 @@ def test_task_files_and_task_names(fuzz, tmp_path):
     fuzz(names, lambda name: tasks.resolve(name, settings))
 
 
-def test_plans(fuzz, tmp_path):
+def test_pruning_records(fuzz, tmp_path):
     def read(data):
-        (tmp_path / "plan.json").write_bytes(data)
-        plan = plan_file.read(tmp_path)
-        assert plan.pruned.masks.ffn.ndim == 2 and plan.pruned.masks.ffn.dtype == bool
+        (tmp_path / "pruning.json").write_bytes(data)
+        masks = pruning_file.read_record(tmp_path).pruned.masks
+        assert masks.ffn.ndim == 2 and masks.ffn.dtype == bool
 
-    fuzz(odd.files(PLAN), read)
+    fuzz(odd.files(PRUNING), read)
 
 
 def test_checkpoints(fuzz, tmp_path):

@@ -71,7 +71,7 @@ def test_the_adapter_says_what_the_model_says(family, others, tmp_path):
     assert apart(decoders.logits(live, live.base_model(ids).last_hidden_state), expected) <= 1e-5
 
     checkpoint.save(live, None, tmp_path / "out", masks, source="d", fingerprint="f")
-    loaded = checkpoint.load(tmp_path / "out", "cpu")
+    loaded = checkpoint.load_checkpoint(tmp_path / "out", "cpu")
     assert loaded.config.model_type == PRUNED_PREFIX + family
     assert torch.equal(loaded(ids).logits, live(ids).logits)
     options = {"max_new_tokens": 6, "min_new_tokens": 6, "do_sample": False, "pad_token_id": 0}
@@ -113,7 +113,7 @@ def test_a_padded_model_is_an_ordinary_one_of_the_family(family, tmp_path):
     masks = masks_of(decoder, [1, 1], [5, 9])
     live = cut(decoder, masks)
     checkpoint.save(live, None, tmp_path / "in", masks, source="d", fingerprint="f")
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     layout = FAMILIES[family]
     assert (made.model_type, made.neurons, made.groups) == (family, 9, 1 if layout.free_heads else 2)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
@@ -127,12 +127,12 @@ def test_repaired_models_come_back_and_a_padded_one_has_the_biases_or_is_refused
     pruned = with_biases(decoder, masks_of(decoder, [1, 1], [5, 9]))
     live = cut(decoder, pruned)
     checkpoint.save(live, None, tmp_path / "in", pruned, source="d", fingerprint="f")
-    assert torch.equal(checkpoint.load(tmp_path / "in", "cpu")(ids).logits, live(ids).logits)
+    assert torch.equal(checkpoint.load_checkpoint(tmp_path / "in", "cpu")(ids).logits, live(ids).logits)
     if family != "granite":
         with pytest.raises(CheckpointError, match=f"an ordinary {family} model has no bias in .*compensation"):
-            padded.save(tmp_path / "in", tmp_path / "out")
+            padded.save_padded(tmp_path / "in", tmp_path / "out")
         return
-    padded.save(tmp_path / "in", tmp_path / "out")
+    padded.save_padded(tmp_path / "in", tmp_path / "out")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert apart(loaded(ids).logits, live(ids).logits) <= 1e-5
 

@@ -128,7 +128,7 @@ def studied(place: Path, family: str, texts: tuple[str, str, str]) -> dict[str, 
     asked = {"methods": ("dense", "gprune"), "evaluation.tasks": (str(questions),)}
     answers = pipeline.run(study.with_settings(asked), store, tiny_study.silent)
     folder = results.model_folder(stages.checkpoint(results.graph))
-    pruned = checkpoint.load(folder, "cpu")
+    pruned = checkpoint.load_checkpoint(folder, "cpu")
     ids = torch.arange(3, 43).view(2, 20)
     with torch.inference_mode():
         save_file({"ids": ids, "logits": pruned(ids).logits.contiguous()}, folder / "known.safetensors")
@@ -155,7 +155,7 @@ def equal_folder(study: Any, store: Store, text: str) -> tuple[str, float]:
     pipeline.run(study, store, tiny_study.silent)
     results = pipeline.opened(study, store)
     folder = results.model_folder(stages.checkpoint(results.graph))
-    model, ids = checkpoint.load(folder, "cpu"), torch.arange(3, 43).view(2, 20)
+    model, ids = checkpoint.load_checkpoint(folder, "cpu"), torch.arange(3, 43).view(2, 20)
     tokens = load_tokenizer(study.model)(Path(text).read_text(), add_special_tokens=False).input_ids
     measured = results.record(stages.perplexity(results.graph, "gprune", text))
     settings = EvaluationSettings(preset="16", windows=6, batch=study.evaluation.batch)
@@ -193,11 +193,11 @@ def masked_perplexity(results: Any, family: str, text: str) -> list[float]:
 def padding(folder: Path, out: Path, ids: torch.Tensor) -> Any:
     """How far the padded model's logits are from the pruned one's; why it is refused where it is."""
     try:
-        padded.save(folder, out)
+        padded.save_padded(folder, out)
     except Exception as error:
         return str(error)
     with torch.inference_mode():
-        expected = checkpoint.load(folder, "cpu")(ids).logits
+        expected = checkpoint.load_checkpoint(folder, "cpu")(ids).logits
         found = AutoModelForCausalLM.from_pretrained(out).eval()(ids).logits
     return float((found - expected).abs().max() / expected.abs().max())
 

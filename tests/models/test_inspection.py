@@ -44,7 +44,7 @@ def test_a_dense_and_a_pruned_folder_tell_what_their_models_have(family, tmp_pat
     found = inspection.inspect(str(tmp_path / "out"))
     assert (found.neurons, found.groups) == ((2, 13, 6), tuple(groups))
     assert found.parameters == sum(one.numel() for one in live.parameters())
-    assert (found.of_neurons, found.of_groups) == (13, decoder.shape.kv_heads)
+    assert (found.dense_neurons, found.dense_groups) == (13, decoder.shape.kv_heads)
     assert found.form == "pruned here by gprune to 51.00% of the decoder's weights, every layer of its own width"
     assert "has been pruned already" in found.prunable and "import gprune" in found.loads
 

@@ -35,7 +35,6 @@ print(len(FAMILIES), sum("gprune.models.registration" in type(f).__module__ for 
                 "gprune.models.loading",
                 "gprune.models.export.checkpoint",
                 "gprune.models.export.padded",
-                "gprune.models.export.apply",
                 "gprune.pruning.surgery",
                 "gprune.evaluation.accuracy",
                 "gprune.evaluation.speed",

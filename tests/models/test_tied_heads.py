@@ -64,8 +64,8 @@ def test_perplexity_and_export_are_those_of_the_control(exports, tmp_path):
     loaded = [checkpoint.load_verified(path) for path in (folder, control)]
     for path in (folder, control):
         assert json.loads((path / "config.json").read_text())[TIED] is False
-        padded.save(path, tmp_path / path.name)
-        loaded.append(measurable.load(str(tmp_path / path.name), "cpu", "float32"))
+        padded.save_padded(path, tmp_path / path.name)
+        loaded.append(measurable.load_model(str(tmp_path / path.name), "cpu", "float32"))
     with torch.inference_mode():
         logits = [model(ids).logits for model in loaded]
     head = load_file(dense / "model.safetensors")["lm_head.weight"]

@@ -9,7 +9,7 @@ from plugins.packages import adopted, forget, install
 
 import gprune
 from gprune.__main__ import main
-from gprune.models.export import checkpoint, model_card, plan_file
+from gprune.models.export import checkpoint, model_card, pruning_file
 
 METHODS = ("dense", "gprune", "fang", "flap_uniform", "even")
 
@@ -33,8 +33,8 @@ def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp
         out = tmp_path / "out" / method
         assert main(["export", run.name, method, str(out), "--cache", str(tmp_path / "cache")]) == 0
         assert "read back and compared" in capsys.readouterr().out
-        assert torch.equal(logits(checkpoint.load(out, "cpu")), logits(run.model(method)))
-        plan = plan_file.read(out)
+        assert torch.equal(logits(checkpoint.load_checkpoint(out, "cpu")), logits(run.model(method)))
+        plan = pruning_file.read_record(out)
         assert plan.pruned.repaired_by == "least squares" and plan.study["retention"] == 0.5
         told = {figure.text: figure for figure in model_card.figures_of(out)}
         for text in run.study.evaluation.texts:
@@ -43,7 +43,7 @@ def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp
             assert one.protocol.startswith("perplexity over 6 windows of 16 tokens")
     # what the API gives is the same folder but for the card's own figures of the base
     held = gprune.save(run.model("fang"), tmp_path / "held")
-    first, second = ((one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("plan.json",))
+    first, second = ((one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("pruning.json",))
     assert first == second and (held / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
 
 

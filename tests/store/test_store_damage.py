@@ -12,9 +12,8 @@ import tiny_study
 
 from gprune import pipeline
 from gprune.__main__ import main
-from gprune.models.export import apply, checkpoint
+from gprune.models.export import checkpoint
 from gprune.pipeline.stages import KINDS
-from gprune.pruning import surgery
 from gprune.store import DAMAGED, Store
 from gprune.study import from_dict
 from gprune.system.errors import CheckpointError, DamagedError, StoreError
@@ -116,20 +115,16 @@ def test_a_run_makes_good_what_flipped_bits_have_spoilt(whole, spare):
     assert not again.repaired and {message for _, message in again.lines} == {"reused"}
 
 
-def test_a_model_is_checked_where_it_is_loaded_cut_from_or_offered(spare):
+def test_a_model_is_checked_where_it_is_loaded_or_offered(spare):
     _, store = spare
     (model,) = store.root.glob("checkpoint/*/model")
     assert checkpoint.load_verified(model)
-    for name in ("model.safetensors", "plan.json", "tokenizer.json"):
+    for name in ("model.safetensors", "pruning.json", "tokenizer.json"):
         path = model / name
         # the last bit of a number hardly changes what the model answers
         damage.flip_bit(path, 8 * (path.stat().st_size // 2))
         with pytest.raises(CheckpointError, match=f"{name} does not hold what was written: run the study again"):
             checkpoint.load_verified(model)
-        if name == "plan.json":
-            for place in (model, path):
-                with pytest.raises(CheckpointError, match="plan.json does not hold what was written"):
-                    apply.save(place, "demo", store.root / "out", surgery.cut)
         damage.flip_bit(path, 8 * (path.stat().st_size // 2))
     shutil.copytree(model, store.root / "elsewhere")
     damage.flip_bit(model / "model.safetensors", 4000)

@@ -13,7 +13,7 @@ from gprune.evaluation import tasks
 from gprune.jobs import folder as job_files
 from gprune.jobs import queue
 from gprune.models import identity
-from gprune.models.export import plan_file
+from gprune.models.export import pruning_file
 from gprune.system import safe_parsing
 from gprune.system.errors import CheckpointError, CorpusError, ModelError, UnreadableError
 
@@ -162,45 +162,40 @@ def test_a_pipe_in_a_folder_is_not_waited_for(tmp_path):
         {"kept_neurons": [[True, False]]},
         {"kept_neurons": [[0.5]]},
         {"kept_neurons": 3},
-        {"probe": [1]},
-        {"probe": {"ids": [-1], "logits": []}},
+        {"probe_logits": 1},
+        {"probe_tokens": [-1]},
         {"study": "x"},
-        {"dtype": ["float32"]},
-        {"biases": 3},
+        {"repairs": ["float32", 3]},
         {"retention": "x" * 5000},
-        {"version": "x" * 5000},
     ],
     ids=lambda change: next(iter(change)),
 )
-def test_a_plan_that_names_what_cannot_be(tmp_path, change):
+def test_a_pruning_record_that_names_what_cannot_be(tmp_path, change):
     whole = {
-        "format": "gprune-plan",
-        "version": 1,
         "source": "demo",
         "fingerprint": "0",
         "method": "flap",
         "retention": 0.5,
         "target": 0.5,
-        "bias_compensation": False,
         "neurons": 4,
-        "key_value_heads": 2,
+        "key_value_groups": 2,
         "kept_neurons": [[0]],
         "kept_key_value_groups": [[0]],
-        "probe": {"ids": [0], "logits": [0.5]},
-        "study": None,
+        "probe_tokens": [0],
+        "probe_logits": [0.5],
     }
-    (tmp_path / "plan.json").write_text(json.dumps(whole))
-    assert plan_file.read(tmp_path).pruned.masks.ffn.shape == (1, 4)
-    (tmp_path / "plan.json").write_text(json.dumps(whole | change))
-    with pytest.raises(CheckpointError, match="plan.json' cannot be read .*save the checkpoint again") as refusal:
-        plan_file.read(tmp_path)
+    (tmp_path / "pruning.json").write_text(json.dumps(whole))
+    assert pruning_file.read_record(tmp_path).pruned.masks.ffn.shape == (1, 4)
+    (tmp_path / "pruning.json").write_text(json.dumps(whole | change))
+    with pytest.raises(CheckpointError, match="pruning.json' cannot be read .*export the model again") as refusal:
+        pruning_file.read_record(tmp_path)
     said(refusal.value)
 
 
-def test_deep_nesting_in_a_plan_and_in_the_files_of_a_job(tmp_path):
-    (tmp_path / "plan.json").write_text(DEEP)
-    with pytest.raises(CheckpointError, match="nests deeper"):
-        plan_file.read(tmp_path)
+def test_deep_nesting_in_a_pruning_record_and_in_the_files_of_a_job(tmp_path):
+    (tmp_path / "pruning.json").write_text(DEEP)
+    with pytest.raises(CheckpointError, match="Invalid JSON"):
+        pruning_file.read_record(tmp_path)
     folder = job_files.root(tmp_path) / "20260131-120000-0123abcd"
     folder.mkdir(parents=True)
     job = {"label": "a", "created": 1.0, "command": [], "arguments": [], "fingerprint": "0"}

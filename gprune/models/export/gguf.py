@@ -14,7 +14,7 @@ import torch
 
 from gprune.models.export import checkpoint, ordinary
 from gprune.models.export.gguf_vocabulary import Vocabulary, vocabulary_of
-from gprune.models.export.writing import as_checkpoint_error, new_file, require_room
+from gprune.models.export.writing import as_checkpoint_error, new_file, require_free_space
 from gprune.models.families import FAMILIES, dense_type
 from gprune.models.loading import load_tokenizer
 from gprune.records import Array
@@ -46,7 +46,7 @@ _ROTATED = ("self_attn.q_proj", "self_attn.k_proj")
 _ROPE_TYPES = ("default", "linear", "llama3")
 
 
-def save(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress = silent) -> int:
+def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress = silent) -> int:
     """Writes a pruned checkpoint with its tokenizer as one GGUF file, and reads it back; its size in bytes.
 
     `folder` is one that ``gprune.models.export.checkpoint.save`` made; `file` must not exist; `dtype` of the
@@ -68,7 +68,7 @@ def save(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress
     on_progress(1, _STEPS, "reading the tokenizer")
     with as_checkpoint_error(f"the tokenizer in {str(folder)!r} cannot be written"):
         vocabulary = vocabulary_of(load_tokenizer(str(folder)), model.config.vocab_size)
-    require_room(file, sum(p.numel() for p in model.parameters()) * np.dtype(dtype).itemsize)
+    require_free_space(file, sum(p.numel() for p in model.parameters()) * np.dtype(dtype).itemsize)
 
     def tensors() -> Iterator[tuple[str, Array]]:
         return _tensors(model, factors, np.dtype(dtype))
@@ -94,7 +94,7 @@ def _require_supported(model: Any) -> None:
     """llama.cpp's deci computes llama's layer: SiLU, no norms of queries and keys."""
     config = model.config
     family = dense_type(config.model_type)
-    first = "pad the model and convert the padded folder" if ordinary.is_own(model) else "convert the folder"
+    first = "pad the model and convert the padded folder" if ordinary.has_own_class(model) else "convert the folder"
     if not FAMILIES[family].gguf and family != "qwen3":
         raise CheckpointError(
             f"llama.cpp's deci architecture does not compute what a {family} model computes: {first} with "
@@ -207,7 +207,7 @@ def _add_shape(writer: Any, model: Any) -> None:
     writer.add_embedding_length(config.hidden_size)
     neurons, groups = ordinary.widths(model, FAMILIES[dense_type(config.model_type)])
     writer.add_feed_forward_length(neurons)
-    writer.add_head_count([group_size * one for one in groups])
+    writer.add_head_count([group_size * count for count in groups])
     writer.add_head_count_kv(groups)
     writer.add_key_length(width)
     writer.add_value_length(width)

@@ -20,7 +20,7 @@ from gprune.system.errors import ModelError, SettingsError
 from gprune.system.safe_parsing import quoted
 
 
-def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
+def load_model(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
     """A causal language model to measure, without its tokenizer.
 
     `name` is a dense or pruned folder or hub name, ``demo``, or ``random:SHAPE[@RETENTION]``; FFN widths of a
@@ -32,7 +32,7 @@ def load(name: str, device: str, dtype: str, align: int = 1) -> nn.Module:
         return _random_model(name.removeprefix(RANDOM), device, dtype, align)
     place, folder = loading.device_of(device), locate(name, download=True)
     if str(configuration(folder).get("model_type")).startswith(PRUNED_PREFIX):
-        return checkpoint.load(folder, device, dtype)
+        return checkpoint.load_checkpoint(folder, device, dtype)
     require_whole(folder)
     loading.require_readable(weight_files(folder))
     # left open, the library would ask on the terminal whether to run the model's code
@@ -58,7 +58,7 @@ def _random_model(text: str, device: str, dtype: str, align: int) -> nn.Module:
     `text` is SHAPE or SHAPE@RETENTION; SHAPE is a key of ``SHAPES`` or a folder whose configuration is taken.
     Errors as `load`.
     """
-    checkpoint.register()
+    checkpoint.register_classes()
     config, place = _random_config(text, align), loading.device_of(device)
     return random_weights.make(config, place, loading.DTYPES[dtype], text)
 

@@ -1,9 +1,9 @@
-"""Answers: which stock model is a pruned one whose layers all have the same width?
+"""Find the stock model that a pruned model with layers of one width is.
 
-Ordinary families have one FFN width and one number of key/value groups for all layers. A pruned model that
-has too is one of them, only narrower, and needs no code of ours. Biases that a repair has added stand where
-the family's own switches put some, with zeros beside them. Where it has none, or takes no such number of
-heads, a family that computes the same may.
+Ordinary families have one FFN width and one number of key/value groups for all layers. A pruned model with equal
+widths is one of them, only narrower, and needs no code of ours. Biases that a repair has added stand where the
+family's own switches put some, with zeros beside them. Where the family has none, or takes no such number of heads,
+another family that computes the same may hold the model.
 """
 
 from collections.abc import Iterator
@@ -28,182 +28,174 @@ _TWINS: dict[str, tuple[str, dict[str, Any]]] = {
     "mistral": ("llama", {"attention_bias": True, "mlp_bias": True}),
     "qwen2": ("llama", {"attention_bias": True, "mlp_bias": True}),
 }
-"""The family that computes what another does where no window is in use, and what its configuration adds."""
+"""the family that computes what another does where no window is in use, and what its configuration adds"""
 
 
 @dataclass(frozen=True, slots=True)
-class Fit:
-    """How a pruned model is an ordinary one, or why not."""
+class StockModel:
+    """The ordinary model that a pruned one is, or why there is none."""
 
     config: Any = None
-    """of the ordinary model; None where none has these weights"""
-    zeros: tuple[str, ...] = ()
-    """biases that the ordinary model has beside those of the pruned one"""
+    """None where no ordinary model has these weights"""
+    added_biases: tuple[str, ...] = ()
+    """biases of the ordinary model that the pruned one lacks"""
     why: str = ""
     """why there is none, in words that follow a colon"""
 
 
 def widths(model: Any, layout: Layout) -> tuple[list[int], list[int]]:
-    """FFN neurons and key/value groups of every layer of a cut model; 1 group where its heads are one."""
+    """Return FFN neurons and key/value groups of every layer of a cut model; 1 group where its heads are one."""
     layers = list(model.get_submodule(layout.layers).children())
     neurons = [layer.get_submodule(layout.down_proj).in_features for layer in layers]
     if not layout.heads:
         return neurons, [1] * len(layers)
-    size = _group_size(language_config(model)) * head_width(model, layout)
+    size = group_size(language_config(model)) * head_width(model, layout)
     return neurons, [layer.get_submodule(layout.o_proj).in_features // size for layer in layers]
 
 
 def head_width(model: Any, layout: Layout) -> int:
-    """Channels of a head."""
+    """Return the channels of a head."""
     first = next(iter(model.get_submodule(layout.layers).children()))
     return int(first.get_submodule(layout.attention).head_dim)
 
 
-def equal(*widths: list[int]) -> bool:
-    """Whether all layers have the same of each."""
-    return all(len(set(one)) == 1 for one in widths)
+def group_size(config: Any) -> int:
+    """Return the query heads of a key/value group."""
+    return int(config.num_attention_heads // config.num_key_value_heads)
 
 
-def fit(model: Any, layout: Layout) -> Fit:
-    """The ordinary model that has exactly the weights of a cut one, whose biases may have zeros beside them.
+def has_equal_widths(*widths: list[int]) -> bool:
+    """Return True if every list holds one number only."""
+    return all(len(set(layers)) == 1 for layers in widths)
+
+
+def find_stock_model(model: Any, layout: Layout) -> StockModel:
+    """Find the ordinary model that has exactly the weights of a cut one, apart from biases of zero.
 
     `model` is of an own class of the family, or of ours.
     """
     neurons, groups = widths(model, layout)
     if layout.text:
-        return Fit(why="other parts stand beside its language model")
-    if not equal(neurons, groups):
-        return Fit(why="its layers differ in width")
-    config, own = model.config, dense_type(model.config.model_type)
+        return StockModel(why="other parts stand beside its language model")
+    if not has_equal_widths(neurons, groups):
+        return StockModel(why="its layers differ in width")
+    config, model_family = model.config, dense_type(model.config.model_type)
     if layout.heads and not layout.free_heads and groups[0] != config.num_key_value_heads:
-        return Fit(why=f"an ordinary {own} model derives the width of its heads from their number")
+        return StockModel(why=f"an ordinary {model_family} model derives the width of its heads from their number")
     sizes = {"intermediate_size": neurons[0], "head_dim": head_width(model, layout)}
     if layout.heads:
-        sizes |= {"num_key_value_heads": groups[0], "num_attention_heads": groups[0] * _group_size(config)}
+        sizes |= {"num_key_value_heads": groups[0], "num_attention_heads": groups[0] * group_size(config)}
     why = ""
-    for family, values in _candidates(model):
+    for family, values in stock_candidates(model):
         try:
-            found = _fit(model, configuration(family, values | sizes))
+            stock = _compare_tensors(model, stock_config(family, values | sizes))
         except CheckpointError as error:
-            found = Fit(why=str(error))
-        if found.config is not None:
-            return found
-        why = found.why if family == own else why
-    return Fit(why=why)
+            stock = StockModel(why=str(error))
+        if stock.config is not None:
+            return stock
+        why = stock.why if family == model_family else why
+    return StockModel(why=why)
 
 
-def formed(model: Any, layout: Layout) -> Any:
-    """A cut model of its family's own class as an ordinary one, with a configuration that says its widths.
+def convert(model: Any, layout: Layout) -> Any:
+    """Return a cut model of its family's own class as an ordinary one whose configuration states its widths.
 
-    The model itself where its family holds it, else another that shares its weights; None where there is
+    That is the model itself where its family holds it, else another that shares its weights; None where there is
     none.
     """
-    found = fit(model, layout)
-    if found.config is None:
+    stock = find_stock_model(model, layout)
+    if stock.config is None:
         return None
-    if found.config.model_type != model.config.model_type:
-        return _rebuilt(model, found)
-    values = found.config.to_dict()
-    for name in values:
+    if stock.config.model_type != model.config.model_type:
+        return _rebuild(model, stock)
+    for name, value in stock.config.to_dict().items():
         if name in _SIZES or name.endswith("_bias"):
-            setattr(model.config, name, values[name])
+            setattr(model.config, name, value)
     # of the dense model's folder, whose code is not in that of this one
     vars(model.config).pop("auto_map", None)
-    for name, bias in _zeros(model, found.zeros).items():
+    for name, bias in _zeros(model, stock.added_biases).items():
         model.get_submodule(name.removesuffix(".bias")).bias = nn.Parameter(bias, requires_grad=False)
     return model
 
 
-def is_own(model: Any) -> bool:
-    """Whether a model is of a class of ours, which ordinary ones do not need."""
+def has_own_class(model: Any) -> bool:
+    """Return True for a model of a class of ours, which ordinary models do not need."""
     return str(model.config.model_type).startswith(PRUNED_PREFIX)
 
 
-def values_of(config: Any) -> dict[str, Any]:
-    """What a configuration says beside our own fields and its family."""
-    values: dict[str, Any] = config.to_dict()
-    return {name: value for name, value in values.items() if name not in (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)}
+def stock_values(config: Any) -> dict[str, Any]:
+    """Return what a configuration says beside our own fields and its family."""
+    ignored = (*modeling_gprune.FIELDS, *_DERIVED_FIELDS)
+    return {name: value for name, value in config.to_dict().items() if name not in ignored}
 
 
-def windowless(values: dict[str, Any]) -> dict[str, Any]:
-    """The same without what says of a window."""
-    return {name: value for name, value in values.items() if name not in _WINDOW_FIELDS}
+def stock_candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield families that may hold a model, with values of their configurations, the nearest first."""
+    config, family = model.config, dense_type(model.config.model_type)
+    values = stock_values(config)
+    yield family, values
+    yield family, values | {name: True for name in values if name.endswith("_bias")}
+    # what lies over several GPUs is tied to its modules
+    if family in _TWINS and not _uses_window(config) and not getattr(model, "hf_device_map", None):
+        twin, added = _TWINS[family]
+        yield twin, {name: values[name] for name in values if name not in (*_WINDOW_FIELDS, *_LLAMA_FIELDS)} | added
 
 
-def windowed(config: Any) -> bool:
-    """Whether a mistral or qwen2 model uses a window; without, it computes what llama computes."""
+def _uses_window(config: Any) -> bool:
+    """Whether a model uses a window; without one, mistral and qwen2 compute what llama computes."""
     window = getattr(config, "sliding_window", None)
     if dense_type(config.model_type) == "mistral":
         return window is not None and window < config.max_position_embeddings
     return "sliding_attention" in (getattr(config, "layer_types", None) or ())
 
 
-def configuration(family: str, values: dict[str, Any]) -> Any:
-    """An ordinary configuration; CheckpointError where the family does not take these values."""
+def stock_config(family: str, values: dict[str, Any]) -> Any:
+    """Return an ordinary configuration; CheckpointError where the family does not take these values."""
     from transformers import AutoConfig
 
     with as_checkpoint_error(f"no ordinary {family} configuration holds this model"):
         return AutoConfig.for_model(family, **values)
 
 
-def empty(config: Any, dtype: torch.dtype, **others: Any) -> Any:
-    """An ordinary model without memory for its weights; `others` as of ``from_config``."""
+def empty_model(config: Any, dtype: torch.dtype, **options: Any) -> Any:
+    """Return an ordinary model without memory for its weights; `options` are those of ``from_config``."""
     from transformers import AutoModelForCausalLM
 
     with torch.device("meta"):
-        return AutoModelForCausalLM.from_config(config, dtype=dtype, **others)
+        return AutoModelForCausalLM.from_config(config, dtype=dtype, **options)
 
 
-def _candidates(model: Any) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Families and values of their configurations, the nearest first."""
-    config, family = model.config, dense_type(model.config.model_type)
-    values = values_of(config)
-    yield family, values
-    yield family, values | {name: True for name in values if name.endswith("_bias")}
-    # what lies over several GPUs is tied to its modules
-    if family in _TWINS and not windowed(config) and not getattr(model, "hf_device_map", None):
-        twin, added = _TWINS[family]
-        plain = {name: value for name, value in windowless(values).items() if name not in _LLAMA_FIELDS}
-        yield twin, plain | added
-
-
-def _fit(model: Any, config: Any) -> Fit:
-    with as_checkpoint_error(f"no ordinary {config.model_type} model holds this one"):
-        places = empty(config, model.dtype).state_dict()
+def _compare_tensors(model: Any, config: Any) -> StockModel:
+    family = config.model_type
+    with as_checkpoint_error(f"no ordinary {family} model holds this one"):
+        expected = empty_model(config, model.dtype).state_dict()
     tensors = model.state_dict()
     for name, tensor in tensors.items():
-        if name not in places:
-            return Fit(why=f"an ordinary {config.model_type} model has no {name}")
-        if places[name].shape != tensor.shape:
-            shapes = tuple(places[name].shape), tuple(tensor.shape)
-            return Fit(why=f"{name} of an ordinary {config.model_type} model is {shapes[0]}, not {shapes[1]}")
-    more = tuple(name for name in places if name not in tensors)
-    lacking = next((name for name in more if not name.endswith(".bias")), None)
+        if name not in expected:
+            return StockModel(why=f"an ordinary {family} model has no {name}")
+        if expected[name].shape != tensor.shape:
+            shapes = tuple(expected[name].shape), tuple(tensor.shape)
+            return StockModel(why=f"{name} of an ordinary {family} model is {shapes[0]}, not {shapes[1]}")
+    added = tuple(name for name in expected if name not in tensors)
+    lacking = next((name for name in added if not name.endswith(".bias")), None)
     if lacking is not None:
-        return Fit(why=f"an ordinary {config.model_type} model needs {lacking}")
-    return Fit(config, more)
+        return StockModel(why=f"an ordinary {family} model needs {lacking}")
+    return StockModel(config, added)
 
 
-def _zeros(model: Any, names: tuple[str, ...]) -> dict[str, torch.Tensor]:
-    found = {}
-    for name in names:
-        weight = model.get_submodule(name.removesuffix(".bias")).weight
-        found[name] = torch.zeros(len(weight), dtype=weight.dtype, device=weight.device)
-    return found
+def _zeros(model: Any, biases: tuple[str, ...]) -> dict[str, torch.Tensor]:
+    weights = {name: model.get_submodule(name.removesuffix(".bias")).weight for name in biases}
+    return {name: weight.new_zeros(len(weight)) for name, weight in weights.items()}
 
 
-def _rebuilt(model: Any, found: Fit) -> Any:
-    """An ordinary model of another family with the weights of this one."""
-    made = empty(found.config, model.dtype, attn_implementation=model.config._attn_implementation)
-    made.load_state_dict(model.state_dict() | _zeros(model, found.zeros), assign=True)
+def _rebuild(model: Any, stock: StockModel) -> Any:
+    """Build an ordinary model of another family on the weights of this one."""
+    rebuilt = empty_model(stock.config, model.dtype, attn_implementation=model.config._attn_implementation)
+    rebuilt.load_state_dict(model.state_dict() | _zeros(model, stock.added_biases), assign=True)
     for name, buffer in model.named_buffers():
         path, _, last = name.rpartition(".")
-        made.get_submodule(path).register_buffer(last, buffer, persistent=False)
-    made.requires_grad_(False).tie_weights()
-    made.generation_config, made.name_or_path = model.generation_config, model.name_or_path
-    made.config.name_or_path = model.name_or_path
-    return made.train(model.training)
-
-
-def _group_size(config: Any) -> int:
-    return int(config.num_attention_heads // config.num_key_value_heads)
+        rebuilt.get_submodule(path).register_buffer(last, buffer, persistent=False)
+    rebuilt.requires_grad_(False).tie_weights()
+    rebuilt.generation_config, rebuilt.name_or_path = model.generation_config, model.name_or_path
+    rebuilt.config.name_or_path = model.name_or_path
+    return rebuilt.train(model.training)

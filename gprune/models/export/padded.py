@@ -1,11 +1,12 @@
-"""Answers: how does a pruned model load as an ordinary one, with no code of ours, and what does that cost?
+"""Pad a pruned model with zeros, so that it loads as an ordinary one without code of ours.
 
-Ordinary families have one FFN width and one number of key/value groups for all layers. Every layer is padded
-with zeros to the widest: a padded neuron has zero weights, a padded group zero queries, keys, values and
-output columns, so each contributes exactly nothing. Lossless; it gives back a part of what pruning has saved.
-A model whose layers all have the same width is an ordinary one already (`ordinary`): nothing is added to it.
+Ordinary families have one FFN width and one number of key/value groups for all layers. Every layer is padded to the
+widest: a padded neuron has zero weights, a padded group zero queries, keys, values and output columns, so that each
+contributes exactly nothing. The outputs stay; a part of what pruning has saved is lost. A model whose layers all
+have the same width is an ordinary one already (`ordinary`): nothing is added to it.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,18 +14,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.models.export import checkpoint, model_card, ordinary, plan_file, same_model
+from gprune.models.export import checkpoint, model_card, ordinary, same_model
 from gprune.models.export.modeling_gprune import Kept
 from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
-from gprune.models.export.writing import new_folder, require_room
+from gprune.models.export.pruning_file import read_record, write_record
+from gprune.models.export.writing import new_folder, require_free_space
 from gprune.models.families import FAMILIES, Layout, dense_type
 from gprune.models.identity import VOCABULARY_FILES
 from gprune.models.loading import load_tokenizer, quiet, read_model
 from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
-_KNOWN = ("llama", "mistral", "qwen2", "qwen3")
-"""families whose places for biases are known here; others are asked"""
 _STEPS = 4
 
 
@@ -33,29 +33,24 @@ class Size:
     """How much a model holds; tied weights count once."""
 
     parameters: int
-    """weights and biases"""
     bytes: int
     """of the weights in the checkpoint's number type"""
 
 
 @dataclass(frozen=True, slots=True)
 class PaddedModel:
-    """What padding made, beside what it was made from."""
+    """A padded model beside the one that it was made from."""
 
     folder: Path
-    """the ordinary model"""
     model_type: str
-    """its family"""
     neurons: int
     """FFN width of every layer"""
     groups: int
     """key/value groups of every layer"""
     dense: Size | None
-    """the model before pruning; None where the folder was an ordinary model already, which does not tell"""
+    """the model before pruning; None where the folder was an ordinary model already"""
     pruned: Size
-    """the checkpoint that was padded"""
     padded: Size
-    """the ordinary model"""
 
     @property
     def zeros(self) -> int:
@@ -63,166 +58,115 @@ class PaddedModel:
         return self.padded.parameters - self.pruned.parameters
 
 
-def save(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> PaddedModel:
-    """Saves a pruned checkpoint as an ordinary model, reads it back and compares the two.
+def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> PaddedModel:
+    """Save a pruned checkpoint as an ordinary model, read it back and compare the two.
 
-    `folder_in` is one that ``gprune.models.export.checkpoint.save`` made; `folder_out` must not exist, or be
-    empty; `on_progress` is told each of the four steps. Raises CheckpointError where the checkpoint is
-    damaged, no ordinary family can hold it, the target is taken, the disk is full, or the saved model does
-    not give the same logits. Nothing is left behind.
+    `folder_in` is one that ``gprune.models.export.checkpoint.save`` made; `folder_out` must not exist, or be empty.
+    Raises CheckpointError where the checkpoint is damaged, no ordinary family can hold it, the target is taken, the
+    disk is full, or the saved model does not give the same logits. Nothing is left behind.
     """
     folder_in, folder_out = Path(folder_in), Path(folder_out).absolute()
     on_progress(0, _STEPS, "reading the checkpoint")
     pruned: Any = checkpoint.load_verified(folder_in)
-    plan = plan_file.read(folder_in)
-    own, by = ordinary.is_own(pruned), plan.pruned.repaired_by
-    config = _ordinary(pruned, by) if own else pruned.config
+    record, differs = read_record(folder_in), ordinary.has_own_class(pruned)
+    config = _padded_config(pruned, record.pruned.repaired_by) if differs else pruned.config
     on_progress(1, _STEPS, "padding")
-    padded = ordinary.empty(config, pruned.dtype)
-    dense = _size(ordinary.empty(_dense(pruned.config), pruned.dtype)) if own else None
+    padded = ordinary.empty_model(config, pruned.dtype)
+    dense = _size(ordinary.empty_model(_dense_config(pruned.config), pruned.dtype)) if differs else None
     sizes = dense, _size(pruned), _size(padded)
-    require_room(folder_out, sizes[2].bytes)
-    _require_biases(pruned, padded, by)
+    require_free_space(folder_out, sizes[2].bytes)
     _fill(padded, pruned)
     padded.generation_config = pruned.generation_config
     with new_folder(folder_out) as partial:
         on_progress(2, _STEPS, "writing")
         _write(padded, folder_in, partial)
+        record = record.model_copy(update={"padded": record.padded or differs})
+        write_record(partial, record)
         on_progress(3, _STEPS, "reading back")
-        _verify(pruned, padded, partial, plan.probe_ids)
-        model_card.write(partial, plan, model_card.figures_of(folder_in), padded=own)
+        _verify(pruned, padded, partial, record.probe_tokens)
+        model_card.write(partial, record, model_card.figures_of(folder_in))
     on_progress(_STEPS, _STEPS, "padded")
-    neurons, groups = config.intermediate_size, config.num_key_value_heads
-    return PaddedModel(folder_out, config.model_type, neurons, groups, *sizes)
+    return PaddedModel(folder_out, config.model_type, config.intermediate_size, config.num_key_value_heads, *sizes)
 
 
-def _ordinary(pruned: Any, repaired_by: str) -> Any:
+def _padded_config(pruned: Any, repaired_by: str) -> Any:
     """The configuration of the smallest ordinary model that can hold a pruned one."""
-    config = pruned.config
-    family = dense_type(config.model_type)
-    if FAMILIES[family].text:
+    config, layout = pruned.config, _layout(pruned.config)
+    if layout.text:
         raise CheckpointError(
-            f"a padded {FAMILIES[family].label} is not made here, as parts stand beside its language model: "
-            "use the pruned folder itself"
+            f"a padded {layout.label} is not made here, as parts stand beside its language model: use the pruned "
+            "folder itself"
         )
-    present = {name for name, _ in pruned.named_parameters() if name.endswith(".bias")}
-    attention = any(".self_attn." in name for name in present)
-    output = any(name.endswith("self_attn.o_proj.bias") for name in present)
-    feed_forward = any(".mlp." in name for name in present)
-    values = ordinary.values_of(config)
-    if not _can_hold(family, output, feed_forward):
-        _require_full_attention(family, config, repaired_by)
-        family, values = "llama", ordinary.windowless(values)
-    if family in ("llama", "qwen3"):
-        values["attention_bias"] = attention
-    if family == "llama":
-        values["mlp_bias"] = feed_forward
-    elif family not in _KNOWN and (output or feed_forward):
-        # whichever switches the family has; what is beyond the pruned model's biases is zero
-        values |= {name: True for name in values if name.endswith("_bias")}
-    group_size = config.num_attention_heads // config.num_key_value_heads
-    groups = _groups(family, config, group_size)
-    values |= {
-        "intermediate_size": max(config.ffn_widths),
-        "num_key_value_heads": groups,
-        "num_attention_heads": group_size * groups,
-        "head_dim": ordinary.head_width(pruned, _layout(config)),
-    }
-    if not FAMILIES[family].free_heads:
-        values |= {"num_key_value_heads": config.num_key_value_heads}
-        values |= {"num_attention_heads": config.num_attention_heads}
-    return ordinary.configuration(family, values)
+    biases = {name for name in pruned.state_dict() if name.endswith(".bias")}
+    for family, values in ordinary.stock_candidates(pruned):
+        widths = {"intermediate_size": max(config.ffn_widths), "head_dim": ordinary.head_width(pruned, layout)}
+        padded = ordinary.stock_config(family, values | widths | _head_counts(family, config))
+        if biases <= ordinary.empty_model(padded, pruned.dtype).state_dict().keys():
+            return padded
+    raise CheckpointError(
+        f"an ordinary {dense_type(config.model_type)} model has no bias in o_proj and down_proj, where {repaired_by} "
+        f"puts them: use the pruned folder itself, or prune without {repaired_by}"
+    )
 
 
-def _can_hold(family: str, output: bool, feed_forward: bool) -> bool:
-    """Whether a family has a bias in o_proj and in the FFN, where one is needed."""
-    if family == "llama" or family not in _KNOWN:
-        return True
-    return not feed_forward and (family == "qwen3" or not output)
-
-
-def _require_full_attention(family: str, config: Any, repaired_by: str) -> None:
-    """Without a window in use, mistral and qwen2 compute what llama computes, and llama has the biases."""
-    if family not in ("mistral", "qwen2") or ordinary.windowed(config):
-        raise _no_bias(family, "o_proj and down_proj", repaired_by)
-
-
-def _groups(family: str, config: Any, group_size: int) -> int:
+def _head_counts(family: str, config: Any) -> dict[str, int]:
     """The most key/value groups of a layer, or the next number that the family's configuration accepts."""
-    groups = max(config.key_value_groups)
+    groups, group_size = max(config.key_value_groups), ordinary.group_size(config)
+    if not FAMILIES[family].free_heads:
+        groups = config.num_key_value_heads
     # llama's configuration refuses a hidden size that is no multiple of the query heads
-    while family == "llama" and groups < config.num_key_value_heads:
-        if config.hidden_size % (group_size * groups) == 0:
-            break
+    while family == "llama" and groups < config.num_key_value_heads and config.hidden_size % (group_size * groups):
         groups += 1
-    return groups
+    return {"num_key_value_heads": groups, "num_attention_heads": group_size * groups}
 
 
 def _layout(config: Any) -> Layout:
     return FAMILIES[dense_type(config.model_type)]
 
 
-def _dense(config: Any) -> Any:
-    """The configuration of the model before pruning."""
-    return ordinary.configuration(dense_type(config.model_type), ordinary.values_of(config))
-
-
-def _require_biases(pruned: Any, padded: Any, repaired_by: str) -> None:
-    """Raises CheckpointError where the ordinary model has no place for a bias of the pruned one."""
-    places = padded.state_dict().keys()
-    if lacking := [name for name in pruned.state_dict() if name.endswith("bias") and name not in places]:
-        raise _no_bias(padded.config.model_type, lacking[0].removesuffix(".bias"), repaired_by)
-
-
-def _no_bias(family: str, where: str, repaired_by: str) -> CheckpointError:
-    return CheckpointError(
-        f"an ordinary {family} model has no bias in {where}, where {repaired_by} puts them: use the pruned "
-        f"folder itself, or prune without {repaired_by}"
-    )
+def _dense_config(config: Any) -> Any:
+    return ordinary.stock_config(dense_type(config.model_type), ordinary.stock_values(config))
 
 
 def _fill(padded: Any, pruned: Any) -> None:
-    """Gives an empty model the weights of the pruned one; what is beyond them, rows and columns, is zero."""
+    """Give an empty model the weights of the pruned one; rows and columns beyond them are zero."""
     layout = _layout(pruned.config)
-    tensors, filled, fused = pruned.state_dict(), {}, _fused(padded, pruned)
-    lists = tuple(f".{one.path}." for one in layout.slices if one.optional)
+    tensors, filled, fused = pruned.state_dict(), {}, _fused_rows(padded, pruned)
+    optional = tuple(f".{part.path}." for part in layout.slices if part.optional)
     for name, empty in padded.state_dict().items():
-        known = tensors.get(name)
-        if known is None and not name.endswith(".bias") and not any(one in name for one in lists):
+        tensor = tensors.get(name)
+        if tensor is None and not name.endswith(".bias") and not any(path in name for path in optional):
             raise CheckpointError(f"the checkpoint has no {name}, which the padded model needs")
-        if known is not None and known.shape == empty.shape:
-            filled[name] = known
+        if tensor is not None and tensor.shape == empty.shape:
+            filled[name] = tensor
             continue
         filled[name] = torch.zeros(empty.shape, dtype=empty.dtype)
-        if known is not None and name in fused:
-            filled[name].index_copy_(0, fused[name], known)
-        elif known is not None:
-            filled[name][tuple(slice(size) for size in known.shape)] = known
+        if tensor is not None and name in fused:
+            filled[name].index_copy_(0, fused[name], tensor)
+        elif tensor is not None:
+            filled[name][tuple(slice(size) for size in tensor.shape)] = tensor
     padded.load_state_dict(filled, assign=True)
     padded.requires_grad_(False).tie_weights()
 
 
-def _fused(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
+def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
     """Where the rows of every map with several parts stand in the padded one, by the names of its weights."""
-    config, wide, found = pruned.config, padded.config, {}
-    layout = _layout(config)
-    group_size = config.num_attention_heads // config.num_key_value_heads
-    width = ordinary.head_width(pruned, layout)
-    dense = wide.intermediate_size, wide.num_key_value_heads, group_size, width
+    wide, rows = padded.config, {}
+    layout = _layout(pruned.config)
+    sizes = ordinary.group_size(pruned.config), ordinary.head_width(pruned, layout)
+    dense = wide.intermediate_size, wide.num_key_value_heads, *sizes
     for layer, widths in enumerate(zip(*ordinary.widths(pruned, layout), strict=True)):
         neurons, groups = (torch.arange(width) for width in widths)
         kept = Kept(neurons, groups, dense)
         for path, axis, units in layout.table():
             for name in ("weight", "bias") if axis == 0 and len(units) > 1 else ():
-                found[f"{layout.layers}.{layer}.{path}.{name}"] = kept.joined(units)
-    return found
+                rows[f"{layout.layers}.{layer}.{path}.{name}"] = kept.joined(units)
+    return rows
 
 
 def _size(model: nn.Module) -> Size:
-    return Size(
-        sum(p.numel() for p in model.parameters()),
-        sum(p.numel() * p.element_size() for p in model.parameters()),
-    )
+    parameters = list(model.parameters())
+    return Size(sum(p.numel() for p in parameters), sum(p.numel() * p.element_size() for p in parameters))
 
 
 def _write(padded: Any, folder_in: Path, folder: Path) -> None:
@@ -236,9 +180,9 @@ def _write(padded: Any, folder_in: Path, folder: Path) -> None:
     same_model.require_same_tokens(tokenizer, folder)
 
 
-def _verify(pruned: nn.Module, padded: nn.Module, folder: Path, ids: tuple[int, ...]) -> None:
+def _verify(pruned: nn.Module, padded: nn.Module, folder: Path, tokens: Sequence[int]) -> None:
     from transformers import AutoModelForCausalLM
 
     loaded = read_model(AutoModelForCausalLM, folder, dtype=pruned.dtype)
     same_model.require_same_tensors(padded.state_dict(), loaded.state_dict())
-    same_model.require_same_logits(pruned, loaded, ids)
+    same_model.require_same_logits(pruned, loaded, tokens)

@@ -21,7 +21,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from gprune import records
 from gprune.pipeline.stages.inputs import CHECK, FRESH, ROLES, SAMPLED, Inputs
-from gprune.study import Study, methods
+from gprune.study import Study, methods, run_name
 from gprune.system.errors import StoreError
 
 R = TypeVar("R")
@@ -268,9 +268,10 @@ class Graph:
 
     @property
     def origin(self) -> dict[str, Any]:
-        """What a pruned model's plan says of where it came from: dense model, its digest, and settings."""
+        """What ``pruning.json`` says of where a pruned model comes from."""
         study = self.study
-        return {"source": study.model, "fingerprint": self.inputs.model, "study": study.to_dict()}
+        facts = {"source": study.model, "fingerprint": self.inputs.model, "run": run_name(study)}
+        return facts | {"study": study.to_dict()}
 
 
 def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Graph, P], R]:

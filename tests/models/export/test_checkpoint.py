@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from gprune.api.held import prune
 from gprune.models.decoder import Decoder
-from gprune.models.export import checkpoint, plan_file
+from gprune.models.export import checkpoint, pruning_file
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
 
@@ -39,7 +39,7 @@ def test_what_is_loaded_equals_what_was_saved(family, compensated, tmp_path, mas
     pruned = with_biases(decoder, masks) if compensated else masks
     live: Any = cut(decoder, pruned)
     folder = saved(live, None, tmp_path / "out", pruned)
-    loaded: Any = checkpoint.load(folder, device="cpu")
+    loaded: Any = checkpoint.load_checkpoint(folder, device="cpu")
     ids, attention = padded_batch()
     assert_equal_logits(loaded(ids).logits, live(ids).logits)
     expected = live.generate(ids, attention_mask=attention, **GENERATION)
@@ -47,14 +47,14 @@ def test_what_is_loaded_equals_what_was_saved(family, compensated, tmp_path, mas
     assert type(loaded).__name__ == f"Gprune{family.capitalize()}ForCausalLM"
     assert sum(p.numel() for p in loaded.parameters()) == sum(p.numel() for p in live.parameters())
     checkpoint.load_verified(folder)
-    assert plan_file.read(folder).pruned.biased == compensated
+    assert pruning_file.read_record(folder).pruned.biased == compensated
 
 
-def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(tmp_path, masks, tokenizer, saved, decoder_of):
+def test_folder_holds_weights_configuration_code_tokenizer_and_record(tmp_path, masks, tokenizer, saved, decoder_of):
     folder = saved(cut(decoder_of("llama"), masks), tokenizer, tmp_path / "deep" / "out")
     names = {file.name for file in folder.iterdir()}
     assert names >= {"config.json", "generation_config.json", "model.safetensors", "modeling_gprune.py"}
-    assert names >= {"plan.json", "tokenizer.json", "tokenizer_config.json"}
+    assert names >= {"pruning.json", "tokenizer.json", "tokenizer_config.json"}
     assert not [name for name in names if name.endswith((".bin", ".pt", ".pkl"))]
     assert [file.name for file in folder.parent.iterdir()] == ["out"]
     values = json.loads((folder / "config.json").read_text())
@@ -64,10 +64,10 @@ def test_folder_holds_safetensors_configuration_code_tokenizer_and_plan(tmp_path
     assert values["auto_map"]["AutoModelForCausalLM"] == "modeling_gprune.GpruneLlamaForCausalLM"
 
 
-def test_plan_gives_back_the_cut(tmp_path, masks, saved, decoder_of):
+def test_the_record_gives_back_the_cut(tmp_path, masks, saved, decoder_of):
     decoder = decoder_of("mistral")
     live: Any = cut(decoder, masks)
-    plan = plan_file.read(saved(live, None, tmp_path / "out"))
+    plan = pruning_file.read_record(saved(live, None, tmp_path / "out"))
     assert (plan.source, plan.fingerprint) == ("dense", "f00d")
     assert plan.study == {"model": "dense", "retention": 0.5}
     kept = plan.pruned.masks
@@ -81,8 +81,8 @@ def test_plan_gives_back_the_cut(tmp_path, masks, saved, decoder_of):
 def test_plain_from_pretrained_after_register(tmp_path, masks, tokenizer, saved, decoder_of):
     live: Any = cut(decoder_of("qwen2"), masks)
     folder = saved(live, tokenizer, tmp_path / "out")
-    checkpoint.register()
-    checkpoint.register()
+    checkpoint.register_classes()
+    checkpoint.register_classes()
     loaded = AutoModelForCausalLM.from_pretrained(folder)
     assert_equal_logits(loaded(torch.arange(9)[None]).logits, live(torch.arange(9)[None]).logits)
     assert AutoTokenizer.from_pretrained(folder)("w7 w8").input_ids == [7, 8]
@@ -100,7 +100,7 @@ def test_the_natural_way_works_like_that_of_any_model(family, tmp_path):
     assert model.config.ffn_widths == [4, 9] and decoder.model.config.model_type == family
     model.save_pretrained(tmp_path / "out")
     assert (tmp_path / "out" / "modeling_gprune.py").is_file()
-    checkpoint.register()
+    checkpoint.register_classes()
     for again in (AutoModelForCausalLM.from_pretrained(tmp_path / "out"), copy.deepcopy(model)):
         assert type(again) is type(model) and torch.equal(again(ids).logits, expected)
     again.requires_grad_(True).train()(ids, labels=ids).loss.backward()
@@ -115,9 +115,9 @@ def test_from_a_gpu_and_back(tmp_path, masks, dtype, saved, decoder_of):
     decoder = Decoder.from_model(decoder_of("llama", dtype=dtype).model.cuda())
     live: Any = cut(decoder, with_biases(decoder, masks))
     folder = saved(live, None, tmp_path / "out")
-    loaded: Any = checkpoint.load(folder)
+    loaded: Any = checkpoint.load_checkpoint(folder)
     ids = torch.arange(9)[None].cuda()
     assert loaded.device.type == "cuda" and loaded.dtype == dtype
     torch.testing.assert_close(loaded(ids).logits, live(ids).logits, rtol=1e-2, atol=1e-2)
     checkpoint.load_verified(folder)
-    assert plan_file.read(folder).source == "dense"
+    assert pruning_file.read_record(folder).source == "dense"

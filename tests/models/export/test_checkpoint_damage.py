@@ -9,7 +9,7 @@ import pytest
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from gprune.models.export import checkpoint, plan_file, same_model
+from gprune.models.export import checkpoint, pruning_file, same_model
 from gprune.pruning.surgery import cut
 from gprune.system.errors import CheckpointError
 
@@ -27,7 +27,7 @@ def test_a_taken_folder_is_refused_and_left_alone(tmp_path, masks, saved, decode
     (tmp_path / "empty").mkdir()
     folder = saved(live, None, tmp_path / "empty")
     checkpoint.load_verified(folder)
-    assert plan_file.read(folder).source == "dense"
+    assert pruning_file.read_record(folder).source == "dense"
 
 
 @contextmanager
@@ -139,22 +139,22 @@ def test_verify_sees_truncated_and_missing_files(folder):
     weights.unlink()
     with pytest.raises(CheckpointError, match="has no weights"):
         checkpoint.load_verified(folder)
-    (folder / "plan.json").unlink()
-    with pytest.raises(CheckpointError, match="has no plan.json: it is no pruned checkpoint"):
+    (folder / "pruning.json").unlink()
+    with pytest.raises(CheckpointError, match="has no pruning.json: it is no pruned checkpoint"):
         checkpoint.load_verified(folder)
 
 
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"format": "other"}, "plan.json' is no plan of a cut: take the plan.json of a pruned model"),
-        ({"version": 2}, "plan.json' cannot be read .its version is 2, this program reads 1.: save"),
-        ({"kept_neurons": [[99]]}, "plan.json' cannot be read"),
-        ({"kept_neurons": [[-1]]}, "plan.json' cannot be read"),
-        ({"probe": {}}, "plan.json' cannot be read .'ids' is missing.: save"),
+        ({"method": 3}, "pruning.json' cannot be read .method: .*valid string.*: export the model again"),
+        ({"kept_neurons": [[99]]}, "cannot be read .*it keeps unit 99 of layers with 13"),
+        ({"kept_neurons": [[-1]]}, "cannot be read .*it keeps unit -1 of layers with 13"),
+        ({"kept_neurons": [[1]]}, "of different numbers of layers"),
+        ({"probe_tokens": None}, "cannot be read .probe_tokens: "),
     ],
 )
-def test_a_plan_that_is_none(folder, values, message):
-    change(folder / "plan.json", **values)
+def test_a_record_that_is_none(folder, values, message):
+    change(folder / "pruning.json", **values)
     with pytest.raises(CheckpointError, match=message):
-        plan_file.read(folder)
+        pruning_file.read_record(folder)

@@ -12,25 +12,18 @@ from pruned_folder import byte_tokenizer, save, small_decoder
 from safetensors.torch import load_file, save_file
 
 from gprune.models import identity
-from gprune.models.export import apply, gguf, padded
-from gprune.models.export import checkpoint as checkpoints
-from gprune.pruning.surgery import cut
+from gprune.models.export import gguf, padded
 from gprune.system.errors import CheckpointError
 
 Export = Callable[[Path, Path], Any]
 
 
-def applied(folder, out):
-    return apply.save(folder, str(folder.parent / "dense"), out, cut)
-
-
-EXPORTS: dict[str, Export] = {"pad": padded.save, "gguf": gguf.save, "apply": applied}
-MODULES = {"pad": padded, "gguf": gguf, "apply": checkpoints}
+EXPORTS: dict[str, Export] = {"pad": padded.save_padded, "gguf": gguf.save_gguf}
+MODULES = {"pad": padded, "gguf": gguf}
 needs_gguf = pytest.mark.skipif(
     importlib.util.find_spec("gguf") is None, reason="the package gguf is not installed: run make gguf"
 )
 READING = [pytest.param("pad"), pytest.param("gguf", marks=[pytest.mark.long, needs_gguf])]
-ALL = [*READING, pytest.param("apply")]
 
 
 @pytest.fixture
@@ -57,10 +50,10 @@ def truncate(folder):
 
 
 def change_widths(folder):
-    """Configuration and plan agree, the weights are others."""
+    """Configuration and record agree, the weights are others."""
     for name, values in (
         ("config.json", {"ffn_widths": [4, 11, 7]}),
-        ("plan.json", {"kept_neurons": [list(range(4)), list(range(11)), list(range(7))]}),
+        ("pruning.json", {"kept_neurons": [list(range(4)), list(range(11)), list(range(7))]}),
     ):
         path = folder / name
         path.write_text(json.dumps(json.loads(path.read_text()) | values))
@@ -72,8 +65,8 @@ def change_a_weight(folder):
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
 
 
-def remove_the_plan(folder):
-    (folder / "plan.json").unlink()
+def remove_the_record(folder):
+    (folder / "pruning.json").unlink()
 
 
 @pytest.mark.parametrize("export", READING)
@@ -84,7 +77,7 @@ def remove_the_plan(folder):
         (truncate, "model.safetensors' is truncated or damaged"),
         (change_widths, r"config.json in .* disagrees with the weights: .* of another size"),
         (change_a_weight, "logits differ from the live one's"),
-        (remove_the_plan, "has no plan.json: it is no pruned checkpoint"),
+        (remove_the_record, "has no pruning.json: it is no pruned checkpoint"),
     ],
 )
 def test_a_damaged_checkpoint_is_not_exported(export, damage, words, folder, tmp_path):
@@ -95,7 +88,7 @@ def test_a_damaged_checkpoint_is_not_exported(export, damage, words, folder, tmp
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
 
 
-@pytest.mark.parametrize("export", ALL)
+@pytest.mark.parametrize("export", READING)
 def test_a_taken_target_is_left_alone(export, folder, tmp_path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("years of work")
@@ -105,7 +98,7 @@ def test_a_taken_target_is_left_alone(export, folder, tmp_path):
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in", "out"]
 
 
-@pytest.mark.parametrize("export", ALL)
+@pytest.mark.parametrize("export", READING)
 def test_too_little_room_is_told_before(export, folder, tmp_path, monkeypatch):
     free = shutil.disk_usage(tmp_path)._replace(free=100)
     monkeypatch.setattr(shutil, "disk_usage", lambda place: free)
@@ -132,22 +125,21 @@ def refused(monkeypatch, module, afterwards, export, folder, out, reason):
     assert sorted(file.name for file in out.parent.iterdir()) == ["dense", "in"]
 
 
-@pytest.mark.parametrize("export", ALL)
+@pytest.mark.parametrize("export", READING)
 def test_a_disk_that_fills_leaves_nothing_behind(export, folder, tmp_path, monkeypatch):
     module, reason = MODULES[export], "cannot be saved .*out': .*No space left on device"
     refused(monkeypatch, module, full, EXPORTS[export], folder, tmp_path / "out", reason)
 
 
-@pytest.mark.parametrize("export", ALL)
+@pytest.mark.parametrize("export", READING)
 def test_an_interrupted_export_leaves_nothing_behind(export, folder, tmp_path):
     def stop(done, total, message):
         if done == 3:
             raise KeyboardInterrupt
 
-    arguments = (str(tmp_path / "dense"), tmp_path / "out", cut) if export == "apply" else (tmp_path / "out",)
-    function: Any = apply.save if export == "apply" else EXPORTS[export]
+    save_as: Any = EXPORTS[export]
     with pytest.raises(KeyboardInterrupt):
-        function(folder, *arguments, on_progress=stop)
+        save_as(folder, tmp_path / "out", on_progress=stop)
     assert sorted(file.name for file in tmp_path.iterdir()) == ["dense", "in"]
 
 
@@ -157,7 +149,7 @@ def test_padding_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypat
     def damage(*arguments):
         change_a_weight(arguments[-1])
 
-    refused(monkeypatch, padded, damage, padded.save, folder, tmp_path / "out", reason)
+    refused(monkeypatch, padded, damage, padded.save_padded, folder, tmp_path / "out", reason)
 
 
 @pytest.mark.long
@@ -170,7 +162,7 @@ def test_a_file_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatc
         content[-1000] ^= 1
         file.write_bytes(content)
 
-    refused(monkeypatch, gguf, damage, gguf.save, folder, tmp_path / "out.gguf", reason)
+    refused(monkeypatch, gguf, damage, gguf.save_gguf, folder, tmp_path / "out.gguf", reason)
 
 
 @pytest.mark.long
@@ -178,5 +170,5 @@ def test_a_file_that_does_not_read_back_is_not_kept(folder, tmp_path, monkeypatc
 def test_a_checkpoint_without_tokenizer_makes_no_file(tmp_path):
     save(small_decoder(), tmp_path / "in")
     with pytest.raises(CheckpointError, match="has no tokenizer: it needs one of tokenizer.json"):
-        gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+        gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     assert [file.name for file in tmp_path.iterdir()] == ["in"]

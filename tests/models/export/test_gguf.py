@@ -63,7 +63,7 @@ def our_logits(model, ids):
 def test_without_the_package_it_is_named(tmp_path, monkeypatch):
     monkeypatch.setattr(gguf, "find_spec", lambda name: None)
     with pytest.raises(CheckpointError, match="not installed: run pip install -r requirements-gguf.txt"):
-        gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+        gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     assert list(tmp_path.iterdir()) == []
 
 
@@ -78,7 +78,7 @@ def test_rotated_channels_become_neighbours():
 @needs_gguf
 def test_every_layer_tells_its_own_widths(tmp_path):
     save(small_decoder(kv_heads=3), tmp_path / "in", tokenizer=byte_tokenizer(), compensated=True)
-    size = gguf.save(tmp_path / "in", tmp_path / "deep" / "out.gguf")
+    size = gguf.save_gguf(tmp_path / "in", tmp_path / "deep" / "out.gguf")
     file = tmp_path / "deep" / "out.gguf"
     assert [place.name for place in file.parent.iterdir()] == ["out.gguf"] and file.stat().st_size == size
     values = fields(file)
@@ -107,7 +107,7 @@ def test_a_weight_beyond_float16_is_told(tmp_path):
     decoder.up_proj(1).weight[:] = 1e5
     save(decoder, tmp_path / "in", tokenizer=byte_tokenizer())
     with pytest.raises(CheckpointError, match=r"up_proj\.weight holds 1e\+05, .* float16: write float32"):
-        gguf.save(tmp_path / "in", tmp_path / "out.gguf", "float16")
+        gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf", "float16")
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
 
 
@@ -118,7 +118,7 @@ def test_tied_embeddings_are_written_once(tmp_path):
     decoder.model.lm_head.weight = decoder.model.model.embed_tokens.weight
     decoder.model.config.tie_word_embeddings = True
     save(decoder, tmp_path / "in", tokenizer=byte_tokenizer())
-    gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+    gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     assert "output.weight" not in tensors(tmp_path / "out.gguf")
 
 
@@ -147,7 +147,7 @@ def test_what_the_architecture_has_not_is_refused(family, changes, words, tmp_pa
     decoder = Decoder.from_model(AutoModelForCausalLM.from_config(decoder.model.config))
     save(decoder, tmp_path / "in", tokenizer=byte_tokenizer())
     with pytest.raises(CheckpointError, match=words):
-        gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+        gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
 
 
@@ -183,7 +183,7 @@ def test_llama_cpp_gives_the_same_logits(family, compensated, scaling, tmp_path)
         decoder = Decoder.from_model(changed)
     masks = masks_of(decoder, [1, 3, 2], [3, 40, 17])
     live = save(decoder, tmp_path / "in", masks=masks, compensated=compensated, tokenizer=byte_tokenizer())
-    gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+    gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     ids = torch.randint(3, 300, (96,), generator=torch.Generator().manual_seed(4)).tolist()
     ours, theirs = our_logits(live, ids), their_logits(llama(tmp_path / "out.gguf"), ids)
     torch.testing.assert_close(theirs, ours, rtol=0, atol=1e-4 * float(ours.abs().max()))
@@ -205,7 +205,7 @@ def test_a_real_model_predicts_the_same_tokens(name, groups, neurons, shared, tm
     decoder = load(str(shared / "models" / name), device="cpu")
     masks = masks_of(decoder, groups, neurons)
     live = save(decoder, tmp_path / "in", masks=masks, compensated=True, tokenizer=decoder.tokenizer)
-    gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+    gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     model = llama(tmp_path / "out.gguf")
     text = (shared / "data" / "wikitext-2" / "test.txt").read_text()[:8000]
     assert model.tokenize(text.encode(), special=True) == decoder.tokenizer(text).input_ids

@@ -9,14 +9,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from pruned_folder import byte_tokenizer, compensating, masks_of, small_decoder, statistics
+from pruned_folder import byte_tokenizer, masks_of, small_decoder
 from safetensors.torch import save_file
 
 import gprune
-from gprune.models import origin
-from gprune.models.export import apply, checkpoint, plan_file
-from gprune.pruning.surgery import cut
-from gprune.system.errors import CheckpointError, SettingsError
+from gprune.models.export import checkpoint, pruning_file
+from gprune.system.errors import SettingsError
 
 pytest.importorskip("peft")
 
@@ -134,43 +132,29 @@ def test_copied_adapted_and_trained_models_load_with_equal_logits(where, ways, p
     assert report["adapted"][1] == "GpruneLlamaForCausalLM" and report["copied"][1] == "GpruneGlmForCausalLM"
 
 
-def test_what_prune_gave_is_saved_with_a_plan_that_makes_it_again(tmp_path):
+def test_what_prune_gave_is_saved_with_its_kept_units(tmp_path):
     model, _, masks = pruned(dense=tmp_path / "dense")
     folder = gprune.save(copy.deepcopy(model), tmp_path / "out")
-    plan = plan_file.read(folder)
+    plan = pruning_file.read_record(folder)
     assert (plan.source, plan.trained) == (str(tmp_path / "dense"), False)
     assert (plan.pruned.masks.ffn == masks.ffn).all() and (plan.pruned.masks.heads == masks.heads).all()
-    again = apply.save(folder, str(tmp_path / "dense"), tmp_path / "again", cut)
-    expected, found = (checkpoint.load(one, "cpu").state_dict() for one in (folder, again))
-    assert all(torch.equal(found[name], one) for name, one in expected.items())
     # the tokenizer came along from the dense model's folder
-    assert (folder / "tokenizer.json").is_file() and (again / "README.md").is_file()
+    assert (folder / "tokenizer.json").is_file() and (folder / "README.md").is_file()
 
 
-def test_a_trained_model_has_a_plan_of_its_units_alone(tmp_path):
+def test_a_trained_model_is_marked_as_trained(tmp_path):
     model, _, _ = pruned(dense=tmp_path / "dense")
     training = stepped(model).train()
     folder = gprune.save(training, tmp_path / "out")
-    assert training.training and plan_file.read(folder).trained
-    assert "trained after the cut | yes, outside of the plan" in (folder / "README.md").read_text()
-    with pytest.raises(CheckpointError, match="was trained on after it was cut.*copy the folder itself"):
-        apply.save(folder, str(tmp_path / "dense"), tmp_path / "again", cut)
+    assert training.training and pruning_file.read_record(folder).trained
+    assert "trained after the cut | yes |" in (folder / "README.md").read_text()
     # what was loaded from there and trained again still knows what was pruned
-    loaded = checkpoint.load(folder, "cpu").requires_grad_(True)
+    loaded = checkpoint.load_checkpoint(folder, "cpu").requires_grad_(True)
     further = gprune.save(stepped(loaded), tmp_path / "further")
-    assert plan_file.read(further).trained
+    assert pruning_file.read_record(further).trained
 
 
-def test_biases_of_a_repair_are_in_the_plan_of_an_untouched_model_alone(tmp_path):
-    decoder = small_decoder()
-    repaired = compensating(masks_of(decoder, [1, 2, 3], [2, 13, 6]), statistics(decoder))
-    model = origin.remember(cut(decoder, repaired), origin.Origin(repaired, "dense", "f00d"))
-    assert plan_file.read(gprune.save(model, tmp_path / "out")).biases is not None
-    moved = stepped(model.requires_grad_(True))
-    assert plan_file.read(gprune.save(moved, tmp_path / "moved")).biases is None
-
-
-def test_what_cannot_be_saved_with_a_plan_is_told(tmp_path):
+def test_what_cannot_be_saved_is_told(tmp_path):
     from peft import LoraConfig, get_peft_model
 
     model, decoder, _ = pruned()

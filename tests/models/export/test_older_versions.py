@@ -62,7 +62,7 @@ def exports(tmp_path_factory):
         study = from_dict(tiny_study.settings(workshop["model"], workshop["texts"], **changes))
         result = pipeline.run(study, Store(root / "cache"), tiny_study.silent)
         folders[widths] = Path(result["checkpoint"])
-    padded.save(folders["free"], root / "padded")
+    padded.save_padded(folders["free"], root / "padded")
     return folders | {"padded": root / "padded", "dense": Path(workshop["model"])}
 
 

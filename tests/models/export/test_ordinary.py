@@ -9,14 +9,13 @@ import torch
 from huggingface_hub import ModelCard
 from pruned_folder import byte_tokenizer, masks_of, save, small_decoder, with_biases
 from safetensors.torch import load_file
-from small_hub import serving
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gprune
 from gprune.__main__ import main
 from gprune.models import identity, inspection, loading, origin
 from gprune.models.decoder import Decoder
-from gprune.models.export import apply, checkpoint, gguf, ordinary, padded, plan_file
+from gprune.models.export import checkpoint, gguf, ordinary, padded, pruning_file
 from gprune.models.families import FAMILIES
 from gprune.pruning.surgery import cut
 from gprune.records import PrunedModel
@@ -70,10 +69,13 @@ def test_every_writer_gives_the_stock_architecture(family, groups, compensated, 
     sizes = {"heads": 6, "kv_heads": 6} if groups == 5 else {}
     folder, live, _ = saved(tmp_path, family, groups, compensated, **sizes)
     live.save_pretrained(tmp_path / "natural")
-    padded.save(folder, tmp_path / "padded")
-    known = origin.Origin(plan_file.read(folder).pruned, "dense", "f00d")
+    padded.save_padded(folder, tmp_path / "padded")
+    known = origin.Origin(pruning_file.read_record(folder).pruned, "dense", "f00d")
     gprune.save(origin.remember(live, known), tmp_path / "by_api")
-    assert not ordinary.is_own(live) and type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
+    assert (
+        not ordinary.has_own_class(live)
+        and type(live).__module__ == f"transformers.models.{expected}.modeling_{expected}"
+    )
     for place in (folder, tmp_path / "natural", tmp_path / "padded", tmp_path / "by_api"):
         values = values_of(place)
         assert values["model_type"] == expected and values["architectures"] == [type(live).__name__]
@@ -100,7 +102,7 @@ def test_biases_of_a_repair_stand_beside_zeros_where_the_family_has_one_switch_f
         assert bool(tensors[f"model.layers.1.self_attn.{name}_proj.bias"].any()) is not zero
     for name, zero in (("gate", True), ("up", True), ("down", False)):
         assert bool(tensors[f"model.layers.1.mlp.{name}_proj.bias"].any()) is not zero
-    plain = cut(decoder, plan_file.read(folder).pruned.masks)
+    plain = cut(decoder, pruning_file.read_record(folder).pruned.masks)
     assert plain.model.layers[1].mlp.down_proj.bias is None and not plain.config.mlp_bias
     # the dense model has none of it
     assert decoder.model.config.intermediate_size == 13 and decoder.down_proj(1).bias is None
@@ -125,28 +127,31 @@ def test_biases_of_a_repair_stand_beside_zeros_where_the_family_has_one_switch_f
 def test_what_no_ordinary_model_holds_stays_ours_and_says_why(family, others, compensated, why, tmp_path):
     groups = 5 if others.get("kv_heads") == 6 else 2
     folder, live, _ = saved(tmp_path, family, groups, compensated, **others)
-    assert values_of(folder)["model_type"] == f"gprune_{family}" and ordinary.is_own(live)
+    assert values_of(folder)["model_type"] == f"gprune_{family}" and ordinary.has_own_class(live)
     card = ModelCard.load(folder / "README.md").text
     assert re.search(rf"no ordinary model has exactly these weights \(.*{why}", card)
     assert "trust_remote_code=True" in card
     found = inspection.inspect(str(folder))
     assert found.form.endswith("every layer of the same width, which no ordinary model has")
-    assert_equal_logits(checkpoint.load(folder, "cpu")(IDS).logits, live(IDS).logits)
+    assert_equal_logits(checkpoint.load_checkpoint(folder, "cpu")(IDS).logits, live(IDS).logits)
 
 
 def test_layers_of_other_widths_and_a_model_over_several_gpus_are_no_other_family():
     decoder = small_decoder("mistral")
     layout = FAMILIES["mistral"]
     uneven = cut(decoder, masks_of(decoder, [2, 2, 2], [6, 6, 7]))
-    assert ordinary.fit(uneven, layout).why == "its layers differ in width"
+    assert ordinary.find_stock_model(uneven, layout).why == "its layers differ in width"
     decoder.model.hf_device_map = {"": 0}
     spread = cut(decoder, with_biases(decoder, equal(decoder)))
-    assert ordinary.is_own(spread) and "has no model.layers.0.self_attn.o_proj.bias" in ordinary.fit(spread, layout).why
+    assert (
+        ordinary.has_own_class(spread)
+        and "has no model.layers.0.self_attn.o_proj.bias" in ordinary.find_stock_model(spread, layout).why
+    )
 
 
 def test_the_folder_pads_to_itself_and_says_that_nothing_was_added(tmp_path, capsys):
     folder, _, _ = saved(tmp_path)
-    made = padded.save(folder, tmp_path / "once")
+    made = padded.save_padded(folder, tmp_path / "once")
     assert (made.zeros, made.dense, made.neurons, made.groups) == (0, None, 6, 2)
     assert made.padded == made.pruned
     assert main(["pad", str(folder), str(tmp_path / "padded")]) == 0
@@ -157,34 +162,20 @@ def test_the_folder_pads_to_itself_and_says_that_nothing_was_added(tmp_path, cap
     assert before.keys() == after.keys() and all(torch.equal(after[name], one) for name, one in before.items())
 
 
-def test_card_inspect_and_push_say_the_same_of_it(tmp_path, monkeypatch, capsys):
+def test_card_and_inspection_say_the_same_of_it(tmp_path):
     folder, live, _ = saved(tmp_path)
     card = ModelCard.load(folder / "README.md").text
     assert "trust_remote_code" not in card and "padded" not in card
     assert "An ordinary model: every layer has the same width" in card
-    assert "python -m gprune apply plan.json BASE OUT" in card
+    assert "`pruning.json` lists the kept units" in card
     found = inspection.inspect(str(folder))
     assert (found.neurons, found.groups) == ((6, 6, 6), (2, 2, 2))
-    assert (found.of_neurons, found.of_groups, found.loads) == (13, 3, "without code of its own")
+    assert (found.dense_neurons, found.dense_groups, found.loads) == (13, 3, "without code of its own")
     assert found.form == (
         "pruned here by gprune to 51.00% of the decoder's weights, every layer of the same width: an ordinary model"
     )
     assert found.parameters == sum(one.numel() for one in live.parameters())
-    with serving(monkeypatch) as hub:
-        assert main(["push", str(folder), "someone/small", "--yes"]) == 0
-        assert "modeling_gprune.py" not in hub.models["someone/small"]
-        assert hub.models["someone/small"]["config.json"] == (folder / "config.json").read_bytes()
-
-
-@pytest.mark.parametrize("compensated", [False, True])
-@pytest.mark.parametrize("family", ["llama", "mistral", "qwen3"])
-def test_its_plan_makes_the_same_folder_again(family, compensated, tmp_path):
-    folder, _, _ = saved(tmp_path, family, compensated=compensated)
-    again = apply.save(folder, str(tmp_path / "dense"), tmp_path / "again", cut)
-    before, after = (load_file(place / "model.safetensors") for place in (folder, again))
-    assert before.keys() == after.keys() and all(torch.equal(after[name], one) for name, one in before.items())
-    for name in ("plan.json", "config.json"):
-        assert (folder / name).read_text() == (again / name).read_text()
+    assert not (folder / "modeling_gprune.py").exists()
 
 
 def test_it_can_be_pruned_further_like_any_model(tmp_path):
@@ -201,7 +192,7 @@ def test_it_can_be_pruned_further_like_any_model(tmp_path):
 def test_a_dense_folder_is_no_checkpoint_and_a_changed_one_is_told(tmp_path):
     folder, _, _ = saved(tmp_path)
     with pytest.raises(CheckpointError, match="holds a model of type 'llama', not a pruned one"):
-        checkpoint.load(tmp_path / "dense", "cpu")
+        checkpoint.load_checkpoint(tmp_path / "dense", "cpu")
     (folder / "config.json").write_text(json.dumps(values_of(folder) | {"intermediate_size": 7}))
     with pytest.raises(CheckpointError, match="name different widths: save the model again"):
         checkpoint.load_verified(folder)
@@ -214,4 +205,4 @@ def test_llama_cpps_own_converter_is_named_where_ours_does_not_serve(family, tmp
     monkeypatch.setattr(gguf, "find_spec", lambda name: True)
     folder, _, _ = saved(tmp_path, family)
     with pytest.raises(CheckpointError, match="convert the folder with llama.cpp's own converter"):
-        gguf.save(folder, tmp_path / "out.gguf")
+        gguf.save_gguf(folder, tmp_path / "out.gguf")

@@ -9,7 +9,9 @@ from pruned_folder import masks_of, save, small_decoder
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
+from gprune.__main__ import main
 from gprune.models.export import measurable, padded
+from gprune.models.export.pruning_file import read_record
 from gprune.models.shapes import SHAPES
 from gprune.models.tiny import tiny_decoder
 from gprune.records import budget
@@ -35,10 +37,10 @@ def test_logits_and_generation_stay_without_any_code_of_ours(family, compensated
     live = save(small_decoder(family), tmp_path / "in", compensated=compensated)
     if family == "qwen3" and compensated:
         with pytest.raises(CheckpointError, match="ordinary qwen3 model has no bias in o_proj and down_proj"):
-            padded.save(tmp_path / "in", tmp_path / "out")
+            padded.save_padded(tmp_path / "in", tmp_path / "out")
         assert [file.name for file in tmp_path.iterdir()] == ["in"]
         return
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     assert not list((tmp_path / "out").glob("*.py"))
     values = json.loads((tmp_path / "out" / "config.json").read_text())
     expected = "llama" if compensated else family
@@ -52,7 +54,7 @@ def test_logits_and_generation_stay_without_any_code_of_ours(family, compensated
 
 def test_every_layer_gets_the_width_of_the_widest_and_zeros(tmp_path):
     save(small_decoder(), tmp_path / "in", compensated=True)
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     assert (made.neurons, made.groups) == (11, 2)
     values = json.loads((tmp_path / "out" / "config.json").read_text())
     names = ("intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
@@ -82,7 +84,7 @@ def test_equal_widths_are_an_ordinary_model_with_nothing_added(family, tmp_path)
     neurons, groups = budget.equal_counts(decoder.shape, 0.5)
     masks = masks_of(decoder, [groups] * 3, [neurons] * 3)
     live = save(decoder, tmp_path / "in", masks=masks)
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     assert (made.neurons, made.groups, made.model_type) == (neurons, groups, family)
     assert made.padded == made.pruned
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
@@ -93,7 +95,7 @@ def test_equal_widths_are_an_ordinary_model_with_nothing_added(family, tmp_path)
 def test_sizes_are_counted_by_the_widths(tmp_path):
     decoder = small_decoder()
     save(decoder, tmp_path / "in")
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     # embedding, head, final norm; two norms a layer; a group has 8 query and 4 key/value channels
     around = 2 * 300 * 24 + 24 + 3 * 2 * 24
     group, neuron = 24 * (8 + 4 + 4 + 8), 3 * 24
@@ -109,7 +111,7 @@ def test_sizes_are_counted_by_the_widths(tmp_path):
 def test_llama_needs_heads_that_divide_the_hidden_size(family, groups, tmp_path):
     decoder = small_decoder(family, heads=6, kv_heads=6)
     live = save(decoder, tmp_path / "in", masks=masks_of(decoder, [5, 1, 2], [1, 2, 3]))
-    made = padded.save(tmp_path / "in", tmp_path / "out")
+    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
     assert (made.groups, made.neurons) == (groups, 3)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert_equal_logits(loaded(IDS).logits, live(IDS).logits)
@@ -120,9 +122,9 @@ def test_a_window_in_use_cannot_become_llama(tmp_path):
     decoder.model.config.sliding_window = 8
     save(decoder, tmp_path / "in", compensated=True)
     with pytest.raises(CheckpointError, match="prune without bias compensation"):
-        padded.save(tmp_path / "in", tmp_path / "out")
+        padded.save_padded(tmp_path / "in", tmp_path / "out")
     live = save(decoder, tmp_path / "plain")
-    padded.save(tmp_path / "plain", tmp_path / "out")
+    padded.save_padded(tmp_path / "plain", tmp_path / "out")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert (loaded.config.model_type, loaded.config.sliding_window) == ("mistral", 8)
     long = torch.arange(3, 43)[None]
@@ -133,9 +135,9 @@ def test_a_window_in_use_cannot_become_llama(tmp_path):
 def test_random_weights_of_a_folders_shape_whole_and_cut(family, tmp_path):
     decoder = tiny_decoder(family, neurons=48, kv_heads=2, hidden=16)
     decoder.model.config.save_pretrained(tmp_path)
-    whole = measurable.load(f"random:{tmp_path}", "cpu", "float32")
+    whole = measurable.load_model(f"random:{tmp_path}", "cpu", "float32")
     assert sum(p.numel() for p in whole.parameters()) == sum(p.numel() for p in decoder.model.parameters())
-    half = measurable.load(f"random:{tmp_path}@0.5", "cpu", "bfloat16", align=8)
+    half = measurable.load_model(f"random:{tmp_path}@0.5", "cpu", "bfloat16", align=8)
     for layer in half.model.layers:
         # 1 of 2 groups leaves half of the weights to the neurons: 24 of 48, a multiple of 8
         assert layer.mlp.down_proj.in_features == 24
@@ -160,3 +162,17 @@ def test_shapes_have_the_published_parameters(name, billions):
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(AutoConfig.for_model(**SHAPES[name]))
     assert sum(p.numel() for p in model.parameters()) / 1e9 == pytest.approx(billions, abs=5e-4)
+
+
+def test_a_padded_folder_lists_the_kept_units_and_models_reads_them(tmp_path, capsys):
+    save(small_decoder(), tmp_path / "in")
+    padded.save_padded(tmp_path / "in", tmp_path / "out")
+    records = [read_record(tmp_path / name) for name in ("in", "out")]
+    assert [record.padded for record in records] == [False, True]
+    assert [record.widths for record in records] == [([3, 11, 7], [1, 2, 2])] * 2
+    assert records[0].model_copy(update={"padded": True}) == records[1]
+    for name, form in (("in", "of its own width"), ("out", "padded with zeros to the same width: an ordinary model")):
+        assert main(["models", str(tmp_path / name)]) == 0
+        lines = capsys.readouterr().out
+        assert f"pruned here by gprune to 51.00% of the decoder's weights, every layer {form}" in lines
+        assert "pruned from       dense (f00d)" in lines

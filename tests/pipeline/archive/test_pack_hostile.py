@@ -44,7 +44,7 @@ def bytes_of(array, **how):
         "results/masks/a/model.safetensors",
         "results/masks/a/other.npy",
         "results/masks/a/",
-        "results/checkpoint/a/plan.json",
+        "results/checkpoint/a/pruning.json",
         "results/unheard/a/ffn.npy",
         "results/masks/.hidden/ffn.npy",
         "run.json/",

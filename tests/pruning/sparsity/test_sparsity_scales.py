@@ -199,7 +199,7 @@ def test_folding_says_what_was_learned_in_every_family(family, tmp_path):
     pruned = PrunedModel(model.masks, (*model.repairs, SCALES))
     checkpoint.save(live, None, tmp_path / "out", pruned, source="d", fingerprint="f")
     with torch.no_grad():
-        assert torch.equal(checkpoint.load(tmp_path / "out", "cpu")(ids).logits, found)
+        assert torch.equal(checkpoint.load_checkpoint(tmp_path / "out", "cpu")(ids).logits, found)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -261,7 +261,7 @@ def test_a_gguf_file_has_the_folded_weights(tmp_path):
     scales = learned(decoder, model)
     live, repaired = folded(decoder, scales, model), PrunedModel(model.masks, (SCALES,))
     checkpoint.save(live, byte_tokenizer(), tmp_path / "in", repaired, source="d", fingerprint="f")
-    gguf.save(tmp_path / "in", tmp_path / "out.gguf")
+    gguf.save_gguf(tmp_path / "in", tmp_path / "out.gguf")
     written = {tensor.name: np.array(tensor.data) for tensor in GGUFReader(tmp_path / "out.gguf").tensors}
     dense = decoder.down_proj(1).weight[:, torch.tensor(np.array(model.masks.ffn[1]))].numpy()
     factor = scales.ffn[1][model.masks.ffn[1]]

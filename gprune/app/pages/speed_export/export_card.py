@@ -20,7 +20,7 @@ from gprune.store import Store, manifests
 from gprune.system.errors import DamagedError, ModelError
 from gprune.system.units import amount
 
-PLAN = "plan.json"
+PLAN = "pruning.json"
 _ITS_CODE = "The folder holds the few lines of code that it needs; read them before you trust them."
 _NO_CODE = "Every layer has the same width: an ordinary model, which any tool loads that knows its family."
 _WAYS = {"transformers": "transformers", "gprune": "with this project", "lm-eval": "lm-eval"}
@@ -89,9 +89,9 @@ def _own(drawn: Card, run: Run) -> None:
     st.code(str(folder), language=None, wrap_lines=True)
     own = has_code(folder)
     code = "its code" if own else "no code of its own (every layer has the same width)"
-    st.caption(f"{_size(folder)} on disk, with its tokenizer, {code} and its plan.")
+    st.caption(f"{_size(folder)} on disk, with its tokenizer, {code} and its list of kept units.")
     _snippets(folder, own)
-    words = "The kept units of every layer: `python -m gprune apply` makes the same cut again."
+    words = "The kept units of every layer, the dense model and how it was pruned."
     plan = (folder / PLAN).read_bytes
     tables.download(f"Download {PLAN}", plan, f"{run.name}-{PLAN}", "application/json", "sx_plan", help=words)
     if stages.recovers(run.study) and run.has(stages.checkpoint, recovery=True):

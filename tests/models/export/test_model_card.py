@@ -1,17 +1,13 @@
-"""A folder as people publish it: what its card says, what would go up, what a small hub gets."""
+"""The model card of an exported folder tells base, licence, widths, figures and how to load it."""
 
 import pytest
 from huggingface_hub import ModelCard
 from pruned_folder import byte_tokenizer, masks_of, small_decoder
-from small_hub import serving
 
-from gprune.__main__ import main
-from gprune.models.export import apply, checkpoint, model_card, padded, publishing
+from gprune.models.export import checkpoint, model_card, padded
 from gprune.models.export.model_card import Figure
 from gprune.pruning.surgery import cut
-from gprune.system.errors import CheckpointError, ModelError
 
-NAME = "someone/small-pruned"
 FIGURES = (
     Figure("wikitext2", 12.345678, 0.5, 10.0, "perplexity over 6 windows of 16 tokens; all"),
     Figure("/home/me/secret/own.txt", 7.0, 0.25, None, "perplexity over 6 windows of 16 tokens; all"),
@@ -50,7 +46,7 @@ def test_the_card_tells_base_licence_widths_figures_with_protocol_and_loading(tm
         "| FFN neurons a layer | 2, 13, 6 of 13 |",
         "| key/value groups a layer | 1, 2, 3 of 3 |",
         "trust_remote_code=True",
-        "python -m gprune apply plan.json BASE OUT",
+        "`pruning.json` lists the kept units of every layer",
         "That of base: a licence of its own.",
     ):
         assert words in card.text, words
@@ -71,66 +67,9 @@ def test_a_damaged_card_of_the_base_hinders_nothing(tmp_path, head):
     assert ModelCard.load(folder / "README.md").data.license is None
 
 
-def test_the_same_from_its_plan_and_padded_have_cards_too(tmp_path):
+def test_a_padded_folder_has_a_card_too(tmp_path):
     folder = of_base(tmp_path, figures=FIGURES)
-    ordinary = padded.save(folder, tmp_path / "padded").folder
+    ordinary = padded.save_padded(folder, tmp_path / "padded").folder
     card = ModelCard.load(ordinary / "README.md")
     assert "trust_remote_code=True" not in card.text and "padded with zeros" in card.text
     assert [one.metric_value for one in card.data.eval_results] == [12.3457, 7.0]
-    with pytest.raises(CheckpointError, match="f00d"):
-        apply.save(folder, str(tmp_path / "base"), tmp_path / "again", cut)
-
-
-def test_nothing_goes_up_unasked_and_what_would_is_listed(tmp_path, monkeypatch, capsys):
-    folder = of_base(tmp_path)
-    (folder / ".cache").mkdir()
-    (folder / ".cache" / "own").write_text("mine")
-    with serving(monkeypatch) as hub:
-        assert main(["push", str(folder), NAME]) == 0
-        assert hub.requests == []
-        said = capsys.readouterr().out
-        assert "model.safetensors" in said and "nothing was sent: --yes sends it" in said
-        assert "license: llama2" in said and ".cache" not in said
-        assert "README.md names no base model" in said and "names no licence" not in said
-        assert "README.md tells no perplexity" in said
-        assert "plan.json names places of this machine: " in said and "/home/me/a.txt" in said
-        assert main(["push", str(folder), NAME, "--yes", "--private", "--message", "First"]) == 0
-        assert f"sent: {hub.address}/{NAME}" in capsys.readouterr().out
-        assert hub.commits == [(NAME, "First")]
-        files = {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
-        assert hub.models[NAME] == files and "modeling_gprune.py" in files
-
-
-@pytest.mark.parametrize("status", [401, 403, 404])
-def test_a_refusal_of_the_hub_is_one_sentence(tmp_path, monkeypatch, capsys, status):
-    folder = of_base(tmp_path)
-    with serving(monkeypatch) as hub:
-        hub.refuses = status
-        capsys.readouterr()
-        assert main(["push", str(folder), NAME, "--yes"]) == 2
-        (last,) = capsys.readouterr().err.strip().splitlines()
-        assert f"{NAME} cannot be written at" in last and f"answers {status}: log in with `hf auth" in last
-        assert NAME not in hub.models
-
-
-def test_what_is_no_folder_to_publish_is_refused(tmp_path):
-    folder = of_base(tmp_path)
-    for name in ("small", "a/b/c", "../x", "a/b c", "a/" + "b" * 99):
-        with pytest.raises(CheckpointError, match="repository must be owner/name"):
-            publishing.of(folder, name)
-    with pytest.raises(CheckpointError, match="there is no folder"):
-        publishing.of(tmp_path / "nowhere", NAME)
-    (folder / "optimizer.pt").write_bytes(b"x")
-    with pytest.raises(CheckpointError, match="'optimizer.pt' may be pickled"):
-        publishing.of(folder, NAME)
-    (folder / "optimizer.pt").unlink()
-    (folder / "more.txt").symlink_to(tmp_path / "base" / "config.json")
-    with pytest.raises(CheckpointError, match="leads outside"):
-        publishing.of(folder, NAME)
-    (folder / "more.txt").unlink()
-    (folder / "README.md").unlink()
-    with pytest.raises(CheckpointError, match="has no model card README.md"):
-        publishing.of(folder, NAME)
-    (folder / "model.safetensors").unlink()
-    with pytest.raises(ModelError, match="has no weights"):
-        publishing.of(folder, NAME)
