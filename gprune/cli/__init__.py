@@ -45,8 +45,6 @@ COMMANDS = {
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
     "export": Command("export", "write the pruned model of any method of a run as a folder"),
     "apply": Command("export", "cut a dense model as a plan says, without calibration"),
-    "cut": Command("cut", "cut a run's model as a mask set says"),
-    "measure": Command("cut", "measure a mask set on every evaluation text"),
     "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "push": Command("publish", "list what of a model's folder would go to the hub; --yes sends it"),

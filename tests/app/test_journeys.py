@@ -193,9 +193,8 @@ def addresses():
 STATES = (
     *(f"?tour={step}&present=1" for step in (2, 7)),
     *(f"compare?cp_view={view}" for view in ("studies", "fair", "paper")),
-    *(f"rasa?rasa_view={view}" for view in ("cost", "sets")),
+    *(f"rasa?rasa_view={view}" for view in ("cost", "modules")),
     *(f"runs?jobs_tab={tab}" for tab in ("jobs", "runs")),
-    "byhand?hand_edits=rn1.7",
     "drift?run=nowhere&layer=99",
 )
 """slides, views, and what is said of an address that holds what is not there"""

@@ -20,7 +20,6 @@ FORMERLY = {
     "inspector": "/neurons",
     "map": "/neurons?tab=map",
     "atlas": "/masks?tab=atlas",
-    "byhand": "/tune?tab=byhand",
     "lens": "/neurons?tab=lens",
     "calibration": "/texts?tab=calibration",
     "launch": "/runs",
@@ -91,7 +90,7 @@ def test_the_table_names_every_place_once_and_what_left_the_page_of_speed():
 @pytest.mark.long
 def test_every_place_keeps_what_the_address_of_its_page_held(name):
     app = opened()
-    for place in ("agreement", "map", "atlas", "byhand", "retention", "questions", "export"):
+    for place in ("agreement", "map", "atlas", "retention", "questions", "export"):
         for key, value in (page_names.tab(place) | {"layer": "2"}).items():
             app.query_params[key] = value
         app = on(app, next(stem for stem, one in PLACES.items() if one == place))
@@ -114,7 +113,7 @@ def test_the_help_opens_beside_any_page_and_at_the_words_of_a_card(name):
 
 
 def test_the_glossary_has_the_words_that_were_asked_for_and_finds_them_in_sentences():
-    for word in ("Nats/token", "Seed", "Threshold", "AUC", "UMAP", "Mask set", "Epoch"):
+    for word in ("Nats/token", "Seed", "Threshold", "AUC", "UMAP", "Epoch"):
         assert word in glossary.TERMS
     text = "Ranks by MSL: an AUC of 0.6 on two seeds, in nats per token"
     assert glossary.search(help_drawer.words_of(text)) == [
@@ -138,7 +137,6 @@ def test_a_browser_is_led_to_the_new_place_and_back_by_one_press(visit):
         ("map?layer=2", "Neuron map"),
         ("speed?sx_way=lm-eval", "Export"),
         ("rasa?rasa_qd=0.8", "RASA thresholds"),
-        ("byhand?hand_edits=rn1.7", "Mask editor"),
         ("calibration?cd_view=B", "Calibration card"),
         ("questions?layer=2", "Changed answers"),
     ):

@@ -14,7 +14,6 @@ from tokenizers import Tokenizer
 from gprune.analysis.table import Table
 from gprune.app.pages.calibration_data import own_text
 from gprune.app.pages.jobs import task_form
-from gprune.app.pages.rasa import sets
 from gprune.app.ui import url_session, url_state, user_files
 from gprune.app.ui.text import said
 from gprune.data.demo import MODEL_FOLDER
@@ -51,19 +50,6 @@ STATE = {
     "summary": {"retention": 0.5},
 }
 EVENT = {"ts": 1.7e9, "stage": "tokens", "done": 1, "total": 4, "message": "reading"}
-SETS = {
-    "format": "gprune-thresholds",
-    "version": 1,
-    "sets": [
-        {
-            "name": "a",
-            "drift_quantile": 0.9,
-            "score_quantile": 0.9,
-            "score_scale": "raw",
-            "selection": "drift",
-        },
-    ],
-}
 ROW = {
     "method": "flap",
     "labels": {"text": "a"},
@@ -164,16 +150,9 @@ def test_uploaded_texts(fuzz, tmp_path):
     )
 
 
-def test_uploaded_questions_and_threshold_sets(fuzz, tmp_path):
+def test_uploaded_questions(fuzz):
     question = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
     fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: task_form.check(*case))
-
-    def read(raw):
-        found = sets.SETS.read(raw)
-        assert sets.SETS.read(sets.SETS.export(found)) == found
-        sets.SETS.save(str(tmp_path), found[0])
-
-    fuzz(odd.files(SETS), read)
 
 
 def test_job_files(fuzz, tmp_path):

@@ -29,7 +29,6 @@ NAMES = {
     "pruning_decisions": "Pruning decisions",
     "mask_atlas": "Mask atlas",
     "rasa": "RASA thresholds",
-    "by_hand": "Mask editor",
     "comparison": "Methods and studies",
     "decision": "Decide",
     "flipped_questions": "Changed answers",
@@ -84,7 +83,7 @@ SECTIONS = {
     "Decide": (
         _page(
             "tune", "tuning", "Tune", "tune", "What if the line were elsewhere?",
-            {"rasa": NAMES["rasa"], "byhand": NAMES["by_hand"], "retention": "Retention curve"},
+            {"rasa": NAMES["rasa"], "retention": "Retention curve"},
         ),
         _page(
             "compare", "comparison", "Compare", "leaderboard", "Which method is better?",

@@ -10,12 +10,11 @@ import streamlit as st
 
 from gprune.analysis import token_loss
 from gprune.analysis.formatting import signed
-from gprune.analysis.mask_edits import mask_sets
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
 from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
 from gprune.app.preview.token_requests import MOST_CHARACTERS
-from gprune.app.ui import asking, buttons, faults, frame, passage, tables, tokens, url_state
+from gprune.app.ui import asking, buttons, frame, passage, tables, tokens, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
@@ -33,7 +32,6 @@ _MOST_WINDOWS = 10**6
 LEFT, RIGHT = "lens_left", "lens_right"
 TEMPERATURE, HOTTEST = 0.8, 2.0
 _SEEDS = 2**31 - 1
-_BY_HAND = "by-hand:"
 
 
 @frame.page(
@@ -64,7 +62,7 @@ class Chosen:
 
 def _choose(run: Run) -> Chosen | None:
     """Draws the fields; None after the reason has been shown where there is no pruned model."""
-    names = _offered(run)
+    names = {name: called(name) for name in run.cut}
     if not names:
         wanted = stages.masks(run.graph).title
         st.info(f"Needs “{wanted}”, which this run does not have.", icon=":material/hourglass_empty:")
@@ -75,24 +73,8 @@ def _choose(run: Run) -> Chosen | None:
         left = url_state.selectbox("On the left", names, LEFT, first[0], width=280)
         right = url_state.selectbox("On the right", names, RIGHT, other, width=280)
     picked = list(dict.fromkeys((left, right)))
-    with faults.shown():
-        questions = [_question(run, name) for name in picked]
-        return Chosen((Question("", DENSE), *questions), tuple(names[name] for name in picked))
-    return None
-
-
-def _offered(run: Run) -> dict[str, str]:
-    """Methods whose masks are there, GPrune first, and the mask sets."""
-    found = {name: called(name) for name in run.cut}
-    sets = mask_sets.kept(run.results)[0] if found else []
-    return found | {f"{_BY_HAND}{one.name}": f"{one.name} (mask set)" for one in sets}
-
-
-def _question(run: Run, name: str) -> Question:
-    if not name.startswith(_BY_HAND):
-        return Question("", name)
-    chosen = mask_sets.named(run.results, name.removeprefix(_BY_HAND))
-    return Question("", chosen.method, mask_sets.repeated(run.results, chosen).masks)
+    questions = (Question("", name) for name in picked)
+    return Chosen((Question("", DENSE), *questions), tuple(names[name] for name in picked))
 
 
 def _look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
