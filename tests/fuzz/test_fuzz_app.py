@@ -9,14 +9,11 @@ from app_driver import PAGES, open_page, words
 from fuzz import odd
 from hypothesis import strategies as st
 from synthetic_run import write_run
-from tokenizers import Tokenizer
 
 from gprune.analysis.table import Table
-from gprune.app.pages.calibration_data import own_text
 from gprune.app.pages.jobs import task_form
-from gprune.app.ui import url_session, url_state, user_files
+from gprune.app.ui import url_session, url_state
 from gprune.app.ui.text import said
-from gprune.data.demo import MODEL_FOLDER
 from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
 from gprune.jobs import folder as job_files
@@ -128,26 +125,6 @@ def test_addresses(fuzz, monkeypatch):
     odd_fields = st.sampled_from(["nan", "-inf", "9" * 5000, "0.1", "7", "two", "b", "1_0"])
     fields = st.lists(odd.words | odd_fields, min_size=1, max_size=3)
     fuzz(st.dictionaries(keys, fields, max_size=9), read)
-
-
-def test_uploaded_texts(fuzz, tmp_path):
-    tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
-
-    def read(case):
-        raw, name = case
-        place = user_files.place(str(tmp_path), "texts", name, own_text._suffix(name), raw)
-        assert place.parent == tmp_path / "texts" / "user" and len(place.name) < 100
-        counted = own_text.count(own_text._documents(raw, own_text._suffix(name), name), tokenizer)
-        assert len(counted.ids) > 0
-
-    names = st.tuples(odd.words, st.sampled_from([".txt", ".jsonl", "", ".JSONL"])).map("".join)
-    fuzz(
-        st.tuples(
-            odd.lines({"text": "some words"}) | st.text().map(lambda text: text.encode("utf-8", "replace")),
-            names,
-        ),
-        read,
-    )
 
 
 def test_uploaded_questions(fuzz):
