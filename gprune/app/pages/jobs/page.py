@@ -8,7 +8,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.pages.jobs import filled, launch, panels, sweep_form
+from gprune.app.pages.jobs import filled, launch, panels
 from gprune.app.pages.jobs import managed as manage
 from gprune.app.ui import (
     buttons,
@@ -56,10 +56,8 @@ def show() -> None:
     first = _first_tab(bool(situation.active))
     tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
-        study = launch.new_study(situation.root)
+        launch.new_study(situation.root)
         if not rest_of_page.waits():
-            if study is not None:
-                sweep_form.show(situation.root, study)
             launch.evaluate_run(situation.root)
     if tabs["jobs"].open:
         with tabs["jobs"]:
