@@ -155,12 +155,12 @@ def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(ca
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1"})
     app.multiselect(key="rasa_curves_multiselect").set_value(["gprune", "wanda_sp"]).run()
     points = [question for question, base in pool.asked if base is None]
-    assert [round(question.masks.target, 2) for question in points] == list(preview_card.RETENTIONS)
+    assert [round(question.masks.target, 2) for question in points] == list(curve_card.RETENTIONS)
     assert "Points of Wanda\\-sp are missing" in words(app)
     drawn = json.loads(app.get("bidi_component")[1].proto.json)
     heights = [np.log(tick["value"]) for tick in drawn["ticks"]]
     assert len(heights) > 1 and drawn["series"][0]["name"] == "GPrune"
-    assert [point["x"] for point in drawn["series"][0]["points"]] == list(preview_card.RETENTIONS)
+    assert [point["x"] for point in drawn["series"][0]["points"]] == list(curve_card.RETENTIONS)
 
 
 def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
