@@ -5,6 +5,7 @@ import streamlit as st
 from gprune.app.ui import frame
 from gprune.app.ui.page_names import PAGES, SECTIONS, TOOL, Page
 from gprune.app.ui.panel import PanelFunction
+from gprune.pipeline.runs.opened import Run
 
 st.set_page_config(page_title=TOOL, page_icon="✂️", layout="wide", initial_sidebar_state=264)
 
@@ -30,4 +31,11 @@ def _figure(name: str) -> PanelFunction[...]:
     return KNOWN[name]
 
 
-frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help, _figure)
+def _retention_curve(run: Run) -> None:
+    # loaded for the last slide alone
+    from gprune.app.pages.rasa import retention_slide
+
+    retention_slide.show(run)
+
+
+frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help, _figure, _retention_curve)

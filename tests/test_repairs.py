@@ -179,21 +179,6 @@ def test_live_figures_of_other_masks_are_compared_with_what_is_not_repaired_eith
     assert left_out(plain, "flap") == ""
 
 
-def test_a_set_made_by_hand_is_repaired_anew(run):
-    results = results_of(run[0])
-    masks, text = results.get(stages.masks, "flap"), run[0].study.evaluation.texts[0]
-    needs = stages.pruned_by_hand(results.graph, "gprune", "ab" * 32, lambda: masks)
-    made = needs["weights"].make(
-        RunContext(run[0].study, results.graph.inputs, results.store.texts),
-        **stages.resolve(needs["weights"].needs, results.record),
-    )
-    stored = results.record(stages.repaired(results.graph, "flap"))
-    np.testing.assert_allclose(made.numbers, stored.numbers, rtol=1e-4, atol=1e-5)
-    assert needs["weights"].key != stages.repaired(results.graph, "flap").key
-    stage = stages.edited_perplexity(results.graph, "gprune", text, "ab" * 32, lambda: masks)
-    assert needs["weights"].key in {one.key for one in stages.needed(stage)}
-
-
 def test_the_saved_folder_is_the_repaired_model_and_names_the_repair(run):
     opened, result = run
     folder = Path(result["checkpoint"])

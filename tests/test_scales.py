@@ -75,8 +75,6 @@ def test_keys_tell_masks_repair_texts_and_settings_and_share_what_comes_before(r
     other = Graph(graph.study.with_settings({"scales.gate_rate": 0.1}), graph.inputs)
     assert stages.scales(other, "flap").key == scaled.key
     assert stages.masks(other, "gates_scaled").key != stages.masks(graph, "gates_scaled").key
-    edited = stages.pruned_by_hand(graph, "flap", "ab" * 32, lambda: None)
-    assert edited["scales"].kind == "edited_scales" and edited["scales"].key != scaled.key
 
 
 def test_what_is_measured_cut_silenced_and_previewed_is_the_scaled_model(run):

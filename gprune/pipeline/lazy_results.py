@@ -17,15 +17,7 @@ from gprune.system.errors import StoreError
 from gprune.system.progress import Waiting
 
 R = TypeVar("R")
-_OF_THE_MODEL = (
-    "components",
-    "edited_perplexity",
-    "edited_repair",
-    "edited_scales",
-    "repaired",
-    "scales",
-    "recovered",
-)
+_OF_THE_MODEL = ("components", "repaired", "scales", "recovered")
 """those that read the dense model"""
 
 

@@ -36,7 +36,7 @@ VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
     ("module_agreement", {"ma_measure": "overlap", "layer": "0", "module": "1"}),
     ("reliability", {"rasa_figure": "1"}),
     ("reliability", {"rasa_qd": "0.5", "rasa_qs": "0.6", "rasa_figure": "1", "rasa_log": "0"}),
-    ("reliability", {"rasa_view": "sets", "rasa_qd": "0.5", "rasa_range": "wide", "rasa_figure": "1"}),
+    ("reliability", {"rasa_view": "modules", "rasa_qd": "0.5", "rasa_range": "wide", "rasa_figure": "1"}),
     ("reliability", {"rasa_view": "cost", "rasa_figure": "1"}),
     ("reliability", {"rasa_view": "cost", "rasa_keep": "0.7", "rasa_method": "flap", "rasa_figure": "1"}),
     ("pruning_decisions", {}),

@@ -5,11 +5,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from synthetic_run import the_run
 from waiting import limit
 
+from gprune.app.ui import page_names
 from gprune.pipeline.runs.opened import Run, all_runs
 from scripts import served_app
 
@@ -113,7 +115,10 @@ class Visit:
         return self.contexts[-1]
 
     def page(self, where: str = "", **options: Any) -> Any:
-        """A page as another person would open it, at `where`, as `drift?layer=1`."""
+        """A page as another person would open it, at an address or a place, as `drift?layer=1`."""
+        place, _, query = where.partition("?")
+        if place in page_names.PAGE_OF:
+            where = page_names.path(place, parse_qsl(query, keep_blank_values=True)).removeprefix("/")
         options.setdefault("viewport", {"width": 1280, "height": 1200})
         page = self.person(**options).new_page()
         self.noted += [outside(page), complaints(page)]

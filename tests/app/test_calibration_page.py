@@ -1,9 +1,7 @@
-"""The calibration data page and the view of one text, in every state, and a text from outside."""
+"""The calibration data page and the view of one text, in every state."""
 
 import json
-import math
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,32 +12,14 @@ from gprune import records
 from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.app.pages.calibration_data import charts as figures
-from gprune.app.pages.calibration_data import own_text
 from gprune.app.pages.calibration_data.panels import MEASURES, _scorer
-from gprune.app.preview import Held, client
 from gprune.app.ui.chart_style import PAIR, TEXT_A, TEXT_B, TEXT_C
+from gprune.models import vocabulary
 from gprune.pipeline import stages
 from gprune.pruning import scoring
 from gprune.store import Store
-from gprune.study import CalibrationSettings, run_name
-from gprune.system.errors import CorpusError, ModelError
-
-PROSE = "Calibration text decides which neurons look important, so choose it with care. "
-SHORT = a_study(calibration=CalibrationSettings(samples=32, length=16, shards=4))
-
-
-@pytest.fixture(autouse=True)
-def unmeasured(monkeypatch):
-    """No process measures the drift of a text that is brought here: a made-up run has no such model."""
-
-    class Nobody:
-        def hold(self, text, owner):
-            return str(text.identity)
-
-        def held(self, identity):
-            return Held("measuring")
-
-    monkeypatch.setattr(client, "POOL", Nobody())
+from gprune.study import CalibrationSettings
+from gprune.system.errors import ModelError
 
 
 def page():
@@ -140,14 +120,11 @@ def test_parts_under_token_weighted_flap_are_scored_by_flap(cache):
 def test_a_model_that_is_gone_leaves_the_vocabulary_open(cache):
     app = show("calibration_data", cache, study=a_study(model="/nowhere/model"))
     assert app.dataframe[0].value["% of vocabulary"].isna().all() and len(charts(app)) == 2
-    app.text_area(key="cd_own_text").set_value(PROSE).run()
-    assert [error.value.replace("\\", "") for error in app.error][0].startswith("there is no model folder")
 
 
 def test_names_from_outside_are_text(cache):
     evil = "<script>alert(1)</script> ![x](http://example.org/x.png)"
     app = show("calibration_data", cache, study=a_study(primary=evil))
-    app.text_area(key="cd_own_text").set_value(evil * 3).run()
     assert "![x](" not in words(app) and "<script>" not in json.dumps(charts(app))
     assert not any(item.proto.allow_html for item in app.markdown)
 
@@ -178,85 +155,12 @@ def test_texts_differ_in_colour_and_marker_and_the_matrix_prints_its_numbers():
     assert (heat.zmin, heat.zmax) == (0, 1) and figure.layout.yaxis.autorange == "reversed"
 
 
-def test_a_pasted_text_is_counted_at_once(cache):
-    app = show("calibration_data", cache, study=SHORT)
-    app.text_area(key="cd_own_text").set_value(PROSE * 40).run()
-    metrics = {metric.label: metric.value for metric in app.metric}
-    tokens = len(own_text.tokenizer("demo").encode(PROSE * 40).ids)
-    assert metrics["Tokens"] == f"{tokens:,}" and metrics["Sequences of 16"] == f"{tokens // 16:,}"
-    assert {"Token distance to A", "Token distance to B", "Token distance to C"} <= set(metrics)
-    assert 0 < float(metrics["Token distance to A"]) <= 1
-    assert "below 128" in words(app)
-    tokens = next(code.value for code in app.code if "│" in code.value)
-    assert tokens.replace("│", "").strip() in PROSE * 5
-
-
-def test_the_job_measures_the_drift_alone(cache, started):
-    app = show("calibration_data", cache, study=SHORT)
-    app.text_input(key="cd_own_name").set_value("../../My notes, <b>2026</b>").run()
-    app.text_area(key="cd_own_text").set_value(PROSE * 12).run()
-    folder = cache / "texts" / "user"
-    assert not folder.exists(), "nothing is kept before the button is pressed"
-    app.button(key="cd_own_start").click().run()
-    ((study, arguments),) = started
-    (file,) = folder.iterdir()
-    assert file.name.startswith("my-notes-b-2026-b-") and file.suffix == ".txt"
-    assert file.read_text(encoding="utf-8") == PROSE * 12
-    assert arguments == ("--until", "drift") and study.auxiliary == str(file) and study.substitute == ""
-    assert study.primary == SHORT.primary and study.calibration.samples < 32
-    assert run_name(study) != run_name(SHORT) and study.name.startswith("Drift ")
-    assert any("--until drift" in code.value for code in app.code)
-
-
-def test_an_uploaded_file_of_records_is_read_like_a_job_would(cache, started):
-    app = show("calibration_data", cache, study=SHORT)
-    lines = [json.dumps({"text": PROSE * 3}) for _ in range(5)] + [json.dumps({"text": " "})]
-    app.file_uploader[0].upload("Rows of mine.JSONL", "\n".join(lines).encode()).run()
-    metrics = {metric.label: metric.value for metric in app.metric}
-    assert metrics["Documents"] == "5"
-    app.button(key="cd_own_start").click().run()
-    assert Path(started[0][0].auxiliary).suffix == ".jsonl"
-
-
-@pytest.mark.parametrize(
-    ("name", "raw", "sentence"),
-    [
-        ("latin.txt", "fürs Grüne".encode("latin-1"), "latin.txt' is not UTF-8"),
-        ("binary.txt", b"PK\x03\x04\x00\x00", "is a binary file"),
-        ("empty.txt", b" \n ", "the text is empty"),
-        ("nothing.txt", b"", "the file 'nothing.txt' is empty: choose one that holds text"),
-        ("rows.jsonl", b"no json", "line 1 of 'rows.jsonl' is not JSON"),
-    ],
-)
-def test_texts_that_cannot_be_used_say_why(cache, name, raw, sentence):
-    app = show("calibration_data", cache, study=SHORT)
-    app.file_uploader[0].upload(name, raw).run()
-    assert len(app.error) == 1 and sentence in app.error[0].value.replace("\\", "")
-    assert len(charts(app)) == 2
-
-
-def test_tokens_are_counted_as_a_job_counts_them_and_stand_as_they_do_in_the_text():
-    counted = own_text.count(["Hello there, world.", "\ud83d half"], own_text.tokenizer("demo"))
-    assert "".join(counted.first).startswith("Hello there, world.")
-    assert counted.documents == 2 and len(counted.first) == len(counted.ids)
-    assert len(own_text.count([PROSE * 20], own_text.tokenizer("demo")).first) == own_text.SHOWN_TOKENS
-    transformers = pytest.importorskip("transformers")
-    from gprune.data.demo import MODEL_FOLDER
-
-    slow = transformers.AutoTokenizer.from_pretrained(str(MODEL_FOLDER))
-    counted = own_text.count([PROSE, "x = {1: 'é'}\n"], own_text.tokenizer("demo"))
-    assert counted.ids.tolist() == slow(PROSE)["input_ids"] + slow("x = {1: 'é'}\n")["input_ids"]
-    assert not math.isnan(float(counted.ids.sum()))
-    with pytest.raises(CorpusError, match="the text is empty"):
-        own_text.count([], own_text.tokenizer("demo"))
-
-
 def test_a_model_without_a_fast_tokenizer_says_what_to_do(tmp_path):
     with pytest.raises(ModelError, match=r"no tokenizer.json.*Runs & export"):
-        own_text.tokenizer(str(tmp_path))
+        vocabulary.tokenizer(str(tmp_path))
     (tmp_path / "tokenizer.json").write_text("{", encoding="utf-8")
     with pytest.raises(ModelError, match="copy the model again"):
-        own_text.tokenizer(str(tmp_path))
+        vocabulary.tokenizer(str(tmp_path))
 
 
 def test_the_address_opens_the_card_that_is_the_runs(name, run):

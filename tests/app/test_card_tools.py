@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from app_driver import show, words
-from synthetic_run import a_study
 
 from gprune.app import pages
 from gprune.app.ui.panel import KNOWN
@@ -28,9 +27,9 @@ def test_a_card_without_its_result_can_be_copied_as_python_as_a_command_and_as_a
 
 
 def test_a_card_that_is_no_figure_can_be_copied_as_a_command_and_as_a_link(cache):
-    app = show("by_hand", cache)
+    app = show("text_lens", cache)
     told = codes(app)
-    assert any("card=hand_edits" in code for code in told)
+    assert any("card=lens_reading" in code for code in told)
     assert not any("run.figure" in code for code in told)
 
 
@@ -48,21 +47,3 @@ def test_every_table_and_figure_of_a_page_says_how_it_is_read():
 def test_the_tiles_of_the_overview_say_how_they_are_read(cache):
     told = words(show("overview", cache))
     assert "which is what noise alone does" in told
-
-
-@pytest.mark.parametrize(
-    ("method", "reason"),
-    [
-        ("wanda_sp", "scores each layer above the pruned ones"),
-        ("fang", "decides within groups of neurons, from statistics of every context"),
-    ],
-)
-def test_a_method_that_cannot_be_edited_says_why_where_its_buttons_are(cache, method, reason):
-    study = a_study(methods=("dense", "gprune", "wanda_sp", "fang"))
-    app = show("by_hand", cache, {"hand_method": method, "layer": "1", "module": "3"}, study=study)
-    assert any(reason in info.value for info in app.info) and not app.exception
-    for word in ("keep", "remove"):
-        button = app.button(key=f"hand_{word}_module")
-        assert button.disabled and reason in button.help
-    app.selectbox(key="hand_method_selectbox").set_value("gprune").run()
-    assert not app.button(key="hand_keep_module").disabled

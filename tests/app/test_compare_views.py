@@ -6,16 +6,14 @@ from math import nan
 
 import pytest
 from app_driver import charts, open_page, words
-from synthetic_run import a_study, grouped_runs, the_run, write_run
+from synthetic_run import a_study, grouped_runs, write_run
 from synthetic_tables import filled, write_tables
 
-from gprune.analysis.mask_edits import Edit, mask_sets
 from gprune.app.pages.comparison import studies
 from gprune.app.ui import recorded
 from gprune.experiments.reproduction import catalogue, tables
 from gprune.experiments.reproduction.lookup import Answer
 from gprune.experiments.reproduction.scale import choose
-from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.method_inputs import repaired_alike
 from gprune.records import Accuracy
@@ -233,48 +231,3 @@ def test_a_view_that_is_recorded_is_read_without_a_run_and_says_how_it_is_made(c
     monkeypatch.setattr(recorded, "DOCUMENT", tmp_path / "study.md")
     write_run(cache)
     assert "python -m gprune reproduce study --report study.md" in words(on_recorded())
-
-
-@pytest.fixture
-def run(cache):
-    write_run(cache)
-    found = the_run(cache)
-    edits = (Edit(False, "module", 1, 3),)
-    mask_sets.save(found.results, mask_sets.made(found.results, "<b>mine</b>", "flap", edits))
-    return found
-
-
-def table(app):
-    return next(one.value for one in app.dataframe if "nats/token to its method" in one.value)
-
-
-def test_a_set_is_measured_as_a_job_and_stands_beside_its_method(run, started):
-    app = open_page("comparison")
-    assert "not measured on every text of its run yet" in words(app) and not app.exception
-    (chosen,) = mask_sets.kept(run.results)[0]
-    app.button(key=f"cp_hand_{chosen.identity}").click().run()
-    ((_, arguments),) = started
-    identity = ("--identity", chosen.identity)
-    assert arguments == ("measure", run.name, "<b>mine</b>", *identity, "--cache", run.root)
-    assert any("gprune measure" in block.value for block in app.code)
-    for text, stage in mask_sets.perplexities(run.results, chosen).items():
-        own = run.load(stages.perplexity, "flap", text)
-        losses = own.losses - 0.05
-        run.results.store.put(stage.kind, stage.key, replace(own, losses=losses), {})
-    app = open_page("comparison", cp_pinned=f"gprune@{run.name}")
-    shown = table(app)
-    texts = run.study.evaluation.texts
-    assert sorted(shown["text"]) == sorted(texts) and set(shown["starts from"]) == {"FLAP"}
-    assert shown["nats/token to its method"].to_numpy() == pytest.approx(-0.05)
-    assert set(shown["verdict"]) == {"better"}
-    text = texts[0]
-    own, other = (run.load(stages.perplexity, name, text) for name in ("flap", "gprune"))
-    row = shown[shown["text"] == text].iloc[0]
-    assert row["nats/token to the baseline"] == pytest.approx((own.losses - 0.05 - other.losses).mean())
-    assert 0 < row["kept"] < 1
-    assert f"{len(texts)} figures better, 0 worse" in words(app)
-    assert "not measured on every text" not in words(app)
-
-
-def test_without_a_set_the_card_is_not_there(name):
-    assert "Mask sets of the mask editor" not in words(open_page("comparison"))

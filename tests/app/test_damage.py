@@ -18,7 +18,7 @@ from gprune.study.methods import DEFAULT
 
 pytestmark = pytest.mark.slow
 SHOWN = {
-    "shape": "inspection reliability overview rank_drift module_agreement pruning_decisions by_hand "
+    "shape": "inspection reliability overview rank_drift module_agreement pruning_decisions "
     "comparison decision speed_export guide neuron_map mask_atlas retention",
     "tokens": "calibration_data inspection",
     "statistics": "calibration_data inspection neuron_map",

@@ -12,7 +12,6 @@ from gprune.analysis.decision import prices
 from gprune.app.pages.decision import page, panels
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, all_runs
-from gprune.system.errors import SettingsError
 
 
 def marks(figure):
@@ -118,14 +117,3 @@ def test_methods_that_cannot_have_equal_widths_are_left_out():
     assert page.equalled(study).methods == ("dense", "flap")
     assert page.equalled(replace(study, methods=("dense", "llm_pruner"))) is None
     assert page.equalled(page.equalled(study)) is None
-
-
-def test_texts_make_a_study_each_and_too_many_are_refused():
-    found = page.compared(a_study(), ["python-reference", "python-code"], [0.5, 0.3])
-    assert {(one.primary, one.retention) for one in found} == {
-        (text, kept) for text in ("python-reference", "python-code") for kept in (0.5, 0.3)
-    }
-    with pytest.raises(SettingsError, match="at least one text"):
-        page.compared(a_study(), [], [0.5])
-    with pytest.raises(SettingsError, match="at most"):
-        page.compared(a_study(), [f"t{number}.txt" for number in range(300)], [0.5, 0.3])

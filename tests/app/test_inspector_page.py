@@ -11,15 +11,13 @@ from test_lab_page import FakePool
 from gprune import records
 from gprune.app import preview
 from gprune.app.pages.inspector import charts as figures
-from gprune.app.pages.inspector import every_token, lists, panels
-from gprune.app.pages.inspector.lists import NeuronList
+from gprune.app.pages.inspector import every_token, panels
 from gprune.app.preview import Counted, Direction, Fired, Piece, Promoted, Reading, Spread
 from gprune.app.preview.histogram import histogram
 from gprune.models.vocabulary import around, tokenizer
 from gprune.pipeline import runs, stages
 from gprune.store import Store
 from gprune.study import CalibrationSettings
-from gprune.system.errors import SettingsError
 
 # every test walks through pages
 pytestmark = pytest.mark.slow
@@ -104,16 +102,6 @@ def test_a_neuron_shows_its_numbers_and_where_it_fires_and_leads_on(cache, run):
     assert len(passages(app)) == 6 and not app.exception
     app.button(key="ins_pin_button").click().run()
     assert len(passages(app)) == 3
-    app = show("inspection", cache, NEURON)
-    app.text_input(key="ins_lists_name").set_value("quotes [x](http://e.org)")
-    app.button(key="ins_lists_add").click().run()
-    app.button(key="ins_next").click().run()
-    app.button(key="ins_lists_add").click().run()
-    listed = next(item.value for item in app.dataframe if list(item.value.columns)[-1] == "kept")
-    assert listed[["layer", "neuron"]].to_numpy().tolist() == [[2, 7], [2, 8]]
-    assert "quotes \\[x\\]" in words(app)
-    app.button(key="ins_lists_delete").click().run()
-    assert "A list keeps neurons under a name" in words(app)
 
 
 def test_the_figure_of_ranks_is_that_of_the_records(small_run):
@@ -188,48 +176,6 @@ def test_a_character_of_several_tokens_is_shown_whole_wherever_the_peak_is():
     for at in range(len(ids)):
         before, token, after = around(reader, ids, at)
         assert before + token + after == whole and token and "\ufffd" not in token
-
-
-def test_a_list_comes_back_as_it_was_saved_whatever_it_is_called(tmp_path):
-    root = str(tmp_path)
-    for name in ("../../etc/passwd", "quotes ☃", "zz"):
-        lists.LISTS.save(root, NeuronList(name, ((3, 1), (0, 2), (3, 1))))
-    found, faults = lists.LISTS.kept(root)
-    assert [one.name for one in found] == ["../../etc/passwd", "quotes ☃", "zz"] and not faults
-    assert found[0].neurons == ((3, 1), (0, 2))
-    assert {path.parent for path in tmp_path.rglob("*.json")} == {tmp_path / "neurons"}
-    assert lists.LISTS.read(lists.LISTS.export(found)) == found
-    lists.LISTS.save(root, NeuronList(" zz ", ((9, 9),)))
-    lists.LISTS.delete(root, NeuronList("quotes ☃", ()))
-    assert [one.neurons for one in lists.LISTS.kept(root)[0]][1:] == [((9, 9),)]
-    (tmp_path / "neurons" / "odd.json").write_text("{")
-    assert len(lists.LISTS.kept(root)[0]) == 2 and "odd.json: the file is not JSON" in lists.LISTS.kept(root)[1][0]
-
-
-def written(**changes):
-    entry = {"name": "mine", "neurons": [[0, 1]]} | changes
-    return json.dumps({"format": lists.LISTS.form, "version": 1, "lists": [entry]}).encode()
-
-
-@pytest.mark.parametrize(
-    ("raw", "sentence"),
-    [
-        (b"\x00", "is not JSON"),
-        (b"[]", "`format` is not 'gprune-neurons'"),
-        (written().replace(b'"version": 1', b'"version": 7'), "version 7 and 1 is read here"),
-        (written().replace(b"lists", b"list"), "lacks lists"),
-        (written(neurons=3), r"lists\[0\].neurons must be a list"),
-        (written(neurons=[[0, 1.5]]), r"pair of layer and neuron, from 0 on \(got \[0, 1.5\]\)"),
-        (written(neurons=[[0, -1]]), "pair of layer and neuron"),
-        (written(neurons=[[0, True]]), "pair of layer and neuron"),
-        (written(neurons=[[0, 2**60]]), "pair of layer and neuron"),
-        (written(name=" "), r"lists\[0\].name: a list needs a name of 1 to 60 letters"),
-        (written(name="a\u202eb"), "a list needs a name"),
-    ],
-)
-def test_a_file_that_is_no_list_is_refused_in_a_sentence(raw, sentence):
-    with pytest.raises(SettingsError, match=sentence):
-        lists.LISTS.read(raw)
 
 
 VALUES = {"primary": [0.5, 0.5, -0.25], "auxiliary": [1.0, -0.5], "substitute": [0.25] * 4}

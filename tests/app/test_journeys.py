@@ -37,20 +37,12 @@ def test_a_click_in_a_heat_map_selects_on_the_next_page(visit):
 
 @pytest.mark.long
 def test_a_click_in_the_plane_of_quantiles_sets_both_lines_to_its_cell(visit):
-    page = visit.page("rasa?rasa_view=sets")
+    page = visit.page("rasa?rasa_view=modules")
     page.locator(f".st-key-rasa_grid_chart {PLOT}").first.wait_for()
     cells = page.locator(".st-key-rasa_grid_chart .js-plotly-plot")
     x, y = cells.evaluate("plot => ['x', 'y'].map(axis => plot._fullData[1][axis][18])")
     click_mark(page, "rasa_grid", 1, 18)
     page.wait_for_url(f"**rasa_qd={x:g}&rasa_qs={y:g}**")
-
-
-@pytest.mark.long
-def test_the_first_page_answers_under_its_name_too(visit):
-    page = visit.page("home?layer=2")
-    page.get_by_role("heading", name="Overview", exact=True).wait_for()
-    page.wait_for_url(f"{visit.address}/?run={visit.first.name}&layer=2")
-    assert page.get_by_role("dialog").count() == 0
 
 
 @pytest.mark.long
@@ -131,7 +123,7 @@ def test_a_click_on_a_tab_is_in_the_address_and_back_leads_to_the_tab_before(vis
     expect(other.get_by_role("tab", name="Runs")).to_have_attribute("aria-selected", "true")
     page.go_back()
     expect(page.get_by_role("tab", name="Start")).to_have_attribute("aria-selected", "true")
-    page.goto(f"{visit.address}/speed?run={visit.first.name}&sx_way=lm-eval")
+    page.goto(f"{visit.address}/runs?tab=export&run={visit.first.name}&sx_way=lm-eval")
     expect(page.get_by_role("tab", name="lm-eval")).to_have_attribute("aria-selected", "true")
 
 
@@ -157,7 +149,7 @@ def test_wrong_fields_say_so_where_they_stand_and_the_keyboard_reaches_them(visi
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", ["pruning_decisions", "agreement"])
+@pytest.mark.parametrize("name", ["pruning_decisions", "drift?tab=agreement"])
 def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path, name):
     """A page's file name is no address, and the address of a page is one from the first request on."""
     write_run(tmp_path)
@@ -165,13 +157,13 @@ def test_the_very_first_visitor_may_come_by_any_address(chromium, tmp_path, name
         page = visit.person().new_page()
         noted = complaints(page)
         page.goto(f"{server.address}/{name}")
-        title = "Module agreement" if name == "agreement" else "Overview"
+        title = "Overview" if name == "pruning_decisions" else "Module agreement"
         page.get_by_role("heading", name=title, exact=True).wait_for()
         page.get_by_role("link", name="Tune").first.wait_for()
         # neither Streamlit's own list of the files, nor a page without its frame
         assert page.get_by_test_id("stSidebarNav").count() == 0
         assert page.get_by_test_id("stException").count() == 0
-        if name == "agreement":
+        if name != "pruning_decisions":
             assert noted == [] and page.get_by_role("dialog").count() == 0
         else:
             assert "Page not found" in page.get_by_role("dialog").inner_text()
@@ -193,9 +185,8 @@ def addresses():
 STATES = (
     *(f"?tour={step}&present=1" for step in (2, 7)),
     *(f"compare?cp_view={view}" for view in ("studies", "fair", "paper")),
-    *(f"rasa?rasa_view={view}" for view in ("cost", "sets")),
+    *(f"rasa?rasa_view={view}" for view in ("cost", "modules")),
     *(f"runs?jobs_tab={tab}" for tab in ("jobs", "runs")),
-    "byhand?hand_edits=rn1.7",
     "drift?run=nowhere&layer=99",
 )
 """slides, views, and what is said of an address that holds what is not there"""

@@ -1,24 +1,22 @@
-"""The lab of the RASA page: what changes, other retentions and methods, the preview, and named sets."""
+"""The lab of the RASA page: what changes, other retentions and methods, and the preview."""
 
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from app_driver import charts, on, show, words
+from app_driver import charts, show, words
 from synthetic_run import a_study
 
 from gprune.analysis import mask_diff, thresholds, whatif
 from gprune.app import preview
 from gprune.app.pages.rasa import charts as figures
-from gprune.app.pages.rasa import curve_card, lab, preview_card, sets
-from gprune.app.pages.rasa.sets import ThresholdSet
+from gprune.app.pages.rasa import curve_card, lab, preview_card
 from gprune.app.preview import Answer, State
 from gprune.app.ui import derived_cache
 from gprune.pipeline import stages
 from gprune.pruning.rasa import adapt
 from gprune.study import EvaluationSettings, ReliabilitySettings, Study
-from gprune.system.errors import SettingsError
 
 # every test walks through pages
 pytestmark = pytest.mark.slow
@@ -40,7 +38,7 @@ def test_the_runs_own_lines_change_nothing_and_a_method_that_cannot_be_decided_s
     assert not app.error and "FLAP keeps" in words(app)
 
 
-@pytest.mark.parametrize(("view", "drawn"), [("changes", 3), ("cost", 1), ("sets", 1)])
+@pytest.mark.parametrize(("view", "drawn"), [("changes", 3), ("cost", 1), ("modules", 1)])
 def test_the_lines_stay_above_every_view_and_each_view_draws_its_own(cache, view, drawn):
     app = show("reliability", cache)
     app.segmented_control(key="rasa_view_segmented").set_value(view).run()
@@ -157,12 +155,12 @@ def test_the_preview_asks_when_it_is_switched_on_and_shows_paired_differences(ca
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1"})
     app.multiselect(key="rasa_curves_multiselect").set_value(["gprune", "wanda_sp"]).run()
     points = [question for question, base in pool.asked if base is None]
-    assert [round(question.masks.target, 2) for question in points] == list(preview_card.RETENTIONS)
+    assert [round(question.masks.target, 2) for question in points] == list(curve_card.RETENTIONS)
     assert "Points of Wanda\\-sp are missing" in words(app)
     drawn = json.loads(app.get("bidi_component")[1].proto.json)
     heights = [np.log(tick["value"]) for tick in drawn["ticks"]]
     assert len(heights) > 1 and drawn["series"][0]["name"] == "GPrune"
-    assert [point["x"] for point in drawn["series"][0]["points"]] == list(preview_card.RETENTIONS)
+    assert [point["x"] for point in drawn["series"][0]["points"]] == list(curve_card.RETENTIONS)
 
 
 def test_points_on_different_windows_stand_by_their_ratio_to_the_dense_model():
@@ -192,77 +190,3 @@ def test_the_study_of_a_choice_has_its_rule_and_its_retention(small_run):
     assert of_base.primary == own_texts[1] and of_base.reliability == small_run.study.reliability
     own = lab.choice(small_run, small_run.study.reliability)
     assert preview_card.full_study(small_run, own) == small_run.study
-
-
-def test_sets_are_kept_compared_used_and_sent_to_launch(cache):
-    app = show("reliability", cache, {"rasa_view": "sets"})
-    app.button(key="rasa_preset_Paper, Vicuna: 0.90 / 0.85").click().run()
-    app.text_input(key="rasa_sets_name").set_value("../../evil").run()
-    app.button(key="rasa_sets_keep").click().run()
-    files = list((cache / "thresholds").iterdir())
-    assert len(files) == 1 and files[0].stem.isalnum()
-    assert json.loads(files[0].read_text())["sets"][0]["name"] == "../../evil"
-    table = next(frame.value for frame in app.dataframe if "rule" in frame.value)
-    assert table["set"].tolist() == ["this run", "present lines", "../../evil"]
-    assert (
-        table["rule"].tolist() == ["γ_drift 0.90, γ_score 0.90", *["γ_drift 0.90, γ_score 0.85"] * 2]
-        and table["flips"][0] == 0
-    )
-    app.button(key="rasa_preset_own").click().run()
-    app.button(key="rasa_sets_use").click().run()
-    assert app.slider(key="rasa_qs_slider").value == 0.85
-    app.button(key="rasa_sets_launch").click().run()
-    assert app.number_input(key="launch_demo_reliability.score_quantile").value == 0.85
-    assert "evil” and the other settings of this run are in the form" in app.success[0].value
-    assert not app.run().success, "it is said once"
-    on(app, "reliability").button(key="rasa_sets_delete").click().run()
-    assert list((cache / "thresholds").iterdir()) == []
-
-
-def test_sets_survive_the_way_through_a_file(tmp_path):
-    chosen = [ThresholdSet("mine", RULE), ThresholdSet("Grüße", ReliabilitySettings(selection="drift"))]
-    assert sets.SETS.read(sets.SETS.export(chosen)) == chosen
-    for one in chosen:
-        sets.SETS.save(str(tmp_path), one)
-    sets.SETS.save(str(tmp_path), ThresholdSet("mine", ReliabilitySettings()))
-    kept, faults = sets.SETS.kept(str(tmp_path))
-    assert [one.name for one in kept] == ["Grüße", "mine"] and faults == []
-    assert kept[1].settings == ReliabilitySettings()
-    (tmp_path / "thresholds" / "other.json").write_text("{}", encoding="utf-8")
-    assert len(sets.SETS.kept(str(tmp_path))[0]) == 2 and "other.json" in sets.SETS.kept(str(tmp_path))[1][0]
-
-
-def _with(**changes):
-    whole = json.loads(sets.SETS.export([ThresholdSet("mine", RULE)]))
-    whole["sets"][0] |= changes
-    return json.dumps(whole).encode()
-
-
-@pytest.mark.parametrize(
-    ("raw", "told"),
-    [
-        (b"\xff\xfe", "is not JSON"),
-        (b"[" * 100_000, "is not JSON"),
-        (b"[]", "its `format` is not 'gprune-thresholds'"),
-        (b'{"format": "gprune-thresholds", "version": 2}', "has version 2"),
-        (
-            b'{"format": "gprune-thresholds", "version": 1, "sets": []}',
-            "sets must be 1 to 200",
-        ),
-        (b'{"format": "gprune-thresholds", "version": 1, "sets": [3]}', "sets[0] must be an object"),
-        (_with(drift_quantile=1.5), "reliability.drift_quantile"),
-        (_with(drift_quantile=True), "drift_quantile must be a number"),
-        (_with(drift_quantile="0.5"), "drift_quantile must be a number"),
-        (_with(score_quantile=float("nan")), "reliability.score_quantile"),
-        (_with(selection="all"), "selection"),
-        (_with(selection=["drift"]), "selection"),
-        (_with(name=""), "needs a name"),
-        (_with(name="a\u0000b"), "needs a name"),
-        (_with(name="x" * 61), "needs a name"),
-        (_with(extra=1), "has no field 'sets[0].extra'"),
-    ],
-)
-def test_a_bad_file_of_sets_is_refused_in_a_sentence(raw, told):
-    with pytest.raises(SettingsError) as caught:
-        sets.SETS.read(raw)
-    assert told in str(caught.value)

@@ -215,12 +215,9 @@ def test_every_page_draws_it_and_says_what_did_not_come_along(name, brought):
 
 
 def test_what_needs_the_model_says_so(name, brought, started):
-    app = open_page("calibration_data")
-    app.text_area(key="cd_own_text").set_value("some words of a text " * 20).run()
+    app = open_page("reliability", rasa_view="cost", rasa_live="1", rasa_keep="0.4")
     (note,) = [info.value for info in app.info if "no model folder" in info.value]
     assert note.startswith("Needs what the pack of this run did not bring") and len(note) <= 300
-    app = open_page("reliability", rasa_view="cost", rasa_live="1", rasa_keep="0.4")
-    assert any("no model folder" in info.value for info in app.info)
     # a job would say the same, later and in its log
     app.button(key="rasa_full").click().run()
     assert any("no model folder" in error.value for error in app.error)

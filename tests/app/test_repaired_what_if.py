@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from app_driver import show, words
-from test_lens_and_by_hand_pages import removed
 
 from gprune.app import preview
 from gprune.app.preview import Answer, State
@@ -109,23 +108,6 @@ def test_what_is_being_fitted_is_a_bar_with_its_layer(cache, pool, monkeypatch):
     app = show("reliability", cache, {"rasa_view": "cost", "rasa_live": "1", "rasa_repair": "1"})
     (bar,) = app.get("progress")
     assert bar.proto.text.replace("\\", "") == pool.state_.reason and bar.proto.value == 33
-
-
-def test_edits_and_sets_by_hand_are_repaired_beside_their_method(cache, pool):
-    app = removed(cache)
-    app.toggle(key="hand_live_toggle").set_value(True).run()
-    app.toggle(key="hand_repair_toggle").set_value(True).run()
-    told = words(app).replace("\\", "")
-    assert "for GPrune itself: perplexity" in told and "Both repaired: perplexity" in told
-    app.text_input(key="hand_name").set_value("mine").run()
-    app.button(key="hand_save").click().run()
-    table = app.dataframe[1].value
-    assert table["nats/token"][0] == pytest.approx(WORSE, abs=0.01)
-    assert table["repaired: nats/token"][0] == pytest.approx(WORSE - REPAIRED + BY_BASE, abs=0.01)
-    assert table["nats/token by the repair"][0] == pytest.approx(-REPAIRED, abs=0.01)
-    assert "its weights repaired alike" in words(app) and not app.exception
-    app.toggle(key="hand_repair_toggle").set_value(False).run()
-    assert "repaired: nats/token" not in app.dataframe[1].value
 
 
 def test_the_sentence_says_what_is_within_the_noise_and_what_is_too_early():

@@ -12,12 +12,11 @@ from app_driver import show
 from synthetic_run import a_study, the_run, write_run
 
 from gprune.__main__ import main
-from gprune.app.pages.rasa import sets
 from gprune.app.report import gathering, making, origin
 from gprune.app.report.gathering import Entry
 from gprune.app.ui import paper_figure
 from gprune.app.ui.text import plain, unmarked
-from gprune.study import EvaluationSettings, ReliabilitySettings
+from gprune.study import EvaluationSettings
 from gprune.system.errors import SettingsError
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> & \"quoted\" 'single' \u2028"
@@ -74,14 +73,6 @@ def test_every_figure_is_drawn_or_says_why_not_as_it_is_set_on_its_page(run):
     asked = gathering.gather(run, ("drift",), values)[0]
     assert plainly.figure.data[0].type == "scatter" and asked.figure.data[0].type == "bar"
     assert len(asked.figure.data[0].x) == 30 and asked.figure.layout.height == plainly.figure.layout.height
-    assert gathering.gather(run, ("threshold_sets",))[0].figure is not None
-    sets.SETS.save(run.root, sets.ThresholdSet("<b>strict</b>", ReliabilitySettings(drift_quantile=0.5)))
-    found = gathering.gather(run, ("threshold_sets",))[0]
-    assert list(found.table["set"]) == ["this run", "present lines", "<b>strict</b>"]
-    assert found.title == "1 threshold set beside the present lines"
-    counted = sum(sum(trace.x) for trace in found.figure.data)
-    assert counted == found.table["adapted"].sum() > 0
-    assert "&lt;b&gt;strict&lt;/b&gt;" in found.figure.layout.yaxis.ticktext
 
 
 def test_no_text_of_anybody_becomes_a_part_of_the_page(tmp_path):

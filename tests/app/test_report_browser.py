@@ -1,4 +1,4 @@
-"""Journeys that take long: a report that is taken along, a text under the lens, a module removed by hand."""
+"""Journeys that take long: a report that is taken along, and a text under the lens."""
 
 from pathlib import Path
 
@@ -7,7 +7,6 @@ import tiny_study
 from browser import complaints, expect, looking, outside, visiting
 
 from gprune import pipeline
-from gprune.analysis.mask_edits import mask_sets
 from gprune.store import Store
 from gprune.study import from_dict
 
@@ -121,53 +120,3 @@ def test_a_typed_text_is_read_and_shown_as_text(chromium, made):
         expect(shown).to_be_focused()
         # the address holds no text and brings another person to the same view
         page.wait_for_url(lambda url: "lens_what=typed" in url and "lens_live=1" in url and "river" not in url)
-
-
-def test_a_module_is_removed_the_change_is_shown_and_the_list_is_kept(chromium, made):
-    with visiting(chromium, made) as visit:
-        page = visit.page("byhand?layer=1&module=0")
-        page.get_by_role("button", name="Force-remove module 0 of layer 1").click()
-        expect(page.get_by_role("heading", name="edited")).to_be_visible()
-        page.get_by_text("Live evaluation").click()
-        value = page.locator(".st-key-hand_value")
-        expect(value).to_contain_text("perplexity on")
-        expect(page.get_by_text("40 of 40 windows")).to_be_visible()
-        name = page.get_by_label("Save as a mask set called")
-        name.fill("without module 0")
-        name.press("Enter")
-        page.get_by_role("button", name="Save", exact=True).click()
-        expect(page.get_by_role("heading", name="1 mask set")).to_be_visible()
-        run = visit.first
-        chosen = mask_sets.named(run.results, "without module 0")
-        assert [(one.keep, one.kind, one.layer, one.number) for one in chosen.edits] == [(False, "module", 1, 0)]
-        mask_sets.repeated(run.results, chosen)
-        page.get_by_role("link", name="Runs & export").click()
-        page.get_by_role("tab", name="Export").click()
-        expect(page.get_by_text("The model of a mask set")).to_be_visible()
-
-
-def test_tunes_passage_is_coloured_while_a_retention_is_held_and_the_page_follows_it(chromium, made):
-    with visiting(chromium, made) as visit:
-        page = visit.page("retention?rasa_live=1")
-        passage = page.locator(".retention-passage")
-        # all is read, and nothing is drawn anew under the pointer
-        expect(passage.locator(".told")).not_to_contain_text("are read")
-        label, finding = passage.locator(".label"), page.locator(".st-key-card_rasa_keep h4")
-        before, found = label.inner_text(), finding.inner_text()
-        grip, track = passage.get_by_role("slider"), passage.locator(".track")
-        grip.scroll_into_view_if_needed()
-        place, box = track.bounding_box(), grip.bounding_box()
-        page.mouse.move(box["x"] + box["width"] / 2, box["y"] + 12)
-        page.mouse.down()
-        page.mouse.move(place["x"] + 0.9 * place["width"], box["y"] + 12)
-        expect(label).not_to_have_text(before)
-        level = passage.get_attribute("data-retention")
-        # so does the line of the curve, and Python has not heard of it
-        line = page.get_by_role("slider", name="retention line")
-        expect(line).to_have_attribute("aria-valuenow", level)
-        assert float(level) > 0.8 and "rasa_keep" not in page.url and finding.inner_text() == found
-        page.mouse.up()
-        page.wait_for_url(f"**rasa_keep={level}**")
-        expect(page.locator(".st-key-rasa_keep_slider input")).to_have_value(level)
-        expect(finding).not_to_have_text(found)
-        assert f"{100 * float(level):.0f} % kept" in label.inner_text()

@@ -9,15 +9,11 @@ from app_driver import PAGES, open_page, words
 from fuzz import odd
 from hypothesis import strategies as st
 from synthetic_run import write_run
-from tokenizers import Tokenizer
 
 from gprune.analysis.table import Table
-from gprune.app.pages.calibration_data import own_text
 from gprune.app.pages.jobs import task_form
-from gprune.app.pages.rasa import sets
-from gprune.app.ui import url_session, url_state, user_files
+from gprune.app.ui import url_session, url_state
 from gprune.app.ui.text import said
-from gprune.data.demo import MODEL_FOLDER
 from gprune.data.published import RULES
 from gprune.experiments.reproduction import catalogue
 from gprune.jobs import folder as job_files
@@ -51,19 +47,6 @@ STATE = {
     "summary": {"retention": 0.5},
 }
 EVENT = {"ts": 1.7e9, "stage": "tokens", "done": 1, "total": 4, "message": "reading"}
-SETS = {
-    "format": "gprune-thresholds",
-    "version": 1,
-    "sets": [
-        {
-            "name": "a",
-            "drift_quantile": 0.9,
-            "score_quantile": 0.9,
-            "score_scale": "raw",
-            "selection": "drift",
-        },
-    ],
-}
 ROW = {
     "method": "flap",
     "labels": {"text": "a"},
@@ -144,36 +127,9 @@ def test_addresses(fuzz, monkeypatch):
     fuzz(st.dictionaries(keys, fields, max_size=9), read)
 
 
-def test_uploaded_texts(fuzz, tmp_path):
-    tokenizer = Tokenizer.from_file(str(MODEL_FOLDER / "tokenizer.json"))
-
-    def read(case):
-        raw, name = case
-        place = user_files.place(str(tmp_path), "texts", name, own_text._suffix(name), raw)
-        assert place.parent == tmp_path / "texts" / "user" and len(place.name) < 100
-        counted = own_text.count(own_text._documents(raw, own_text._suffix(name), name), tokenizer)
-        assert len(counted.ids) > 0
-
-    names = st.tuples(odd.words, st.sampled_from([".txt", ".jsonl", "", ".JSONL"])).map("".join)
-    fuzz(
-        st.tuples(
-            odd.lines({"text": "some words"}) | st.text().map(lambda text: text.encode("utf-8", "replace")),
-            names,
-        ),
-        read,
-    )
-
-
-def test_uploaded_questions_and_threshold_sets(fuzz, tmp_path):
+def test_uploaded_questions(fuzz):
     question = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
     fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: task_form.check(*case))
-
-    def read(raw):
-        found = sets.SETS.read(raw)
-        assert sets.SETS.read(sets.SETS.export(found)) == found
-        sets.SETS.save(str(tmp_path), found[0])
-
-    fuzz(odd.files(SETS), read)
 
 
 def test_job_files(fuzz, tmp_path):

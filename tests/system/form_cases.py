@@ -1,4 +1,4 @@
-"""Odd files for every reader of settings, jobs, runs, packs and named sets, made from one sound file each."""
+"""Odd files for every reader of settings, jobs, runs and packs, made from one sound file each."""
 
 import copy
 import hashlib
@@ -7,9 +7,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gprune.analysis.mask_edits import mask_sets
-from gprune.app.pages.inspector import lists
-from gprune.app.pages.rasa import sets
 from gprune.experiments.sweep import plan as sweep
 from gprune.jobs import job, state, timeline
 from gprune.jobs.slurm import record as slurm_record
@@ -61,19 +58,6 @@ PACK = {
     "files": {"run.json": {"size": 3, "sha256": "a" * 64},
               "results/scores/k/manifest.json": {"size": 0, "sha256": "0" * 64}},
 }  # fmt: skip
-MASKS = {
-    "format": "gprune-mask-set", "version": 1, "name": " my  set", "method": "flap", "masks": "m",
-    "modules": "k", "digest": "d", "edits": [{"keep": True, "kind": "module", "layer": 1, "number": 3}],
-}  # fmt: skip
-NEURONS = {
-    "format": "gprune-neurons", "version": 1,
-    "lists": [{"name": "one", "neurons": [[0, 1], [0, 1], [2, 3]], "more": 1}],
-}  # fmt: skip
-RULES = {
-    "format": "gprune-thresholds", "version": 1,
-    "sets": [{"name": "one", "drift_quantile": 0.9, "score_quantile": 1, "score_scale": "raw",
-              "selection": "drift"}],
-}  # fmt: skip
 SHORT = {"model": "demo", "primary": "p", "auxiliary": "a", "evaluation": {"texts": ["t"]}}
 SWEEP = {
     "title": "a sweep", "study": SHORT, "space": {"seed": [0, 1]}, "until": "all",
@@ -104,9 +88,6 @@ READERS: dict[str, tuple[Any, Reader]] = {
     "run": (RUN, _files("run.json", lambda folder: runs.load(folder / "run.json"))),
     "notes": ({"name": "n", "note": "a\nb", "hidden": True}, _files("about.json", notes.read)),
     "pack": (PACK, lambda folder, data: contents_form.read_index(data)),
-    "masks": (MASKS, lambda folder, data: mask_sets.SETS.read(data)[0]),
-    "neurons": (NEURONS, lambda folder, data: lists.LISTS.read(data)),
-    "rules": (RULES, lambda folder, data: sets.SETS.read(data)),
     "sweep": (SWEEP, _files("w.json", lambda folder: sweep.from_file(folder / "w.json"))),
 }  # fmt: skip
 ODD = (

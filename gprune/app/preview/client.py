@@ -7,7 +7,6 @@ import atexit
 import time
 from collections.abc import Sequence
 
-from gprune.app.preview.own_text import Held, OwnText
 from gprune.app.preview.request import Question, Source, against, key_of, resolve
 from gprune.app.preview.request_queue import CURVE, PREVIEW
 from gprune.app.preview.response import Answer, State
@@ -62,27 +61,6 @@ class Client(WorkerManager):
             self._wake()
             return found
 
-    def hold(self, text: OwnText, owner: str) -> str:
-        """Has a text held against those of a run; what the owner asked before is dropped before its turn.
-
-        Gives the identity under which `held` has the answer; asking the same again is cheap. `owner` is one
-        name a session. Raises SettingsError where the model needs code that this server does not run.
-        """
-        require_trust(text.source.graph.study.trust_remote_code)
-        with self._changed:
-            asked = self._own.put(text, owner, time.monotonic())
-            self._wake()
-        return asked
-
-    def held(self, identity: str) -> Held | None:
-        """What is known of a text; None where it was never asked for, or dropped."""
-        with self._changed:
-            found = self._own.look(identity, time.monotonic())
-            if found is None or found.phase != "waiting":
-                return found
-            state = self.state(self._own.source(identity))
-            return Held("loading") if state.phase == "loading" else Held("waiting", state.reason)
-
     def latest(self, identity: str) -> Answer | None:
         """The newest answer; None where nothing of this identity was asked, or long ago.
 
@@ -102,8 +80,6 @@ class Client(WorkerManager):
             if child is not None and key_of(child.model) == key:
                 if not child.ready:
                     return State("loading", "the model is being loaded", child.pid)
-                if self._flight is not None and self._flight[0] is self._own and not reason:
-                    reason = "a text is being measured"
                 if self._under_way is not None and not reason:
                     return _fitting(*self._under_way, child.pid)
                 phase = "waiting" if reason else "warm"

@@ -13,7 +13,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from gprune.analysis.mask_edits.mask_sets import digest_of
 from gprune.app.preview.worker.messages import packed
 from gprune.data import texts
 from gprune.pipeline import stages
@@ -26,7 +25,8 @@ from gprune.study.methods import METHODS
 from gprune.system import machine
 from gprune.system.errors import SettingsError
 
-DENSE = "dense"
+DENSE, FOREIGN = "dense", "foreign"
+"""a model without masks, and the kind of weights that are fitted to masks of no run"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,14 +151,13 @@ def against(source: Source, question: Question, base: Question | None) -> Questi
 
 
 def left_out(graph: Graph, method: str) -> str:
-    """That live figures of edited masks lack a repair, for people; empty where they lack none."""
+    """That live figures of other masks lack a repair, for people; empty where they lack none."""
     names = " and ".join(one.label for one in stages.repairs(graph, method) if one.fitted)
     if not names:
         return ""
     return (
         f"Live figures of other masks leave {names} out, here and in what they are compared with: it is "
-        "fitted to the run's own masks. “Repair the kept weights” fits it to these, and so does a job that "
-        "measures a mask set."
+        "fitted to the run's own masks. “Repair the kept weights” fits it to these."
     )
 
 
@@ -269,17 +268,15 @@ def _to_fit(source: Source, question: Question, masks: PruningMasks, own: bool) 
     repairs = stages.repairs(graph, method)
     if not all(one.fitted for one in repairs):
         raise SettingsError(f"repair.kind {asked.kind!r} is not fitted to masks: choose least_squares_bias")
-    needs = stages.pruned(graph, method)
-    if not own:
-        needs = stages.pruned_by_hand(graph, method, digest_of(masks), lambda: masks)
-    weights = needs["weights"]
+    weights = stages.pruned(graph, method)["weights"]
     fit = {
         "settings": asdict(asked),
-        "texts": stages.resolve(weights.needs["texts"], lambda one: place_of(source.results, one)),
+        "texts": stages.resolve(weights.needs["texts"], lambda stage: place_of(source.results, stage)),
         "batch": graph.study.calibration.batch,
     }
-    inputs = {"weights": [weights.kind, weights.key]}
-    return {"repairs": [one.name for one in repairs], "inputs": inputs, "fit": fit}
+    # no result of the run is fitted to other masks than its own
+    place = [weights.kind, weights.key] if own else [FOREIGN, digest([source.model, fit, packed(masks)])]
+    return {"repairs": [repair.name for repair in repairs], "inputs": {"weights": place}, "fit": fit}
 
 
 def _written(source: Source, text: str) -> dict[str, str]:

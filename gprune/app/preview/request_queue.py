@@ -80,9 +80,6 @@ class RequestQueue(ABC, Generic[E, I]):
         """Whether somebody still waits for an item that the worker has."""
         return True
 
-    def lost(self, item: I) -> None:
-        """Told that the worker has gone with an item, whose question may have its turn again."""
-
     def open(self, model: str | None = None) -> list[E]:
         """Questions that lack something, those of one model or all."""
         return [entry for entry in self._entries.values() if entry.progress == "open" and model in (None, entry.model)]

@@ -1,7 +1,7 @@
 """The worker manager of the preview: one worker at most, handed one thing at a time.
 
-One thread starts and ends the worker and hands it one batch of windows, one passage, one text of somebody's
-own or a few tokens of a continuation at a time, so that something newer, a job, or another run never waits
+One thread starts and ends the worker and hands it one batch of windows, one passage or a few tokens of a
+continuation at a time, so that something newer, a job, or another run never waits
 for more than that. It ends itself when there is neither a worker nor a question.
 """
 
@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from gprune.app.preview.own_text import OwnTexts
 from gprune.app.preview.request import key_of
 from gprune.app.preview.request_queue import Entry, RequestQueue, order
 from gprune.app.preview.token_requests import TokenRequests
@@ -93,13 +92,8 @@ class WorkerManager:
         self.idle = idle
         self._start, self._job_gate = start, JobGate(waits_for)
         turns = itertools.count(1)
-        self._scheduler, self._own = WindowScheduler(turns), OwnTexts(turns)
-        self._token_requests = TokenRequests(turns)
-        self._request_queues: tuple[RequestQueue[Any, Any], ...] = (
-            self._scheduler,
-            self._token_requests,
-            self._own,
-        )
+        self._scheduler, self._token_requests = WindowScheduler(turns), TokenRequests(turns)
+        self._request_queues: tuple[RequestQueue[Any, Any], ...] = self._scheduler, self._token_requests
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._child: WorkerProcess | None = None
@@ -166,7 +160,7 @@ class WorkerManager:
             elif reply is None:
                 self._give_up(self._child.why(), now, 0.0 if self._measured else RETRY_SECONDS)
             elif "dropped" in reply:
-                self._note_dropped()
+                self._flight, self._under_way = None, None
             elif "problem" in reply:
                 self._note_problem(reply, now)
             elif reply.get("ready"):
@@ -179,11 +173,6 @@ class WorkerManager:
         if self._flight is not None and reply.get("id") == self._flight[1].identity:
             done, total, words = reply["progress"]
             self._under_way, self._worked = (int(done), int(total), str(words)), now
-
-    def _note_dropped(self) -> None:
-        flight, self._flight, self._under_way = self._flight, None, None
-        if flight is not None:
-            flight[0].lost(flight[1])
 
     def _drop_unwanted(self) -> None:
         """Has the worker give up what takes long and nobody waits for any more."""
@@ -300,8 +289,6 @@ class WorkerManager:
             self._ended[key_of(self._child.model)] = reason
             self._child.end()
             self._leaving = self._child
-        if self._flight is not None:
-            self._flight[0].lost(self._flight[1])
         self._child, self._flight, self._under_way = None, None, None
 
     def _notify(self) -> None:

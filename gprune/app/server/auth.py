@@ -16,7 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gprune.app.server.allowed_hosts import Names
-from gprune.app.server.request import TOKEN, TOO_LARGE, Request, is_too_large, read
+from gprune.app.server.request import TOKEN, Request, read
 
 WRONG = "Your token is not that of this server, which makes a new one whenever it starts."
 UNKNOWN = "The server was started anew.\nReload this page, and enter the token\nthat the server has printed."
@@ -113,8 +113,7 @@ class Guard:
         if scope["type"] not in ("http", "websocket"):
             await self._app(scope, receive, send)
             return
-        closed = {"connection": "close"}
-        answer = Answer(431, TOO_LARGE, closed) if is_too_large(scope) else self.answer(read(scope))
+        answer = self.answer(read(scope))
         if answer is None:
             await self._let_in(scope, receive, send)
         else:

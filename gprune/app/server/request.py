@@ -8,13 +8,6 @@ from urllib.parse import parse_qsl, quote, unquote_plus
 
 TOKEN = "token"
 """name of the token in an address"""
-MOST_LINES, MOST_BYTES = 100, 2**16
-"""of the head of a request, its first line not counted; a browser sends some twenty lines"""
-TOO_LARGE = (
-    f"A request has at most {MOST_LINES} header lines and {MOST_BYTES} bytes of them: remove this server's "
-    "cookies, or shorten the address."
-)
-"""what is said of a larger one"""
 _ENDS = re.compile(r"[\x00-\x20\x7f]")
 
 
@@ -79,13 +72,6 @@ class Request:
         """Every value of a cookie; several may come, of other paths."""
         pairs = [part.partition("=") for line in self.headers.get("cookie", ()) for part in line.split(";")]
         return [value.strip() for key, _, value in pairs if key.strip() == name]
-
-
-def is_too_large(scope: Mapping[str, Any]) -> bool:
-    """Whether a request, as ASGI gives it, has more header lines, or more in them, than are looked at."""
-    headers = scope["headers"]
-    size = sum(len(name) + len(value) for name, value in headers) + len(scope.get("query_string", b""))
-    return len(headers) > MOST_LINES or size > MOST_BYTES
 
 
 def read(scope: Mapping[str, Any]) -> Request:

@@ -9,55 +9,22 @@ import logging
 import pkgutil
 import sys
 import threading
-from collections.abc import AsyncIterator, MutableMapping
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any
 
-from gprune.app.server.auth import App, Guard, Message, Receive, Send
+from gprune.app.server.auth import Guard
 from gprune.app.server.endpoint import UNSAFE, Endpoint
 from gprune.app.server.server_options import ServerOptions, open_with
 from gprune.system import installation
 
-CHARTS = "PlotlyChart.*.js"
-"""what Streamlit calls the script that draws charts, with a part that each of its versions has of its own"""
-SCRIPTS = Path("static", "static", "js")
-"""where Streamlit's package keeps what it serves at /static/js"""
 _FRAME = "gprune.app.ui.frame"
 _PAGES = "gprune.app.pages"
 _REPORT = "gprune.app.report.page"
 _log = logging.getLogger(__name__)
-PROTOCOL = "gprune.app.server.header_limits:BoundedProtocol"
-"""the class that reads what comes over a connection, as uvicorn looks it up"""
 SCRIPT = installation.APP_FOLDER / "app.py"
-_ADDRESSES = "gprune.app.ui.page_names"
 _REFUSED = "ASGI callable returned without completing handshake."
 """what uvicorn says of each WebSocket that was answered with a plain response, as the guard does"""
-
-
-class Hint:
-    """Names the script that draws charts in the headers of a page, so that the browser reads it at once."""
-
-    def __init__(self, app: App, scripts: Path) -> None:
-        """Puts the hint around an app; none where `scripts`, served at /static/js, lack today's script."""
-        found = sorted(scripts.glob(CHARTS))
-        link = f"</static/js/{found[0].name}>; rel=modulepreload" if found else None
-        self._app, self._link = app, link and link.encode()
-
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
-        """Hands a request on, and adds the hint to an answer that is a page."""
-        if scope["type"] != "http" or self._link is None:
-            await self._app(scope, receive, send)
-            return
-
-        async def sent(message: Message) -> None:
-            kinds = [value for name, value in message.get("headers", ()) if name.lower() == b"content-type"]
-            page = message.get("status") == 200 and any(kind.startswith(b"text/html") for kind in kinds)
-            if message["type"] == "http.response.start" and page:
-                message = {**message, "headers": [*message.get("headers", ()), (b"link", self._link)]}
-            await send(message)
-
-        await self._app(scope, receive, sent)
 
 
 def import_views() -> None:
@@ -77,8 +44,6 @@ def import_views() -> None:
 
 def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[None]) -> None:
     """Serves the app until it is interrupted; `shown` is entered while the server listens."""
-    import uvicorn.config
-
     open_with(terms)
     # beside the script Streamlit looks for its settings, and that folder is where imports are looked for
     sys.argv = [str(SCRIPT)]
@@ -86,8 +51,6 @@ def serve(place: Endpoint, terms: ServerOptions, shown: AbstractContextManager[N
     logging.getLogger("uvicorn.error").addFilter(
         lambda record: record.levelno >= logging.WARNING and record.msg != _REFUSED
     )
-    # Streamlit starts uvicorn and lets nobody say how that reads what comes
-    uvicorn.config.HTTP_PROTOCOLS["auto"] = PROTOCOL
     with contextlib.suppress(KeyboardInterrupt):
         app(place, shown).run(config=_settings(place))
 
@@ -96,7 +59,6 @@ def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
     """The app behind its door, for any ASGI server."""
     import streamlit as st
     from starlette.middleware import Middleware
-    from starlette.routing import Route
 
     @contextlib.asynccontextmanager
     async def lifespan(_: Any) -> AsyncIterator[None]:
@@ -109,9 +71,7 @@ def app(place: Endpoint, shown: AbstractContextManager[None]) -> Any:
 
     _only_own_addresses()
     guard = Middleware(Guard, names=place.names, keys=place.keys)
-    hint = Middleware(Hint, scripts=Path(st.__file__).parent / SCRIPTS)
-    old = [Route(f"/{one}", _moved) for one in importlib.import_module(_ADDRESSES).OLD]
-    return st.App(SCRIPT, routes=old, middleware=[guard, hint], lifespan=lifespan)
+    return st.App(SCRIPT, middleware=[guard], lifespan=lifespan)
 
 
 def _only_own_addresses() -> None:
@@ -132,17 +92,6 @@ def _only_own_addresses() -> None:
         st.navigation([st.Page(nothing, title="GPrune Studio")], position="hidden")
     finally:
         logger.disabled = False
-
-
-async def _moved(request: Any) -> Any:
-    """Leads from an old address to the place that it stands for, before the browser has drawn anything.
-
-    An address of its own for each would stay in the browser's history, and Back would lead to it again.
-    """
-    from starlette.responses import RedirectResponse
-
-    addresses = importlib.import_module(_ADDRESSES)
-    return RedirectResponse(addresses.moved(request.url.path.strip("/"), request.url.query))
 
 
 def _settings(place: Endpoint) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def measurements(run: Run) -> list[Measurement]:
 def measurement(
     run: Run, name: str, text: str, stage: Stage[records.Perplexity], retention: float, parameters: int
 ) -> Measurement:
-    """A perplexity of a method, or of a mask set made by hand, with what it takes to compare it.
+    """A perplexity of a method, with what it takes to compare it.
 
     `retention`, of the decoder's weights, is NaN and `parameters`, of the whole model, 0 where they are not
     known. Raises MissingResultError where the result is not there, StoreError where it is damaged.
@@ -192,14 +192,8 @@ def _size(run: Run, method: str, masks: dict[str, records.PruningMasks]) -> tupl
     if method == comparison.DENSE:
         return 1.0, run.size.parameters if run.size else 0
     kept = masks.get(run.cutting[method])
-    return (float("nan"), 0) if kept is None else size_of(run, method, kept)
-
-
-def size_of(run: Run, method: str, kept: records.PruningMasks) -> tuple[float, int]:
-    """Retained fraction of the decoder's weights, and parameters of the whole model (0 if not known).
-
-    `method` is whose masks they are, or were before they were edited: its repairs may add biases.
-    """
+    if kept is None:
+        return float("nan"), 0
     shape, size = run.shape, run.size
     if shape is None or size is None:
         return kept.retention, 0

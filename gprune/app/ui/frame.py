@@ -57,6 +57,7 @@ def run(
     sections: Mapping[str, Sequence[Any]],
     help_page: Callable[[], None],
     figure: Callable[[str], PanelFunction[...]],
+    retention_curve: Callable[[Run], None],
 ) -> None:
     """Draws the frame around the page that was asked for, and the page.
 
@@ -64,6 +65,7 @@ def run(
         sections: Streamlit's pages under their headings, as `page_names.SECTIONS` lists them.
         help_page: draws what the help says, where it is open.
         figure: finds a figure of any page by its name, for the slides.
+        retention_curve: draws the figure of the last slide.
     """
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
@@ -82,7 +84,7 @@ def run(
         complaints, run = st.container(), current_run()
         with knowing(run.told if run and place != "launch" else Told()):
             if slides.on():
-                slides.show(run, figure)
+                slides.show(run, figure, retention_curve)
             else:
                 help_drawer.show(help_page)
                 tour.banner(place, run)

@@ -1,12 +1,12 @@
-"""Which pages there are and what each shows: in the navigation, in links, in reports and in old addresses.
+"""Which pages there are and what each shows: in the navigation, in links and in reports.
 
-A page shows one or several places, each behind a tab of its own; a place is called in an address as it was
-when it was a page. This is the one table that every link is made from.
+A page shows one or several places, each behind a tab of its own. This is the one table that every link is
+made from.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import urlencode
 
 TOOL = "GPrune Studio"
 PURPOSE = (
@@ -29,7 +29,6 @@ NAMES = {
     "pruning_decisions": "Pruning decisions",
     "mask_atlas": "Mask atlas",
     "rasa": "RASA thresholds",
-    "by_hand": "Mask editor",
     "comparison": "Methods and studies",
     "decision": "Decide",
     "flipped_questions": "Changed answers",
@@ -84,7 +83,7 @@ SECTIONS = {
     "Decide": (
         _page(
             "tune", "tuning", "Tune", "tune", "What if the line were elsewhere?",
-            {"rasa": NAMES["rasa"], "byhand": NAMES["by_hand"], "retention": "Retention curve"},
+            {"rasa": NAMES["rasa"], "retention": "Retention curve"},
         ),
         _page(
             "compare", "comparison", "Compare", "leaderboard", "Which method is better?",
@@ -105,11 +104,6 @@ SECTIONS = {
 PAGES = tuple(page for pages in SECTIONS.values() for page in pages)
 PAGE_OF = {place: page for page in PAGES for place in page.places}
 """the page of each place"""
-OLD = {place: place for place, page in PAGE_OF.items() if place != page.url} | {"home": "home", HELP: "home"}
-"""the place that each address stands for which is no page any more; see `moved` for parts of them"""
-_EXPORTED = ("sx_way", "sx_set")
-_EXPORTED_CARDS = ("sx_export", "sx_methods", "sx_pack")
-"""keys and cards of the old page Speed & export that are of the export"""
 
 
 def page(url: str) -> Page:
@@ -138,18 +132,3 @@ def path(place: str, held: Iterable[tuple[str, str]] = ()) -> str:
     url = PAGE_OF[place].url
     query = urlencode([*tab(place).items(), *held])
     return f"/{'' if url == PAGES[0].url else url}" + (f"?{query}" if query else "")
-
-
-def moved(old: str, query: str) -> str:
-    """Where what an old address showed stands now, with all that it held.
-
-    The texts of a query that is no query are left as they are found. KeyError where `old` is no old address.
-    """
-    held, place = parse_qsl(query, keep_blank_values=True), OLD[old]
-    if old == "speed" and any(key in _EXPORTED or (key == "card" and value in _EXPORTED_CARDS) for key, value in held):
-        place = "export"
-    if old == "calibration" and any(key == "cd_view" and value != "all" for key, value in held):
-        place = "card"
-    if old == HELP:
-        held.append((HELP, "words"))
-    return path(place, [(key, value) for key, value in held if key != TAB])

@@ -4,13 +4,14 @@ A slide is a step of the tour whose address says `present=1`. It stands in the p
 which Escape gives back.
 """
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
 
-from gprune.app.ui import assets, faults, passage, present, slide_foot, tour
+from gprune.app.ui import assets, faults, present, slide_foot, tour
 from gprune.app.ui.panel import PanelFunction
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
@@ -27,8 +28,14 @@ def on() -> bool:
     return present.on() and tour.under_way() > 0
 
 
-def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
-    """Draws the slide; `figure` finds a figure of any page by its name."""
+def show(run: Run | None, figure: Callable[[str], PanelFunction[...]], retention_curve: Callable[[Run], None]) -> None:
+    """Draws the slide.
+
+    Args:
+        run: the run that is presented.
+        figure: finds a figure of any page by its name.
+        retention_curve: draws the figure of the last slide.
+    """
     number = tour.under_way()
     step = tour.STEPS[number - 1]
     # whoever ends presenting goes on where the slide was
@@ -40,23 +47,17 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]]) -> None:
         with faults.shown():
             st.markdown(f"# {tour.told(step.sentence, run)}")
             with st.container(key="slide_figure"):
-                _figure(run, step, figure)
+                # the sentence names a result that is missing
+                with contextlib.suppress(MissingResultError):
+                    if run is not None and step.figure:
+                        _figure(run, step, figure)
+                    elif run is not None:
+                        retention_curve(run)
         _foot(number)
-        if run is not None and step.figure:
-            passage.ahead(run)
 
 
-def _figure(run: Run | None, step: tour.Step, figure: Callable[[str], PanelFunction[...]]) -> None:
-    """Draws the figure of a step; nothing where its result is missing, which the sentence says."""
-    if run is None:
-        return
-    try:
-        if not step.figure:
-            passage.show(run)
-            return
-        panel = figure(step.figure)(run)
-    except MissingResultError:
-        return
+def _figure(run: Run, step: tour.Step, figure: Callable[[str], PanelFunction[...]]) -> None:
+    panel = figure(step.figure)(run)
     st.plotly_chart(
         grown(panel.figure),
         key=f"slide_{step.figure}",

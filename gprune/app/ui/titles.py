@@ -18,7 +18,6 @@ _BESIDE = {
     "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",
     "map": "laying out the neurons of a layer",
-    "measure": "measuring a mask set",
 }
 """what a job reports besides the stages of its study"""
 SPEEDS = {

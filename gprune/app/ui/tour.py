@@ -55,7 +55,7 @@ class Step:
     finding: Callable[[Run], str]
     """the answer of a run; raises MissingResultError where the run lacks it"""
     figure: str = ""
-    """name of the figure that a slide shows with it; none where it recolours a passage"""
+    """name of the figure that a slide shows with it; the last one has the retention curve"""
     slide: Callable[[Run], str] | None = None
     """what a slide says, where that is not the first sentence of the finding; raises as that does"""
 
@@ -120,8 +120,8 @@ STEPS = (
     Step(
         "retention",
         "What if less were kept?",
-        "The fewer weights are kept, the more words a model predicts worse, and not all words alike. "
-        "Dragging the retention shows which ones go first.",
+        "The fewer weights are kept, the higher perplexity rises, and not alike for all methods. Dragging the "
+        "line reads each method's perplexity off its curve.",
         story.retention_finding,
     ),
 )

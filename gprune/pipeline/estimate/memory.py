@@ -10,7 +10,7 @@ from collections.abc import Callable
 from gprune.pipeline.estimate import training
 from gprune.pipeline.estimate.dimensions import Case, Need
 from gprune.pipeline.stages import StageId
-from gprune.records.repairs import AUTO, FITTED
+from gprune.records.repairs import AUTO
 from gprune.study import Study
 from gprune.study.choice import OWN, with_word
 from gprune.study.methods import METHODS, fit_of, of_masks
@@ -149,8 +149,7 @@ def _removed(case: Case, each: float, stream: float) -> Need:
 
 def fitted_texts(stage: StageId, study: Study) -> int:
     """How many texts weights are fitted to: by the repair of the study or of the method, or by one tried."""
-    method = of_masks(stage.method) if stage.kind == FITTED else METHODS[stage.method]
-    word = ":".join(stage.variant) if stage.kind == FITTED else ""
+    method, word = of_masks(stage.method), ":".join(stage.variant)
     if word == OWN and method.fit is not None:
         return len(method.fit.roles)
     return len((with_word(study.repair, word) if word else fit_of(method, study)).roles)
@@ -287,9 +286,7 @@ _KINDS: dict[str, Callable[[StageId, Case], Need | None]] = {
     "gates": training.learning,
     "masks": _masks,
     "repaired": _repaired,
-    "edited_repair": _repaired,
     "scales": training.learned_scales,
-    "edited_scales": training.learned_scales,
     "recovered": training.recovered,
     "scores": _scores,
     "candidate": _candidate,

@@ -19,6 +19,7 @@ from gprune.pipeline.estimate.training import is_joint
 from gprune.pipeline.stages import StageId
 from gprune.pipeline.stages.graph import LEARNING
 from gprune.pipeline.stages.inputs import FRESH, measured_on
+from gprune.records.repairs import FITTED
 from gprune.study import RecoverySettings, ScaleSettings, Study
 from gprune.study.methods import METHODS, of_masks
 from gprune.system.errors import ModelError
@@ -27,8 +28,6 @@ RATES = {"gpu": 5e13, "cpu": 5e10}
 """floating-point operations a second where none were measured: a data-centre GPU, two cores"""
 SHARED = ("statistics", "positions", *LEARNING, "repaired")
 """the kinds of stage whose work several processes share"""
-REPAIRED = ("repaired", "edited_repair")
-"""the kinds of stage that fit weights to masks"""
 TEXT_TOKENS = 340_000
 """tokens of an evaluation text that is measured whole: WikiText-2's test split has about as many"""
 _LEAST_SECONDS = 1.0
@@ -82,7 +81,7 @@ def _passes(stage: StageId, study: Study) -> float:
         return {"sequential": 2, "osscar": 3, "slimllm": 4}[of_masks(stage.method).decision] * one
     if stage.kind == "scores" and stage.metric == "llm_pruner":
         return 3.0 * study.baselines.taylor_samples * study.baselines.taylor_length
-    if stage.kind in REPAIRED:
+    if stage.kind == FITTED:
         return fitted_texts(stage, study) * one * (1 + study.retention * 5 / 3)
     if stage.kind == "candidate":
         # each text through the pruned model, and fresh text through the dense one as well
@@ -109,7 +108,7 @@ def _tuned(stage: StageId, study: Study) -> tuple[float, float, float] | None:
     steps, kept = settings.steps, study.retention
     if stage.kind != "recovered":
         settings, joint = study.scales, is_joint(stage)
-        if not joint and stage.kind not in ("scales", "edited_scales"):
+        if not joint and stage.kind != "scales":
             return None
         steps, kept = (settings.joint_steps, 1.0) if joint else (settings.steps, kept)
         samples = min(samples, settings.samples)
@@ -134,7 +133,7 @@ def _besides(stage: StageId, model: Dimensions, study: Study) -> float:
         # products of all inputs; an inverse, which the rounds take apart, or the moments of the output
         wide = np.array([shape.neurons, shape.heads * shape.head_width], dtype=float)
         return float(shape.layers * (one * wide * wide + 3 * wide**3 + 2 * wide * wide * shape.hidden).sum())
-    if stage.kind in REPAIRED:
+    if stage.kind == FITTED:
         kept = study.retention * np.array([shape.neurons, shape.heads * shape.head_width])
         tokens = fitted_texts(stage, study) * one / 2
         moments = 2 * tokens * (kept * kept + kept * shape.hidden)

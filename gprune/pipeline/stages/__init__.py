@@ -27,7 +27,6 @@ from gprune.pipeline.stages.choices_made import carried_out, made, require_texts
 from gprune.pipeline.stages.choosing import candidate, choice, chosen, described
 from gprune.pipeline.stages.embedding import BEHAVIOUR, PARAMETERS, components, mapped_texts, neuron_map
 from gprune.pipeline.stages.evaluation import (
-    edited_perplexity,
     overlap,
     perplexity,
     recovered_perplexity,
@@ -50,7 +49,6 @@ from gprune.pipeline.stages.pruned_models import (
     checkpoint,
     masks,
     pruned,
-    pruned_by_hand,
     pruned_model,
     recovered,
     recovered_from,

@@ -5,13 +5,12 @@ share them. The choice is made of their figures, and what was chosen is a result
 is. The sequences that are measured on took part in nothing.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from gprune.pipeline.stages import pruning
-from gprune.pipeline.stages.calibration import held_out, tokens
+from gprune.pipeline.stages.calibration import held_out
 from gprune.pipeline.stages.graph import LETTERS, Graph, Stage, StageId, once
 from gprune.pipeline.stages.inputs import FRESH, measured_on
 from gprune.pipeline.stages.run_context import RunContext
@@ -130,37 +129,6 @@ def chosen(graph: Graph, name: str) -> Stage[RepairedWeights]:
             "weights": {str(place): pruning.repaired(graph, *one) for place, one in enumerate(tried)},
         },
         optional=True,
-    )
-
-
-def fitted_as_chosen(
-    graph: Graph, name: str, identity: StageId, label: str, digest: str, edited: Callable[[], PruningMasks]
-) -> Stage[RepairedWeights]:
-    """The repair that was chosen for some masks, fitted to others that were edited by hand; see `chosen`.
-
-    For `digest` and `edited` see `evaluation.edited_perplexity`.
-    """
-    study, method = graph.study, of_masks(name)
-    words = [word for _, word in candidates(graph, name) if pruning.is_fitted(method, word)]
-    needed = dict.fromkeys(role for word in words for role in pruning.tried_fit(method, study, word).roles)
-
-    def make(work: RunContext, choice: Choice, texts: dict[str, Tokens]) -> RepairedWeights:
-        from gprune.pruning.repair.fitting import fit
-
-        if not pruning.is_fitted(method, choice.repair):
-            return _nothing(name, choice.repair)
-        settings, masks = pruning.tried_fit(method, study, choice.repair), edited()
-        used = [texts[role] for role in settings.roles]
-        ranks = work.repairing(masks, used, settings)
-        return fit(work.decoder, masks, used, settings, study.calibration.batch, work.progress, ranks)
-
-    return graph.stage(
-        identity,
-        f"repairing the kept weights of {label}, as was chosen",
-        make,
-        needs={"choice": choice(graph, name), "texts": {role: tokens(graph, role) for role in needed}},
-        reads=graph.model,
-        settings={"masks": digest, "target": study.repair.target, "damping": study.repair.damping},
     )
 
 

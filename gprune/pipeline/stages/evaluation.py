@@ -3,7 +3,7 @@
 Beside them, how far an evaluated text is one that was calibrated on.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
 from typing import Any
@@ -16,16 +16,13 @@ from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once
 from gprune.pipeline.stages.inputs import CHECK, roles
 from gprune.pipeline.stages.pruned_models import (
     pruned,
-    pruned_by_hand,
     pruned_model,
     recovered_from,
-    repair_versions,
 )
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import (
     Array,
     Perplexity,
-    PruningMasks,
     SampledText,
     TextOverlap,
     Throughput,
@@ -72,21 +69,6 @@ def recovered_perplexity(graph: Graph, method: str, text: str) -> Stage[Perplexi
     return _perplexity(graph, identity, text, f"{method}_recovered", needs, " after recovery")
 
 
-def edited_perplexity(
-    graph: Graph, method: str, text: str, digest: str, edited: Callable[[], PruningMasks]
-) -> Stage[Perplexity]:
-    """Perplexity of a method whose masks were edited by hand; made when somebody asks for it.
-
-    `digest` is of which units are kept, because edited masks are no result of a study and have no key;
-    `edited` makes these masks again.
-    """
-    number = graph.study.evaluation.texts.index(text) + 1
-    identity = StageId("edited_perplexity", method=method, variant=(digest[:16], f"text{number}"))
-    needs = pruned_by_hand(graph, method, digest, edited)
-    settings = {"masks": digest} | repair_versions(graph, method)
-    return _perplexity(graph, identity, text, digest, needs, " with edited masks", edited, **settings)
-
-
 def _perplexity(
     graph: Graph,
     identity: StageId,
@@ -94,18 +76,15 @@ def _perplexity(
     name: str,
     needs: Mapping[str, Any],
     how: str = "",
-    edited: Callable[[], PruningMasks] | None = None,
-    **settings: Any,
 ) -> Stage[Perplexity]:
-    """Measures the model called `name`, made of the records of `needs`, or of these with edited masks."""
+    """Measures the model called `name`, made of the records of `needs`."""
     evaluation, method = graph.study.evaluation, identity.method
 
     def make(work: RunContext, sampled: SampledText | None = None, **parts: Any) -> Perplexity:
         from gprune.evaluation import perplexity as measurement
 
         # the model first: a method that leaves nothing must not wait for a text
-        masks = () if edited is None else (edited(),)
-        model = work.cut(name, pruned_model(graph, method, *masks, **parts))
+        model = work.cut(name, pruned_model(graph, method, **parts))
         return measurement.perplexity(model, _stream(work, text, sampled), text, evaluation, work.progress)
 
     return graph.stage(
@@ -114,7 +93,7 @@ def _perplexity(
         make,
         needs={**needs, **_written(graph, text)},
         reads=graph.model | {"text": graph.inputs.evaluation[text]} | graph.tokenizer,
-        settings={"preset": evaluation.preset, "windows": evaluation.windows, **settings},
+        settings={"preset": evaluation.preset, "windows": evaluation.windows},
     )
 
 

@@ -91,9 +91,6 @@ KINDS: dict[str, Kind] = {
     "agreement": Kind(records.PartitionAgreement),
     "components": Kind(records.Components, seconds=2.0, on_demand=True),
     "map": Kind(records.NeuronMap, seconds=20.0, on_demand=True),
-    "edited_repair": Kind(records.RepairedWeights, seconds=12.0, on_demand=True),
-    "edited_scales": Kind(records.LearnedScales, seconds=10.0, on_demand=True),
-    "edited_perplexity": Kind(records.Perplexity, seconds=0.8, on_demand=True),
 }
 
 

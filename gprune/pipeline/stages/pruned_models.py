@@ -1,19 +1,18 @@
 """The stages of pruned models: their masks, decided or chosen, what their repairs need, their folders."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gprune.pipeline.stages import baselines
 from gprune.pipeline.stages.calibration import tokens
-from gprune.pipeline.stages.choosing import chosen, chosen_masks, fitted_as_chosen
+from gprune.pipeline.stages.choosing import chosen, chosen_masks
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
-from gprune.pipeline.stages.pruning import OF_A_TEXT, decided, fitting, meant, own_needs, repaired, repairs, scaling
+from gprune.pipeline.stages.pruning import OF_A_TEXT, decided, meant, own_needs, repaired, repairs, scaling
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.records import LearnedScales, PrunedModel, PruningMasks, RecoveredWeights, RepairedWeights, Tokens
 from gprune.records.repairs import AUTO, FITTED, LEARNED
-from gprune.study.methods import METHODS, fit_of, of_masks
+from gprune.study.methods import METHODS, of_masks
 from gprune.study.pruning_method import Method
 from gprune.study.settings import SCALED
 from gprune.system.errors import SettingsError
@@ -37,11 +36,7 @@ def pruned(graph: Graph, method: str) -> dict[str, Any]:
     versions = repair_versions(graph, method)
     # a repair may need nothing that would tell its model from another one
     told = {"masks": graph.part(kept, versions, {"masks": kept}) if versions else kept}
-
-    def learned(inputs: dict[str, Any]) -> Stage[LearnedScales]:
-        return scaling(graph, StageId(LEARNED, method=method), method, {"masks": kept} | inputs, {}, lambda one: one)
-
-    return told | _repaired_from(graph, method, lambda: _weights(graph, method), learned)
+    return told | _repair_inputs(graph, method, kept)
 
 
 def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
@@ -60,55 +55,29 @@ def _weights(graph: Graph, method: str) -> Stage[RepairedWeights]:
     return chosen(graph, known.masks)
 
 
-def _repaired_from(
-    graph: Graph,
-    method: str,
-    fitted: Callable[[], Stage[RepairedWeights]],
-    learned: Callable[[dict[str, Any]], Stage[LearnedScales]],
-) -> dict[str, Any]:
-    """What the repairs of a method need, by parameter.
-
-    `fitted` gives the weights fitted to its masks, `learned` the scales learned after what the others need.
-    """
-    known, found = METHODS[method], repairs(graph, method)
-    texts = repair_texts(graph, known)
-    if found == (AUTO,):
+def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
+    """What the repairs of a method need, by parameter; scales are learned after the other repairs."""
+    methods_own, sequence = METHODS[method], repairs(graph, method)
+    texts = repair_texts(graph, methods_own)
+    if sequence == (AUTO,):
         # its own may be chosen
-        return {"weights": fitted()} | own_needs(graph, known)
-    needs = [(name, kind) for repair in found for name, kind in repair.needs.items()]
+        return {"weights": _weights(graph, method)} | own_needs(graph, methods_own)
+    needs = [(name, kind) for repair in sequence for name, kind in repair.needs.items()]
     inputs = {
-        name: fitted() if kind == FITTED else [OF_A_TEXT[kind](graph, text) for text in texts]
+        name: _weights(graph, method) if kind == FITTED else [OF_A_TEXT[kind](graph, text) for text in texts]
         for name, kind in needs
         if kind != LEARNED
     }
-    return inputs | {name: learned(inputs) for name, kind in needs if kind == LEARNED}
+    scaled = {"masks": masks} | inputs
+    return inputs | {
+        name: scaling(graph, StageId(LEARNED, method=method), method, scaled) for name, kind in needs if kind == LEARNED
+    }
 
 
 def repair_texts(graph: Graph, method: Method) -> tuple[str, ...]:
     """The roles of the texts that a repair is made from; where it is the method's own, of its scores."""
     chosen = graph.study.repair
     return baselines.scored_on(method) if chosen.base == "own" else chosen.roles
-
-
-def pruned_by_hand(graph: Graph, method: str, digest: str, edited: Callable[[], PruningMasks]) -> dict[str, Any]:
-    """What a method's model is made from beside masks that were edited by hand; see `pruned`.
-
-    For `digest` and `edited` see `evaluation.edited_perplexity`.
-    """
-    identity = StageId("edited_repair", method=method, variant=(digest[:16],))
-    label = f"{METHODS[method].label} with edited masks"
-
-    def fitted() -> Stage[RepairedWeights]:
-        if AUTO in repairs(graph, method):
-            return fitted_as_chosen(graph, METHODS[method].masks, identity, label, digest, edited)
-        settings = fit_of(METHODS[method], graph.study)
-        return fitting(graph, identity, label, {}, {"masks": digest}, lambda _: edited(), settings)
-
-    def learned(inputs: dict[str, Any]) -> Stage[LearnedScales]:
-        place = StageId(f"edited_{LEARNED}", method=method, variant=identity.variant)
-        return scaling(graph, place, method, inputs, {"masks": digest}, lambda _: edited())
-
-    return _repaired_from(graph, method, fitted, learned)
 
 
 def repair_versions(graph: Graph, method: str) -> dict[str, Any]:

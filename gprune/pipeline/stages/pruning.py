@@ -178,14 +178,14 @@ def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWei
     found = {"masks": decided(graph, masks_name)}
     if not word:
         identity, settings = StageId(FITTED, method=masks_name), fit_of(method, study)
-        return fitting(graph, identity, method.label, found, {}, lambda one: one, settings)
+        return fitting(graph, identity, method.label, found, settings)
     if TRIED_SCALED in word:
         return _fitted_and_scaled(graph, masks_name, word)
     settings = tried_fit(method, study, word)
     letters = listed([graph.letters[role] for role in settings.roles])
     identity = StageId(FITTED, method=masks_name, variant=tuple(word.split(":")))
     label = f"{method.label}, {labels([REPAIRS[settings.kind]])} on {letters}"
-    return fitting(graph, identity, label, found, {}, lambda one: one, settings, tried=True)
+    return fitting(graph, identity, label, found, settings, tried=True)
 
 
 def _fitted_and_scaled(graph: Graph, masks_name: str, word: str) -> Stage[RepairedWeights]:
@@ -196,7 +196,7 @@ def _fitted_and_scaled(graph: Graph, masks_name: str, word: str) -> Stage[Repair
         "weights": repaired(graph, masks_name, word.replace(TRIED_SCALED, "least_squares")),
     }
     before, identity = (REPAIRS["least_squares"],), StageId(LEARNED, method=masks_name, variant=variant)
-    scales = scaling(graph, identity, method.name, needs, {}, lambda one: one, before)
+    scales = scaling(graph, identity, method.name, needs, before)
 
     def make(work: RunContext, masks: PruningMasks, weights: RepairedWeights, scales: LearnedScales) -> RepairedWeights:
         from gprune.pruning.repair.scales import fold
@@ -222,25 +222,20 @@ def fitting(
     graph: Graph,
     identity: StageId,
     label: str,
-    kept: dict[str, Any],
-    told: dict[str, Any],
-    chosen: Callable[[Any], PruningMasks],
+    needs: dict[str, Any],
     settings: RepairSettings,
     *,
     tried: bool = False,
 ) -> Stage[RepairedWeights]:
-    """A repair that is fitted to masks: `chosen` makes them of the record of `kept`, `told` names them.
+    """A repair that is fitted to the masks in `needs`; one that is `tried` is one that a choice can do without."""
 
-    One that is `tried` is one that a choice can do without.
-    """
-
-    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None) -> RepairedWeights:
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks) -> RepairedWeights:
         from gprune.pruning.repair.fitting import fit
 
-        kept, batch = chosen(masks), graph.study.calibration.batch
-        ranks = work.repairing(kept, texts, settings)
+        batch = graph.study.calibration.batch
+        ranks = work.repairing(masks, texts, settings)
         try:
-            return fit(work.decoder, kept, texts, settings, batch, work.progress, ranks)
+            return fit(work.decoder, masks, texts, settings, batch, work.progress, ranks)
         except (NumericsError, SettingsError) as error:
             if not tried:
                 raise
@@ -250,9 +245,9 @@ def fitting(
         identity,
         f"repairing the kept weights of {label}",
         make,
-        needs=kept | {"texts": [tokens(graph, role) for role in settings.roles]},
+        needs=needs | {"texts": [tokens(graph, role) for role in settings.roles]},
         reads=graph.model,
-        settings=settings_of(settings, without=("texts", "sampled")) | told,
+        settings=settings_of(settings, without=("texts", "sampled")),
     )
 
 
@@ -261,27 +256,23 @@ def scaling(
     identity: StageId,
     method: str,
     needs: dict[str, Any],
-    named: dict[str, Any],
-    chosen: Callable[[Any], PruningMasks],
     before: tuple[Repair, ...] = (),
 ) -> Stage[LearnedScales]:
     """Scales learned for the masks of a method and what its other repairs need, both in `needs`.
 
-    `chosen` makes the masks of the record of `needs`; where they are in no record, `named` names them. `before`
-    are the other repairs, those of the study where left out.
+    `before` are the other repairs, those of the study where left out.
     """
     study = graph.study
     own = (repair for repair in repairs(graph, method) if LEARNED not in repair.needs.values())
     before = before or tuple(own)
 
-    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks | None = None, **inputs: Any) -> LearnedScales:
+    def make(work: RunContext, texts: list[Tokens], masks: PruningMasks, **inputs: Any) -> LearnedScales:
         from gprune.pruning.sparsity.scales import learn_scales
 
         work.let_go()
-        kept = chosen(masks)
-        model = work.pruned(PrunedModel(kept, before, inputs))
+        model = work.pruned(PrunedModel(masks, before, inputs))
         about = texts, study.scales, study.seed, work.progress, work.resumption
-        return learn_scales(work.decoder, model, kept, method, *about)
+        return learn_scales(work.decoder, model, masks, method, *about)
 
     return graph.stage(
         identity,
@@ -290,8 +281,7 @@ def scaling(
         needs=needs | {"texts": [tokens(graph, role) for role in study.scales.roles]},
         reads=graph.model,
         settings=settings_of(study.scales, without=("texts", "joint_steps", "joint_rate", "gate_rate"))
-        | {"seed": study.seed}
-        | named,
+        | {"seed": study.seed},
     )
 
 

@@ -13,14 +13,12 @@ import urllib.request
 from pathlib import Path
 
 import pytest
-from server.asking import COOKIE, KEYS, PAGE, ask
+from server.asking import KEYS
 from waiting import limit, wait_for
 
 from gprune.app.server import browser
 from gprune.app.server.allowed_hosts import names
-from gprune.app.server.auth import Guard
 from gprune.app.server.endpoint import Endpoint, found
-from gprune.app.server.serving import Hint
 from gprune.system.errors import SettingsError
 from scripts.served_app import ENTRY, served
 
@@ -81,10 +79,6 @@ def test_the_process_of_the_app_loads_no_torch(tmp_path):
         opener = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
         answer = opener.open(server.entry, timeout=limit(5))
         assert 'id="root"' in answer.read().decode()
-        # a browser reads the largest script at once, and not only with the first chart
-        hint = answer.headers["link"]
-        name = hint.removeprefix("<").removesuffix(">; rel=modulepreload")
-        assert len(opener.open(server.address + name, timeout=limit(5)).read()) > 1_000_000, hint
         assert "libtorch" not in Path(f"/proc/{server.pid}/maps").read_text()
         # what it was started with is no secret on this machine, so the token is not in it
         assert server.token not in Path(f"/proc/{server.pid}/cmdline").read_text()
@@ -199,32 +193,6 @@ def test_a_public_address_is_answered_as_browsers_write_it(public, hosts, origin
 def test_what_is_no_address_is_refused_in_a_sentence(public):
     with pytest.raises(SettingsError, match="is no address: give NAME, NAME:PORT or https://NAME"):
         names("127.0.0.1", 8501, [public])
-
-
-def page(kind, status=200):
-    """An app with one answer."""
-
-    async def app(scope, receive, send):
-        await send({"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]})
-        await send({"type": "http.response.body", "body": b"<html>"})
-
-    return app
-
-
-def links(app, scripts, **headers):
-    guard = Guard(Hint(app, scripts), names("127.0.0.1", 8501), KEYS)
-    return [value for name, value in ask("/", guarded=guard, **headers).headers if name == "link"]
-
-
-def test_only_pages_for_whoever_is_let_in_name_the_script(tmp_path):
-    assert links(page(b"text/html"), tmp_path, **COOKIE) == [], "another version of Streamlit"
-    (tmp_path / "PlotlyChart.D9Z0_fxz.js").touch()
-    hint = ["</static/js/PlotlyChart.D9Z0_fxz.js>; rel=modulepreload"]
-    assert links(page(b"text/html; charset=utf-8"), tmp_path, **COOKIE) == hint
-    assert links(page(b"text/javascript"), tmp_path, **COOKIE) == []
-    assert links(page(b"text/html", 404), tmp_path, **COOKIE) == []
-    asked = {name.replace("-", "_"): value for name, value in PAGE.items()}
-    assert links(page(b"text/html"), tmp_path, **asked) == [], "the form for the token"
 
 
 @pytest.mark.process

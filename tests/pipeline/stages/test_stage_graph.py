@@ -65,7 +65,7 @@ def test_until_takes_no_more_than_it_says():
     assert {"learning", "masks"} <= kinds["masks"] and "perplexity" not in kinds["masks"]
     assert "perplexity" in kinds["perplexity"] and "checkpoint" not in kinds["perplexity"]
     # no plug-in's metric is asked for; what the model writes and what is fitted, by what chooses alone
-    asked_for = {"components", "map", "edited_perplexity", "edited_repair", "edited_scales"}
+    asked_for = {"components", "map"}
     assert asked_for == {name for name, kind in KINDS.items() if kind.on_demand}
     unasked = {"accuracy", "answers", "questions", "speed", "weighed", "recovered", "recovered_perplexity"}
     assert kinds["all"] == set(KINDS) - unasked - asked_for

@@ -11,7 +11,7 @@ from gprune.analysis import calibration as analysis
 from gprune.analysis import calibration_report
 from gprune.analysis.calibration_report import TextCard, writing
 from gprune.analysis.calibration_report.measuring import texts_of
-from gprune.app.pages.calibration_data import own_drift, own_text, panels
+from gprune.app.pages.calibration_data import panels
 from gprune.app.pages.calibration_data.panels import MEASURES, RANKS, names_of, tokens_of
 from gprune.app.ui import frame, tables, url_state
 from gprune.app.ui.card import Card, card, card_of, panel_card
@@ -44,11 +44,6 @@ def show(run: Run) -> None:
     with right:
         # takes seconds at the size of a real model the first time: the rest of the page does not wait for it
         curves = st.container(height="stretch")
-    brought = None
-    with card("cd_own", "Bring your own text", run):
-        brought = own_text.draw(run, tokens_of(run))
-    if brought is not None:
-        own_drift.show(run, brought)
     with curves, card_of(panels.sequences, run) as drawn:
         with st.spinner("Scoring parts of the texts …"):
             shown = panels.sequences(run)

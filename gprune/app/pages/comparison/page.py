@@ -12,7 +12,7 @@ from gprune.analysis import kept_units, run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.analysis.formatting import signed
 from gprune.analysis.kept_units import KINDS, NEURONS
-from gprune.app.pages.comparison import hand_card, inputs_card, methods_table, panels, paper, study_cards
+from gprune.app.pages.comparison import inputs_card, methods_table, panels, paper, study_cards
 from gprune.app.pages.comparison import lines as compared
 from gprune.app.pages.comparison.lines import Shown, asked_of
 from gprune.app.ui import (
@@ -95,9 +95,6 @@ def _methods(run: Run) -> None:
     if stages.recovers(run.study):
         with card_of(panels.recovery, run) as drawn:
             _recovery(drawn, run)
-    if there := hand_card.sets(shown):
-        with card("cp_hand", "Mask sets of the mask editor", run) as drawn:
-            hand_card.show(drawn, shown, there)
     with card_of(panels.perplexity, run) as drawn:
         _perplexities(drawn, run, shown)
     with card_of(panels.kept_units_by_layer, run) as drawn:

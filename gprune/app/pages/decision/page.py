@@ -9,20 +9,16 @@ from gprune.analysis.formatting import counted
 from gprune.analysis.verdict import COST_DIGITS
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.pages.decision import panels
-from gprune.app.ui import buttons, faults, frame, places, run_choice, tables, text_picker, url_state, work
+from gprune.app.ui import frame, places, run_choice, tables, url_state, work
 from gprune.app.ui.card import Card, card, card_of
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain
-from gprune.experiments.sweep.plan import Sweep
-from gprune.jobs.queue import MOST_OPEN
 from gprune.pipeline.runs.opened import Run
 from gprune.study import Study, profiles, short
 from gprune.study.methods import METHODS, RECOMMENDED
-from gprune.system.errors import SettingsError
 
 _MOST = 20.0
-_RETENTIONS = ("0.8", "0.7", "0.5", "0.3")
 _WHY = (
     "With equal widths every layer keeps the same number of neurons and of key/value groups, and the saved "
     "folder is a stock model, which runtimes take without code of this project. A method that weighs layers "
@@ -48,8 +44,6 @@ def show() -> None:
         _recipe(run)
     with card("dc_widths", "What equal widths cost", run) as drawn:
         _equal_widths(drawn, run, compared)
-    with card("dc_texts", "Compare calibration texts", run):
-        _texts(run)
 
 
 def _trade_off(drawn: Card, run: Run) -> tuple[Shown, str]:
@@ -97,46 +91,6 @@ def _recipe(run: Run) -> None:
     study = run.study.with_settings({"methods": [*run.study.methods, RECOMMENDED]})
     work.start_button("Measure it on this model", "dc_recipe_start", run.root, study)
     st.caption("What this run has computed is not computed again.")
-
-
-def _texts(run: Run) -> None:
-    """Asks for texts and retentions, and starts a study of each."""
-    options = list(dict.fromkeys((run.study.primary, *text_picker.known(), *run.study.evaluation.texts)))
-    names = {text: short(text) for text in options if text != run.study.auxiliary}
-    st.caption(
-        f"Each text in turn is A; B stays {plain(short(run.study.auxiliary))}. Every study is a run of its "
-        "own and joins the figure above; what studies share is computed once."
-    )
-    left, right = st.columns(2)
-    with left:
-        texts = url_state.multiselect("Texts", names, "dc_texts", [run.study.primary])
-    with right:
-        kept = url_state.multiselect(
-            "Retentions", {one: f"{100 * float(one):.0f} %" for one in _RETENTIONS}, "dc_kept", ["0.5"]
-        )
-    with faults.shown():
-        studies = compared(run.study, texts, [float(one) for one in kept])
-        words = f"Start {len(studies)} {'study' if len(studies) == 1 else 'studies'}"
-        if buttons.pressed(words, key="dc_texts_start", icon=":material/play_arrow:"):
-            if all(work.start(run.root, study) is not None for study in studies):
-                st.rerun()
-
-
-def compared(study: Study, texts: list[str], retentions: list[float]) -> list[Study]:
-    """The studies of some texts as A at some retentions; SettingsError where there are none or too many."""
-    if not texts or not retentions:
-        raise SettingsError("choose at least one text and one retention")
-    # a third text decides no mask, and could be one of these
-    sweep = Sweep.of(
-        {
-            "title": f"Texts of {short(study.model)}",
-            "study": study.with_settings({"substitute": ""}).to_dict(),
-            "space": {"primary": texts, "retention": retentions},
-        }
-    )
-    if sweep.count > MOST_OPEN:
-        raise SettingsError(f"that makes {sweep.count} studies, and the queue takes at most {MOST_OPEN}")
-    return [one.study for one in sweep.variations()]
 
 
 def _equal_widths(drawn: Card, run: Run, compared: tuple[Shown, str] | None) -> None:

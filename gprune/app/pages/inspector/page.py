@@ -7,7 +7,7 @@ import streamlit as st
 from gprune.analysis import calibration as analysis
 from gprune.analysis import inspection, prediction
 from gprune.analysis.calibration_report.measuring import texts_of
-from gprune.app.pages.inspector import firing_card, lists_card, panels, response_card, unit_card
+from gprune.app.pages.inspector import firing_card, panels, response_card, unit_card
 from gprune.app.pages.inspector.panels import PIN
 from gprune.app.ui import asking, buttons, frame, selection, url_state
 from gprune.app.ui.card import Card, card
@@ -47,8 +47,6 @@ def show(run: Run) -> None:
     _inspected(run, [one for one in (pinned, shown) if one], pinned, live)
     with card("ins_predicts", "Which quantity predicts that a neuron is kept?", run) as drawn:
         _predicts(run, drawn, shown)
-    with card("ins_lists", "Lists of neurons", run) as drawn:
-        lists_card.draw(run, drawn, shown)
 
 
 def _nothing_selected(shown: Selection) -> None:

@@ -34,8 +34,8 @@ _ANY = Study("model", "A", "B")
 """stands for a study of which nothing is chosen yet"""
 
 
-def new_study(root: str) -> Study | None:
-    """The form for a new run; its study, of the first seed, or None where something of it is wrong."""
+def new_study(root: str) -> None:
+    """Draw the form for a new run."""
     with card("launch_form", "Start a run"):
         # at the top, where it is seen whichever field it is about
         complaint = st.container()
@@ -57,7 +57,7 @@ def new_study(root: str) -> Study | None:
             changes |= settings_form.begins(start, _ASKED_ABOVE)
         studies = _checked(values, changes, complaint, key)
         if not studies:
-            return None
+            return
         records = [run.record for run in frame.situation().runs]
         slurm = starting.choose(root)
         gpus = () if slurm is not None else starting.several_gpus(studies)
@@ -75,7 +75,6 @@ def new_study(root: str) -> Study | None:
             disabled=refused or arguments is None,
         ):
             _start(root, studies, arguments or (), slurm)
-        return studies[0]
 
 
 def _more(values: dict[str, Any], start: Study, key: str) -> dict[str, Any]:

@@ -8,14 +8,14 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from gprune.app.pages.jobs import filled, launch, panels, sweep_form
+from gprune.app.pages.jobs import filled, launch, panels
 from gprune.app.pages.jobs import managed as manage
 from gprune.app.ui import (
     buttons,
+    faults,
     frame,
     job_runs,
     live,
-    named_files,
     places,
     rest_of_page,
     run_choice,
@@ -56,10 +56,8 @@ def show() -> None:
     first = _first_tab(bool(situation.active))
     tabs = url_state.tabs({"start": "Start", "jobs": "Jobs", "runs": "Runs"}, TAB, first)
     with tabs["start"]:
-        study = launch.new_study(situation.root)
+        launch.new_study(situation.root)
         if not rest_of_page.waits():
-            if study is not None:
-                sweep_form.show(situation.root, study)
             launch.evaluate_run(situation.root)
     if tabs["jobs"].open:
         with tabs["jobs"]:
@@ -116,12 +114,12 @@ def _controls(root: str, job: Job) -> None:
             with st.popover("Cancel", icon=":material/stop_circle:"):
                 st.caption("Finished stages are kept; the run can be continued later.")
                 buttons.act(
-                    "Yes, stop this job", f"jobs_cancel_{job.id}", "", named_files.attempt, "jobs",
+                    "Yes, stop this job", f"jobs_cancel_{job.id}", "", faults.attempt, "jobs",
                     queue.cancel, Path(root), job.id,
                 )  # fmt: skip
         if job.state in ("cancelled", "interrupted", "failed") and not job.returns:
             buttons.act(
-                "Resume", f"jobs_resume_{job.id}", "play_arrow", named_files.attempt, "jobs", _resume, root,
+                "Resume", f"jobs_resume_{job.id}", "play_arrow", faults.attempt, "jobs", _resume, root,
                 job.id,
             )  # fmt: skip
         _edit(root, job)
@@ -157,7 +155,7 @@ def _polled(root: str, marks: work.Marks, drawn: float, job_id: str) -> None:
 
 
 def _detail(situation: work.Situation, job: Job) -> None:
-    named_files.complain("jobs")
+    faults.show_error("jobs")
     with card("jobs_table", "All jobs"):
         _table(situation)
     with card("jobs_detail", plain(job.label)):

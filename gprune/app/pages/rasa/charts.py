@@ -9,7 +9,6 @@ from gprune.analysis.decisions import Bins
 from gprune.analysis.mask_diff import Flips
 from gprune.app.ui import chart_style, marks
 from gprune.app.ui.chart_style import BLUE, GREY, TEXT_A, TEXT_B, layer_axis, style
-from gprune.app.ui.text import in_figure
 from gprune.records import AdaptedScores, Array, ModuleStatistics
 
 _GROUPS = (
@@ -127,21 +126,6 @@ def by_layer(counts: Array) -> go.Figure:
     if counts.max() < 5:
         figure.update_yaxes(dtick=1)
     return figure
-
-
-def sets(table: pd.DataFrame) -> go.Figure:
-    """Modules that each threshold set adapts, stacked by scoring text; one set a row of the table."""
-    figure = go.Figure()
-    counts = (table["adapted"] - table["from B"], table["from B"])
-    names = [in_figure(name) for name in table["set"]]
-    for count, (value, color, *_) in zip(counts, _GROUPS[1:], strict=True):
-        look = thresholds.OUTCOMES[value], color, "%{customdata}, modules: %{x}"
-        rules = [in_figure(rule) for rule in table["rule"]]
-        # two sets can have one name
-        marks.bars(figure, count, list(range(len(names))), *look, customdata=rules, orientation="h")
-    style(figure, "adapted modules", "", 120 + 34 * len(names), barmode="stack")
-    figure.update_xaxes(tickformat="d", rangemode="tozero")
-    return figure.update_yaxes(tickvals=list(range(len(names))), ticktext=names, autorange="reversed", automargin=True)
 
 
 def flips_by_layer(found: Flips) -> go.Figure:

@@ -10,6 +10,8 @@ from gprune.pipeline.runs.opened import Run
 from gprune.study import ReliabilitySettings
 
 DRIFT, SCORE, SCALE, SELECTION = "rasa_qd", "rasa_qs", "rasa_scale", "rasa_selection"
+KEEP, LEAST, MOST = "rasa_keep", 0.05, 0.98
+"""key of the retention in the address, and its range"""
 STEP = 0.005
 PRESETS: dict[str, tuple[float, float, str, str]] = {
     "Paper, LLaMA2: 0.90 / 0.90": (0.90, 0.90, "drift_and_score", "raw"),
@@ -37,6 +39,16 @@ def settings(run: Run) -> ReliabilitySettings:
         "selection": url_state.choice(SELECTION, selections(run), own.selection),
     }
     return replace(own, **chosen)
+
+
+def retention(run: Run) -> float:
+    """Return the chosen retention, that of the run where none was chosen."""
+    return url_state.number(KEEP, run.study.retention, LEAST, MOST)
+
+
+def retention_slider(run: Run) -> float:
+    """Draw the slider of the retention and return its value."""
+    return url_state.slider("Decoder weights kept", KEEP, run.study.retention, LEAST, MOST, 0.01, format="percent")
 
 
 def put(drift: float, score: float, selection: str = "", scale: str = "") -> None:

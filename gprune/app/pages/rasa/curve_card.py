@@ -1,7 +1,7 @@
 """The chart of perplexity against retention, whose line sets how much is kept."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from operator import itemgetter
 
@@ -13,18 +13,20 @@ from gprune.analysis import whatif
 from gprune.analysis.comparison import DENSE
 from gprune.analysis.formatting import percent
 from gprune.analysis.paired_test import Measurement
+from gprune.app import preview
 from gprune.app.pages.rasa import retention_line
+from gprune.app.pages.rasa.controls import KEEP, LEAST, MOST
 from gprune.app.pages.rasa.retention_line import Point, Series
-from gprune.app.preview import Answer
+from gprune.app.preview import Answer, Question
 from gprune.app.ui import derived_cache, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.passage import KEEP, LEAST, MOST
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS
 from gprune.system.errors import GpruneError
 
+RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 Known = tuple[str, float, Answer]
 """method, retention, and what is known of it"""
 _CAPTION = (
@@ -41,6 +43,59 @@ _SHIFTED = (
     "GPrune's thresholds are not learned anew at another retention: the run's own are shifted together until "
     "they meet it. The other methods decide anew from scores that are there."
 )
+
+
+@dataclass(frozen=True, slots=True)
+class CurveRequests:
+    """Points of a curve that the worker can measure."""
+
+    points: tuple[tuple[str, float], ...]
+    """method and retention of each question"""
+    questions: tuple[Question, ...]
+    refused: dict[str, str]
+    """the reason why a method lacks points, by method"""
+
+
+def curve_requests(run: Run, choice: whatif.LabChoice, methods: Sequence[str], text: str) -> CurveRequests:
+    """Return the questions that draw the curves of methods, at RETENTIONS and that of the choice."""
+    points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
+    for method in methods:
+        for level in sorted({choice.retention, *RETENTIONS}):
+            at_level = replace(at_the_line(choice, method), retention=level)
+            try:
+                questions.append(Question(text, method, derived_cache.masks_of(run, at_level), fitted=False))
+                points.append((method, level))
+            except GpruneError as error:
+                refused[method] = str(error)
+    return CurveRequests(tuple(points), tuple(questions), refused)
+
+
+def answered(curve: Mapping[tuple[str, float], str], measured: Sequence[Known]) -> list[Known]:
+    """Return the points that have a window each: live answers, and measured ones of the other methods.
+
+    `curve` has the identities of live answers by method and retention.
+    """
+    points = [
+        (method, level, answer)
+        for (method, level), identity in curve.items()
+        if (answer := preview.pool().latest(identity)) is not None and answer.done
+    ]
+    live = {method for method, _, _ in points}
+    return points + [point for point in measured if point[0] not in live]
+
+
+def draw_line(points: Sequence[Known], retention: float, key: str, *, fills: bool = False) -> None:
+    """Draw the curve with its line; it `fills` a slide, or has a height of its own."""
+    retention_line.draw(
+        series(points),
+        reference(points) if points else None,
+        retention,
+        (LEAST, MOST),
+        f"perplexity of {len({name for name, _, _ in points})} methods against retention",
+        key=key,
+        fills=fills,
+        on_retention=partial(url_state.put, KEEP),
+    )
 
 
 def measured(cells: Sequence[Measurement], text: str) -> list[Known]:
@@ -130,15 +185,7 @@ def show(
     `points` have at least one window each; `refused` says by method why it has not all of them.
     """
     st.markdown(f"**Perplexity on {plain(text)} against retention**")
-    retention_line.draw(
-        series(points),
-        reference(points) if points else None,
-        choice.retention,
-        (LEAST, MOST),
-        f"perplexity of {len({name for name, _, _ in points})} methods against retention",
-        key="rasa_curve",
-        on_retention=partial(url_state.put, KEEP),
-    )
+    draw_line(points, choice.retention, "rasa_curve")
     drawn.tools(lambda: table(points), caption=_CAPTION, how=_HOW)
     refused = dict(refused) | _kept(run, choice, methods)
     for method, reason in refused.items():

@@ -5,7 +5,7 @@ from typing import Any
 import streamlit as st
 
 from gprune.analysis import mask_diff, thresholds
-from gprune.app.pages.rasa import controls, lines_card, panels, preview_card, retention_card, sets_card
+from gprune.app.pages.rasa import controls, lines_card, panels, preview_card, retention_card
 from gprune.app.pages.rasa.panels import NOT_LEARNED, told
 from gprune.app.ui import derived_cache, frame, selection, url_state
 from gprune.app.ui.card import Card, card, card_of, panel_card
@@ -14,7 +14,7 @@ from gprune.study import ReliabilitySettings
 from gprune.study.methods import knowing
 
 VIEW = "rasa_view"
-VIEWS = {"changes": "What changes", "cost": "What it costs", "sets": "Sets and modules"}
+VIEWS = {"changes": "What changes", "cost": "What it costs", "modules": "Modules"}
 _WHOLE, _FULL, _DRAWN = "rasa_whole", "rasa_full_drawing", "rasa_view_drawn"
 """set where the frame around the page has to follow, while the whole page is drawn, and to the view drawn"""
 
@@ -47,16 +47,15 @@ def _laboratory(run: Run) -> None:
             retention_card.show(run, settings)
         if not whole and preview_card.wants_to_follow(run):
             st.rerun(scope="app")
-    elif view == "sets":
-        _sets(run, settings)
+    elif view == "modules":
+        _modules(run, settings)
     else:
         _changes(run, settings)
         panel_card(panels.adapted_by_layer, run, **told(run, settings))
 
 
-def _sets(run: Run, settings: ReliabilitySettings) -> None:
-    """Rules beside each other, and what this one decides of every module."""
-    sets_card.show(run, settings)
+def _modules(run: Run, settings: ReliabilitySettings) -> None:
+    """What other quantiles would adapt, and what the rule decides for every module."""
     _grid(run, settings)
     with card("rasa_table", "Every module", run) as drawn:
         _table(run, drawn, settings)

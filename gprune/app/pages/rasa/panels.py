@@ -1,16 +1,13 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from typing import Any, ParamSpec
 
 import numpy as np
-import pandas as pd
 
 from gprune.analysis import decisions, mask_diff, thresholds, whatif
 from gprune.analysis.formatting import counted, percent
 from gprune.app.pages.rasa import charts, lab
-from gprune.app.pages.rasa.sets import SETS, ThresholdSet
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import Panel, PanelFunction, panel
@@ -190,45 +187,6 @@ def kept(
         how=NOT_LEARNED if method == "gprune" else DECIDED,
         table=lambda: decisions.layer_table({"this run": own, "choice": masks}),
     )
-
-
-@_rule_panel("threshold_sets", "rasa_sets", "Threshold sets")
-def threshold_sets(run: Run, **given: Any) -> Panel:
-    """Modules that each named threshold set adapts, beside the run's own and the present lines."""
-    there = SETS.kept(run.root)[0]
-    table = sets_table(run, rule_of(run, **given), there)
-    count = counted(len(there), "threshold set")
-    return Panel(
-        charts.sets(table),
-        "Each bar counts the modules that a set adapts, by the text that scores them. Flips: neurons decided "
-        "otherwise than in this run, its thresholds not learned anew.",
-        title=f"{count} beside the present lines" if there else "",
-        table=lambda: table,
-    )
-
-
-def sets_table(run: Run, settings: ReliabilitySettings, kept: Sequence[ThresholdSet]) -> pd.DataFrame:
-    """Every named set beside the present lines and the run's own, one a row: what it would adapt and flip."""
-    own = run.study.reliability
-    rows = [ThresholdSet("this run", own), ThresholdSet("present lines", settings), *kept]
-    return pd.DataFrame([_set_row(run, one) for one in rows])
-
-
-def _set_row(run: Run, one: ThresholdSet) -> dict[str, object]:
-    # what a set does not say is as the run has it
-    rule = replace(one.settings, source=run.study.reliability.source)
-    counts = derived_cache.preview(run, rule).counts
-    masks = derived_cache.masks_of(run, lab.choice(run, rule))
-    return {
-        "set": one.name,
-        "rule": thresholds.described(rule),
-        "adapted": counts.adapted,
-        "from B": counts.from_auxiliary,
-        "neurons in them": counts.neurons,
-        "flips": mask_diff.compare(lab.own_masks(run), masks).total,
-        "neurons kept": masks.ffn.mean(),
-        "key/value groups kept": masks.heads.mean(),
-    }
 
 
 def rule_of(run: Run, **given: Any) -> ReliabilitySettings:

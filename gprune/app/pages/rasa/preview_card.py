@@ -19,12 +19,10 @@ from gprune.evaluation.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
 from gprune.study import Study
-from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
 LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves"
 REPAIR = "rasa_repair"
-RETENTIONS = (0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 VALUE = "preview_value"
 """key of what holds the first value; whoever waits for one looks there"""
 _AGAINST = {"gprune": "this run's GPrune", "dense": "the dense model"}
@@ -130,17 +128,9 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
         found[text] = preview.pool().ask(source, question, owner, beside)
         if wanted.repaired:
             repaired[text] = repaired_value.ask(source, question, beside, owner)
-    points, questions, refused = list[tuple[str, float]](), list[Question](), dict[str, str]()
-    for method in wanted.methods:
-        for level in sorted({choice.retention, *RETENTIONS}):
-            there = replace(curve_card.at_the_line(choice, method), retention=level)
-            try:
-                questions.append(Question(wanted.texts[0], method, derived_cache.masks_of(run, there), fitted=False))
-                points.append((method, level))
-            except GpruneError as error:
-                refused[method] = str(error)
-    asked = preview.pool().ask_many(source, questions, asking.owner("curve")) if questions else []
-    return _Asked(found, dict(zip(points, asked, strict=True)), refused, repaired)
+    requests = curve_card.curve_requests(run, choice, wanted.methods, wanted.texts[0])
+    asked = preview.pool().ask_many(source, requests.questions, asking.owner("curve")) if requests.questions else []
+    return _Asked(found, dict(zip(requests.points, asked, strict=True)), requests.refused, repaired)
 
 
 def _look(drawn: Card, run: Run, wanted: _Wanted, asked: _Asked) -> None:
@@ -172,13 +162,7 @@ def _answered(
         st.caption(told)
     if wanted.repaired and wanted.methods:
         st.caption("The curve is of the weights before this repair.")
-    points = [
-        (method, level, answer)
-        for (method, level), identity in asked.curve.items()
-        if (answer := answers[identity]) is not None and answer.done
-    ]
-    # a method has the curve that was asked for, or the one point of the run
-    points += [one for one in wanted.known if one[0] not in {method for method, _, _ in points}]
+    points = curve_card.answered(asked.curve, wanted.known)
     curve_card.show(run, drawn, wanted.choice, wanted.methods, wanted.texts[0], points, asked.refused)
 
 

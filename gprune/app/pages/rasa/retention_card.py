@@ -3,9 +3,9 @@
 import streamlit as st
 
 from gprune.analysis import whatif
-from gprune.app.pages.rasa import lab, panels
+from gprune.app.pages.rasa import controls, lab, panels
 from gprune.app.pages.rasa.panels import told
-from gprune.app.ui import passage, url_state
+from gprune.app.ui import url_state
 from gprune.app.ui.card import card_of
 from gprune.pipeline.runs.opened import Run
 from gprune.study import ReliabilitySettings
@@ -17,7 +17,7 @@ def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
     """What was chosen, from the address."""
     return whatif.LabChoice(
         url_state.choice(METHOD, lab.methods(run), "gprune"),
-        passage.retention(run),
+        controls.retention(run),
         url_state.choice(TEXT, lab.texts(run), whatif.ADAPTED),
         settings,
     )
@@ -28,7 +28,7 @@ def show(run: Run, settings: ReliabilitySettings) -> None:
     with card_of(panels.kept, run) as drawn:
         left, right = st.columns([2, 1], vertical_alignment="bottom")
         with left:
-            passage.slider(run)
+            controls.retention_slider(run)
         with right:
             url_state.selectbox("Method", lab.methods(run), METHOD, "gprune")
         url_state.segmented("Scored from", lab.texts(run), TEXT, whatif.ADAPTED)

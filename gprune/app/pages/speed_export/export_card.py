@@ -8,7 +8,6 @@ from pathlib import Path
 
 import streamlit as st
 
-from gprune.analysis.mask_edits import mask_sets
 from gprune.app.ui import job_runs, offered_job, packed, tables, url_state, work
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
@@ -49,13 +48,6 @@ PADDED = Form(
     "project. The outputs are the same; part of what pruning saved is given back.",
     lambda digits: f"padded-{digits}",
 )
-CUT = Form(
-    "cut",
-    "The model of a mask set",
-    "The units that a list of the tab Mask editor keeps, at the method’s budget and with its repair: a "
-    "folder as above, whose plan names the list.",
-    lambda digits: f"by-hand-{digits}",
-)
 GGUF = Form(
     "gguf",
     "GGUF file for llama.cpp",
@@ -66,12 +58,6 @@ GGUF = Form(
 
 def draw(drawn: Card, run: Run) -> None:
     """Draws the card; StoreError where the record names no plain key, or the model is damaged."""
-    _own(drawn, run)
-    _sets(run)
-
-
-def _own(drawn: Card, run: Run) -> None:
-    """GPrune's model, where it is, and other forms of it."""
     if "gprune" not in run.study.methods:
         st.info(
             "A run writes GPrune's model by itself, and this one does without GPrune.",
@@ -103,17 +89,6 @@ def _own(drawn: Card, run: Run) -> None:
         out = destination(run, form)
         with column:
             _form(run, form, out, (form.command, str(folder), str(out)))
-
-
-def _sets(run: Run) -> None:
-    """The mask sets that were made by hand, one of which becomes a folder."""
-    kept = {one.name: one for one in mask_sets.kept(run.results)[0]}
-    if not kept or run.packed:
-        return
-    name = url_state.selectbox("Mask set", list(kept), "sx_set", next(iter(kept)), width=420)
-    out = Store(Path(run.root)).folder("exports", run.name) / CUT.file(kept[name].identity[:8])
-    which = ("--identity", kept[name].identity)
-    _form(run, CUT, out, (CUT.command, run.name, name, str(out), *which, "--cache", run.root))
 
 
 def checkpoint(run: Run) -> Path | None:

@@ -1,5 +1,6 @@
 """Text lens: what does the pruned model get wrong, token by token, and how does it continue?"""
 
+import contextlib
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,18 +11,18 @@ import streamlit as st
 
 from gprune.analysis import token_loss
 from gprune.analysis.formatting import signed
-from gprune.analysis.mask_edits import mask_sets
 from gprune.analysis.token_loss import Token
 from gprune.app import preview
 from gprune.app.preview import DENSE, Passage, Prompt, Question, Read, Reading, Source, Written
 from gprune.app.preview.token_requests import MOST_CHARACTERS
-from gprune.app.ui import asking, buttons, faults, frame, passage, tables, tokens, url_state
+from gprune.app.ui import asking, buttons, frame, tables, tokens, url_state
 from gprune.app.ui.card import Card, card
 from gprune.app.ui.chart_style import called
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Array
+from gprune.system.errors import StoreError
 
 LIVE = "lens_live"
 """whether the model may be asked, in the address"""
@@ -33,7 +34,6 @@ _MOST_WINDOWS = 10**6
 LEFT, RIGHT = "lens_left", "lens_right"
 TEMPERATURE, HOTTEST = 0.8, 2.0
 _SEEDS = 2**31 - 1
-_BY_HAND = "by-hand:"
 
 
 @frame.page(
@@ -64,7 +64,7 @@ class Chosen:
 
 def _choose(run: Run) -> Chosen | None:
     """Draws the fields; None after the reason has been shown where there is no pruned model."""
-    names = _offered(run)
+    names = {name: called(name) for name in run.cut}
     if not names:
         wanted = stages.masks(run.graph).title
         st.info(f"Needs “{wanted}”, which this run does not have.", icon=":material/hourglass_empty:")
@@ -75,24 +75,8 @@ def _choose(run: Run) -> Chosen | None:
         left = url_state.selectbox("On the left", names, LEFT, first[0], width=280)
         right = url_state.selectbox("On the right", names, RIGHT, other, width=280)
     picked = list(dict.fromkeys((left, right)))
-    with faults.shown():
-        questions = [_question(run, name) for name in picked]
-        return Chosen((Question("", DENSE), *questions), tuple(names[name] for name in picked))
-    return None
-
-
-def _offered(run: Run) -> dict[str, str]:
-    """Methods whose masks are there, GPrune first, and the mask sets."""
-    found = {name: called(name) for name in run.cut}
-    sets = mask_sets.kept(run.results)[0] if found else []
-    return found | {f"{_BY_HAND}{one.name}": f"{one.name} (mask set)" for one in sets}
-
-
-def _question(run: Run, name: str) -> Question:
-    if not name.startswith(_BY_HAND):
-        return Question("", name)
-    chosen = mask_sets.named(run.results, name.removeprefix(_BY_HAND))
-    return Question("", chosen.method, mask_sets.repeated(run.results, chosen).masks)
+    questions = (Question("", name) for name in picked)
+    return Chosen((Question("", DENSE), *questions), tuple(names[name] for name in picked))
 
 
 def _look(run: Run, identity: str, show: Callable[[Reading], None]) -> None:
@@ -151,7 +135,7 @@ def _passage(run: Run, chosen: Chosen) -> Passage | None:
     texts = run.study.evaluation.texts
     with st.container(horizontal=True, vertical_alignment="bottom"):
         text = url_state.selectbox("Text", list(texts), TEXT, texts[0], width=320)
-        known = (passage.stored(run, one, text) for one in run.study.methods)
+        known = (_stored(run, one, text) for one in run.study.methods)
         count = next((len(found) for found in known if len(found)), 0)
         last = (count or _MOST_WINDOWS) - 1
         opening, why = _opening(run, chosen, text)
@@ -161,11 +145,20 @@ def _passage(run: Run, chosen: Chosen) -> Passage | None:
     return Passage(text, min(number, last))
 
 
+def _stored(run: Run, method: str, text: str) -> Array:
+    """(windows,) losses that the run has stored; none where it has not, or they are damaged."""
+    # a damaged result says nothing of its text, and the worker counts the windows by itself
+    with contextlib.suppress(StoreError):
+        if (found := run.find(stages.perplexity, method, text)) is not None:
+            return found.losses
+    return np.empty(0)
+
+
 def _opening(run: Run, chosen: Chosen, text: str) -> tuple[int, str]:
     """The window that is shown where none was chosen, and why it is that one."""
-    dense = passage.stored(run, DENSE, text)
+    dense = _stored(run, DENSE, text)
     for question, label in zip(chosen.questions[1:], chosen.labels, strict=True):
-        pruned = passage.stored(run, question.method, text) if question.masks is None else np.empty(0)
+        pruned = _stored(run, question.method, text)
         if 0 < len(pruned) == len(dense):
             number, nats = token_loss.worst_window(dense, pruned)
             change = f"{signed(nats, '.2f')} nats/token, by the losses that the run has stored"

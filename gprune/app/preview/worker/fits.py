@@ -11,7 +11,6 @@ from typing import Any
 
 from gprune.models.decoder import Decoder
 from gprune.pipeline import provenance
-from gprune.pipeline.stages import KINDS
 from gprune.pruning.repair.fitting import fit
 from gprune.records import PruningMasks, RepairedWeights, Tokens
 from gprune.records.repairs import FITTED
@@ -46,7 +45,7 @@ class Fits:
         if key in self._kept:
             self._kept.move_to_end(key)
             return self._kept[key]
-        if self.store.has(kind, key, KINDS[kind].record):
+        if kind == FITTED and self.store.has(kind, key, RepairedWeights):
             return self.store.get(kind, key, RepairedWeights)
         started = time.perf_counter()
         texts = [self.store.get(of, name, Tokens) for of, name in asked["texts"]]

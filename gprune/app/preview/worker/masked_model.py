@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import psutil
@@ -69,8 +69,6 @@ class MaskedModel:
         self._prepared: OrderedDict[str, Silenced] = OrderedDict()
         self.typed: tuple[str, Array] = ("", np.empty(0, dtype=np.int32))
         """the text that was typed last, and its tokens: several models read it one after the other"""
-        self.kept: dict[str, Any] = {}
-        """records of the run's texts, by their keys, for the next text that is held against them"""
 
     def windows(self, text: dict[str, Any]) -> Array:
         """(windows, length) token ids of a text, cut as the run has cut it; see question.Resolved.
@@ -100,7 +98,8 @@ class MaskedModel:
             ids: Array = self.store.get("sampled", str(text["sampled"]), SampledText).ids
             return ids.ravel()
         limit = settings.tokens
-        require_same_text(name, "evaluation", text["digest"], limit)
+        if texts.fingerprint(name, "evaluation", tokens=limit) != text["digest"]:
+            raise CorpusError(f"the text {name!r} has changed since the run: put it back, or run the study again")
         known = texts.bundled.stream(text["digest"], self._tokenizer, limit)
         if known is not None:
             return known
@@ -177,15 +176,6 @@ class MaskedModel:
         kind, key = places
         record: Any = KINDS[kind].record
         return self.store.get(kind, key, record)
-
-
-def require_same_text(name: str, role: Literal["calibration", "evaluation"], digest: str, tokens: int | None) -> None:
-    """Raises CorpusError where a text is gone, or says something else than when the run has read it.
-
-    `digest` is what the run knows its content by, `tokens` how many of them it reads; None for all.
-    """
-    if texts.fingerprint(name, role, tokens=tokens) != digest:
-        raise CorpusError(f"the text {name!r} has changed since the run: put it back, or run the study again")
 
 
 def sentence(error: Exception) -> str:

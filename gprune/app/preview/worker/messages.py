@@ -49,11 +49,6 @@ before; and the tokens are named to whose logits its column of down_proj adds mo
     {"direction": {"layer": 2, "neuron": 7}}
                        -> {"promoted": [[" the", 0.31], ...], "suppressed": [["ing", -0.28], ...]}
 
-A text of one's own is measured against the texts of a run; study and digests are those of a run that has it
-as its text C, and the drifts are left in the folder, as a store keeps them:
-
-    {"own": {"folder": "...", "study": {...}, "inputs": {...}}}  -> {"drifts": {"A | own": key, ...}}
-
 An answer carries the `id` of its question. Where there is no result it has a `problem`, one sentence, and
 says with `ready` whether the model is there for other questions. Masks travel as packed bits in base64.
 """
@@ -67,10 +62,6 @@ import numpy as np
 from gprune.records import Array, PruningMasks
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, UnreadableError
-
-_PAIR = ("primary", "auxiliary")
-OWN_PAIRS = {"A | own": ("primary", "substitute"), "B | own": ("auxiliary", "substitute"), "A | B": _PAIR}
-"""the pairs of texts that are compared where a person brings a text of one's own"""
 
 
 def packed(masks: PruningMasks) -> dict[str, Any]:

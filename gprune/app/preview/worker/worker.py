@@ -102,10 +102,6 @@ class RequestHandler:
 
             answers = {"fires": activations.fires, "spread": activations.spread}
             return answers.get(asked.pop(), activations.promoted)(self.masked, question)
-        if "own" in question:
-            from gprune.app.preview.worker import own_text
-
-            return {"drifts": own_text.drifts(self.masked, question)}
         if "numbers" in question:
             return self._losses(self.masked, question)
         return {"windows": len(self.masked.windows(question["text"]))}

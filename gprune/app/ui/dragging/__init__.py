@@ -4,7 +4,6 @@ Plain JavaScript and CSS beside this file, put before a component's own and sent
 is built and nothing is fetched.
 """
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +12,16 @@ import streamlit as st
 _HERE = Path(__file__).parent
 
 
-def component(name: str, folder: Path, *scripts: str, looks: Sequence[str] = ()) -> Any:
+def component(name: str, folder: Path, *scripts: str) -> Any:
     """A component, named in the whole app, whose lines are dragged by the shared hands.
 
-    `folder` holds NAME.html and NAME.css, and the scripts: one module with the shared one. `looks` are
-    further sheets, which come before its own.
+    `folder` holds NAME.html and NAME.css, and the scripts: one module with the shared one.
     """
     page, own = (folder / f"{folder.name}.{kind}" for kind in ("html", "css"))
     return st.components.v2.component(
         name,
         html=_read(page),
-        css=_read(_HERE / "dragging.css", *(folder / sheet for sheet in looks), own),
+        css=_read(_HERE / "dragging.css", own),
         js=_read(_HERE / "dragging.js", *(folder / script for script in scripts)),
     )
 

@@ -4,14 +4,12 @@
 //
 // A component's script declares accept(self, data), for what Python sends, and build(root), which gives: plot (the
 // element that its lines lie in), lines (elements by name), level (values by name), grid ({ steps, page, low, high }:
-// snaps of 1, of PageUp, and the least and greatest, in snaps) or, where a line stands at some values alone, stops
-// (these, in order), and functions draw(self), valueAt(self, name, event), still(self, event) for a pointer that has
+// snaps of 1, of PageUp, and the least and greatest, in snaps), and functions draw(self), valueAt(self, name, event), still(self, event) for a pointer that has
 // not moved, and moving(self) for one that has.
 
 const STILL = 4 // pixels that a pointer may move and still click
 const SETTLE = 250 // milliseconds after the last key until Python is told
 const ECHO = 4000 // milliseconds for which an older answer of Python's is not believed
-const MOVED = "gprune-line-moved" // event of the window: each component is a module of its own
 
 const instances = new WeakMap()
 
@@ -35,15 +33,12 @@ function mounted(root) {
   for (const name of Object.keys(self.lines)) handle(self, name)
   self.watcher = new ResizeObserver(() => schedule(self))
   self.watcher.observe(root)
-  self.hears = (event) => hear(self, event.detail)
-  window.addEventListener(MOVED, self.hears)
   instances.set(root, self)
   return self
 }
 
 function unmount(self) {
   self.watcher.disconnect()
-  window.removeEventListener(MOVED, self.hears)
   cancelAnimationFrame(self.frame)
   clearTimeout(self.timer)
   instances.delete(self.root)
@@ -57,19 +52,8 @@ function schedule(self) {
   })
 }
 
-// ---- lines of one name, in whatever components, go together
-
 function move(self, level) {
   self.level = level
-  schedule(self)
-  window.dispatchEvent(new CustomEvent(MOVED, { detail: { root: self.root, level } }))
-}
-
-function hear(self, { root, level }) {
-  if (root === self.root || self.dragging || !Object.keys(level).every((name) => name in self.level)) return
-  self.level = level
-  // Python, which hears of it later, may still send the value before
-  self.pending = { ...level, since: performance.now() }
   schedule(self)
 }
 
@@ -91,8 +75,7 @@ function tell(self) {
   self.component.setStateValue("lines", { ...self.level, released: Date.now() })
 }
 
-function snap({ grid, stops }, level) {
-  if (stops) return stops.reduce((best, stop) => (Math.abs(stop - level) < Math.abs(best - level) ? stop : best))
+function snap({ grid }, level) {
   return Math.min(grid.high, Math.max(grid.low, Math.round(level * grid.steps))) / grid.steps
 }
 
@@ -139,8 +122,8 @@ function release(self, element) {
 }
 
 function key(self, name, event) {
-  const { steps, page, low, high } = self.stops ? { page: 2, low: 0, high: self.stops.length - 1 } : self.grid
-  const now = self.stops ? self.stops.indexOf(snap(self, self.level[name])) : Math.round(self.level[name] * steps)
+  const { steps, page, low, high } = self.grid
+  const now = Math.round(self.level[name] * steps)
   const wanted = {
     ArrowLeft: now - 1,
     ArrowDown: now - 1,
@@ -154,8 +137,7 @@ function key(self, name, event) {
   if (wanted === undefined || event.ctrlKey || event.metaKey || event.altKey) return
   event.preventDefault()
   event.stopPropagation()
-  const level = self.stops ? self.stops[Math.min(high, Math.max(low, wanted))] : snap(self, wanted / steps)
-  move(self, { ...self.level, [name]: level })
+  move(self, { ...self.level, [name]: snap(self, wanted / steps) })
   self.pending = { ...self.level, since: performance.now() }
   clearTimeout(self.timer)
   self.timer = setTimeout(() => tell(self), SETTLE)

@@ -19,7 +19,7 @@ _COMPONENT = st.components.v2.component(
     "gprune_lens_tokens",
     html=(_HERE / "tokens.html").read_text(encoding="utf-8"),
     css=(_HERE / "tokens.css").read_text(encoding="utf-8"),
-    js="\n".join((_HERE / script).read_text(encoding="utf-8") for script in ("colours.js", "tokens.js")),
+    js=(_HERE / "tokens.js").read_text(encoding="utf-8"),
 )
 
 

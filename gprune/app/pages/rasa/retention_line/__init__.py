@@ -66,11 +66,13 @@ def draw(
     alt: str,
     *,
     key: str,
+    fills: bool,
     on_retention: Callable[[float], None],
 ) -> None:
     """Draws the chart and its line, which stays within `reach`; `on_retention` is told where it is let go.
 
-    `dense` is None while it is not known; `alt` is the finding in words.
+    `dense` is None while it is not known; `alt` is the finding in words. It `fills` its frame, or has a height
+    of its own.
     """
 
     def released() -> None:
@@ -79,8 +81,8 @@ def draw(
         if value is not None:
             on_retention(value)
 
-    sent = data(series, dense, retention, reach) | {"alt": alt}
-    _COMPONENT(key=key, data=sent, height="content", on_lines_change=released)
+    sent = data(series, dense, retention, reach) | {"alt": alt, "fills": fills}
+    _COMPONENT(key=key, data=sent, height="stretch" if fills else "content", on_lines_change=released)
 
 
 def data(series: Sequence[Series], dense: float | None, retention: float, reach: tuple[float, float]) -> dict[str, Any]:

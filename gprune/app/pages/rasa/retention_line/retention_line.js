@@ -31,6 +31,7 @@ function accept(self, data) {
   self.grid = data.grid
   reach(self.lines.retention, data.grid.low / data.grid.steps, data.grid.high / data.grid.steps)
   self.curve.setAttribute("aria-label", data.alt)
+  self.root.classList.toggle("fills", data.fills)
   follow(self, { retention: data.retention })
   self.drawn = ""
 }

@@ -1,0 +1,169 @@
+"""The pages that ask the preview: a text read token by token, and units that are decided by hand."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from app_driver import on, open_page, show, words
+from synthetic_run import a_study, the_run
+
+from gprune.analysis import token_loss
+from gprune.analysis.token_loss import Token
+from gprune.app import preview
+from gprune.app.preview import Passage, Piece, Prompt, Read, Reading, State, Written
+from gprune.app.ui import tokens as component
+from gprune.pipeline import stages
+
+EVIL = "<img src=x onerror=alert(1)>"
+PIECES = ("The", " river", "\n", EVIL, "\u202eabc", "🙂", "", " [a](javascript:1)")
+
+
+def pieces():
+    split = {5: (1, 2), 6: (2, 2)}
+    return tuple(Piece(text, *split.get(place, (1, 1))) for place, text in enumerate(PIECES))
+
+
+class FakeReader:
+    """Has read everything already: the n-th model loses n / 10 nats more on every token."""
+
+    def __init__(self):
+        self.asked = []
+        self.problem, self.total, self.places = "", len(PIECES), 0
+
+    def read(self, source, what, models, owner):
+        self.asked.append((what, models))
+        return str(len(self.asked) - 1)
+
+    def reading(self, identity):
+        what, models = self.asked[int(identity)]
+        if self.problem:
+            return Reading("failed", (None,) * len(models), self.problem)
+        if isinstance(what, Prompt):
+            found = [Written(f" went {EVIL}", (5, 6, *range(n)), True, 3, self.total) for n in range(len(models))]
+            return Reading("complete", tuple(found))
+        losses = np.array([np.nan, *np.linspace(1, 2, len(PIECES) - 1)])
+        slopes = np.arange(len(PIECES)) / 10
+        return Reading(
+            "complete",
+            tuple(Read(pieces(), losses + n * slopes, self.total, self.places) for n in range(len(models))),
+        )
+
+    def state(self, source):
+        return State("warm")
+
+
+@pytest.fixture
+def pool(monkeypatch):
+    made = FakeReader()
+    monkeypatch.setattr(preview, "pool", lambda: made)
+    return made
+
+
+def test_nothing_is_asked_before_it_is_switched_on_and_then_a_window_of_the_run(cache, pool):
+    app = show("text_lens", cache)
+    assert pool.asked == [] and "nothing leaves this machine" in words(app)
+    assert "Here will be the passage" in words(app) and "Here will be how the dense model" in words(app)
+    app.toggle(key="lens_live_toggle").set_value(True).run()
+    assert "Here will be" not in words(app)
+    (passage, models), (prompt, same) = pool.asked
+    # it opens on the window on which the method on the left loses most, by what the run has stored
+    dense, pruned = (
+        the_run(cache).load(stages.perplexity, one, "python-reference").losses for one in ("dense", "gprune")
+    )
+    worst = int((pruned - dense).argmax())
+    assert worst > 0 and passage == Passage("python-reference", worst) and models == same
+    told = f"Window {worst} comes first: GPrune loses most there, +{(pruned - dense).max():.2f} nats/token"
+    assert told in words(app).replace("\\", "")
+    assert [model.method for model in models] == ["dense", "gprune", "flap"]
+    assert (prompt.most, prompt.temperature, prompt.seed) == (40, 0.8, 0) and prompt.typed
+    assert "Sampled at temperature 0.8 with seed 0" in words(app)
+    assert app.number_input(key="lens_window_number").max == 95
+    app.number_input(key="lens_window_number").set_value(7).run()
+    assert pool.asked[-2][0] == Passage("python-reference", 7)
+    app.number_input(key="lens_seed_number").set_value(5).run()
+    assert pool.asked[-1][0].seed == 5 and app.query_params["lens_seed"] == "5"
+    app.number_input(key="lens_temperature_number").set_value(0.0).run()
+    assert pool.asked[-1][0].temperature == 0 and "Always the likeliest token" in words(app)
+
+
+def test_the_title_the_list_the_tokens_and_the_continuations(cache, pool):
+    app = show("text_lens", cache, {"lens_live": "1"})
+    told = words(app).replace("\\", "")
+    # the slopes of the first and second model, over tokens 1 to 7
+    assert "GPrune +0.40 nats/token" in told and "FLAP +0.80 nats/token" in told
+    assert f"perplexity {np.exp(1.5):.1f}" in told
+    table = app.dataframe[0].value
+    assert table["method"].tolist()[:2] == ["FLAP", "FLAP"] and table["position"][0] == 7
+    assert table["worse by (nats)"][0] == pytest.approx(1.4) and len(table) == 14
+    assert table["token"][1] == "🙂 2/2" and table["p dense"][0] == pytest.approx(np.exp(-2))
+    assert table["before"][0].startswith("The river↵<img") and "‹U+202E›" in table["before"][0]
+    # the look of the page, its keys and its history, and nothing that a text has brought
+    assert not app.exception and all(EVIL not in item.proto.body for item in app.get("html"))
+    assert len(app.get("html")) == 3
+    drawn = [json.loads(item.proto.json) for item in app.get("bidi_component")]
+    assert [one["label"] for one in drawn] == ["GPrune", "FLAP"]
+    assert drawn[0]["tokens"][:4] == ["The", "·river", "↵\n", EVIL.replace(" ", "·")]
+    assert drawn[0]["tokens"][4:7] == ["‹U+202E›abc", "🙂", "‹2/2›"]
+    assert drawn[0]["limit"] == drawn[1]["limit"]
+    scripts = Path(component.__file__).parent.glob("*.js")
+    markup = "".join(path.read_text(encoding="utf-8") for path in scripts)
+    assert "innerHTML" not in markup and "insertAdjacentHTML" not in markup and "textContent" in markup
+    assert all(EVIL not in item.value for item in app.markdown)
+    # how a small model goes on decides no title
+    assert "How do they continue?" in words(app) and "in common" not in words(app)
+    assert [code.value for code in app.code if "went" in code.value] == [f" went {EVIL}"] * 3
+
+
+def test_own_text_and_what_is_too_long_or_empty(cache, pool):
+    app = show("text_lens", cache, {"lens_what": "typed"})
+    assert "The text is empty" in words(app)
+    app.text_area(key="lens_typed_area").set_value(" \n ").run()
+    app.button(key="lens_read").click().run()
+    assert not any(isinstance(what, Passage) for what, _ in pool.asked)
+    pool.total = 1_234_567
+    app.text_area(key="lens_typed_area").set_value("א" * 2_000_000).run()
+    passage = next(what for what, _ in reversed(pool.asked) if isinstance(what, Passage))
+    assert len(passage.typed) == 2_000_000 and not app.exception
+    assert "The page shows no more: the first 8 of 1,234,567 tokens are read" in words(app)
+    pool.places = len(PIECES)
+    app.run()
+    assert "Context length reached: the first 8 of 1,234,567 tokens are read" in words(app)
+    assert "The last 3 of 1,234,567 tokens of the prompt are read" in words(app)
+    assert "א" not in str(dict(app.query_params))
+    # it is there still after another page
+    app = on(on(app, "overview"), "text_lens")
+    assert len(app.text_area(key="lens_typed_area").value) == 2_000_000
+
+
+def test_what_goes_wrong_is_one_sentence(pool, name):
+    pool.problem = "the model folder '/gone' has changed since the run: put the model back"
+    app = open_page("text_lens", lens_live="1")
+    assert [error.value for error in app.error][0].startswith("the model folder") and not app.exception
+
+
+@pytest.mark.parametrize("until", ["drift", "adapted"])
+def test_without_masks_the_page_says_what_is_missing(cache, until):
+    app = show("text_lens", cache, stages=until)
+    assert any("masks of GPrune" in item.value for item in app.info) and not app.error
+    assert not open_page("text_lens", run="no such run").exception
+
+
+def test_a_run_of_one_method_shows_one_panel(cache, pool):
+    app = show("text_lens", cache, {"lens_live": "1"}, study=a_study(methods=("dense", "flap")))
+    assert len(app.get("bidi_component")) == 1 and len(pool.asked[0][1]) == 2
+
+
+def test_differences_scale_and_signs_and_the_payload_of_a_long_passage():
+    dense, own = np.array([np.nan, 1.0, 2.0, 3.0]), np.array([np.nan, 1.5, 1.0, 3.0])
+    found = token_loss.change(dense, own)
+    assert found.nats == pytest.approx(-0.5 / 3) and found.dense == pytest.approx(np.exp(2))
+    assert token_loss.scale([own - dense]) == pytest.approx(np.quantile([0.5, 1, 0], 0.98))
+    assert token_loss.scale([np.array([np.nan])]) == 0.1
+    table = token_loss.worst([Token(text) for text in "abcd"], dense, {"one": own})
+    assert table["position"].tolist() == [1] and table["after"].tolist() == ["cd"]
+    assert token_loss.visible("a\r\x00\x7f\ud800\u00ad\u2028") == "a␍␀␡\ufffd‹U+00AD›␍"
+    assert token_loss.worst_window(np.array([1.0, 2, 3]), np.array([2.0, 2.5, 4])) == (0, 1.0)
+    losses = np.linspace(0, 9, 4096)
+    sent = component.sent(["·word"] * 4096, losses, losses + 1, 2.0, "GPrune")
+    assert len(json.dumps(sent, ensure_ascii=False).encode()) < 100_000
