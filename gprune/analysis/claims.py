@@ -178,7 +178,7 @@ class Verdict:
         return ", ".join(f"{self.count(word)} {word}" for word in (BETTER, NOISE, WORSE))
 
 
-def judged(claim: Claim, cases: Sequence[Case]) -> Verdict:
+def judge_claim(claim: Claim, cases: Sequence[Case]) -> Verdict:
     """What the cases say of a claim."""
     found = []
     for case in cases:

@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from test_analysis_headline import a_study, standings
 
 from gprune.analysis import comparison, findings, headline, studies, verdict
-from gprune.analysis.claims import UNKNOWN, Case, Claim, judged
+from gprune.analysis.claims import UNKNOWN, Case, Claim, judge_claim
 from gprune.analysis.decision import cheapest, options
 from gprune.analysis.paired_test import BETTER, NOISE, WORSE, Difference, Measurement
 from gprune.analysis.studies import NOT_RUN, StudyRow
@@ -164,8 +164,8 @@ def test_a_claim_of_the_paper_is_not_judged_before_every_method_of_it_is_run():
     case = Case("m", 0.5, "c", False, losses)
     # of three seeds one is there
     waits = replace(case, losses=losses | {"fang": {0: WINDOWS}}, missing=frozenset({"fang"}))
-    assert judged(claim, [case]).counts == "1 better, 0 within noise, 0 worse"
-    assert judged(claim, [case, waits]).outcome == UNKNOWN and not judged(claim, [case, waits]).cases
+    assert judge_claim(claim, [case]).counts == "1 better, 0 within noise, 0 worse"
+    assert judge_claim(claim, [case, waits]).outcome == UNKNOWN and not judge_claim(claim, [case, waits]).cases
     assert waits.difference("gprune", "flap") is not None and waits.difference("gprune", "fang") is None
 
 

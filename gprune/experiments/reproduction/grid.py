@@ -55,6 +55,11 @@ class Row:
         return f"gprune:{self.study.metric}" if self.method == "gprune" else self.method
 
     @property
+    def target(self) -> float:
+        """The target retention, 1 for the dense model."""
+        return 1.0 if self.method == "dense" else self.study.retention
+
+    @property
     def until(self) -> str:
         """How far the study must have come, one of gprune.pipeline.stages.UNTIL."""
         return _UNTIL.get(self.reads, "perplexity")

@@ -52,6 +52,11 @@ class Value:
     stamp: Stamp | None = None
     """by what protocol it was measured; None where that is no figure of quality"""
 
+    @property
+    def column(self) -> str:
+        """The column of a table that it belongs to."""
+        return f"ppl:{self.subject}" if self.measure == "perplexity" else self.measure
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -87,6 +92,12 @@ class Answer:
     def tasks(self) -> list[tuple[Accuracy, Stamp | None]]:
         """Its accuracies with the protocol of each."""
         return list(zip_longest(self.accuracies, self.protocols))[: len(self.accuracies)]
+
+    @property
+    def stamps(self) -> dict[str, Stamp]:
+        """The protocol of every figure of quality, by its column."""
+        texts = {value.column: value.stamp for value in self.values if value.stamp is not None}
+        return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.tasks if stamp is not None}
 
     @property
     def filled(self) -> bool:

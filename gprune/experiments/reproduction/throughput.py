@@ -110,11 +110,6 @@ def measures(record: Throughput, method: str) -> list[Measure]:
     return found
 
 
-def describe(record: Throughput) -> str:
-    """Setting and machine of a measurement in one line."""
-    return f"{record.setting}; {record.machine}"
-
-
 def shown(table: str, measure: str) -> bool:
     """Whether the short form of a table has a column for a measure; beside perplexities ratios are enough."""
     return table != "alignment" or measure.endswith("ratio") or measure.startswith("ppl:")
