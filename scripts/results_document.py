@@ -132,7 +132,7 @@ def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
 def _shown(name: str, source: Source) -> pd.DataFrame:
     if name == AGAINST:
         return against(source.rows())
-    if TABLES[name].derived:
+    if TABLES[name].is_derived:
         return source.made[0][1].display if len(source.made) == 1 else _derived(name, source)
     return _table(*(studies.settings(source.rows(rule)) for rule in RULES))
 

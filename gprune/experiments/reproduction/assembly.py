@@ -92,7 +92,7 @@ def assemble(
     first, second = (
         Assembled(table, answers, long, _display(table, answers, rows, rule), *published, notes, rows)
         for rule in accuracy.RULES
-        for published in [paper_values.figures(table.name, table.derived, series, rule)]
+        for published in [paper_values.figures(table.name, table.is_derived, series, rule)]
     )
     first = replace(first, attachments=_attachments(table, answers, rows, tasks))
     if table.name != MAIN or not tasks:
@@ -218,12 +218,12 @@ def _number_cells(value: Value) -> dict[str, Any]:
 
 def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str) -> pd.DataFrame:
     """Return one line for each row; single tasks in the main table only, under `rule`, mean accuracies under both."""
-    if table.derived:
+    if table.is_derived:
         values = derived_values(table.name, _frames(rows))
         return spelled(without_single_tasks(values))
     measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
     columns = [
-        (name, rule) for name in measured if not name.startswith(ACCURACY) and throughput.shown(table.name, name)
+        (name, rule) for name in measured if not name.startswith(ACCURACY) and throughput.has_column(table.name, name)
     ]
     columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
     columns += [(name, rule) for name in measured if is_single(name) and table.name == MAIN]
@@ -300,7 +300,7 @@ def gaps(rows: pd.DataFrame) -> pd.DataFrame:
 def _attachments(
     table: PaperTable, answers: Sequence[Answer], rows: Rows, tasks: Sequence[str]
 ) -> dict[str, pd.DataFrame]:
-    if table.derived:
+    if table.is_derived:
         return {"values": derived_values(table.name, _frames(rows))}
     frames = {"accuracy": _accuracy_table(answers, rows, tasks)} if tasks else {}
     if table.name == "seeds":
