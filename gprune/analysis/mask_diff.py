@@ -46,7 +46,7 @@ def compare(before: PruningMasks, after: PruningMasks) -> Flips:
     )
 
 
-def headline(found: Flips) -> str:
+def flips_title(found: Flips) -> str:
     """The finding in one sentence."""
     if not (found.total or found.heads):
         return "No neuron and no key/value group changes sides"

@@ -265,7 +265,7 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     assert not app.exception and not app.error
     for question in (
         "Is B large enough?",
-        "Would another text than B give another model?",
+        "Does the choice of B change the model?",
         "Is B distinct from the other texts?",
     ):
         assert question in told.replace("\\", "")

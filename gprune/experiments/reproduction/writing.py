@@ -103,7 +103,7 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
     """Write the files of one table and return its entry of the index."""
     name = table.table.name
     frames = {name: table.long} | {f"{name}-{end}": frame for end, frame in table.attachments.items()}
-    texts = {}
+    texts: dict[str, str] = {}
     for form, stem in ((table, name), (table.fixed, f"{name}-fixed")):
         if form is None:
             continue

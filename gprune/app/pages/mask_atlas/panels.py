@@ -8,8 +8,8 @@ import numpy as np
 from gprune.analysis import mask_map as analysis
 from gprune.analysis import whatif
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.headline import own_method
 from gprune.analysis.mask_map import Atlas
+from gprune.analysis.verdict import own_method
 from gprune.app.pages.mask_atlas import charts
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import label

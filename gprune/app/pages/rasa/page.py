@@ -110,7 +110,7 @@ def _changes(run: Run, settings: ReliabilitySettings) -> None:
         if changed.total or changed.heads:
             drawn.show(panels.changes(run, **told(run, settings)))
         else:
-            drawn.title(mask_diff.headline(changed))
+            drawn.title(mask_diff.flips_title(changed))
             st.caption("With the lines where they are, the masks of this run come out again.")
         st.caption(NOT_LEARNED)
     with card_of(panels.changed_retention, run) as drawn:
