@@ -79,6 +79,10 @@ class Block:
         ]
 
 
+Cells = Callable[[Block, str, Answer], tuple[str, str, list[str]]]
+"""returns name, second column and changes of a method; no changes where it is compared with nothing"""
+
+
 def blocks(store: Store, every: Sequence[Series], rows_of: Callable[[Series], list[Row]], first: str) -> list[Block]:
     """Return the blocks of a table over some series, one a model.
 
@@ -173,9 +177,17 @@ def _over(cases: Sequence[Case], first: str, second: str) -> Difference | None:
     return over_texts(finite) if finite and len(finite) == len(cases) else None
 
 
-def _reasons(answers: Sequence[Answer], width: int) -> list[list[str]]:
-    """Return a line of a table for each reason why a method has no numbers."""
-    return [["", reason, *[""] * (width - 2)] for reason in sorted({answer.reason for answer in answers} - {""})]
+def _block_table(block: Block, second: str, heads: Sequence[str], cells: Cells, level: int) -> list[str]:
+    """Return the perplexities of a block, a method a line, between the other columns of `cells`."""
+    columns = ("method", second, *block.text_names, *heads)
+    lines = []
+    for name, answers in block.methods.items():
+        label, about, changes = cells(block, name, answers[0])
+        values = (_perplexity(case, name) for case in block.cases)
+        lines.append([label, about, *values, *(changes or [""] * len(heads))])
+        reasons = sorted({answer.reason for answer in answers} - {""})
+        lines += [["", reason, *[""] * (len(columns) - 2)] for reason in reasons]
+    return [f"{'#' * level} {block.name}", Table.of(columns, lines).markdown()]
 
 
 # docs/study.md
@@ -213,17 +225,15 @@ def _growing(cases: Sequence[Case]) -> list[str]:
 
 
 def _study_table(block: Block) -> list[str]:
-    lines = []
-    heads = ("method", "given", *block.text_names, *(f"against GPrune, {name}" for name in block.text_names))
-    for method, answers in block.methods.items():
-        row = answers[0].row
-        others = method not in (GPRUNE, "dense")
-        label = str(row.labels["method"]) + (" (control)" if row.extra else "")
-        values = [_perplexity(case, method) for case in block.cases]
-        against = [_change(case.difference(method, GPRUNE)) if others else "" for case in block.cases]
-        lines.append([label, _given(answers[0], block), *values, *against])
-        lines += _reasons(answers, len(heads))
-    return [f"## {block.name}", Table.of(heads, lines).markdown()]
+    heads = [f"against GPrune, {name}" for name in block.text_names]
+    return _block_table(block, "given", heads, _study_cells, 2)
+
+
+def _study_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
+    label = str(answer.row.labels["method"]) + (" (control)" if answer.row.extra else "")
+    compared = name not in (GPRUNE, "dense")
+    changes = [_change(case.difference(name, GPRUNE)) for case in block.cases] if compared else []
+    return label, _given(answer, block), changes
 
 
 def _given(answer: Answer, block: Block) -> str:
@@ -333,7 +343,7 @@ def _chapter(store: Store, series: Series, command: str) -> str:
             *_measured([series], parts, command),
             *_claims(REPAIR_CLAIMS, cases, 3),
             *_recipe(parts),
-            *(paragraph for block in parts for paragraph in _repair_table(block)),
+            *(line for block in parts for line in _block_table(block, "repair", _SEEN, _repair_cells, 3)),
         ]
     )
 
@@ -452,16 +462,13 @@ def _ratio(difference: Difference | None) -> str:
     return NOT_MEASURED if difference is None else f"{math.exp(difference.nats):.2f} ± {difference.error:.2f}"
 
 
-def _repair_table(block: Block) -> list[str]:
-    in_domain = [case for case in block.cases if not case.unseen]
-    heads = ("method", "repair", *block.text_names, "in-domain", "unseen")
-    lines = []
-    for name, answers in block.methods.items():
-        row = answers[0].row
-        plain, changes = UNREPAIRED.of(row.method), ["", ""]
-        if row.method in MASKS and name not in (plain, OWN.of(row.method)):
-            changes = [_change(_over(cases, name, plain)) for cases in (in_domain, block.unseen)]
-        words = [str(row.labels[column]) for column in ("method", "repair")]
-        lines.append([*words, *(_perplexity(case, name) for case in block.cases), *changes])
-        lines += _reasons(answers, len(heads))
-    return [f"### {block.name}", Table.of(heads, lines).markdown()]
+_SEEN = ("in-domain", "unseen")
+
+
+def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
+    row, plain = answer.row, UNREPAIRED.of(answer.row.method)
+    changes = []
+    if row.method in MASKS and name not in (plain, OWN.of(row.method)):
+        in_domain = [case for case in block.cases if not case.unseen]
+        changes = [_change(_over(cases, name, plain)) for cases in (in_domain, block.unseen)]
+    return str(row.labels["method"]), str(row.labels["repair"]), changes

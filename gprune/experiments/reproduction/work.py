@@ -34,16 +34,14 @@ def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) ->
     return grouping.entries([*rows, *first])
 
 
-def prepare(series: Series, substitute: str | None = None) -> None:
-    """Makes sure that all that the studies read is on this machine, before the first one starts.
+def prepare(series: Series) -> None:
+    """Make sure that all that the studies read is on this machine, before the first one starts.
 
-    Tasks without data stop nothing: the studies leave them out, and say why. `substitute` is the third text,
-    where it is not the scale's; empty for studies that have none. Raises ModelError or CorpusError where the
+    Tasks without data stop nothing: the studies leave them out, and say why. Raises ModelError or CorpusError where the
     model or a text is missing or cannot be downloaded, SettingsError where the name of a text or of a task is
     not valid, or two texts hold the same content.
     """
-    third = series.scale.substitute if substitute is None else substitute
-    read(replace(series.base, substitute=third, evaluation=series.tasks))
+    read(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
 
 
 def _studies(table: PaperTable, series: Series) -> set[Study]:
