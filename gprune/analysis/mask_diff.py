@@ -57,7 +57,7 @@ def flips_title(found: Flips) -> str:
     return sentence + (f", and {counted(found.heads, 'key/value group')}" if found.heads else "")
 
 
-def table(found: Flips) -> pd.DataFrame:
+def flip_table(found: Flips) -> pd.DataFrame:
     """The counts, one row a layer."""
     return pd.DataFrame(
         {

@@ -43,7 +43,7 @@ def test_modules_neurons_and_sources_are_counted():
     nothing = np.zeros(3, dtype=bool)
     assert thresholds.overlap(nothing, nothing) == 1.0
     assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
-    table = thresholds.table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
+    table = thresholds.decision_table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
     assert table["decision"].tolist() == ["re-scored from B", "adapted, stays on A", "unchanged", "unchanged"]
     assert table["module"].tolist() == [0, 1, 0, 1] and table["neurons"].tolist() == [2, 6, 3, 5]
 

@@ -126,4 +126,4 @@ def test_flips_are_counted_by_layer_and_by_side():
     assert mask_diff.flips_title(found) == (
         "3 neurons change sides (50.00 %), most of them in layer 1, and 1 key/value group"
     )
-    assert mask_diff.table(found)["neurons, removed → kept"].tolist() == [0, 2]
+    assert mask_diff.flip_table(found)["neurons, removed → kept"].tolist() == [0, 2]

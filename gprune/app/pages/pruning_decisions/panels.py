@@ -109,7 +109,7 @@ def parts(run: Run) -> Panel:
         "Share of the decisions on neurons that would be others without a part; left of the dashed line "
         "nothing should be credited to it.",
         title=f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision" if idle else "",
-        table=lambda: ablation_effect.table(found),
+        table=lambda: ablation_effect.effect_table(found),
         how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
         "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "
         "without BCM the neurons of a layer are ranked in one list.",

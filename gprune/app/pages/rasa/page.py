@@ -69,7 +69,7 @@ def _select() -> None:
 
 def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     statistics, adapted = derived_cache.preview(run, settings)
-    table = thresholds.table(statistics, adapted)
+    table = thresholds.decision_table(statistics, adapted)
     drawn.asked(**told(run, settings))
     forms = {"within-module drift": "%.3f", "u on A": "%.3f", "u on B": "%.3f", "mean primary score": "%.3g"}
     selection.table(table, "rasa_modules", _select, height=320, forms=forms, alt="every module and its decision")

@@ -128,7 +128,7 @@ def changes(run: Run, **given: Any) -> Panel:
         "Neurons that change sides in each layer, against the masks of this run.",
         title=mask_diff.flips_title(changed),
         alt=mask_diff.flips_title(changed),
-        table=lambda: mask_diff.table(changed),
+        table=lambda: mask_diff.flip_table(changed),
     )
 
 
