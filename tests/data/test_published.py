@@ -25,14 +25,14 @@ def row(table, method, retention=0.5, **chosen):
 
 
 def gain(base, retention, metric, model="LLaMA2-7B"):
-    table = claims.gain_by_retention(model)
+    table = tables.gain_by_retention(claims.main_frame(model))
     found = table[(table.base == base) & (table.retention == retention) & (table.metric == metric)]
     assert len(found) == 1
     return found.iloc[0]
 
 
 def accuracy_gains(model, rule="max"):
-    table = claims.gain_by_retention(model, rule)
+    table = tables.gain_by_retention(claims.main_frame(model, rule))
     return table[table.metric == "accuracy"]
 
 
@@ -124,10 +124,10 @@ def test_perplexity_of_wanda_sp_falls_by_76_8_percent():
 
 
 def test_gap_narrows_in_every_setting_by_18_to_73_percent_and_claims_carry_the_papers_numbers():
-    reductions = pd.concat([claims.metric_gap(model).reduction for model in TWO_MODELS])
+    reductions = pd.concat([tables.metric_gap(claims.main_frame(model)).reduction for model in TWO_MODELS])
     assert len(reductions) == 6 and (reductions > 0).all()
     assert [round(100 * value) for value in sorted(reductions)] == [18, 36, 54, 58, 62, 73]
-    assert all((claims.metric_gap(model, "fixed").reduction > 0).all() for model in published.MODELS)
+    assert all((tables.metric_gap(claims.main_frame(model, "fixed")).reduction > 0).all() for model in published.MODELS)
     assert "0.62 when the text changes, 0.98 when" in claims.DRIFT.claim
     assert "0.51 for GPrune and 0.12 for FANG" in claims.SWAP.claim
     assert "from 0.437 to 0.349, the other four gain 0.023 to 0.074" in claims.RETENTION.claim

@@ -64,11 +64,11 @@ def figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.
 
 
 def _derived(name: str, model: str) -> pd.DataFrame:
+    frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
     if name == GAP:
-        gaps = [claims.metric_gap(model, rule).assign(metric=ruled(ACCURACY, rule)) for rule in accuracy.RULES]
-        values = pd.concat(gaps, ignore_index=True)
+        gaps = {rule: gains.metric_gap(frame) for rule, frame in frames.items()}
+        values = pd.concat([gap.assign(metric=ruled(ACCURACY, rule)) for rule, gap in gaps.items()], ignore_index=True)
     else:
-        frames = {rule: published.frame(published.table(MAIN, model, rule)) for rule in accuracy.RULES}
         values = under_both(gains.gain_by_retention, frames)
     values = without_single_tasks(values)
     return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import published as claims
+from gprune.analysis import tables as gains
 from gprune.analysis.formatting import percent
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import card, published_badge
@@ -74,7 +75,7 @@ def shown(model: str, name: str, rule: str) -> pd.DataFrame:
     fixed.
     """
     if name in DERIVED:
-        made = claims.metric_gap(model, rule) if name == GAP else _gain(model, rule)
+        made = gains.metric_gap(claims.main_frame(model, rule)) if name == GAP else _gain(model, rule)
         return _named(made).map(lambda value: cell(value, ""))
     figures = published.table(name, model, rule)
     return pd.DataFrame([_line(figure) for figure in figures]).fillna("–")
@@ -90,7 +91,7 @@ def _columns(table: pd.DataFrame) -> dict[str, Any]:
 
 
 def _gain(model: str, rule: str) -> pd.DataFrame:
-    made = claims.gain_by_retention(model, rule)
+    made = gains.gain_by_retention(claims.main_frame(model, rule))
     made["metric"] = [heading(metric) for metric in made["metric"]]
     return made
 
