@@ -28,8 +28,7 @@ from gprune.experiments.reproduction import catalogue
 from gprune.experiments.reproduction.assembly import derived_values
 from gprune.experiments.reproduction.catalogue import Reproduced, Reproduction
 from gprune.experiments.reproduction.cells import cell, digits, heading
-from gprune.experiments.reproduction.means import without_singles
-from gprune.experiments.reproduction.paper_values import spelled
+from gprune.experiments.reproduction.paper_values import spelled, without_single_tasks
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
 from gprune.study.methods import METHODS
@@ -133,7 +132,7 @@ def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
 def _shown(name: str, source: Source) -> pd.DataFrame:
     if name == AGAINST:
         return against(source.rows())
-    if TABLES[name].derived:
+    if TABLES[name].is_derived:
         return source.made[0][1].display if len(source.made) == 1 else _derived(name, source)
     return _table(*(studies.settings(source.rows(rule)) for rule in RULES))
 
@@ -141,7 +140,7 @@ def _shown(name: str, source: Source) -> pd.DataFrame:
 def _derived(name: str, source: Source) -> pd.DataFrame:
     """A table that is computed from the rows of others, once a seed: the mean with its deviation."""
     frames = {rule: studies.frame(source.rows(rule)) for rule in RULES}
-    made = without_singles(derived_values(name, frames))
+    made = without_single_tasks(derived_values(name, frames))
     figures = [column for column in ("before", "after", "gain", "reduction") if column in made]
     labels = [column for column in made if column not in (*figures, "seed", "better")]
     lines = []

@@ -289,7 +289,7 @@ def test_page_and_command_show_every_candidate(made, capsys):
         own = table[table["chosen for"] == KNOWN[name].label]
         assert sorted(own[choices.NUMBER]) == pytest.approx(sorted(choice.numbers))
     alone = panels.tried_of(run, {"recommended": panels.chosen_of(run)["recommended"]})
-    assert list(choices.table(alone)) == list(table.drop(columns="chosen for"))
+    assert list(choices.candidate_table(alone)) == list(table.drop(columns="chosen for"))
     assert "25 %" in panel.caption or "%" in panel.caption
     marks = [x for trace in panel.figure.data for x in trace.x]
     assert sorted(marks) == pytest.approx(sorted(table[choices.NUMBER]))

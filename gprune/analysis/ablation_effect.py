@@ -202,7 +202,7 @@ def kinds(found: Explained) -> dict[str, float]:
     return {"modules of the run": found.modules, **start, "random modules": found.random}
 
 
-def table(found: AblationEffect) -> pd.DataFrame:
+def effect_table(found: AblationEffect) -> pd.DataFrame:
     """One row a part: what it does, and the share of the decisions that it changes, in percent."""
     changes = found.decisions_changed.items()
     rows = [{"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes]

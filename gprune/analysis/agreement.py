@@ -114,19 +114,6 @@ def layer_table(agreement: Agreement) -> pd.DataFrame:
     )
 
 
-def headline(agreement: Agreement) -> str:
-    """The finding in one sentence, with the control that a shared seed alone would give."""
-    found, groups = mean_substitution(agreement), mean_of(agreement, FANG)
-    if found is None:
-        alone = f"FANG's groups of two texts agree at a mean ARI of {groups[0]:.2f}" if groups else ""
-        return alone or "Agreement of the modules, layer by layer"
-    seed, _ = controls(agreement)
-    control = f", and of {seed:.2f} when only the seed changes" if seed is not None else ""
-    beside = f"; FANG's groups of one text and another agree at {groups[0]:.2f} over all pairs" if groups else ""
-    level = f"Modules agree at a mean ARI of {found[0]:.2f} when one calibration text is replaced"
-    return level + control + beside
-
-
 def confusion(counts: Array, most: int) -> Confusion:
     """Orders two partitions by their best one-to-one match and gathers what does not fit.
 

@@ -251,7 +251,7 @@ def stability_table(curves: list[Curve]) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["texts", "sequences per part", "mean Spearman", "lowest", "highest"])
 
 
-def headline(curves: list[Curve]) -> str:
+def sampling_title(curves: list[Curve]) -> str:
     """The finding in one sentence: how stable the ranks are at the largest size, against the other text."""
     own = [curve for curve in curves if not curve.crosses]
     if not own or not all(np.isfinite(curve.mean[-1]) for curve in own):

@@ -120,7 +120,7 @@ def letter(place: int) -> str:
     return chr(ord("A") + place) if place < 26 else str(place + 1)
 
 
-def headline(found: Counts, name: str, base: str) -> str:
+def answers_title(found: Counts, name: str, base: str) -> str:
     """The finding of model `name` against model `base` in one sentence."""
     if not found.lost + found.gained:
         return f"{name} answers every question as {base} does, right or wrong"

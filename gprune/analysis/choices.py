@@ -37,56 +37,57 @@ class Tried:
         return self.result.startswith("chosen")
 
 
-def tried(choices: Mapping[str, Choice], described: Callable[[str], str]) -> list[Tried]:
-    """Every candidate of some choices, by method, the best of each first; `described` words a repair."""
+def tried(choices: Mapping[str, Choice], describe: Callable[[str], str]) -> list[Tried]:
+    """Return every candidate of some choices, by method, the best of each first; `describe` words a repair."""
     return [
         Tried(
             method=method,
-            masks=of_masks(one.masks[place]).name,
-            repair=described(one.repairs[place]),
-            number=float(one.numbers[place]),
+            masks=of_masks(choice.masks[index]).name,
+            repair=describe(choice.repairs[index]),
+            number=float(choice.numbers[index]),
             figures={
-                measured(name): float(value) for name, value in zip(one.measures, one.figures[place], strict=True)
+                measure_label(name): float(value)
+                for name, value in zip(choice.measures, choice.figures[index], strict=True)
             },
-            result=_result(one, place),
+            result=_result(choice, index),
         )
-        for method, one in choices.items()
-        for place in one.order
+        for method, choice in choices.items()
+        for index in choice.order
     ]
 
 
-def measured(name: str) -> str:
-    """A measure of a choice in words, as a column has it."""
+def measure_label(name: str) -> str:
+    """Return a measure of a choice in words, as a column has it."""
     return "KL to dense ↓" if name == DIVERGENCE else f"PPL, held-out {name} ↓"
 
 
-def _result(one: Choice, place: int) -> str:
-    words = ["chosen"] * (place == one.chosen) + ["reference"] * (place == one.reference)
-    return "not possible" if one.numbers[place] != one.numbers[place] else " and ".join(words)
+def _result(choice: Choice, index: int) -> str:
+    words = ["chosen"] * (index == choice.chosen) + ["reference"] * (index == choice.reference)
+    return "not possible" if choice.numbers[index] != choice.numbers[index] else " and ".join(words)
 
 
-def weighed(one: Choice) -> str:
-    """What a choice's number is made of, in a sentence without its end."""
-    words = {name: f"perplexity on held-out {name}" for name in one.measures} | {
+def weighting(choice: Choice) -> str:
+    """Return the parts of a choice's number, in a sentence without its end."""
+    words = {name: f"perplexity on held-out {name}" for name in choice.measures} | {
         DIVERGENCE: "divergence KL(dense ‖ pruned) on fresh text of the model’s own"
     }
-    parts = [f"{words[name]} {percent(weight)}" for name, weight in zip(one.measures, one.weights, strict=True)]
+    parts = [f"{words[name]} {percent(weight)}" for name, weight in zip(choice.measures, choice.weights, strict=True)]
     return f"the weighted geometric mean of ratios to the reference ({'; '.join(parts)})"
 
 
-def table(found: list[Tried]) -> pd.DataFrame:
-    """One row a candidate; what it was tried for stands there where that differs."""
-    made = pd.DataFrame(
+def candidate_table(candidates: list[Tried]) -> pd.DataFrame:
+    """Return one row a candidate, with the method that it was tried for where that differs."""
+    table = pd.DataFrame(
         [
             {
-                _FOR: METHODS[one.method].label,
-                "masks": METHODS[one.masks].label,
-                "repair": one.repair,
-                "result": one.result,
-                NUMBER: one.number,
-                **one.figures,
+                _FOR: METHODS[candidate.method].label,
+                "masks": METHODS[candidate.masks].label,
+                "repair": candidate.repair,
+                "result": candidate.result,
+                NUMBER: candidate.number,
+                **candidate.figures,
             }
-            for one in found
+            for candidate in candidates
         ]
     )
-    return made if len({one.method for one in found}) > 1 else made.drop(columns=_FOR)
+    return table if len({candidate.method for candidate in candidates}) > 1 else table.drop(columns=_FOR)

@@ -1,4 +1,4 @@
-"""Answers: which claims of the paper hold on the models at hand, and which do not?
+"""The claims of the paper, and a test of each on measured losses.
 
 A claim compares two methods on the same windows, case by case: a model, a retention and a text. Published
 figures never enter here, and no claim is judged by the model that its settings were searched on.
@@ -58,21 +58,20 @@ class Case:
 
     def loss(self, method: str) -> float:
         """Mean loss over seeds, nats per token; NaN where it was not measured."""
-        found = self.losses.get(method, {})
-        return float(np.mean([run.mean() for run in found.values()])) if found else math.nan
+        runs = self.losses.get(method, {}).values()
+        return float(np.mean([losses.mean() for losses in runs])) if runs else math.nan
 
     def best(self, methods: Sequence[str]) -> str:
         """The method of the lowest mean loss; empty where none was measured."""
-        known = [name for name in methods if math.isfinite(self.loss(name))]
-        return min(known, key=self.loss, default="")
+        return min((name for name in methods if math.isfinite(self.loss(name))), key=self.loss, default="")
 
     def difference(self, first: str, second: str) -> Difference | None:
         """How much worse the first is than the second on the seeds that both have; None without any."""
         if self.missing & {first, second}:
             return None
-        one, other = self.losses.get(first, {}), self.losses.get(second, {})
-        shared = [seed for seed in one if seed in other]
-        return over_both(np.stack([one[seed] - other[seed] for seed in shared])) if shared else None
+        runs, others = self.losses.get(first, {}), self.losses.get(second, {})
+        differences = [runs[seed] - others[seed] for seed in runs if seed in others]
+        return over_both(np.stack(differences)) if differences else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,50 +89,39 @@ class Claim:
     """whether it is about texts of the corpora of A and B, or about those that no method was calibrated on"""
 
 
+_MAIN = "main table"
 _COMPENSATED = repaired(REPAIRS[COMPENSATION])
 CLAIMS = (
-    Claim("GPrune is better than its base metric FLAP", "main table", "gprune", ("flap",)),
+    Claim("GPrune is better than its base metric FLAP", _MAIN, "gprune", ("flap",)),
     Claim(
         "the same against FLAP without bias compensation, which GPrune does not use either",
-        "",
-        "gprune",
-        ("flap_no_bias",),
+        *("", "gprune", ("flap_no_bias",)),
     ),
     Claim("the same where both move the removed units' mean into the biases", "", _COMPENSATED, ("flap",)),
-    Claim("GPrune is better than the best baseline", "main table", "gprune", BASELINES),
-    Claim("the same on text that no method was calibrated on", "main table", "gprune", BASELINES, UNSEEN),
+    Claim("GPrune is better than the best baseline", _MAIN, "gprune", BASELINES),
+    Claim("the same on text that no method was calibrated on", _MAIN, "gprune", BASELINES, UNSEEN),
     Claim("GPrune uses two texts better than joint scoring does", "multi-dataset table", "gprune", MULTI),
     Claim(
         "modules of neurons that behave alike are better than random modules",
-        "ablation",
-        "gprune_no_rasa",
-        ("msl_random",),
+        *("ablation", "gprune_no_rasa", ("msl_random",)),
     ),
     Claim(
         "and better than modules of the same sizes with their members shuffled",
-        "",
-        "gprune_no_rasa",
-        ("msl_shuffled",),
+        *("", "gprune_no_rasa", ("msl_shuffled",)),
     ),
     Claim("RASA makes the model better", "ablation", "gprune", ("gprune_no_rasa",)),
     Claim("the modules bring something beyond one learned threshold a layer", "", "gprune", ("msl_layers",)),
     Claim(
         "one learned threshold a layer is better than the same ratio in every layer",
-        "",
-        "msl_layers",
-        ("flap_uniform",),
+        *("", "msl_layers", ("flap_uniform",)),
     ),
     Claim(
         "a gate for each unit is better than a threshold for each module, by the same steps",
-        "",
-        "gates",
-        ("gprune",),
+        *("", "gates", ("gprune",)),
     ),
     Claim(
         "the settings that won on the development model are better here too, by the same passes and steps",
-        "",
-        RECOMMENDED,
-        ("gprune",),
+        *("", RECOMMENDED, ("gprune",)),
     ),
     Claim("GPrune under these settings is better than the best baseline", "", RECOMMENDED, BASELINES),
     Claim("the recommended recipe is better than the best baseline", "", RECIPE, BASELINES),
@@ -145,7 +133,7 @@ CLAIMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ClaimVerdict:
     """A claim beside what was measured."""
 
     claim: Claim
@@ -178,35 +166,33 @@ class Verdict:
         return ", ".join(f"{self.count(word)} {word}" for word in (BETTER, NOISE, WORSE))
 
 
-def judged(claim: Claim, cases: Sequence[Case]) -> Verdict:
-    """What the cases say of a claim."""
-    found = []
+def judge_claim(claim: Claim, cases: Sequence[Case]) -> ClaimVerdict:
+    """Return what the cases say of a claim."""
+    judged = []
     for case in cases:
         if claim.where and case.unseen != (claim.where == UNSEEN):
             continue
         if case.missing & {claim.first, *claim.others}:
-            return Verdict(claim, ())
+            return ClaimVerdict(claim, ())
         other = case.best(claim.others)
         difference = case.difference(claim.first, other) if other else None
         if difference is not None and math.isfinite(difference.nats):
-            found.append((case, other, difference))
-    return Verdict(claim, tuple(found))
+            judged.append((case, other, difference))
+    return ClaimVerdict(claim, tuple(judged))
 
 
 def growing(cases: Sequence[Case]) -> list[tuple[Case, Difference]]:
-    """How the gain of GPrune over FLAP differs at the lowest retention from that at the highest, by text.
+    """Return how the gain of GPrune over FLAP differs at the lowest retention from that at the highest, by text.
 
     Gives the case at the lowest retention and the difference of both, negative where the gain grows.
     """
-    found = []
-    for case in cases:
-        own = [one for one in cases if (one.model, one.text) == (case.model, case.text)]
-        if case.retention != min(one.retention for one in own) or len({one.retention for one in own}) < 2:
-            continue
-        mild = max(own, key=lambda one: one.retention)
-        low, high = (one.difference("gprune", "flap") for one in (case, mild))
-        if low is not None and high is not None:
+    gains = []
+    for model, text in dict.fromkeys((case.model, case.text) for case in cases):
+        own = [case for case in cases if (case.model, case.text) == (model, text)]
+        ends = min(own, key=lambda case: case.retention), max(own, key=lambda case: case.retention)
+        low, high = (case.difference("gprune", "flap") for case in ends)
+        if ends[0].retention < ends[1].retention and low is not None and high is not None:
             errors = low.nats_error, high.nats_error
             freedom = joint_freedom(errors, (low.freedom, high.freedom))
-            found.append((case, Difference(low.nats - high.nats, math.hypot(*errors), True, freedom)))
-    return found
+            gains.append((ends[0], Difference(low.nats - high.nats, math.hypot(*errors), True, freedom)))
+    return gains

@@ -42,25 +42,25 @@ def costs(cells: list[Measurement]) -> list[Cost]:
 def _cost(cell: Measurement, dense: Measurement) -> Cost:
     if not np.isfinite(cell.perplexity):
         return Cost(cell.method, cell.perplexity, float("inf"), float("inf"), float("inf"), False)
-    found = difference(cell, dense)
+    gap = difference(cell, dense)
     # one window has no spread: then there is no interval to draw
-    half = found.nats_margin if np.isfinite(found.nats_margin) else 0.0
-    error = found.nats_error if np.isfinite(found.nats_error) else 0.0
-    ratio, low, high = (float(np.exp(found.nats + way)) for way in (0.0, -half, half))
-    return Cost(cell.method, cell.perplexity, ratio, low, high, found.paired, error)
+    half = gap.nats_margin if np.isfinite(gap.nats_margin) else 0.0
+    error = gap.nats_error if np.isfinite(gap.nats_error) else 0.0
+    ratio, low, high = (float(np.exp(gap.nats + way)) for way in (0.0, -half, half))
+    return Cost(cell.method, cell.perplexity, ratio, low, high, gap.paired, error)
 
 
-def table(found: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
-    """The costs as a table, methods by their display names."""
+def cost_table(table: list[Cost], labels: Mapping[str, str]) -> pd.DataFrame:
+    """Return the costs as a table, methods by their display names."""
     return pd.DataFrame(
         {
-            "method": [labels.get(cost.method, cost.method) for cost in found],
-            "perplexity": [cost.perplexity for cost in found],
-            "change against dense": [cost.ratio - 1 for cost in found],
-            "two standard errors below": [cost.ratio * np.exp(-2 * cost.error) - 1 for cost in found],
-            "two standard errors above": [cost.ratio * np.exp(2 * cost.error) - 1 for cost in found],
-            "95 % interval from": [cost.low - 1 for cost in found],
-            "95 % interval to": [cost.high - 1 for cost in found],
-            "paired": [cost.paired for cost in found],
+            "method": [labels.get(cost.method, cost.method) for cost in table],
+            "perplexity": [cost.perplexity for cost in table],
+            "change against dense": [cost.ratio - 1 for cost in table],
+            "two standard errors below": [cost.ratio * np.exp(-2 * cost.error) - 1 for cost in table],
+            "two standard errors above": [cost.ratio * np.exp(2 * cost.error) - 1 for cost in table],
+            "95 % interval from": [cost.low - 1 for cost in table],
+            "95 % interval to": [cost.high - 1 for cost in table],
+            "paired": [cost.paired for cost in table],
         }
     )

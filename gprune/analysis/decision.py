@@ -1,4 +1,4 @@
-"""Answers: which pruned models are worth taking, given what they lose and what they cost?
+"""The Pareto-optimal pruned models: perplexity against cost.
 
 A model is on the Pareto front where it is better, beyond noise, than each cheaper one there (see `verdict`).
 What it loses is its perplexity over the dense model's on the same windows; what it costs is its parameters, or
@@ -6,7 +6,7 @@ the time that a token takes.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 import pandas as pd
@@ -58,78 +58,88 @@ def prices(lines: Iterable[Line], studies: Mapping[str, Study], text: str) -> li
     equal widths. Seeds are those that both have.
     """
     loose = {"sparsity.widths": "free", "sparsity.alignment": 1}
-    shared = seed_groups({run: study.with_settings(loose) for run, study in studies.items()})
-    both: dict[tuple[str, str], dict[bool, Line]] = {}
+    groups = seed_groups({run: study.with_settings(loose) for run, study in studies.items()})
+    pairs: dict[tuple[str, str], dict[bool, Line]] = {}
     for line in lines:
         run = line.rows[0].run
-        both.setdefault((shared[run][0], line.method), {})[studies[run].sparsity.equal] = line
-    pairs = [(one[False], one[True]) for one in both.values() if len(one) == 2]
-    found = [(free, equal, change(equal, free, text)) for free, equal in pairs if free.method != DENSE]
-    return [Price(free, equal, one) for free, equal, one in found if isinstance(one, Difference)]
+        if line.method != DENSE:
+            pairs.setdefault((groups[run][0], line.method), {})[studies[run].sparsity.equal] = line
+    changes = [
+        (pair[False], pair[True], change(pair[True], pair[False], text))
+        for pair in pairs.values()
+        if pair.keys() == {False, True}
+    ]
+    return [Price(free, equal, gap) for free, equal, gap in changes if isinstance(gap, Difference)]
 
 
-def price_table(found: Iterable[Price], called: Callable[[str], str], text: str) -> pd.DataFrame:
-    """One row a method and retention; `called` names a method."""
+def price_table(table: Iterable[Price], label: Callable[[str], str], text: str) -> pd.DataFrame:
+    """Return one row a method and retention; `label` names a method."""
     return pd.DataFrame(
         [
             {
-                "method": called(one.free.method),
-                "retention, free": one.free.retention,
-                "retention, equal": one.equal.retention,
-                "perplexity, free": one.free.mean(text),
-                "perplexity, equal": one.equal.mean(text),
-                "change": in_percent(one.difference),
+                "method": label(price.free.method),
+                "retention, free": price.free.retention,
+                "retention, equal": price.equal.retention,
+                "perplexity, free": price.free.mean(text),
+                "perplexity, equal": price.equal.mean(text),
+                "change": in_percent(price.difference),
             }
-            for one in found
+            for price in table
         ]
     )
 
 
 def options(lines: Iterable[Line], texts: list[str], costs: Mapping[tuple[str, str], float]) -> list[Option]:
-    """Every pruned line that was measured on all texts, beside its dense model, and whose cost is known.
+    """Return every pruned line that was measured on all texts, beside its dense model, and whose cost is known.
 
     `costs` are over the dense model's, by the line's name. The cheapest stands first, of equals the better.
     What several runs have measured alike to the last bit is one model, of the first of them.
     """
     lines = list(lines)
     dense = [line for line in lines if line.method == DENSE]
-    known = [(line, against_dense(line, texts, dense)) for line in lines if line.method != DENSE]
-    found = [(line, loss, costs[line.name]) for line, loss in known if loss and line.name in costs]
-    found = list({(one[0].method, one[0].retention, one[2], one[1]): one for one in reversed(found)}.values())
-    found = sorted(found, key=lambda one: (round(one[2], COST_DIGITS), one[1].nats))
-    by_name = {one[0].name: one for one in found}
-    on_front = pareto_front(
-        {name: cost for name, (_, _, cost) in by_name.items()},
-        {name: loss.nats for name, (_, loss, _) in by_name.items()},
-        lambda first, second: compare_lines(by_name[first][0], by_name[second][0], texts),
+    distinct: dict[tuple[object, ...], Option] = {}
+    for line in lines:
+        loss = against_dense(line, texts, dense) if line.method != DENSE else None
+        if loss and line.name in costs:
+            cost = costs[line.name]
+            distinct.setdefault((line.method, line.retention, cost, loss), Option(line, loss, cost, False))
+    ordered = sorted(distinct.values(), key=_price)
+    by_name = {option.line.name: option for option in ordered}
+    front = pareto_front(
+        {name: option.cost for name, option in by_name.items()},
+        {name: option.loss.nats for name, option in by_name.items()},
+        lambda first, second: compare_lines(by_name[first].line, by_name[second].line, texts),
     )
-    return [Option(*one, name in on_front) for name, one in by_name.items()]
+    return [replace(option, front=name in front) for name, option in by_name.items()]
 
 
-def cheapest(found: Iterable[Option], most: float) -> Option | None:
-    """The cheapest model whose perplexity is at most so many times the dense one's; None where none is."""
-    fitting = [one for one in found if one.ratio <= most]
-    return min(fitting, key=lambda one: (round(one.cost, COST_DIGITS), one.loss.nats), default=None)
+def _price(option: Option) -> tuple[float, float]:
+    return round(option.cost, COST_DIGITS), option.loss.nats
 
 
-def table(
-    found: Iterable[Option],
+def cheapest(table: Iterable[Option], limit: float) -> Option | None:
+    """Return the cheapest model whose perplexity is at most so many times the dense one's; None where none is."""
+    return min((option for option in table if option.ratio <= limit), key=_price, default=None)
+
+
+def option_table(
+    table: Iterable[Option],
     names: Mapping[tuple[str, str], str],
     cost: str,
     about: Mapping[tuple[str, str], Mapping[str, str]] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """One row a model, the cheapest first; `cost` is one of COSTS, `about` has further columns by line."""
+    """Return one row a model, the cheapest first; `cost` is one of COSTS, `about` has further columns by line."""
     return pd.DataFrame(
         [
             {
-                "model": names[one.line.name],
-                "retention": one.line.retention,
-                f"{COSTS[cost]}, times dense": one.cost,
-                "perplexity, times dense": one.ratio,
-                "± perplexity": one.loss.margin,
-                "on the front": one.front,
-                **about.get(one.line.name, {}),
+                "model": names[option.line.name],
+                "retention": option.line.retention,
+                f"{COSTS[cost]}, times dense": option.cost,
+                "perplexity, times dense": option.ratio,
+                "± perplexity": option.loss.margin,
+                "on the front": option.front,
+                **about.get(option.line.name, {}),
             }
-            for one in found
+            for option in table
         ]
     )

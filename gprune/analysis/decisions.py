@@ -144,30 +144,10 @@ def pooled(result: Bins) -> tuple[float, float]:
     return ours, base
 
 
-def _changes(result: Bins) -> tuple[float, float]:
+def bin_changes(result: Bins) -> tuple[float, float]:
     """Change of the most unstable bin and of the others pooled, GPrune less the baseline."""
     change = result.ours - result.base
     return float(change[-1]), float(np.average(change[:-1], weights=result.neurons[:-1]))
-
-
-def headline(result: Bins, base_name: str) -> str:
-    """The finding in one sentence: where GPrune keeps more and where fewer than the baseline."""
-    change = result.ours - result.base
-    if len(change) < 2 or np.abs(change).max() < BUDGET_TOLERANCE:
-        return f"GPrune spreads the budget over stable and unstable modules as {base_name} does"
-    unstable, others = _changes(result)
-    word, joint = in_words(unstable)
-    start = f"GPrune keeps {word} neurons of the most unstable modules {joint} {base_name} ({signed(unstable, '.3f')})"
-    whole = bool(np.all(np.sign(change[:-1]) == np.sign(others)))
-    average = "" if whole else " on average"
-    return f"{start} and {in_words(others)[0]} of the others{average} ({signed(others, '.3f')})"
-
-
-def in_words(change: float) -> tuple[str, str]:
-    """How many are kept against another method, and the word that joins that method."""
-    if abs(change) < BUDGET_TOLERANCE:
-        return "about as many", "as"
-    return "fewer" if change < 0 else "more", "than"
 
 
 def total_sentence(result: Bins, base_name: str) -> str:
@@ -183,7 +163,7 @@ def direction_sentence(result: Bins) -> str:
     """Says so where the budget moves against Fig. 3a (from unstable to stable modules); empty otherwise."""
     if len(result.ours) < 2:
         return ""
-    unstable, others = _changes(result)
+    unstable, others = bin_changes(result)
     # in the paper the most unstable bin loses: a gain too small to call is no contradiction
     if unstable <= LEAST_CHANGE or unstable - others <= BUDGET_TOLERANCE:
         return ""

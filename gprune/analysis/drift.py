@@ -9,7 +9,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from gprune.analysis.formatting import percent
 from gprune.pruning.ranking import ranks
 from gprune.records import Array, RankDrift, UnitScores
 
@@ -140,14 +139,3 @@ def _largest(values: Array, count: int) -> Array:
     candidates = np.flatnonzero(values >= np.partition(values, len(values) - count)[len(values) - count])
     ordered = candidates[np.lexsort((candidates, -values[candidates]))]
     return ordered[:count]
-
-
-def headline(curves: list[Distribution]) -> str:
-    """The finding in one sentence: how far switching the text moves ranks, against re-sampling it."""
-    cross, floor = curves[0], max(curves[2].median, curves[3].median)
-    if floor <= 0:
-        return f"Switching the text moves half of the neurons by more than {percent(cross.median, 1)} of the ranking"
-    ratio = cross.median / floor
-    if ratio < 1.5:
-        return "Switching the text moves ranks hardly more than re-sampling it"
-    return f"Switching the text moves ranks {ratio:.1f} times as far as re-sampling it"

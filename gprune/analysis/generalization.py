@@ -31,65 +31,65 @@ class Place:
         return self.abroad.nats - self.home.nats
 
 
-def texts_of(standings: Callable[[str], HoldoutStatus | None], texts: Iterable[str]) -> tuple[list[str], list[str]]:
-    """The texts of the corpora of A and B, and the unseen ones; others are neither."""
-    known = {text: standings(text) for text in texts}
-    home = [text for text, one in known.items() if one is not None and one.related]
-    return home, [text for text, one in known.items() if one is not None and one.unseen]
+def home_and_unseen(
+    status_of: Callable[[str], HoldoutStatus | None], texts: Iterable[str]
+) -> tuple[list[str], list[str]]:
+    """Return the texts of the corpora of A and B, and the unseen ones; others are neither."""
+    statuses = {text: status for text in texts if (status := status_of(text)) is not None}
+    home = [text for text, status in statuses.items() if status.related]
+    return home, [text for text, status in statuses.items() if status.unseen]
 
 
 def places(lines: Iterable[Line], home: list[str], abroad: list[str]) -> list[Place]:
-    """Where every pruned line stands that was measured, beside its dense model, on all of these texts."""
+    """Return every pruned line that was measured, beside its dense model, on all of these texts."""
     lines = list(lines)
     dense = [line for line in lines if line.method == DENSE]
-    found = []
+    rows = []
     for line in lines:
         if line.method != DENSE:
             changes = [against_dense(line, texts, dense) for texts in (home, abroad)]
             if changes[0] is not None and changes[1] is not None:
-                found.append(Place(line, changes[0], changes[1]))
-    return found
+                rows.append(Place(line, changes[0], changes[1]))
+    return rows
 
 
 def against_dense(line: Line, texts: list[str], dense: list[Line]) -> Difference | None:
-    """A line beside its dense model on the same windows, the mean over texts; None where a text lacks one."""
-    known = []
+    """Return a line's loss over its dense model's on the same windows, the mean over texts; None where one lacks it."""
+    differences = []
     for text in texts:
-        same = (one for one in dense if _models(one, text) == _models(line, text))
-        changes = (change(line, other, text) for other in same)
-        found = next((one for one in changes if isinstance(one, Difference)), None)
-        if found is None or not np.isfinite(found.nats):
+        references = (other for other in dense if _models(other, text) == _models(line, text))
+        changes = (change(line, other, text) for other in references)
+        gap = next((gap for gap in changes if isinstance(gap, Difference)), None)
+        if gap is None or not np.isfinite(gap.nats):
             return None
-        known.append(found)
-    return over_texts(known) if known else None
+        differences.append(gap)
+    return over_texts(differences) if differences else None
 
 
 def _models(line: Line, text: str) -> set[str]:
     return {cell.model for cell in line.by_seed(text).values()}
 
 
-def table(
-    found: list[Place],
+def generalization_table(
+    rows: list[Place],
     names: dict[tuple[str, str], str],
-    given: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType({}),
+    origins: Mapping[tuple[str, str], tuple[str, str]] = MappingProxyType({}),
 ) -> pd.DataFrame:
-    """One row a line, the one that loses least abroad first.
+    """Return one row a line, the one that loses least on unseen text first.
 
-    `given` is of what texts its masks are and how it is repaired, by the line's name, where that is known.
+    `origins` are the texts of its masks and its repair, by the line's name, where they are known.
     """
-    unknown = ("", "")
     return pd.DataFrame(
         [
             {
-                "method": names[one.line.name],
-                "masks from": given.get(one.line.name, unknown)[0],
-                "repair": given.get(one.line.name, unknown)[1],
-                "at home, times dense": 1 + one.home.change,
-                "± at home": one.home.margin,
-                "abroad, times dense": 1 + one.abroad.change,
-                "± abroad": one.abroad.margin,
-                "abroad over home": float(np.exp(one.gap)),
+                "method": names[row.line.name],
+                **dict(zip(("masks from", "repair"), origins.get(row.line.name, ("", "")), strict=True)),
+                "at home, times dense": 1 + row.home.change,
+                "± at home": row.home.margin,
+                "abroad, times dense": 1 + row.abroad.change,
+                "± abroad": row.abroad.margin,
+                "abroad over home": float(np.exp(row.gap)),
             }
-            for one in sorted(found, key=lambda one: one.abroad.nats)
+            for row in sorted(rows, key=lambda row: row.abroad.nats)
         ]
     )

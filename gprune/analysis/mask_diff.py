@@ -46,7 +46,7 @@ def compare(before: PruningMasks, after: PruningMasks) -> Flips:
     )
 
 
-def headline(found: Flips) -> str:
+def flips_title(found: Flips) -> str:
     """The finding in one sentence."""
     if not (found.total or found.heads):
         return "No neuron and no key/value group changes sides"
@@ -57,7 +57,7 @@ def headline(found: Flips) -> str:
     return sentence + (f", and {counted(found.heads, 'key/value group')}" if found.heads else "")
 
 
-def table(found: Flips) -> pd.DataFrame:
+def flip_table(found: Flips) -> pd.DataFrame:
     """The counts, one row a layer."""
     return pd.DataFrame(
         {

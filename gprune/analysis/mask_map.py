@@ -89,7 +89,7 @@ def grid(atlas: Atlas, values: Array, column: Array) -> Array:
     return found
 
 
-def table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:
+def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:
     """One row a module; `first` and `second` are what to call the masks, `drift` its mean rank drift."""
     rows: dict[str, Array] = {
         "layer": atlas.layer,

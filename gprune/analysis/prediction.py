@@ -25,7 +25,7 @@ def _of_ranks(ranked: Array, kept: Array) -> Array:
     return np.divide(wins, pairs, out=np.full(len(kept), np.nan), where=pairs > 0)
 
 
-def table(quantities: Mapping[str, Array], kept: Array) -> pd.DataFrame:
+def prediction_table(quantities: Mapping[str, Array], kept: Array) -> pd.DataFrame:
     """One row a (layers, neurons) quantity, the one that tells most first.
 
     Mean over the layers that keep some neurons and remove some, lowest and highest layer.

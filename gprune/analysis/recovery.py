@@ -35,24 +35,24 @@ class Recovered:
         return difference(self.after, self.before)
 
 
-def of_text(found: list[Recovered], text: str) -> list[Recovered]:
-    """The methods that were measured on a text, the best one after recovery first."""
-    return sorted((one for one in found if one.text == text), key=lambda one: one.after.perplexity)
+def recoveries_on(recoveries: list[Recovered], text: str) -> list[Recovered]:
+    """Return the methods that were measured on a text, the best one after recovery first."""
+    return sorted((item for item in recoveries if item.text == text), key=lambda item: item.after.perplexity)
 
 
-def table(found: list[Recovered], label: Callable[[str], str]) -> pd.DataFrame:
-    """One row a method and text; `label` gives a method's name."""
+def recovery_table(recoveries: list[Recovered], label: Callable[[str], str]) -> pd.DataFrame:
+    """Return one row a method and text; `label` gives a method's name."""
     return pd.DataFrame(
         [
             {
-                "method": label(one.method),
-                "text": one.text,
-                "before": one.before.perplexity,
-                "after recovery": one.after.perplexity,
-                "change %": 100 * one.change.change,
-                "± %": 100 * one.change.margin,
+                "method": label(item.method),
+                "text": item.text,
+                "before": item.before.perplexity,
+                "after recovery": item.after.perplexity,
+                "change %": 100 * item.change.change,
+                "± %": 100 * item.change.margin,
             }
-            for text in dict.fromkeys(one.text for one in found)
-            for one in of_text(found, text)
+            for text in dict.fromkeys(item.text for item in recoveries)
+            for item in recoveries_on(recoveries, text)
         ]
     )

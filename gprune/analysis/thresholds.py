@@ -131,7 +131,7 @@ def labels_within_layer(layer: Array) -> Array:
     return np.arange(len(layer)) - starts
 
 
-def table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
+def decision_table(statistics: ModuleStatistics, adapted: AdaptedScores) -> pd.DataFrame:
     """Every module with its statistics and what becomes of it, adapted ones first."""
     group = groups(adapted)
     frame = pd.DataFrame(

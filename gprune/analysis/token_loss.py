@@ -51,7 +51,7 @@ def change(dense: Array, pruned: Array) -> Change:
     return Change(float(np.nanmean(pruned - dense)), *values)
 
 
-def headline(changes: Mapping[str, Change]) -> str:
+def loss_title(changes: Mapping[str, Change]) -> str:
     """The finding, by the labels of the methods."""
     parts = [
         f"{name} {signed(found.nats, '.2f')} nats/token (perplexity {found.perplexity:.1f})"

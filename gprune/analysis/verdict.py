@@ -1,23 +1,49 @@
-"""Which methods are best, which are equal within noise, and what may not be claimed yet.
+"""Which methods are best, which are equal within noise, and the sentences that say so.
 
 Headline, titles, stars, Pareto front, slides, report and the tables of `reproduce` take every claim about methods from
 here. Differences are paired over windows, and over seeds where there are several. Methods within noise share a rank.
 Nothing is claimed while a method or a text of the comparison is missing, or where the comparison is not fair.
+
+A sentence has the finding first, then its numbers; it has at most three branches.
 """
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from gprune.analysis import agreement as modules
+from gprune.analysis.ablation_effect import LEAST, AblationEffect
+from gprune.analysis.claims import CLAIMS, HOLDS
 from gprune.analysis.comparison import DENSE, Line, Row, change, texts
-from gprune.analysis.decisions import BUDGET_TOLERANCE
-from gprune.analysis.formatting import percent
-from gprune.analysis.paired_test import BETTER, WORSE, Difference, difference, over_texts
+from gprune.analysis.decisions import BUDGET_TOLERANCE, Bins, bin_changes, pooled
+from gprune.analysis.drift import Distribution
+from gprune.analysis.formatting import percent, signed
+from gprune.analysis.paired_test import (
+    BETTER,
+    INTERVAL,
+    NOISE,
+    WORSE,
+    Difference,
+    Measurement,
+    difference,
+    interval_in_percent,
+    over_texts,
+)
+from gprune.analysis.tables import BASES
+from gprune.analysis.thresholds import Counts
+from gprune.data.texts.corpus_relation import SAME
+from gprune.evaluation import holdout
+from gprune.evaluation.holdout import HoldoutStatus
+from gprune.pipeline.stages.comparisons import FANG
+from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.records import Agreement, PruningMasks
+from gprune.study import Study
 from gprune.study.methods import METHODS
+from gprune.system.units import listed
 
 OURS, FLAP, FLAP_WITHOUT_BIAS = "gprune", "flap", "flap_no_bias"
 BEST, SECOND = "★", "☆"
@@ -25,8 +51,17 @@ OPEN = "open"
 """the verdict where nothing may be claimed"""
 FAR = 0.1
 """FLAP is far behind itself without its bias where its perplexity is higher by more than this share"""
+MANY = 10.0
+"""a perplexity that rises by more than this is written as a multiple"""
 COST_DIGITS = 3
 """decimals of a cost over the dense model's, wherever one is printed or compared"""
+ALIKE = 0.02
+"""ARIs that differ by less are called alike"""
+HARDLY = 1.5
+"""a text shifts ranks hardly more than resampling where it shifts them less than so many times as far"""
+PAPER_SAMPLES = 2048
+"""sequences of each calibration text in section 4"""
+_PAPER_CLAIMS = tuple(claim.words for claim in CLAIMS if claim.source in ("main table", "ablation") and not claim.where)
 Name = TypeVar("Name")
 Compare = Callable[[Name, Name], Difference]
 """returns how much worse its first name is than its second"""
@@ -200,3 +235,327 @@ def opponents(lines: Sequence[Line], text: str, expected: Expected = _ANY, own: 
 def method_label(method: str) -> str:
     """Return what a sentence calls a method."""
     return METHODS[method].label if method in METHODS else method
+
+
+def own_method(metric: str) -> str:
+    """Return the method that a metric comes from, which prunes by it alone."""
+    return BASES.get(metric, (metric,))[0]
+
+
+# what pruning costs
+
+
+@dataclass(frozen=True, slots=True)
+class Headline:
+    """One sentence, and the numbers behind it."""
+
+    sentence: str
+    detail: str = ""
+    """the perplexities and their error"""
+    verdict: str = OPEN
+    """GPrune against the best other method; open where nothing can be said"""
+
+
+def outcome(lines: Sequence[Line], study: Study, statuses: Mapping[str, HoldoutStatus]) -> Opponents | None:
+    """Return what GPrune is held against on the first unseen text, or else on the text that comes nearest to one.
+
+    `lines` are all methods of the run, with those of other seeds; `statuses` relate its evaluation texts to its
+    calibration texts. None where the study measures no perplexity.
+    """
+    text = holdout.first(statuses, study)
+    expected = {text: [(lines[0].name[0], method) for method in study.methods]} if lines else {}
+    return opponents(lines, text, expected, own_method(study.metric)) if text else None
+
+
+def headline(result: Opponents, status: HoldoutStatus, study: Study, seeds: int = 1) -> Headline:
+    """Return the result of a run in one sentence.
+
+    `status` relates the text to the calibration texts. `seeds` counts the runs of the cache that differ from
+    this one in their seed, itself among them.
+    """
+    bare = result.without_bias if result.base is result.flap else None
+    cells = [line.cell(result.text) for line in (result.ours, result.base, bare) if line is not None]
+    if not cells:
+        return Headline(f"No pruned model is measured on {result.text}")
+    dense = result.dense.cell(result.text) if result.dense else None
+    retention = next(filter(np.isfinite, (cell.retention for cell in cells)), study.retention)
+    changes = [f"{_movement(cell, dense)} with {method_label(cell.method)}" for cell in cells]
+    verb = changes[0].split(" ")[0]
+    changes[1:] = [words.removeprefix(f"{verb} ") for words in changes[1:]]
+    text = "unseen text" if status.unseen else f"{result.text} ({status.brief})"
+    sentence = f"At {percent(retention)} retention, perplexity on {text} {listed(changes)}"
+    conclusion = "" if result.verdict == BETTER else against_best(result)
+    sentences = filter(None, (sentence, conclusion, against_control(result)))
+    return Headline(". ".join(sentences), _detail(result, status, seeds) + _repair(study), result.verdict)
+
+
+def _movement(cell: Measurement, dense: Measurement | None) -> str:
+    """Return how a perplexity differs from the dense model's: `rises 41 %`; the perplexity itself without one."""
+    change = difference(cell, dense).change if dense else math.nan
+    if not math.isfinite(change):
+        return f"is {cell.perplexity:,.1f}" if math.isfinite(cell.perplexity) else "is not finite"
+    if change > MANY:
+        return f"rises {1 + change:,.0f}-fold"
+    return f"{'rises' if change >= 0 else 'falls'} {percent(abs(change), 0 if abs(change) >= 0.0995 else 1)}"
+
+
+def obstacle(result: Opponents) -> str:
+    """Return why no winner may be called on a text; empty where one may."""
+    if result.missing:
+        return f"not measured: {listed(list(map(method_label, result.missing)))}"
+    if not (result.ours and result.base):
+        return f"{'a baseline' if result.ours else 'GPrune'} is not part of this run"
+    if gap := budget_gap((result.ours.retention, result.base.retention)):
+        return f"the retentions of GPrune and {method_label(result.base.method)} differ by {percent(gap, 1)}"
+    return "" if result.fair and result.best else "the methods were not measured alike"
+
+
+def against_best(result: Opponents) -> str:
+    """Return GPrune against the best other method on one text, in a sentence without its end."""
+    if reason := obstacle(result):
+        return f"No winner: {reason}"
+    assert result.best is not None
+    change, name = result.difference(result.best).change, method_label(result.best.method)
+    if result.verdict == NOISE:
+        return f"GPrune and {name} are within noise ({signed(change, '.1%')})"
+    return f"GPrune’s perplexity is {percent(abs(change), 1)} {'lower' if change < 0 else 'higher'} than {name}’s"
+
+
+def against_control(result: Opponents) -> str:
+    """Return that the best control does as well as GPrune or better, in a sentence without its end; else empty."""
+    if result.control is None or result.missing:
+        return ""
+    gap = result.difference(result.control)
+    if gap.verdict == BETTER:
+        return ""
+    change = signed(0.0 - gap.change / (1 + gap.change), ".1%")
+    verb = "does as well" if gap.close else "does better"
+    return f"A control {verb}: {method_label(result.control.method)} ({change} perplexity)"
+
+
+def _detail(result: Opponents, status: HoldoutStatus, seeds: int) -> str:
+    lines = [line for line in (result.dense, *result.named, result.ours) if line is not None]
+    cells = [line.cell(result.text) for line in lines]
+    values = ", ".join(f"{method_label(cell.method)} {cell.perplexity:,.1f}" for cell in cells)
+    detail = f"{status.sentence}. Perplexity over {cells[0].windows_read}: {values}."
+    if not result.fair or result.ours is None:
+        return detail
+    changes = {method_label(line.method): result.difference(line) for line in result.named}
+    intervals = [
+        f"{name} {signed(change.change, '.1%')} {interval_in_percent(change, 1)}"
+        for name, change in changes.items()
+        if math.isfinite(change.margin)
+    ]
+    count = len(result.ours.seeds)
+    over = f"{count} seeds" if count > 1 else f"one seed of {seeds} in this cache" if seeds > 1 else "one seed"
+    paired = "paired" if next(iter(changes.values())).paired else "windows differ"
+    caption = f"{INTERVAL}, {paired}; {over}"
+    return f"{detail} GPrune against {'; '.join(intervals)} ({caption})." if intervals else detail
+
+
+def _repair(study: Study) -> str:
+    """Return the repair that a study gives every method alike; empty where it gives none."""
+    label = repair_label(study)
+    if not label:
+        return ""
+    if study.repair.kind == "auto":
+        return " Every method has the repair that was chosen for it on held-out text, or none."
+    return f" Every method has {label}{', after its own repair' if study.repair.base == 'own' else ''}."
+
+
+def comparison_finding(
+    lines: Sequence[Line], names: Iterable[str], statuses: Mapping[str, HoldoutStatus], expected: Expected = _ANY
+) -> str:
+    """Return GPrune against the best other method on each of some texts, and the controls that do as well.
+
+    `lines` are all methods of a run; `statuses` relate its evaluation texts to its calibration texts;
+    `expected` as in `missing_methods`.
+    """
+    results = [result for text in names if (result := opponents(lines, text, expected)).ours is not None]
+    sentences = [
+        f"On {result.text} ({statuses[result.text].brief}): {sentence}."
+        for result in results
+        for sentence in (against_best(result), against_control(result))
+        if sentence
+    ]
+    return " ".join(sentences)
+
+
+def retention_finding(cut: Measurement, dense: Measurement) -> str:
+    """Return what a method costs at its retention, against the dense model on the same text."""
+    return (
+        f"At {percent(cut.retention)} retention, perplexity on {cut.text} changes from {dense.perplexity:.1f} to "
+        f"{cut.perplexity:.1f} with {METHODS[cut.method].label}."
+    )
+
+
+# what the steps of a run find
+
+
+def drift_title(curves: Sequence[Distribution]) -> str:
+    """Return how far another text shifts ranks, against resampling; `curves` as `drift.distributions` returns them."""
+    cross, floor = curves[0], max(curves[2].median, curves[3].median)
+    if floor <= 0:
+        return f"Changing the calibration text shifts ranks by {percent(cross.median, 1)} of the ranking (median)"
+    if cross.median < HARDLY * floor:
+        return "Changing the calibration text shifts ranks hardly more than resampling it"
+    return f"Changing the calibration text shifts ranks {cross.median / floor:.1f}× more than resampling it"
+
+
+def drift_finding(curves: Sequence[Distribution]) -> str:
+    """Return the title of the rank drift and the numbers behind it."""
+    cross, floor = curves[0], max(curves[2:4], key=lambda curve: curve.median)
+    return (
+        f"{drift_title(curves)}. The median shift is {percent(cross.median, 1)} of the ranking between the texts "
+        f"and {percent(floor.median, 1)} between halves of one text. Ranks correlate at {cross.correlation:.2f} and "
+        f"{floor.correlation:.2f}."
+    )
+
+
+def agreement_title(record: Agreement) -> str:
+    """Return how far modules agree when a text is replaced, beside the seed alone and FANG's groups."""
+    replaced, (seed, _) = modules.mean_substitution(record), modules.controls(record)
+    groups = modules.mean_of(record, FANG)
+    parts = [
+        f"{replaced[0]:.2f} when one calibration text is replaced" if replaced else "",
+        f"{seed:.2f} when only the seed changes" if seed is not None else "",
+        f"{groups[0]:.2f} for FANG’s groups of two texts" if groups else "",
+    ]
+    return f"Mean ARI of the modules: {listed(list(filter(None, parts))) or 'not measured'}"
+
+
+def agreement_finding(record: Agreement) -> str:
+    """Return whether the text or the seed changes the modules more, and the agreements behind it."""
+    replaced, (seed, _) = modules.mean_substitution(record), modules.controls(record)
+    if replaced is None or seed is None:
+        return f"{agreement_title(record)}."
+    gap = replaced[0] - seed
+    more = "about as much as" if abs(gap) < ALIKE else "more than" if gap < 0 else "less than"
+    return f"Changing the calibration text changes the modules {more} changing the seed. {agreement_title(record)}."
+
+
+def adaptation_finding(counts: Counts) -> str:
+    """Return how many modules RASA adapts, and from which text it scores them."""
+    if not counts.adapted:
+        return f"RASA adapts none of the {counts.modules:,} modules: every neuron keeps its score from A."
+    share = percent(counts.neurons / counts.all_neurons, 1)
+    return (
+        f"RASA adapts {counts.adapted:,} of {counts.modules:,} modules, with {share} of the neurons. It scores "
+        f"{counts.from_auxiliary:,} of them on B and {counts.from_primary:,} on A."
+    )
+
+
+def budget_title(bins: Bins, base: str) -> str:
+    """Return where GPrune keeps more and where fewer neurons than another method."""
+    changes = bins.ours - bins.base
+    if len(changes) < 2 or np.abs(changes).max() < BUDGET_TOLERANCE:
+        return f"GPrune spreads the budget over stable and unstable modules as {base} does"
+    unstable, others = (signed(value, ".3f") for value in bin_changes(bins))
+    return f"Retention against {base}: {unstable} in the most unstable modules, {others} in the others"
+
+
+def budget_finding(bins: Bins, base: str) -> str:
+    """Return the title of the budget and the shares that both methods keep."""
+    ours, theirs = pooled(bins)
+    both = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
+    return (
+        f"{budget_title(bins, base)}. GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and "
+        f"{base} {percent(bins.base[-1], 1)}; of all neurons {percent(ours, 1)} and {percent(theirs, 1)}, "
+        f"{percent(both, 1)} alike."
+    )
+
+
+# whether a run can be trusted
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One trust check."""
+
+    name: str
+    value: str
+    verdict: Literal["pass", "warn", "unknown"]
+
+
+def checks(
+    record: Mapping[str, Any],
+    study: Study,
+    masks: Mapping[str, PruningMasks],
+    statuses: Mapping[str, HoldoutStatus],
+    effect: AblationEffect | None = None,
+    *,
+    recorded: Mapping[str, str] = MappingProxyType({}),
+    seeds: Sequence[int] = (),
+) -> list[Check]:
+    """Return every trust check of a run.
+
+    `masks` are by display name, `statuses` of its evaluation texts; `effect` is that of the parts of GPrune,
+    None where the run has not come that far. `recorded` are claims that were judged on other models, with
+    their outcome; `seeds` are those over which methods are compared.
+    """
+    limit, samples = study.evaluation.windows, study.calibration.samples
+    return [
+        _budget_check(study.retention, masks),
+        *([] if effect is None else _effect_checks(effect)),
+        *_recorded_check(recorded),
+        _text_check(statuses),
+        _check("Seeds", ", ".join(map(str, seeds or (study.seed,))), len(seeds) > 1, "no spread over seeds"),
+        _check("Windows", "all" if limit is None else f"at most {limit} of each text", limit is None),
+        _check("Calibration", f"{samples} sequences of each text", samples >= PAPER_SAMPLES, f"paper: {PAPER_SAMPLES}"),
+        _code_check(record.get("provenance") or {}),
+    ]
+
+
+def _check(name: str, value: str, passes: bool, caveat: str = "") -> Check:
+    return Check(name, value if passes or not caveat else f"{value} ({caveat})", "pass" if passes else "warn")
+
+
+def _budget_check(target: float, masks: Mapping[str, PruningMasks]) -> Check:
+    if not masks:
+        return Check("Retention", "no masks yet", "unknown")
+    worst = max(masks, key=lambda name: abs(masks[name].retention - target))
+    gap = budget_gap([target, *(mask.retention for mask in masks.values())])
+    value = f"target {percent(target, 1)}; farthest from it: {worst} with {percent(masks[worst].retention, 2)}"
+    return _check("Retention", value, not gap, "budgets differ")
+
+
+def _effect_checks(effect: AblationEffect) -> list[Check]:
+    share, drift = effect.decisions_changed["RASA"], effect.drift_explained
+    variance = f"explain {percent(drift.modules)} of the rank drift’s variance, random ones {percent(drift.random)}"
+    return [
+        _check(
+            "RASA", f"changes {percent(share, 1)} of the neuron decisions", share >= LEAST, "credit it with no gain"
+        ),
+        _check("Modules", variance, drift.modules > drift.random, "they gather no neurons that drift alike"),
+    ]
+
+
+def _recorded_check(recorded: Mapping[str, str]) -> list[Check]:
+    """Return the claims on GPrune, its modules and RASA that were judged on other models."""
+    outcomes = {claim: recorded[claim] for claim in _PAPER_CLAIMS if claim in recorded}
+    value = "; ".join(f"{claim}: {result}" for claim, result in outcomes.items())
+    # the first word of an outcome says whether the claim holds
+    held = all(result.startswith(f"{HOLDS}:") for result in outcomes.values())
+    return [_check("Other models", value, held)] if outcomes else []
+
+
+def _text_check(statuses: Mapping[str, HoldoutStatus]) -> Check:
+    if not statuses:
+        return Check("Evaluation texts", "none", "unknown")
+    groups: dict[str, list[str]] = {}
+    for text, status in statuses.items():
+        groups.setdefault(status.brief, []).append(text)
+    value = "; ".join(f"{brief}: {', '.join(names)}" for brief, names in groups.items())
+    seen = [text for text, status in statuses.items() if SAME in status.related or status.copied]
+    passes = not seen and any(status.unseen for status in statuses.values())
+    caveat = "figures on a calibration text flatter" if seen else "none is unseen"
+    return _check("Evaluation texts", value, passes, caveat)
+
+
+def _code_check(provenance: Mapping[str, Any]) -> Check:
+    if package := provenance.get("package"):
+        return Check("Code", f"installed package {provenance.get('gprune')}, contents {package}", "pass")
+    if not provenance.get("commit"):
+        return Check("Code", "commit not recorded", "unknown")
+    value = f"commit {provenance['commit']}"
+    return _check("Code", value, not provenance.get("uncommitted_changes"), "with changes that were not committed")

@@ -120,20 +120,16 @@ def _require_fitting(options: argparse.Namespace, chosen: list[PaperTable]) -> N
 
 
 def _reports() -> dict[str, Any]:
-    """What writes the report of a table, by its name; of some models, or in place of an earlier document."""
-    from gprune.experiments.reproduction import control_report, repair_report
+    """Return the functions that build the report of a table, by its name."""
+    from gprune.experiments.reproduction import documents
     from gprune.experiments.reproduction.control_rows import FAIR
     from gprune.experiments.reproduction.repair_rows import REPAIR
 
-    def whole(store: Any, every: list[Series], command: str, _earlier: str) -> str:
-        return control_report.markdown(store, every, command)
-
-    return {FAIR: whole, REPAIR: repair_report.markdown}
+    return {FAIR: documents.study_document, REPAIR: documents.repair_document}
 
 
-def _reported(chosen: list[PaperTable]) -> list[Any]:
-    known = _reports()
-    return [known[table.name] for table in chosen if table.name in known]
+def _reported(chosen: list[PaperTable]) -> list[str]:
+    return [table.name for table in chosen if table.name in _reports()]
 
 
 def _scale(options: argparse.Namespace, model: str, chosen: list[PaperTable]) -> Any:
@@ -203,11 +199,11 @@ def _report(options: argparse.Namespace, chosen: list[PaperTable], every: list[S
     from gprune.store import Store
     from gprune.system.files import write_text
 
-    (markdown,) = _reported(chosen)
+    (name,) = _reported(chosen)
     file = options.report
     try:
         earlier = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-        write_text(file, markdown(Store(options.cache), every, command_line(), earlier))
+        write_text(file, _reports()[name](Store(options.cache), every, command_line(), earlier))
     except OSError as error:
         raise StoreError(f"the report {options.report} cannot be written ({error})") from error
     say(f"report: {options.report}", file=sys.stderr)

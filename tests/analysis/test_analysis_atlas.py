@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_records import a_partition
 
-from gprune.analysis import decisions, kept_units, mask_map
+from gprune.analysis import decisions, kept_units, mask_map, verdict
 from gprune.analysis.kept_units import GROUPS, NEURONS
 from gprune.records import PruningMasks, UnitScores
 
@@ -196,14 +196,10 @@ def bins(ours, base):
 
 
 def test_headlines_follow_the_signs():
-    every = decisions.headline(bins([0.4, 0.4, 0.6], [0.5, 0.5, 0.5]), "FLAP")
-    assert every.endswith(
-        "more neurons of the most unstable modules than FLAP (+0.100) and fewer of the others (−0.100)"
-    )
-    some = decisions.headline(bins([0.6, 0.3, 0.6], [0.5, 0.5, 0.5]), "FLAP")
-    assert some.endswith("and fewer of the others on average (−0.125)")
-    words = decisions.headline(bins([0.4, 0.4, 0.501], [0.5, 0.5, 0.5]), "FLAP")
-    assert "about as many neurons of the most unstable modules as FLAP (+0.001) and fewer of the others" in words
+    title = verdict.budget_title(bins([0.6, 0.3, 0.6], [0.5, 0.5, 0.5]), "FLAP")
+    assert title == "Retention against FLAP: +0.100 in the most unstable modules, −0.125 in the others"
+    alike = verdict.budget_title(bins([0.501, 0.499], [0.5, 0.5]), "FLAP")
+    assert alike == "GPrune spreads the budget over stable and unstable modules as FLAP does"
     result = bins([0.8, 0.2], [0.4, 0.6])
     assert decisions.pooled(result) == pytest.approx((0.35, 0.55))
     words = decisions.total_sentence(result, "FLAP")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from gprune.analysis import agreement, calibration
+from gprune.analysis import agreement, calibration, verdict
 from gprune.pipeline.stages.comparisons import COMPARISONS, FANG, SUBSTITUTION, SWAP
 from gprune.records import Agreement, RankDrift, Tokens
 
@@ -149,7 +149,7 @@ def test_one_text_one_shard_and_one_neuron():
     score, _ = a_scorer(0, neurons=1)
     (curve,) = calibration.stability({"A": score}, {"A": np.ones(6)})
     assert np.isnan(curve.mean).all() and math.isnan(calibration.projected(curve, 100))
-    assert calibration.headline([curve]) == "How many sequences are enough?"
+    assert calibration.sampling_title([curve]) == "How many sequences are enough?"
 
 
 def test_larger_parts_are_expected_to_agree_by_spearman_and_brown():
@@ -161,14 +161,14 @@ def test_larger_parts_are_expected_to_agree_by_spearman_and_brown():
     assert math.isnan(calibration.projected(below, 192))
 
 
-def test_the_headline_names_the_least_stable_text_and_the_other_text():
+def test_the_title_names_the_least_stable_text_and_the_other_text():
     made = [
         calibration.Curve(name, np.array([4.0, 8.0]), *[np.array([0.2, level])] * 3)
         for name, level in (("A", 0.98), ("B", 0.91), ("A | B", 0.5))
     ]
     sentence = "Two samples of 8 sequences of one text agree at 0.91 or more"
-    assert calibration.headline(made) == f"{sentence}, A and B at 0.50"
-    assert calibration.headline(made[:2]) == sentence
+    assert calibration.sampling_title(made) == f"{sentence}, A and B at 0.50"
+    assert calibration.sampling_title(made[:2]) == sentence
 
 
 NAMES = ("ab_ac", "ab_bc", "other_seed")
@@ -184,7 +184,7 @@ def test_means_and_tables_are_over_layers_and_leave_out_controls():
     assert agreement.mean_substitution(a_record()) == pytest.approx((0.45, 0.15))
     record = Agreement(NAMES[2:], np.array([[0.9]]), np.array([[0.9]]))
     assert agreement.mean_substitution(record) is None
-    assert agreement.headline(record) == "Agreement of the modules, layer by layer"
+    assert verdict.agreement_title(record) == "Mean ARI of the modules: 0.90 when only the seed changes"
     table = agreement.summary(a_record())
     assert table["comparison"].tolist() == TITLES
     np.testing.assert_allclose(table["mean ARI"], [0.3, 0.6, 0.9])
@@ -195,8 +195,8 @@ def test_means_and_tables_are_over_layers_and_leave_out_controls():
     assert len(table) == 6 and table["layer"].tolist() == [0, 1] * 3
     assert table["comparison"].tolist() == [title for title in TITLES for _ in range(2)]
     assert table["ARI"].tolist() == [0.2, 0.4, 0.4, 0.8, 0.9, 0.9]
-    assert "0.45 when one calibration text is replaced" in agreement.headline(a_record())
-    assert "0.90 when only the seed changes" in agreement.headline(a_record())
+    assert "0.45 when one calibration text is replaced" in verdict.agreement_title(a_record())
+    assert "0.90 when only the seed changes" in verdict.agreement_title(a_record())
     ari = np.array([[0.5, 0.7], [0.2, 0.4], [0.0, 0.0]])
     record = Agreement(("initialization", "other_seed", "fang_other_seed"), ari, ari)
     assert agreement.controls(record) == (pytest.approx(0.3), pytest.approx(0.6))
@@ -228,11 +228,11 @@ def test_fang_enters_neither_the_modules_mean_nor_their_controls():
     record = Agreement(names, ari, ari)
     assert agreement.mean_substitution(record) == pytest.approx((0.45, 0.15))
     assert agreement.controls(record) == (pytest.approx(0.9), None)
-    assert agreement.headline(record).endswith(
-        "when only the seed changes; FANG's groups of one text and another agree at 0.15 over all pairs"
+    assert verdict.agreement_title(record).endswith(
+        "0.90 when only the seed changes and 0.15 for FANG’s groups of two texts"
     )
     alone = Agreement(names[4:5], ari[4:5], ari[4:5])
-    assert agreement.headline(alone) == "FANG's groups of two texts agree at a mean ARI of 0.15"
+    assert verdict.agreement_title(alone) == "Mean ARI of the modules: 0.15 for FANG’s groups of two texts"
 
 
 def test_confusion_puts_the_best_match_on_the_diagonal_and_gathers_the_rest():

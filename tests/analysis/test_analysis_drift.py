@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gprune.analysis import drift
+from gprune.analysis import drift, verdict
 from gprune.pruning import neuron_embedding
 from gprune.pruning.ranking import ranks
 from gprune.records import ActivationStatistics, RankDrift, UnitScores
@@ -69,14 +69,14 @@ def test_top_drifting_breaks_ties_by_layer_and_neuron():
 @pytest.mark.parametrize(
     ("cross", "floor", "words"),
     [
-        (0.4, 0.1, "4.0 times as far"),
+        (0.4, 0.1, "4.0× more than resampling"),
         (0.1, 0.1, "hardly more"),
-        (0.4, 0.0, "more than 40.0 % of the ranking"),
+        (0.4, 0.0, "by 40.0 % of the ranking (median)"),
     ],
 )
-def test_headline_measures_against_the_floor(cross, floor, words):
+def test_the_title_measures_against_the_floor(cross, floor, words):
     curves = drift.distributions(a_drift(np.full((2, 5), cross), floor), 10)
-    assert words in drift.headline(curves)
+    assert words in verdict.drift_title(curves)
 
 
 def measured(seed, shards=3, neurons=20, **changed):

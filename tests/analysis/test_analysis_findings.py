@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from made_records import a_partition
 
-from gprune.analysis import comparison, findings, neurons
+from gprune.analysis import comparison, neurons, verdict
 from gprune.analysis import drift as drift_analysis
 from gprune.analysis.decisions import Bins, chance_jaccard
 from gprune.analysis.paired_test import Measurement
@@ -47,8 +47,10 @@ def a_drift(seed, shift, noise):
 @pytest.mark.parametrize(("shift", "noise", "moves"), [(1.0, 0.02, True), (0.0, 0.3, False)])
 def test_drift_is_told_against_the_noisier_floor(seed, shift, noise, moves):
     record, _, _ = a_drift(seed, shift, noise)
-    sentence = findings.drift(drift_analysis.distributions(record, 50))
-    cross, floor, rho, floor_rho = numbers(sentence)
+    curves = drift_analysis.distributions(record, 50)
+    title, _, rest = verdict.drift_finding(curves).partition(". ")
+    assert title == verdict.drift_title(curves)
+    cross, floor, rho, floor_rho = numbers(rest)
     medians = [np.median(each) for each in (record.resample_primary, record.resample_auxiliary)]
     noisier = int(np.argmax(medians))
     assert cross == pytest.approx(100 * np.median(record.magnitude), abs=0.051)
@@ -56,7 +58,10 @@ def test_drift_is_told_against_the_noisier_floor(seed, shift, noise, moves):
     assert rho == pytest.approx(np.median(record.correlation), abs=0.0051)
     floors = (record.correlation_primary, record.correlation_auxiliary)
     assert floor_rho == pytest.approx(np.median(floors[noisier]), abs=0.0051)
-    assert ("further than noise explains" in sentence) == moves
+    if medians[noisier] > 0:
+        ratio = np.median(record.magnitude) / medians[noisier]
+        assert (f"{ratio:.1f}× more than resampling it" in title) == moves
+    assert ("hardly" in title) != moves
 
 
 def an_agreement(**ari):
@@ -64,36 +69,32 @@ def an_agreement(**ari):
     return Agreement(tuple(ari), rows, np.abs(rows))
 
 
-@pytest.mark.parametrize(
-    ("seed", "word"),
-    [
-        (0.2, "Changing the seed changes the modules more"),
-        (0.8, "Changing the text changes the modules more"),
-        (0.5, "about as much"),
-    ],
-)
+@pytest.mark.parametrize(("seed", "word"), [(0.2, "less than"), (0.8, "more than"), (0.5, "about as much as")])
 def test_agreement_is_told_against_another_seed_and_fang(seed, word):
     record = an_agreement(ab_ac=0.4, ab_bc=0.6, other_seed=seed, initialization=0.9, fang_ab=0.12)
-    sentence = findings.agreement(record)
-    assert word in sentence and "FANG’s groups of two texts agree less, at 0.12" in sentence
-    assert numbers(sentence)[0] == 0.5 and numbers(sentence)[2] == seed
-    assert "agree more, at 0.30" in findings.agreement(an_agreement(ab_ac=0.1, fang_ab=0.3))
+    finding = verdict.agreement_finding(record)
+    # modules that agree less when the text changes than when the seed does are changed more by it
+    assert finding.startswith(f"Changing the calibration text changes the modules {word} changing the seed. ")
+    assert numbers(finding) == [0.5, seed, 0.12]
+    title = (
+        "Mean ARI of the modules: 0.10 when one calibration text is replaced and 0.30 for FANG’s groups of two texts"
+    )
+    assert verdict.agreement_finding(an_agreement(ab_ac=0.1, fang_ab=0.3)) == f"{title}."
 
 
 def test_agreement_without_a_third_text_tells_what_there_is():
-    assert "FANG’s groups of two texts agree at an ARI of 0.30" in findings.agreement(an_agreement(fang_ab=0.3))
-    assert "no text was replaced" in findings.agreement(an_agreement(other_seed=0.3))
+    assert verdict.agreement_title(an_agreement(fang_ab=0.3)).endswith(": 0.30 for FANG’s groups of two texts")
+    assert verdict.agreement_title(an_agreement(other_seed=0.3)).endswith(": 0.30 when only the seed changes")
 
 
 @pytest.mark.parametrize("adapted", [0, 1, 7])
 def test_adapted_modules_and_their_sources_are_counted(adapted):
     from_b = adapted // 2
-    found = findings.adapted(Counts(40, adapted, 30 * adapted, 1200, adapted - from_b, from_b, 30 * from_b))
+    finding = verdict.adaptation_finding(Counts(40, adapted, 30 * adapted, 1200, adapted - from_b, from_b, 30 * from_b))
     if not adapted:
-        assert found.startswith("None of the 40 modules is adapted")
+        assert finding.startswith("RASA adapts none of the 40 modules")
         return
-    assert numbers(found) == [adapted, 40, pytest.approx(100 * adapted / 40), from_b, adapted - from_b]
-    assert ("neurons is adapted" in found) == (adapted == 1)
+    assert numbers(finding) == [adapted, 40, pytest.approx(100 * adapted / 40), from_b, adapted - from_b]
 
 
 def some_bins(seed):
@@ -110,18 +111,16 @@ def some_bins(seed):
 
 @pytest.mark.parametrize("seed", range(8))
 def test_the_budget_of_the_most_unstable_modules_and_the_shared_neurons(seed):
-    result = some_bins(seed)
-    sentence = findings.budget(result, "FLAP")
-    change = result.ours[-1] - result.base[-1]
-    words = {"fewer": change <= -0.005, "more": change >= 0.005, "about as many": abs(change) < 0.005}
-    assert {word: f"keeps {word} neurons" in sentence for word in words} == words
-    kept = (result.ours * result.neurons).sum()
-    both = (result.shares[0] / 100 * result.neurons).sum()
-    last, last_base, ours, _, shared = numbers(sentence)
-    assert last == pytest.approx(100 * result.ours[-1], abs=0.051)
-    assert last_base == pytest.approx(100 * result.base[-1], abs=0.051)
-    assert ours == pytest.approx(100 * kept / result.neurons.sum(), abs=0.051)
-    assert shared == pytest.approx(100 * both / kept, abs=0.51)
+    bins = some_bins(seed)
+    title, _, rest = verdict.budget_finding(bins, "FLAP").partition(". ")
+    change = bins.ours - bins.base
+    others = (change * bins.neurons)[:-1].sum() / bins.neurons[:-1].sum()
+    unstable, pooled = (f"{value:+.3f}".replace("-", "−") for value in (change[-1], others))
+    assert title == f"Retention against FLAP: {unstable} in the most unstable modules, {pooled} in the others"
+    kept, base = ((each * bins.neurons).sum() / bins.neurons.sum() for each in (bins.ours, bins.base))
+    both = (bins.shares[0] * bins.neurons).sum() / bins.neurons.sum()
+    expected = [100 * bins.ours[-1], 100 * bins.base[-1], 100 * kept, 100 * base, both]
+    assert numbers(rest) == pytest.approx(expected, abs=0.051)
 
 
 def cell(method, loss, text="c", retention=0.5):
@@ -131,7 +130,7 @@ def cell(method, loss, text="c", retention=0.5):
 
 
 def compared(cells):
-    return findings.comparison(comparison.lines(comparison.rows(cells)), ["c"], UNSEEN)
+    return verdict.comparison_finding(comparison.lines(comparison.rows(cells)), ["c"], UNSEEN)
 
 
 UNSEEN = {"c": HoldoutStatus("c", {"A": OTHER, "B": OTHER}, TextOverlap("c", 17, 30, np.zeros(2), np.ones(2)))}
@@ -141,24 +140,22 @@ UNSEEN = {"c": HoldoutStatus("c", {"A": OTHER, "B": OTHER}, TextOverlap("c", 17,
 def test_the_rival_is_the_best_of_the_others_at_the_same_budget(ours):
     cells = [cell("gprune", ours), cell("flap", 3.6), cell("fang", 3.5), cell("wanda_sp", 3.0, retention=0.7)]
     sentence = compared([cell("dense", 2.5, retention=1.0), *cells])
-    rival = cells[2]
-    change = 100 * np.expm1(cells[0].losses.mean() - rival.losses.mean())
+    change = 100 * np.expm1(cells[0].losses.mean() - cells[2].losses.mean())
     assert "FANG" in sentence and "(unseen)" in sentence and "Wanda" not in sentence
-    told = numbers(sentence)[0]
-    assert abs(told) == pytest.approx(abs(change), abs=0.051)
+    assert abs(numbers(sentence)[0]) == pytest.approx(abs(change), abs=0.051)
     if ours == 3.5:
-        assert "too close to call" in sentence
+        assert "within noise" in sentence
     else:
         assert ("lower" in sentence, "higher" in sentence) == (change < 0, change > 0)
 
 
 def test_the_rival_is_no_control_and_its_absence_is_said():
     alone = [cell("gprune", 3.0), cell("dense", 2.0)]
-    assert "No baseline" in compared(alone)
+    assert compared(alone) == "On c (unseen): No winner: a baseline is not part of this run."
     cells = [cell("gprune", 3.2), cell("flap", 3.6), cell("msl_random", 3.1), cell("flap_no_bias", 3.0)]
     sentence = compared(cells)
     change = 100 * np.expm1(cells[2].losses.mean() - cells[0].losses.mean())
-    assert "the best other method, FLAP, no bias compensation (against FLAP −33.0 %). A control does" in sentence
+    assert "higher than FLAP, no bias compensation’s. On c (unseen): A control does better: MSL" in sentence
     assert numbers(sentence.replace("−", "-"))[-1] == pytest.approx(change, abs=0.051)
     weak = [*cells[:2], cell("msl_random", 3.5)]
     assert "control" not in compared(weak)

@@ -118,7 +118,7 @@ def test_the_area_is_how_often_a_kept_neuron_has_more_with_ties_by_half():
         by_pairs.append(np.mean(pairs) if pairs else np.nan)
     np.testing.assert_allclose(prediction.area(values, kept), by_pairs)
     assert np.isnan(by_pairs[3:]).all()
-    table = prediction.table({"noise": values, "decision": kept.astype(float), "not": -1.0 * kept}, kept)
+    table = prediction.prediction_table({"noise": values, "decision": kept.astype(float), "not": -1.0 * kept}, kept)
     assert table["quantity"].tolist() == ["decision", "not", "noise"]
     assert table["mean AUC"].tolist()[:2] == [1.0, 0.0]
 

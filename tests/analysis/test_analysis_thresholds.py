@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gprune.analysis import published, run_settings, summary, thresholds
+from gprune.analysis import published, run_settings, thresholds, verdict
 from gprune.analysis.ablation_effect import AblationEffect, Explained
 from gprune.data import published as rows
 from gprune.evaluation.holdout import standings
@@ -43,7 +43,7 @@ def test_modules_neurons_and_sources_are_counted():
     nothing = np.zeros(3, dtype=bool)
     assert thresholds.overlap(nothing, nothing) == 1.0
     assert thresholds.labels_within_layer(np.array([0, 0, 1, 3, 3, 3])).tolist() == [0, 1, 0, 0, 1, 2]
-    table = thresholds.table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
+    table = thresholds.decision_table(statistics(), adapted([False, False, True, True], [0, 0, 1, 0]))
     assert table["decision"].tolist() == ["re-scored from B", "adapted, stays on A", "unchanged", "unchanged"]
     assert table["module"].tolist() == [0, 1, 0, 1] and table["neurons"].tolist() == [2, 6, 3, 5]
 
@@ -104,70 +104,69 @@ def masks(retention):
     return {"FLAP": PruningMasks("flap", ffn, heads, retention, 0.5)}
 
 
-def verdicts(record, study, found):
-    return {check.sentence.split(":")[0]: check.verdict for check in summary.checks(record, study, found, {})}
+def check_of(name, *arguments, **more):
+    (check,) = (check for check in verdict.checks(*arguments, **more) if check.name == name)
+    return check
 
 
 def test_budgets_match_where_a_winner_may_be_called():
-    assert verdicts(a_record(), a_study(), masks(0.5049))["Budgets match"] == "pass"
-    assert verdicts(a_record(), a_study(), masks(0.5051))["Budgets differ"] == "warn"
+    assert check_of("Retention", a_record(), a_study(), masks(0.5049), {}).verdict == "pass"
     apart = masks(0.5049) | {"FANG": masks(0.4951)["FLAP"]}
-    assert verdicts(a_record(), a_study(), apart)["Budgets differ"] == "warn"
-    assert verdicts(a_record(), a_study(), {})["Budgets"] == "unknown"
+    for found in (masks(0.5051), apart):
+        check = check_of("Retention", a_record(), a_study(), found, {})
+        assert check.verdict == "warn" and check.value.endswith("(budgets differ)") and "FLAP with 50." in check.value
+    assert check_of("Retention", a_record(), a_study(), {}, {}).verdict == "unknown"
 
 
 @pytest.mark.parametrize(
     ("rasa", "own", "verdicts", "words"),
     [
         (
-            0.004,
-            0.14,
-            ("warn", "pass"),
-            ("RASA changes 0.4 % of the decisions", "random ones of the same sizes 2 %"),
+            *(0.004, 0.14, ("warn", "pass")),
+            ("changes 0.4 % of the neuron decisions (credit it with no gain)", "random ones 2 %"),
         ),
-        (0.2, 0.01, ("pass", "warn"), ("RASA changes 20.0 % of the decisions", "gather no neurons")),
-        (0.2, math.nan, ("pass", "warn"), ("RASA", "The modules explain")),
+        (0.2, 0.01, ("pass", "warn"), ("changes 20.0 % of the neuron decisions", "gather no neurons")),
+        (0.2, math.nan, ("pass", "warn"), ("changes", "explain")),
     ],
 )
 def test_parts_that_act_on_next_to_nothing_are_warned_about(rasa, own, verdicts, words):
-    acting = AblationEffect(Explained(own, 0.02), {"BCM": 0.1, "RASA": rasa, "MSL": 0.1}, (0.5,), (0.5,))
-    found = summary.checks(a_record(), a_study(), {}, {}, acting)[1:3]
-    assert tuple(check.verdict for check in found) == verdicts
-    assert all(word in check.sentence for check, word in zip(found, words, strict=True))
+    effect = AblationEffect(Explained(own, 0.02), {"BCM": 0.1, "RASA": rasa, "MSL": 0.1}, (0.5,), (0.5,))
+    checks = [check_of(name, a_record(), a_study(), {}, {}, effect) for name in ("RASA", "Modules")]
+    assert tuple(check.verdict for check in checks) == verdicts
+    assert all(word in check.value for check, word in zip(checks, words, strict=True))
 
 
 def test_measuring_on_the_calibration_text_is_warned_about():
-    def said(contents, share=0.0):
+    def check(contents, share=0.0):
         study = a_study(evaluation=EvaluationSettings(texts=tuple(contents)))
         overlaps = {text: TextOverlap(text, 17, 9, np.array([share, 0.0]), np.ones(2)) for text in contents}
-        known = standings(study, {"primary": "1"}, contents, overlaps)
-        return summary.checks(a_record(), study, {}, known)[1]
+        statuses = standings(study, {"primary": "1"}, contents, overlaps)
+        return check_of("Evaluation texts", a_record(), study, {}, statuses)
 
-    same = said({"wiki": "1", "ptb": "2"})
-    assert same.verdict == "warn" and "very same text: wiki;" in same.sentence
-    apart = said({"wiki": "2", "a#split=test": "3"})
-    assert apart.verdict == "pass"
-    assert apart.sentence.endswith("unseen: wiki; other split of A: a#split=test")
-    split = said({"a#split=test": "3"})
-    assert split.verdict == "warn" and "No evaluation text is unseen" in split.sentence
-    assert "overlaps A: wiki" in said({"wiki": "2"}, 0.4).sentence
-    assert summary.checks(a_record(), a_study(), {}, {})[1].verdict == "unknown"
+    same = check({"wiki": "1", "ptb": "2"})
+    assert same.verdict == "warn" and "same text as A: wiki" in same.value and "flatter" in same.value
+    apart = check({"wiki": "2", "a#split=test": "3"})
+    assert apart.verdict == "pass" and apart.value == "unseen: wiki; other split of A: a#split=test"
+    split = check({"a#split=test": "3"})
+    assert split.verdict == "warn" and split.value.endswith("(none is unseen)")
+    assert "overlaps A: wiki" in check({"wiki": "2"}, 0.4).value
+    assert check_of("Evaluation texts", a_record(), a_study(), {}, {}).verdict == "unknown"
 
 
-def test_samples_and_windows_below_the_papers_are_named_and_uncommitted_changes_and_a_missing_commit():
+def test_samples_seeds_windows_and_code_are_named():
     study = a_study(calibration=CalibrationSettings(samples=256), evaluation=EvaluationSettings(windows=96))
-    found = " ".join(check.sentence for check in summary.checks(a_record(), study, {}, {}) if check.verdict == "warn")
-    assert "256 calibration sequences" in found and "at most 96 windows" in found
+    checks = {check.name: check for check in verdict.checks(a_record(), study, {}, {}, seeds=(0, 1))}
+    assert checks["Calibration"].value == "256 sequences of each text (paper: 2048)"
+    assert checks["Windows"].value == "at most 96 of each text" and checks["Windows"].verdict == "warn"
+    assert (checks["Seeds"].value, checks["Seeds"].verdict) == ("0, 1", "pass")
+    assert (checks["Code"].value, checks["Code"].verdict) == ("commit abc", "pass")
     record = a_record()
     record["provenance"]["uncommitted_changes"] = True
-    assert any("not committed" in check.sentence for check in summary.checks(record, a_study(), {}, {}))
-    last = summary.checks({"provenance": None}, a_study(), {}, {})[-1]
-    assert last.verdict == "unknown"
-
-
-def test_an_installed_package_is_told_by_its_version_and_contents():
-    last = summary.checks({"provenance": {"gprune": "0.1.0", "package": "3f"}}, a_study(), {}, {})[-1]
-    assert last == summary.Check("pass", "Made by the installed package 0.1.0 (contents 3f)")
+    check = check_of("Code", record, a_study(), {}, {})
+    assert check.verdict == "warn" and "not committed" in check.value
+    assert check_of("Code", {"provenance": None}, a_study(), {}, {}).verdict == "unknown"
+    installed = check_of("Code", {"provenance": {"gprune": "0.1.0", "package": "3f"}}, a_study(), {}, {})
+    assert installed == verdict.Check("Code", "installed package 0.1.0, contents 3f", "pass")
 
 
 def test_published_numbers_belong_to_llama2_7b_on_wikitext_and_ptb():

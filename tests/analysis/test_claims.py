@@ -1,10 +1,10 @@
-"""Claims judged on made-up cases, and GPrune against the best baseline of each text."""
+"""Claims judge_claim on made-up cases, and GPrune against the best baseline of each text."""
 
 import numpy as np
 import pytest
 
 from gprune.analysis import claims
-from gprune.analysis.claims import Case, Claim, growing, judged
+from gprune.analysis.claims import Case, Claim, growing, judge_claim
 from gprune.analysis.studies import StudyRow
 from gprune.records import REPAIRS
 from gprune.study.methods import METHODS
@@ -25,7 +25,7 @@ def a_case(text="x", retention=0.5, unseen=False, model="m", **nats):
 
 def test_a_claim_is_judged_against_the_best_of_its_rivals_in_each_case():
     cases = [a_case(gprune=0.1, flap=0.2, fang=0.3), a_case("y", gprune=0.1, flap=0.2, fang=-0.1)]
-    found = judged(CLAIM, cases)
+    found = judge_claim(CLAIM, cases)
     assert [other for _, other, _ in found.cases] == ["flap", "fang"]
     assert found.counts == "1 better, 0 within noise, 1 worse" and found.outcome == claims.FAILS
     assert found.change == pytest.approx(np.expm1((-0.1 + 0.2) / 2), abs=1e-3)
@@ -45,17 +45,17 @@ def test_a_claim_is_judged_against_the_best_of_its_rivals_in_each_case():
 )
 def test_a_claim_holds_where_it_is_mostly_better_and_never_worse(values, outcome):
     cases = [a_case(str(index), gprune=value, flap=0.0) for index, value in enumerate(values)]
-    assert judged(CLAIM, cases).outcome == outcome
+    assert judge_claim(CLAIM, cases).outcome == outcome
 
 
 def test_only_what_both_sides_have_and_unseen_text_counts():
     cases = [a_case("a", gprune=0.5, flap=0.0), a_case("b", unseen=True, gprune=-0.5, flap=0.0)]
-    found = judged(Claim("", "", "gprune", ("flap",), where="unseen"), cases)
+    found = judge_claim(Claim("", "", "gprune", ("flap",), where="unseen"), cases)
     assert [case.text for case, _, _ in found.cases] == ["b"] and found.outcome == claims.HOLDS
     case = a_case(gprune=0.0, flap=0.1)
     lone = Case("m", 0.5, "x", False, {"gprune": {0: WINDOWS}, "flap": {1: WINDOWS}})
     assert case.difference("gprune", "msl_layers") is None and lone.difference("gprune", "flap") is None
-    assert judged(CLAIM, [lone]).outcome == claims.UNKNOWN
+    assert judge_claim(CLAIM, [lone]).outcome == claims.UNKNOWN
     assert case.difference("gprune", "flap").nats == pytest.approx(-0.1, abs=1e-3)
 
 

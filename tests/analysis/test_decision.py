@@ -46,7 +46,7 @@ def test_models_measured_on_all_texts_are_options_with_their_loss_to_the_dense_o
     ]
     assert found[0].ratio == pytest.approx(np.exp(0.2))
     names = {one.line.name: one.line.method for one in found}
-    table = decision.table(found, names, decision.PARAMETERS)
+    table = decision.option_table(found, names, decision.PARAMETERS)
     assert list(table["perplexity, times dense"]) == pytest.approx(np.exp([0.2, 0.5, 0.1]))
     assert list(table["parameters, times dense"]) == [0.7, 0.8, 0.9]
 

@@ -138,12 +138,12 @@ def test_the_probability_is_that_of_a_coin_at_least_as_uneven(lost, gained):
 
 
 def test_the_finding_names_both_ways_and_whether_chance_does_as_much():
-    said = changed_answers.headline(Counts(10, 14, 2, 5), "FLAP", "the dense model")
+    said = changed_answers.answers_title(Counts(10, 14, 2, 5), "FLAP", "the dense model")
     assert said.startswith("FLAP loses 14 of the dense model’s right answers and gains 2 others: more than")
     assert said.endswith("p = 0.004")
-    assert "which chance alone can do" in changed_answers.headline(Counts(10, 3, 2, 5), "FLAP", "the dense model")
-    assert "p < 0.001" in changed_answers.headline(Counts(10, 40, 2, 5), "FLAP", "the dense model")
-    assert "answers every question as" in changed_answers.headline(Counts(10, 0, 0, 5), "FLAP", "the dense model")
+    assert "which chance alone can do" in changed_answers.answers_title(Counts(10, 3, 2, 5), "FLAP", "the dense model")
+    assert "p < 0.001" in changed_answers.answers_title(Counts(10, 40, 2, 5), "FLAP", "the dense model")
+    assert "answers every question as" in changed_answers.answers_title(Counts(10, 0, 0, 5), "FLAP", "the dense model")
 
 
 def test_a_question_has_a_row_an_option_and_a_column_a_model():

@@ -25,7 +25,9 @@ def standing(text):
 
 def placed(cells, groups=None):
     lines = comparison.lines(comparison.rows(cells), groups)
-    home, abroad = generalization.texts_of(standing, comparison.texts(row for line in lines for row in line.rows))
+    home, abroad = generalization.home_and_unseen(
+        standing, comparison.texts(row for line in lines for row in line.rows)
+    )
     return {one.line.name: one for one in generalization.places(lines, home, abroad)}
 
 
@@ -34,8 +36,8 @@ def dense(run="run"):
 
 
 def test_texts_are_at_home_abroad_or_neither():
-    assert generalization.texts_of(standing, TEXTS) == (["split", "other split"], ["novel"])
-    assert generalization.texts_of(lambda _: None, TEXTS) == ([], [])
+    assert generalization.home_and_unseen(standing, TEXTS) == (["split", "other split"], ["novel"])
+    assert generalization.home_and_unseen(lambda _: None, TEXTS) == ([], [])
 
 
 def test_the_change_is_the_mean_over_texts_of_what_windows_lose():
@@ -69,9 +71,9 @@ def test_seeds_are_averaged_and_their_spread_counts():
     (one,) = found.values()
     assert one.abroad.nats == pytest.approx(0.2)
     assert one.abroad.nats_error == pytest.approx(np.std([0.1, 0.3], ddof=1) / np.sqrt(2))
-    table = generalization.table([one], {one.line.name: "FLAP"})
+    table = generalization.generalization_table([one], {one.line.name: "FLAP"})
     assert table["abroad over home"][0] == pytest.approx(1.0) and table["method"][0] == "FLAP"
     assert table["repair"].tolist() == [""]
     given = {one.line.name: ("A and B", "least squares on A")}
-    told = generalization.table([one], {one.line.name: "FLAP"}, given)
+    told = generalization.generalization_table([one], {one.line.name: "FLAP"}, given)
     assert told[["masks from", "repair"]].to_numpy().tolist() == [["A and B", "least squares on A"]]

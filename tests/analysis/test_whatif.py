@@ -63,7 +63,7 @@ def test_the_runs_own_rule_at_its_own_retention_gives_its_own_masks(run, prepare
     found = whatif.relocated(prepared, run.load(stages.adapted).source, run.study.retention)
     changed = mask_diff.compare(own, found)
     assert changed.total == changed.heads == 0
-    assert mask_diff.headline(changed) == "No neuron and no key/value group changes sides"
+    assert mask_diff.flips_title(changed) == "No neuron and no key/value group changes sides"
 
 
 @pytest.mark.parametrize("target", [0.3, 0.6, 0.8])
@@ -123,7 +123,7 @@ def test_flips_are_counted_by_layer_and_by_side():
     found = mask_diff.compare(before, after)
     assert found.removed.tolist() == [1, 0] and found.added.tolist() == [0, 2]
     assert (found.total, found.heads) == (3, 1)
-    assert mask_diff.headline(found) == (
+    assert mask_diff.flips_title(found) == (
         "3 neurons change sides (50.00 %), most of them in layer 1, and 1 key/value group"
     )
-    assert mask_diff.table(found)["neurons, removed → kept"].tolist() == [0, 2]
+    assert mask_diff.flip_table(found)["neurons, removed → kept"].tolist() == [0, 2]

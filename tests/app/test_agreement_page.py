@@ -66,7 +66,7 @@ def test_fang_stands_beside_the_substitutions_and_any_pair_can_be_chosen(cache):
     assert drawn(charts(app)[0]) == expected
     groups = analysis.mean_of(the_run(cache).agreement(), FANG)
     assert groups is not None and -0.1 < groups[0] < 0.3
-    assert f"FANG's groups of one text and another agree at {groups[0]:.2f} over all pairs" in words(app)
+    assert f"{groups[0]:.2f} for FANG’s groups of two texts" in words(app).replace("\\", "")
     assert "FANG has 2 groups in a layer and BCM 6 modules" in words(app).replace("\\", "")
     assert "ma_fang" not in [button.key for button in app.button]
     app.multiselect[0].set_value(["fang_bc", "ab_bc"]).run()

@@ -169,7 +169,7 @@ def test_the_address_opens_the_card_that_is_the_runs(name, run):
     assert not app.exception and not app.error
     for question in (
         "Is B large enough?",
-        "Would another text than B give another model?",
+        "Does the choice of B change the model?",
         "Is B distinct from the other texts?",
     ):
         assert question in told.replace("\\", "")
@@ -201,5 +201,5 @@ def test_a_run_without_statistics_says_what_the_card_needs(cache):
 def test_a_text_without_another_has_a_card(cache):
     write_run(cache, stages=[name for name in names() if not name.startswith(("statistics_aux", "statistics_sub"))])
     app = open_page("calibration_card", cd_view="A")
-    assert not app.exception and "no other text to hold" in words(app)
+    assert not app.exception and "no other text to compare it with" in words(app)
     assert len(charts(app)) == 1 and not app.dataframe

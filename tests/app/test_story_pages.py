@@ -35,10 +35,10 @@ def test_the_overview_opens_with_what_pruning_costs_on_unseen_text(cache):
     run = the_run(cache)
     cells = {item.method: item for item in derived_cache.measurements(run) if item.text == "c4"}
     said = headline(app).replace("\\", "")
-    assert said.startswith("Half of the weights removed: FLAP’s perplexity on unseen text ")
+    assert said.startswith("At 50 % retention, perplexity on unseen text ")
     change = 100 * abs(cells["flap"].perplexity / cells["dense"].perplexity - 1)
     assert f"{change:,.{0 if change >= 9.95 else 1}f} %" in said
-    assert "c4, 96 windows" in words(app).replace("\\", "")
+    assert "Perplexity over 96 windows" in words(app)
     assert [spec["layout"]["height"] for spec in charts(app)[:3]] == [figures.FIRST_SCREEN] * 3
 
 
@@ -46,8 +46,8 @@ def test_half_a_run_says_what_is_there_and_what_is_to_come(cache):
     name = write_run(cache, stages="drift", state="running")
     alive(cache, name)
     app = opened()
-    assert "Switching the text moves ranks" in headline(app)
-    assert "What pruning costs is told here as soon as it is measured" in words(app)
+    assert "Changing the calibration text shifts ranks" in headline(app)
+    assert "This sentence appears when it is measured" in words(app)
     # the two figures of the drift and the layer strip are there, the costs are to come
     assert len(charts(app)) == 3
     needs = "Needs “the perplexity of any pruned model on python-reference”, which is being computed"
@@ -67,7 +67,7 @@ def test_a_run_that_was_asked_for_its_drift_only_says_so(cache):
     name = write_run(cache, stages="drift")
     runs.save(Store(cache), name, read(cache, name) | {"until": "drift", "result": None})
     app = opened()
-    assert "Switching the text moves ranks" in headline(app)
+    assert "Changing the calibration text shifts ranks" in headline(app)
     assert "This run was not asked to prune and measure" in words(app)
 
 
@@ -112,7 +112,7 @@ def test_the_tour_leads_over_its_pages_with_the_findings_of_the_run(run):
 def test_a_step_whose_result_is_missing_says_so_and_the_tour_goes_on(cache):
     write_run(cache, stages="drift", state="cancelled")
     told = walked(opened(tour="1"))
-    assert "The ranks correlate at" in told[1].replace("\\", "")
+    assert "Ranks correlate at" in told[1].replace("\\", "")
     for number in (3, 4, 5):
         assert "is not part of this run. The tour goes on." in told[number], number
 

@@ -1,7 +1,6 @@
-"""The published figures: read from anywhere, checked against each other and against the paper's sentences."""
+"""The published figures: read from anywhere, held against the paper's sentences."""
 
 import math
-from dataclasses import replace
 
 import pandas as pd
 import pytest
@@ -9,8 +8,6 @@ import pytest
 from gprune.analysis import published as claims
 from gprune.analysis import tables
 from gprune.data import published
-from gprune.data.published import checks
-from gprune.data.published.rows import main_rows, other_rows
 from gprune.system.errors import SettingsError
 
 TWO_MODELS = ("LLaMA2-7B", "Vicuna1.5-7B")
@@ -28,14 +25,14 @@ def row(table, method, retention=0.5, **chosen):
 
 
 def gain(base, retention, metric, model="LLaMA2-7B"):
-    table = claims.gain_by_retention(model)
+    table = tables.gain_by_retention(claims.main_frame(model))
     found = table[(table.base == base) & (table.retention == retention) & (table.metric == metric)]
     assert len(found) == 1
     return found.iloc[0]
 
 
 def accuracy_gains(model, rule="max"):
-    table = claims.gain_by_retention(model, rule)
+    table = tables.gain_by_retention(claims.main_frame(model, rule))
     return table[table.metric == "accuracy"]
 
 
@@ -115,64 +112,6 @@ def test_frame_has_the_columns_of_the_shared_arithmetic():
     assert dense["retention"] == 1.0 and dense["ppl:ptb"] == 48.35 and pd.isna(dense["seed"])
 
 
-# contradictions
-
-
-def test_the_only_max_below_fixed_is_piqa_of_flap_on_13b_and_the_mean_that_follows():
-    found = [item for item in published.inconsistencies() if item.kind == "max below fixed"]
-    assert [(item.model, item.retention, item.method, item.rule) for item in found] == [
-        ("LLaMA2-13B", 0.4, "flap", "max")
-    ] * 2
-    assert [(item.column, item.value, item.expected) for item in found] == [
-        ("piqa", 52.98, 58.11),
-        ("mean_accuracy", 43.49, 44.23),
-    ]
-
-
-def test_three_accuracies_are_no_whole_number_of_examples():
-    found = [item for item in published.inconsistencies() if item.kind == "count"]
-    assert {(item.model, item.retention, item.column, item.value) for item in found} == {
-        ("LLaMA2-13B", 0.4, "piqa", 52.98),
-        ("LLaMA2-13B", 0.3, "piqa", 53.23),
-        ("Vicuna1.5-7B", 0.7, "arc_easy", 58.89),
-    }
-
-
-def test_a_contradiction_stands_in_the_note_of_its_row_only():
-    wrong = row("main", "flap", 0.4, model="LLaMA2-13B")
-    assert "piqa is 52.98 under max, below the 58.11 under fixed" in wrong.note
-    assert row("main", "flap", 0.4, model="LLaMA2-13B", rule="fixed").note == ""
-    assert sum(bool(item.note) for item in published.table("main", None)) == 3
-
-
-def changed(figure, **values):
-    return replace(figure, values=figure.values | values)
-
-
-def test_planted_contradictions_are_found():
-    rows = main_rows()
-    higher = next(item for item in rows if item.method == "flap" and item.retention == 0.5)
-    fixed = next(
-        item
-        for item in rows
-        if (item.model, item.method, item.retention, item.rule) == (higher.model, "flap", 0.5, "fixed")
-    )
-    assert [*checks.below(higher, fixed), *checks.differing(higher, fixed), *checks.means(higher)] == []
-    lower = changed(higher, piqa=fixed.values["piqa"] - 0.01)
-    assert [item.column for item in checks.below(lower, fixed)] == ["piqa"]
-    other = changed(higher, boolq=50.0, ptb_ppl=1.0)
-    assert [item.column for item in checks.differing(other, fixed)] == ["ptb_ppl", "boolq"]
-    mean = changed(higher, mean_accuracy=41.55)
-    assert [(item.value, item.expected) for item in checks.means(mean)] == [(41.55, 41.52)]
-    part = changed(higher, openbookqa=35.3)
-    assert [(item.column, item.expected) for item in checks.counts(part)] == [("openbookqa", 35.2)]
-    twice = [changed(item, ptb_ppl=1.0) if item.table == "seeds" else item for item in other_rows()]
-    assert {(item.method, item.value) for item in checks.repeated(rows, twice)} == {
-        ("fang", 1.0),
-        ("gprune:twflap", 1.0),
-    }
-
-
 # the paper's sentences
 
 
@@ -185,10 +124,10 @@ def test_perplexity_of_wanda_sp_falls_by_76_8_percent():
 
 
 def test_gap_narrows_in_every_setting_by_18_to_73_percent_and_claims_carry_the_papers_numbers():
-    reductions = pd.concat([claims.metric_gap(model).reduction for model in TWO_MODELS])
+    reductions = pd.concat([tables.metric_gap(claims.main_frame(model)).reduction for model in TWO_MODELS])
     assert len(reductions) == 6 and (reductions > 0).all()
     assert [round(100 * value) for value in sorted(reductions)] == [18, 36, 54, 58, 62, 73]
-    assert all((claims.metric_gap(model, "fixed").reduction > 0).all() for model in published.MODELS)
+    assert all((tables.metric_gap(claims.main_frame(model, "fixed")).reduction > 0).all() for model in published.MODELS)
     assert "0.62 when the text changes, 0.98 when" in claims.DRIFT.claim
     assert "0.51 for GPrune and 0.12 for FANG" in claims.SWAP.claim
     assert "from 0.437 to 0.349, the other four gain 0.023 to 0.074" in claims.RETENTION.claim

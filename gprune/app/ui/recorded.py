@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from gprune.experiments.reproduction.blocks import VERDICTS
+from gprune.experiments.reproduction.documents import VERDICTS
 from gprune.system import installation
 
 DOCUMENT = installation.APP_FOLDER / "docs" / "study.md"

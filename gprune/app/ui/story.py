@@ -6,14 +6,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from gprune import records
-from gprune.analysis import comparison, findings, neurons, thresholds
+from gprune.analysis import comparison, neurons, thresholds, verdict
 from gprune.analysis import drift as ranks
-from gprune.analysis import headline as analysis
 from gprune.analysis.comparison import DENSE, Line
 from gprune.analysis.decisions import Bins
 from gprune.analysis.paired_test import Measurement
 from gprune.analysis.run_settings import seed_groups
-from gprune.analysis.verdict import OURS, Opponents
+from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, job_runs
 from gprune.app.ui.memo import memoized, once_a_draw
 from gprune.app.ui.text import short
@@ -70,22 +69,22 @@ def expected(runs: Sequence[Run], methods: Sequence[str] = ()) -> dict[str, list
 
 
 def _outcome(run: Run) -> Opponents | None:
-    return analysis.outcome(lines_of(run), run.study, standings(run))
+    return verdict.outcome(lines_of(run), run.study, standings(run))
 
 
 @once_a_draw
-def headline(run: Run) -> analysis.Headline:
+def headline(run: Run) -> Headline:
     """The run in one sentence: what pruning cost, else how far ranks move, else that nothing is there.
 
     Raises StoreError where a result is damaged.
     """
     found = _outcome(run)
     if found is not None and (found.ours or found.base):
-        return analysis.headline(found, standings(run)[found.text], run.study, ended(run), len(_of_seeds(run)))
+        return verdict.headline(found, standings(run)[found.text], run.study, len(_of_seeds(run)))
     missing = _unmeasured(run, found)
     if run.has(stages.drift):
-        return analysis.Headline(ranks.headline(curves(run)), missing)
-    return analysis.Headline("Nothing is measured yet" if not ended(run) else "Nothing was measured", missing)
+        return Headline(verdict.drift_title(curves(run)), missing)
+    return Headline("Nothing is measured yet" if not ended(run) else "Nothing was measured", missing)
 
 
 def _of_seeds(run: Run) -> dict[int, Run]:
@@ -111,8 +110,8 @@ def _unmeasured(run: Run, found: Opponents | None) -> str:
         return "This run was not asked to prune and measure."
     if found is None:
         return "This study measures no perplexity."
-    coming = "" if ended(run) else " What pruning costs is told here as soon as it is measured."
-    return f"{analysis.headline(found, standings(run)[found.text], run.study, ended(run)).sentence}.{coming}"
+    coming = "" if ended(run) else " This sentence appears when it is measured."
+    return f"{verdict.headline(found, standings(run)[found.text], run.study).sentence}.{coming}"
 
 
 def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
@@ -160,14 +159,14 @@ def example_of(run: Run, chosen: Selection) -> neurons.Example:
 
 def drift_finding(run: Run) -> str:
     """How far ranks move."""
-    return findings.drift(curves(run))
+    return verdict.drift_finding(curves(run))
 
 
 def agreement_finding(run: Run) -> str:
     """Whether the modules survive another text."""
     if not run.study.substitute and not run.has_agreement:
         return "This run has no third text, so its modules are not held against those of another text."
-    return findings.agreement(run.agreement())
+    return verdict.agreement_finding(run.agreement())
 
 
 def counts(run: Run) -> thresholds.Counts:
@@ -177,7 +176,7 @@ def counts(run: Run) -> thresholds.Counts:
 
 def adapted_finding(run: Run) -> str:
     """How many modules are adapted."""
-    return findings.adapted(counts(run))
+    return verdict.adaptation_finding(counts(run))
 
 
 def budget_finding(run: Run) -> str:
@@ -186,14 +185,14 @@ def budget_finding(run: Run) -> str:
     other = rival(run)
     if other is None:
         return "No other pruned model stands beside GPrune in this run."
-    return findings.budget(bins(run, other), METHODS[other].label)
+    return verdict.budget_finding(bins(run, other), METHODS[other].label)
 
 
 def rival(run: Run) -> str | None:
     """Masks to hold GPrune's against: of the metric's own method, or else of any, a baseline's first."""
     masked = (name for name in run.masked if name != OURS)
     others = sorted(masked, key=lambda name: not of_masks(name).baseline)
-    own = METHODS[analysis.own_method(run.study.metric)].masks
+    own = METHODS[verdict.own_method(run.study.metric)].masks
     # a run at work may still be to make them
     coming = set() if ended(run) else {METHODS[name].masks for name in run.study.methods}
     return own if own in others or own in coming else next(iter(others), None)
@@ -220,7 +219,7 @@ def _comparison(run: Run, texts: Sequence[str], missing: str) -> str:
     lines = lines_of(run)
     if not any(line.by_seed(text) for line in lines if line.method == OURS for text in texts):
         raise MissingResultError(missing)
-    return findings.comparison(lines, texts, standings(run), expected([run]))
+    return verdict.comparison_finding(lines, texts, standings(run), expected([run]))
 
 
 def retention_finding(run: Run) -> str:
@@ -231,7 +230,7 @@ def retention_finding(run: Run) -> str:
     cut = by_name.get(OURS) or next(item for item in cells if item.method != DENSE)
     if dense is None:
         raise MissingResultError("the perplexity of the dense model")
-    return findings.retention(cut, dense)
+    return verdict.retention_finding(cut, dense)
 
 
 def on_unseen(run: Run) -> tuple[str, list[Measurement]]:

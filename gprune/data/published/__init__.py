@@ -1,10 +1,9 @@
-"""Answers: what did the paper itself report, number by number, and which of it cannot be?
+"""The figures that the paper itself reports, number by number.
 
 The figures are those of the paper's tables and text (Liu et al., GPrune-LLM), kept as data files beside this
 module; README.md there says which table each comes from and in which unit. Nothing here was measured by this
 project: a published figure may stand beside a measured one, never among them.
 """
 
-from gprune.data.published.checks import Inconsistency, inconsistencies
 from gprune.data.published.figures import MODELS, RULES, TABLES, frame, paper_name, table
 from gprune.data.published.rows import METHODS, TASKS, Figure

@@ -11,7 +11,6 @@ from functools import cache
 
 import pandas as pd
 
-from gprune.data.published.checks import inconsistencies
 from gprune.data.published.rows import (
     METHODS,
     TASKS,
@@ -66,7 +65,8 @@ def table(name: str, model: str | None = MODELS[0], rule: str = "max") -> list[F
         _require("model", model, MODELS)
     found = [row for row in _all() if row.table == name and model in (None, row.model)]
     if name == "main":
-        return [_with_note(row) for row in found if row.rule == rule]
+        found = [row for row in found if row.rule == rule]
+        return [_copy(row, row.note) for row in found]
     return [_without_accuracy(row) if rule == "fixed" else _copy(row, row.note) for row in found]
 
 
@@ -98,16 +98,6 @@ def paper_name(method: str) -> str:
 @cache
 def _all() -> tuple[Figure, ...]:
     return (*main_rows(), *other_rows(), *structure_rows(), *quantile_rows())
-
-
-def _with_note(figure: Figure) -> Figure:
-    place = (figure.model, figure.retention, figure.method)
-    sentences = [
-        found.sentence
-        for found in inconsistencies()
-        if (found.model, found.retention, found.method) == place and found.rule == figure.rule
-    ]
-    return _copy(figure, "; ".join(sentences))
 
 
 def _copy(figure: Figure, note: str) -> Figure:

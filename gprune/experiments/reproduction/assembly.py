@@ -1,11 +1,13 @@
-"""Answers: what does a reproduced table look like, line by line for machines and short for people?
+"""Builds a reproduced table of what is known of its rows: their numbers, and the forms that people and machines read.
 
-Measured rows and the paper's own figures are two tables, never one: models, texts and sizes differ.
+Measured rows and the paper's own figures are two tables, never one: models, texts and sizes differ. Accuracies follow
+section 4 (rule `max`) and the appendix on robustness to the evaluation protocol (rule `fixed`), both from one
+measurement; a mean is over the tasks that all rows with accuracies have, so that no row is spared a hard task.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from typing import Any
@@ -15,27 +17,36 @@ import pandas as pd
 
 from gprune.analysis import accuracy
 from gprune.analysis import tables as derived
-from gprune.analysis.studies import NOT_RUN, StudyRow
-from gprune.evaluation.protocol import Marks, Stamp
-from gprune.experiments.reproduction import figures, means, paper_values, protocols, throughput
+from gprune.analysis.studies import NOT_RUN, StudyRow, frame, is_ranked
+from gprune.analysis.tables import ACCURACY
+from gprune.evaluation.protocol import Marks, Stamp, lines
+from gprune.experiments.reproduction import figures, paper_values, throughput
 from gprune.experiments.reproduction.cells import cell, count, digits, heading, number, with_error
 from gprune.experiments.reproduction.grid import TIMED, Row, Series, label, shared
 from gprune.experiments.reproduction.lookup import NAN, Answer, Finished, Value
+from gprune.experiments.reproduction.paper_values import (
+    GAP,
+    MAIN,
+    is_single,
+    ruled,
+    spelled,
+    under_both,
+    without_single_tasks,
+)
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.records import Accuracy
 from gprune.study import Study
 
+Rows = Mapping[str, Sequence[StudyRow]]
+"""the rows of a table, by accuracy rule"""
 SUMMARY = "mean ± s.d."
 REASON = "not filled because"
+_MOST_PROTOCOLS = 4
+"""protocols named below a table; its CSV names that of every figure"""
 _SETTINGS = (
     *("model", "primary", "auxiliary", "substitute", "metric", "seed"),
     *("calibration.samples", "calibration.length", "modularization.kind"),
-    *(
-        "reliability.selection",
-        "reliability.source",
-        "reliability.drift_quantile",
-        "reliability.score_quantile",
-    ),
+    *("reliability.selection", "reliability.source", "reliability.drift_quantile", "reliability.score_quantile"),
     *("sparsity.epochs", "sparsity.batch", "sparsity.supervision", "sparsity.alignment", "evaluation.preset"),
 )
 
@@ -54,11 +65,9 @@ class Assembled:
     published: pd.DataFrame
     """the paper's own figures of the same table; empty where it gives none"""
     published_title: str
-    """what they belong to"""
+    """model and protocol of the paper's figures"""
     notes: tuple[str, ...]
-    """what a reader must know"""
-    rows: dict[str, tuple[StudyRow, ...]] = field(default_factory=dict)
-    """the rows with their numbers, by accuracy rule"""
+    rows: Rows = field(default_factory=dict)
     attachments: dict[str, pd.DataFrame] = field(default_factory=dict)
     """further tables, by the end of their file's name"""
     fixed: Assembled | None = None
@@ -70,113 +79,107 @@ class Assembled:
         return sum(answer.filled for answer in self.answers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Known:
-    """The rows of a table, and the tasks that all of them are compared on."""
-
-    table: PaperTable
-    answers: tuple[Answer, ...]
-    names: tuple[str, ...]
-    marks: Marks
-    """of figures that were measured by another protocol than the usual one of their column"""
-
-    def frames(self) -> dict[str, pd.DataFrame]:
-        """The rows as gprune.analysis.tables reads them, under each rule."""
-        return {rule: wide(self.answers, rule, self.names) for rule in accuracy.RULES}
-
-
 def assemble(
     table: PaperTable, series: Series, finished: Finished, failures: Mapping[Study, str] | None = None
 ) -> Assembled:
-    """Puts a table together from the runs that are there."""
-    answers = tuple(_answered(row, finished, failures or {}) for row in table.rows(series))
-    known = _Known(table, answers, means.common(answers), Marks(protocols.columns(answers)))
-    first, other = accuracy.RULES
-    shown, title = paper_values.figures(table.name, table.derived, series, first)
-    made = Assembled(
-        table=table,
-        answers=answers,
-        long=pd.DataFrame([line for i, answer in enumerate(answers) for line in _lines(table, i, answer)]),
-        display=_derived(known) if table.derived else _display(known, first),
-        published=shown,
-        published_title=title,
-        notes=_notes(known, series),
-        rows={rule: tuple(_row(known, answer, rule) for answer in answers) for rule in accuracy.RULES},
-        attachments=_attachments(known),
+    """Build a table from the runs of a cache; `failures` say why studies of this command failed."""
+    answers = tuple(_answer(row, finished, failures or {}) for row in table.rows(series))
+    tasks = _common_tasks(answers)
+    marks = Marks(_stamps_by_column(answers))
+    rows = {rule: tuple(_study_row(table, answer, tasks, rule, marks) for answer in answers) for rule in accuracy.RULES}
+    notes = _notes(table, series, answers, tasks, marks)
+    long = pd.DataFrame([line for i, answer in enumerate(answers) for line in _long_lines(table, i, answer)])
+    first, second = (
+        Assembled(table, answers, long, _display(table, answers, rows, rule), *published, notes, rows)
+        for rule in accuracy.RULES
+        for published in [paper_values.figures(table.name, table.is_derived, series, rule)]
     )
-    if table.name != paper_values.MAIN or not known.names:
-        return made
-    shown, title = paper_values.figures(table.name, table.derived, series, other)
-    again = replace(made, display=_display(known, other), published=shown, attachments={})
-    own, fixed = (
-        replace(part, notes=(*made.notes, f"single tasks under the rule {rule}"))
-        for part, rule in ((made, first), (again, other))
+    first = replace(first, attachments=_attachments(table, answers, rows, tasks))
+    if table.name != MAIN or not tasks:
+        return first
+    first, second = (
+        replace(form, notes=(*notes, f"single tasks under the rule {rule}"))
+        for form, rule in zip((first, second), accuracy.RULES, strict=True)
     )
-    return replace(own, fixed=fixed)
+    return replace(first, fixed=second)
 
 
-def _answered(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answer:
-    found = finished.answer(row)
-    if found is not None:
-        return found
+def _answer(row: Row, finished: Finished, failures: Mapping[Study, str]) -> Answer:
+    answer = finished.answer(row)
+    if answer is not None:
+        return answer
     return Answer(row, reason=failures.get(shared(row.study)) or finished.failure(row) or NOT_RUN)
 
 
-def wide(answers: tuple[Answer, ...], rule: str, names: tuple[str, ...]) -> pd.DataFrame:
-    """One line a row, as the functions of gprune.analysis.tables read it; rows without numbers are NaN.
+# accuracies
 
-    `rule` of accuracy is max or fixed; rows are compared on the tasks `names`. Has method, retention, seed,
-    then `ppl:<text>`, `accuracy` and `accuracy:<task>` in points, and what a figure measures under its own
-    name.
-    """
-    lines = []
+
+def _common_tasks(answers: Iterable[Answer]) -> tuple[str, ...]:
+    """Return the tasks that every row with accuracies has, in the order of the first such row."""
+    measured = [[item.task for item in answer.accuracies] for answer in answers if answer.accuracies]
+    return tuple(task for task in (measured[0] if measured else ()) if all(task in names for names in measured))
+
+
+def _compared(answer: Answer, tasks: Sequence[str]) -> list[Accuracy]:
+    return [item for item in answer.accuracies if item.task in tasks]
+
+
+def _accuracies(answer: Answer, tasks: Sequence[str], rule: str, error: bool = False) -> dict[str, float]:
+    """Return the mean accuracy and that of every task, or their standard errors, in points."""
+    chosen = _compared(answer, tasks)
+    if not chosen:
+        return {}
+    mean = accuracy.mean_accuracy(chosen, rule)
+    of_task = accuracy.reported_error if error else accuracy.reported
+    points = {ACCURACY: 100.0 * (mean.error if error else mean.value)}
+    return points | {f"{ACCURACY}:{item.task}": 100.0 * of_task(item, rule) for item in chosen}
+
+
+def _stamps_by_column(answers: Iterable[Answer]) -> dict[str, list[Stamp | None]]:
+    columns: dict[str, list[Stamp | None]] = {}
     for answer in answers:
-        study = answer.row.study
-        target = 1.0 if answer.row.method == "dense" else study.retention
-        line: dict[str, Any] = {"method": answer.row.method_id, "retention": target, "seed": study.seed}
-        lines.append(line | _numbers(answer) | means.columns(answer, names, rule))
-    return pd.DataFrame(lines)
+        for column, stamp in answer.stamps.items():
+            columns.setdefault(column, []).append(stamp)
+    return columns
 
 
-def _row(known: _Known, answer: Answer, rule: str) -> StudyRow:
-    """A row as the pages compare it, with what its table is about."""
-    row, own = answer.row, figures.SHOWN.get(known.table.name)
-    values = _numbers(answer) | means.columns(answer, known.names, rule)
-    errors = {_column(value): value.error for value in answer.values}
-    errors |= means.columns(answer, known.names, rule, error=True)
+def _study_row(table: PaperTable, answer: Answer, tasks: Sequence[str], rule: str, marks: Marks) -> StudyRow:
+    row, stamps, of_figure = answer.row, answer.stamps, figures.SHOWN.get(table.name)
+    values = {value.column: value.value for value in answer.values} | _accuracies(answer, tasks, rule)
+    errors = {value.column: value.error for value in answer.values} | _accuracies(answer, tasks, rule, error=True)
+
+    def mark(column: str) -> str:
+        """Return the mark of a figure; of a mean accuracy those of its tasks."""
+        names = [f"{ACCURACY}:{task}" for task in tasks] if column == ACCURACY else [column]
+        return "".join(dict.fromkeys(marks.of(name, stamps.get(name)) for name in names))
+
     return StudyRow(
         labels={name: cell(value, name) for name, value in row.labels.items()},
         method=row.method_id,
-        retention=1.0 if row.method == "dense" else row.study.retention,
+        retention=row.target,
         seed=row.study.seed,
         run=answer.run,
-        values={name: value for name, value in _known_numbers(values) if not own or name in own},
-        errors=dict(_known_numbers(errors)),
+        values={name: value for name, value in _finite(values).items() if not of_figure or name in of_figure},
+        errors=_finite(errors),
         kept=answer.retention,
         reason=answer.reason,
         control=row.extra,
-        marks=protocols.marked(known.marks, answer, values, known.names),
+        marks={column: sign for column in values if (sign := mark(column))},
     )
 
 
-def _known_numbers(found: dict[str, float]) -> list[tuple[str, float]]:
-    return [(name, float(value)) for name, value in found.items() if not np.isnan(value)]
+def _finite(numbers: dict[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in numbers.items() if not np.isnan(value)}
 
 
-def _numbers(answer: Answer) -> dict[str, float]:
-    """The numbers of a row but accuracies, by their column."""
-    return {_column(value): value.value for value in answer.values}
+# forms
 
 
-def _column(value: Value) -> str:
-    return f"ppl:{value.subject}" if value.measure == "perplexity" else value.measure
-
-
-def _lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str, Any]]:
-    """The long form of a row: one line a number, or one with the reason."""
+def _long_lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str, Any]]:
+    """Return one line for each number of a row, or one with the reason for none."""
     row = answer.row
     start = {"table": table.name, "row": index + 1, **row.labels, "in paper": not row.extra}
-    start |= {"method id": row.method_id, "target": 1.0 if row.method == "dense" else row.study.retention}
+    start |= {"method id": row.method_id, "target": row.target}
     end = {
         "retained": answer.retention,
         "parameters": answer.parameters or None,
@@ -185,27 +188,20 @@ def _lines(table: PaperTable, index: int, answer: Answer) -> list[dict[str, Any]
         "precision": answer.precision,
         **{name: attrgetter(name)(row.study) for name in _SETTINGS},
     }
-    values = (*answer.values, *(value for found, stamp in answer.tasks for value in _both(found, stamp)))
-    return [start | _number(value) | end for value in values or (Value("", "", NAN),)]
+    values = (*answer.values, *(value for item, stamp in answer.tasks for value in _accuracy_values(item, stamp)))
+    return [start | _number_cells(value) | end for value in values or (Value("", "", NAN),)]
 
 
-def _both(found: Accuracy, stamp: Stamp | None) -> list[Value]:
-    """Both accuracies of a task; the normalised one where the task has it."""
-    known: dict[str, Any] = {
-        "samples": found.samples,
-        "chance": found.chance,
-        "version": found.version,
-        "stamp": stamp,
-    }
-    pairs = {"acc": (found.acc, found.acc_error), "acc_norm": (found.acc_norm, found.acc_norm_error)}
-    return [
-        Value(name, found.task, value, error, **known)
-        for name, (value, error) in pairs.items()
-        if name == "acc" or not np.isnan(value)
-    ]
+def _accuracy_values(item: Accuracy, stamp: Stamp | None) -> list[Value]:
+    """Return both accuracies of a task; the normalised one where the task has it."""
+    about: dict[str, Any] = {"samples": item.samples, "chance": item.chance, "version": item.version, "stamp": stamp}
+    values = [Value("acc", item.task, item.acc, item.acc_error, **about)]
+    if not np.isnan(item.acc_norm):
+        values.append(Value("acc_norm", item.task, item.acc_norm, item.acc_norm_error, **about))
+    return values
 
 
-def _number(value: Value) -> dict[str, Any]:
+def _number_cells(value: Value) -> dict[str, Any]:
     return {
         "measure": value.measure,
         "subject": value.subject,
@@ -220,31 +216,29 @@ def _number(value: Value) -> dict[str, Any]:
     }
 
 
-def _display(known: _Known, rule: str) -> pd.DataFrame:
-    """One line a row; single tasks in the main table only, under a rule, mean accuracies under both."""
-    name, each = known.table.name, rule if known.table.name == paper_values.MAIN else ""
-    numbers = [_numbers(answer) | means.shown(answer, known.names, each) for answer in known.answers]
-    columns = [column for column in dict.fromkeys(c for line in numbers for c in line) if _shown(name, column)]
-    lines = []
-    for answer, line in zip(known.answers, numbers, strict=True):
-        errors = {_column(v): v.error for v in answer.values if v.measure != "perplexity"}
-        cells = _labels(answer)
-        for column in columns:
-            text = number(line.get(column, NAN), column)
-            text += protocols.mark(known.marks, answer, column, known.names) if text else ""
-            cells[heading(column)] = with_error(text, errors.get(column, NAN), digits(column))
-        lines.append(cells | {REASON: answer.reason})
-    lines += _summaries(known, columns) if name == "seeds" else []
-    made = pd.DataFrame(lines).fillna("")
-    return made if (made[REASON] != "").any() else made.drop(columns=REASON)
+def _display(table: PaperTable, answers: Sequence[Answer], rows: Rows, rule: str) -> pd.DataFrame:
+    """Return one line for each row; single tasks in the main table only, under `rule`, mean accuracies under both."""
+    if table.is_derived:
+        values = derived_values(table.name, _frames(rows))
+        return spelled(without_single_tasks(values))
+    measured = list(dict.fromkeys(name for row in rows[rule] for name in row.values))
+    columns = [
+        (name, rule) for name in measured if not name.startswith(ACCURACY) and throughput.has_column(table.name, name)
+    ]
+    columns += [(ACCURACY, each) for each in accuracy.RULES if ACCURACY in measured]
+    columns += [(name, rule) for name in measured if is_single(name) and table.name == MAIN]
+    cells = []
+    for place, answer in enumerate(answers):
+        line = _label_cells(answer)
+        for name, each in columns:
+            line[heading(ruled(name, each) if name == ACCURACY else name)] = _cell(rows[each][place], name)
+        cells.append(line | {REASON: answer.reason})
+    cells += _summaries(answers, rows, columns) if table.name == "seeds" else []
+    display = pd.DataFrame(cells).fillna("")
+    return display if (display[REASON] != "").any() else display.drop(columns=REASON)
 
 
-def _shown(table: str, column: str) -> bool:
-    of_figure = figures.SHOWN.get(table)
-    return column in of_figure if of_figure is not None else throughput.shown(table, column)
-
-
-def _labels(answer: Answer) -> dict[str, str]:
+def _label_cells(answer: Answer) -> dict[str, str]:
     row = answer.row
     cells = {name: cell(value, name) for name, value in row.labels.items()}
     if row.reads in ("perplexity", *TIMED):
@@ -254,81 +248,138 @@ def _labels(answer: Answer) -> dict[str, str]:
     return cells
 
 
-def _summaries(known: _Known, columns: list[str]) -> list[dict[str, str]]:
-    """Mean and spread over the seeds that are there, one line a method; only what all of these seeds have."""
-    spread = means.under_both(derived.over_seeds, known.frames())
-    lines = []
-    for identifier, found in spread.groupby("method", sort=False):
-        rows = [answer for answer in known.answers if answer.row.method_id == identifier]
-        there = int(found["seeds"].max())
-        which = SUMMARY if there == len(rows) else f"{SUMMARY} of {there} of {len(rows)} seeds"
-        line = {"method": label(rows[0].row), "seed": which}
-        for item in found[found["seeds"] == there].itertuples():
+def _cell(row: StudyRow, column: str) -> str:
+    if column not in row.values:
+        return ""
+    text = number(row.values[column], column) + row.marks.get(column, "")
+    return text if is_ranked(column) else with_error(text, row.errors.get(column, NAN), digits(column))
+
+
+def _summaries(answers: Sequence[Answer], rows: Rows, columns: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+    """Return mean and spread over the seeds that have results, one line a method."""
+    spread, names = under_both(derived.over_seeds, _frames(rows)), [ruled(*column) for column in columns]
+    cells = []
+    for method, group in spread.groupby("method", sort=False):
+        own = [answer.row for answer in answers if answer.row.method_id == method]
+        seeds = int(group["seeds"].max())
+        which = SUMMARY if seeds == len(own) else f"{SUMMARY} of {seeds} of {len(own)} seeds"
+        line = {"method": label(own[0]), "seed": which}
+        for item in group[group["seeds"] == seeds].itertuples():
             metric = str(item.metric)
-            if metric in columns:
+            if metric in names:
                 line[heading(metric)] = with_error(number(item.mean, metric), float(item.std), 2)
-        lines.append(line)
-    return lines
+        cells.append(line)
+    return cells
 
 
-def _derived(known: _Known) -> pd.DataFrame:
-    """A derived table, every metric below the other; single tasks are in its values only."""
-    made = derived_values(known.table.name, known.frames())
-    if "metric" not in made.columns:
-        return paper_values.spelled(made)
-    return paper_values.spelled(means.without_singles(made))
+def _frames(rows: Rows) -> dict[str, pd.DataFrame]:
+    return {rule: frame(own) for rule, own in rows.items()}
 
 
 def derived_values(name: str, frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """The numbers of a derived table, every metric below the other.
+    """Return the numbers of a derived table, every metric below the other.
 
     `frames` are the rows that it is computed from, as gprune.analysis.tables reads them, under each rule.
     """
-    if name == paper_values.GAP:
-        return means.under_both(gaps, frames)
-    made = means.under_both(derived.gain_by_retention, frames)
-    return made.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
+    if name == GAP:
+        return under_both(gaps, frames)
+    values = under_both(derived.gain_by_retention, frames)
+    return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
-def gaps(frame: pd.DataFrame) -> pd.DataFrame:
-    """The metric gap of every metric of a frame."""
-    parts = [
-        derived.metric_gap(frame, metric).assign(metric=metric)
-        for metric in derived.metrics(frame)
-        if not metric.startswith("accuracy:")
-    ]
-    made = pd.concat(parts, ignore_index=True) if parts else derived.metric_gap(frame)
-    return made[["metric", *(name for name in made.columns if name != "metric")]] if parts else made
+def gaps(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the metric gap of every metric but single tasks."""
+    metrics = [metric for metric in derived.metrics(rows) if not is_single(metric)]
+    parts = [derived.metric_gap(rows, metric).assign(metric=metric) for metric in metrics]
+    if not parts:
+        return derived.metric_gap(rows)
+    table = pd.concat(parts, ignore_index=True)
+    return table[["metric", *(name for name in table.columns if name != "metric")]]
 
 
-def _notes(known: _Known, series: Series) -> tuple[str, ...]:
-    table, answers = known.table, known.answers
-    notes = [note for note in (table.note, table.left_out(series)) if note]
-    extra = sum(answer.row.extra for answer in answers)
-    notes += [f"rows that the paper does not have, as controls: {extra}"] * (0 < extra < len(answers))
-    notes += means.notes(answers, known.names)
-    kinds = {answer.precision for answer in answers if answer.filled} - {""}
-    if len(kinds) > 1:
-        notes.append(f"rows were computed in different number types ({', '.join(sorted(kinds))})")
-    notes += protocols.notes(known.marks)
-    notes += [
-        f"speed: {setting}"
-        for setting in sorted({throughput.describe(answer.clock) for answer in answers if answer.clock})
-    ]
-    return tuple(notes)
-
-
-def _attachments(known: _Known) -> dict[str, pd.DataFrame]:
-    table, answers = known.table, known.answers
-    if table.derived:
-        return {"values": derived_values(table.name, known.frames())}
-    made = {"accuracy": means.table(answers, known.names)} if known.names else {}
+def _attachments(
+    table: PaperTable, answers: Sequence[Answer], rows: Rows, tasks: Sequence[str]
+) -> dict[str, pd.DataFrame]:
+    if table.is_derived:
+        return {"values": derived_values(table.name, _frames(rows))}
+    frames = {"accuracy": _accuracy_table(answers, rows, tasks)} if tasks else {}
     if table.name == "seeds":
-        made["spread"] = means.under_both(derived.over_seeds, known.frames())
+        frames["spread"] = under_both(derived.over_seeds, _frames(rows))
     if table.name == "figure-1a" and answers[0].drift is not None:
-        made["histogram"] = figures.histogram(answers[0].drift)
+        frames["histogram"] = figures.histogram(answers[0].drift)
     clocks = {answer.clock: answer.run for answer in answers if answer.clock is not None}
     if clocks:
         parts = [throughput.every_row(record, run) for record, run in clocks.items()]
-        made["runs"] = pd.concat(parts, ignore_index=True)
-    return made
+        frames["runs"] = pd.concat(parts, ignore_index=True)
+    return frames
+
+
+def _accuracy_table(answers: Sequence[Answer], rows: Rows, tasks: Sequence[str]) -> pd.DataFrame:
+    """Return mean accuracies in full: one line a row and rule, in points."""
+    cells: list[dict[str, Any]] = []
+    for index, answer in enumerate(answers):
+        for rule, own in rows.items():
+            if ACCURACY not in own[index].values:
+                continue
+            mean = accuracy.mean_accuracy(_compared(answer, tasks), rule)
+            line = {"row": index + 1, **answer.row.labels, "method id": answer.row.method_id, "rule": rule}
+            line |= {"mean accuracy": 100.0 * mean.value, "standard error": 100.0 * mean.error}
+            cells.append(line | {"chance": 100.0 * mean.chance, "tasks": " ".join(tasks), "run": answer.run})
+    return pd.DataFrame(cells)
+
+
+# notes
+
+
+def _notes(
+    table: PaperTable, series: Series, answers: Sequence[Answer], tasks: Sequence[str], marks: Marks
+) -> tuple[str, ...]:
+    """Return what a reader must know of a table, one fact a line."""
+    extra = sum(answer.row.extra for answer in answers)
+    controls = f"rows that the paper does not have, as controls: {extra}" if 0 < extra < len(answers) else ""
+    precisions = {answer.precision for answer in answers if answer.filled} - {""}
+    mixed = f"rows were computed in different number types ({', '.join(sorted(precisions))})"
+    clocks = sorted({f"{clock.setting}; {clock.machine}" for answer in answers if (clock := answer.clock)})
+    notes = [
+        *(table.note, table.left_out(series), controls),
+        *_accuracy_notes(answers, tasks),
+        mixed if len(precisions) > 1 else "",
+        *_protocols(marks),
+        *marks.footnotes,
+        *(f"speed: {setting}" for setting in clocks),
+    ]
+    return tuple(filter(None, notes))
+
+
+def _protocols(marks: Marks) -> list[str]:
+    of_texts = [stamp for name, stamp in marks.usual.items() if not is_single(name)]
+    of_tasks = [stamp for name, stamp in marks.usual.items() if is_single(name)]
+    return [line for stamps in (of_texts, of_tasks) for line in lines(stamps)[:_MOST_PROTOCOLS]]
+
+
+def _accuracy_notes(answers: Sequence[Answer], tasks: Sequence[str]) -> list[str]:
+    refused = dict(item for answer in answers for item in answer.missing_tasks)
+    notes = [f"not measured: {task}: {reason}" for task, reason in refused.items()]
+    rows = [answer for answer in answers if answer.accuracies]
+    if not rows:
+        return notes
+    measured = dict.fromkeys(item.task for answer in rows for item in answer.accuracies)
+    if left := [task for task in measured if task not in tasks]:
+        notes.append(f"not in the means, since not every row has them: {', '.join(left)}")
+    if tasks:
+        chance = accuracy.mean_accuracy(_compared(rows[0], tasks), accuracy.RULES[0]).chance
+        guessing = f"; guessing scores {100.0 * chance:.1f}" if chance == chance else ""
+        limits = sorted({item.limit for answer in rows for item in _compared(answer, tasks)})
+        size = ", ".join(f"at most {limit} documents of each" if limit else "all documents" for limit in limits)
+        many = f"{len(tasks)} task{'s' if len(tasks) > 1 else ''}"
+        notes.append(f"accuracy in points, the mean over {many} ({', '.join(tasks)}; {size}){guessing}")
+        notes.append(
+            "max: the higher of acc and acc_norm of each task; fixed: acc_norm where the task has it, else acc"
+        )
+    filled = sum(answer.filled for answer in answers)
+    if len(rows) < filled:
+        notes.append(
+            f"{filled - len(rows)} of {filled} rows have no accuracy: their studies measure no tasks "
+            "(--tasks has all studies measure them)"
+        )
+    return notes

@@ -1,4 +1,4 @@
-"""Answers: which reproductions are in the cache, and what do their tables say?
+"""Lists the reproductions in a cache and reads their tables.
 
 For the pages: no model, no study is run, only the folders that `reproduce` has written are read.
 """
@@ -18,8 +18,8 @@ from gprune.system import safe_parsing
 from gprune.system.errors import StoreError
 
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,120}")
-_MOST_MARKS = 40
-"""letters of the marks of a number"""
+_LONGEST_MARK = 40
+_ROW_FIELDS = {field.name for field in fields(StudyRow)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,6 @@ class Reproduced:
     published: pd.DataFrame
     """the paper's own figures, to stand beside and never among the measured ones; may be empty"""
     published_title: str
-    """what they belong to"""
     versions: dict[str, tuple[str, ...]]
     """versions and commits behind the rows, by program; more than one where runs differ"""
 
@@ -62,20 +61,20 @@ class Reproduction:
 
 
 def reproductions(cache: Path) -> list[Reproduction]:
-    """Every reproduction of a cache, the latest first; folders that cannot be read are passed over."""
+    """Return every reproduction of a cache, the latest first; folders that cannot be read are passed over."""
     home = cache / "reproductions"
     try:
         names = [name for name in os.listdir(home) if _NAME.fullmatch(name)]
     except OSError:
         return []
-    found = [made for name in names if (made := _reproduction(home / name)) is not None]
-    return sorted(found, key=lambda made: (made.updated, made.name), reverse=True)
+    listed = [item for name in names if (item := _reproduction(home / name)) is not None]
+    return sorted(listed, key=lambda item: (item.updated, item.name), reverse=True)
 
 
 def load(cache: Path, name: str, table: str) -> Reproduced | None:
-    """One table of a reproduction; None where it has not been made.
+    """Return one table of a reproduction; None where it has not been made.
 
-    Raises StoreError where there is no such reproduction, or what its index says of the table is damaged.
+    Raises StoreError where there is no such reproduction, or its index is damaged at the table.
     """
     folder = cache / "reproductions" / name
     index = read_index(folder) if _NAME.fullmatch(name) else None
@@ -96,9 +95,7 @@ def _reproduction(folder: Path) -> Reproduction | None:
     if index is None or not isinstance(index.get("scale"), dict):
         return None
     texts = {key: str(index.get(key, "")) for key in ("model", "updated", "command")}
-    return Reproduction(
-        folder.name, folder, scale=dict(index["scale"]), tables=tuple(map(str, index["tables"])), **texts
-    )
+    return Reproduction(folder.name, folder, scale=index["scale"], tables=tuple(map(str, index["tables"])), **texts)
 
 
 def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
@@ -113,22 +110,20 @@ def _reproduced(name: str, entry: dict[str, Any]) -> Reproduced:
         display=_frame(entry["display"]),
         published=_frame(entry["published"]),
         published_title=str(entry["published"]["title"]),
-        versions={str(program): tuple(map(str, known)) for program, known in dict(entry.get("versions", {})).items()},
+        versions={program: tuple(map(str, versions)) for program, versions in dict(entry["versions"]).items()},
     )
 
 
 def _row(values: dict[str, Any]) -> StudyRow:
-    """A row of the index; a number that it has not is none."""
-    # tables of earlier versions have no marks
-    lacking = {field.name for field in fields(StudyRow)} - set(values) - {"marks"}
-    if lacking:
-        raise ValueError(f"a row lacks {min(lacking)!r}")
+    """Return a row of the index, its types checked."""
+    if missing := _ROW_FIELDS - set(values):
+        raise ValueError(f"a row lacks {min(missing)!r}")
     row = StudyRow(**{**values, "kept": float("nan") if values["kept"] is None else float(values["kept"])})
     numbers = (*row.values.values(), *row.errors.values(), row.retention, row.seed)
     if not all(isinstance(number, int | float) for number in numbers):
-        raise ValueError(f"a row of {row.method!r} holds something else than numbers")
-    if not all(isinstance(mark, str) and len(mark) <= _MOST_MARKS for mark in row.marks.values()):
-        raise ValueError(f"a row of {row.method!r} holds something else than marks")
+        raise ValueError(f"a number of a row of {row.method!r} is none")
+    if not all(isinstance(mark, str) and len(mark) <= _LONGEST_MARK for mark in row.marks.values()):
+        raise ValueError(f"a mark of a row of {row.method!r} is none")
     return row
 
 

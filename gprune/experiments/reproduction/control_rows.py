@@ -1,8 +1,8 @@
-"""Answers: which rows does a comparison need that is fair to every method?
+"""The rows of a comparison that is fair to every method.
 
 Every baseline in every form, the controls that say where a gain comes from, and GPrune under both profiles,
 at each retention under each seed, on the same texts and windows; beside them the price of equal widths, and
-what the recommended recipe chooses.
+the choice of the recommended recipe.
 """
 
 from dataclasses import replace
@@ -19,54 +19,48 @@ from gprune.study.methods import RECOMMENDED as RECIPE
 FAIR = "study"
 """name of the table"""
 _AT_EQUAL_WIDTHS = ("gprune", "flap")
-"""what is also measured with as many units in every layer"""
 
 
 def fair_rows(series: Series) -> list[Row]:
-    """One row a retention, seed and method; the dense model once."""
+    """Return one row a retention, seed and method; the dense model once."""
     scale = series.scale
-    rows = []
-    for retention in scale.retentions:
-        for seed in scale.seeds:
-            rows += _rows(series, retention, seed)
-    first = replace(rows[0].study, methods=("dense",))
-    return [Row({"retention": 1.0, "seed": scale.seed, "method": "dense"}, first, "dense"), *rows]
+    rows = [
+        row
+        for retention in scale.retentions
+        for seed in scale.seeds
+        for row in _rows(series, retention=retention, seed=seed)
+    ]
+    dense = replace(rows[0].study, methods=("dense",))
+    return [Row({"retention": 1.0, "seed": scale.seed, "method": "dense"}, dense, "dense"), *rows]
 
 
-def compared() -> tuple[str, ...]:
-    """Every method but those that are the same as another by definition or chosen among them, and dense."""
-    left = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECIPE}
-    return together(name for name in BUILT_IN if name not in left)
-
-
-def _rows(series: Series, retention: float, seed: int) -> list[Row]:
-    study = series.study(methods=compared(), retention=retention, seed=seed)
-    labels = {"retention": retention, "seed": seed}
-    rows = []
-    for name in compared():
-        row = Row(labels, replace(study, methods=(name,)), name, extra=METHODS[name].control)
-        rows.append(replace(row, labels=labels | {"method": label(row)}))
-    for name, method, words, changes in _variants():
-        changed = series.study(methods=(method,), retention=retention, seed=seed, changes=changes)
-        # the settings one by one would be no name
-        row = Row(labels, changed.renamed(f"{study.name} {words}"), method, item=name)
-        called = f"{label(row)}, {words}" if words else label(row)
-        rows.append(replace(row, labels=labels | {"method": called}))
-    return rows
+def _rows(series: Series, **where: Any) -> list[Row]:
+    # a method that is another by definition, or chosen among them, is no row of its own
+    others = {METHODS[name].same_as for name in BUILT_IN} | {"dense", RECIPE}
+    methods = together(name for name in BUILT_IN if name not in others)
+    study = series.study(methods=methods, **where)
+    rows = [Row({}, replace(study, methods=(name,)), name, extra=METHODS[name].control, item=name) for name in methods]
+    for identity, method, words, changes in _variants():
+        changed = series.study(methods=(method,), changes=changes, **where)
+        rows.append(Row({"words": words}, changed.renamed(f"{study.name} {words}"), method, item=identity))
+    return [
+        replace(row, labels=where | {"method": ", ".join(filter(None, (label(row), row.labels.get("words"))))})
+        for row in rows
+    ]
 
 
 def _variants() -> list[tuple[str, str, str, dict[str, Any]]]:
-    """Id, method, words and settings of what is compared besides; what changes nothing is left out."""
+    """Return id, method, words and settings of further rows; a profile that changes nothing is left out."""
     compensation = REPAIRS[COMPENSATION]
-    found: list[tuple[str, str, str, dict[str, Any]]] = [
-        (repaired(compensation), "gprune", compensation.label, {f"sparsity.{COMPENSATION}": True})
-    ]
     recommended = dict(profiles.profile("recommended").settings)
-    found += [(RECOMMENDED, "gprune", "recommended profile", recommended)] * bool(recommended)
-    found += [(equal(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS]
-    return [*found, (RECIPE, RECIPE, "", {})]
+    return [
+        (repaired(compensation), "gprune", compensation.label, {f"sparsity.{COMPENSATION}": True}),
+        *([(RECOMMENDED, "gprune", "recommended profile", recommended)] if recommended else []),
+        *((equal(name), name, "equal widths", {"sparsity.widths": "equal"}) for name in _AT_EQUAL_WIDTHS),
+        (RECIPE, RECIPE, "", {}),
+    ]
 
 
 def identifier(row: Row) -> str:
-    """What tells a row's method from the others of its retention and seed."""
+    """Return what tells a row's method from the others of its retention and seed."""
     return str(row.item) or row.method

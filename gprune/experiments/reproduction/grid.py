@@ -1,4 +1,4 @@
-"""Answers: which study does a row of a table need, and which rows can one study fill?
+"""Rows of tables, the study that each needs, and the fewest studies that fill some rows.
 
 Rows of different tables that ask for the same setting get equal studies, so that each is run once (the full
 GPrune on FLAP at 50 % retention stands in seven of the paper's tables).
@@ -55,6 +55,11 @@ class Row:
         return f"gprune:{self.study.metric}" if self.method == "gprune" else self.method
 
     @property
+    def target(self) -> float:
+        """The target retention, 1 for the dense model."""
+        return 1.0 if self.method == "dense" else self.study.retention
+
+    @property
     def until(self) -> str:
         """How far the study must have come, one of gprune.pipeline.stages.UNTIL."""
         return _UNTIL.get(self.reads, "perplexity")
@@ -75,11 +80,11 @@ class TableStudy(ScheduledStudy):
 
 def label(row: Row) -> str:
     """A row's method as tables name it: `GPrune (FLAP)`, `Wanda-sp`."""
-    known = METHODS[row.method]
-    return f"{known.label} ({called(row.study.metric)})" if known.learns else known.label
+    method = METHODS[row.method]
+    return f"{method.label} ({metric_label(row.study.metric)})" if method.learns else method.label
 
 
-def called(metric: str) -> str:
+def metric_label(metric: str) -> str:
     """A metric as tables name it."""
     return "twFLAP" if metric == "twflap" else METRICS[metric]
 
@@ -93,7 +98,7 @@ class Series:
         Raises SettingsError where a setting of the scale is not valid.
         """
         self.model, self.scale = model, scale
-        plain = Study(
+        study = Study(
             model=model,
             primary=scale.primary,
             auxiliary=scale.auxiliary,
@@ -102,10 +107,14 @@ class Series:
             methods=("gprune",),
             group=GROUP,
         )
-        evaluation: dict[str, Any] = {"evaluation.texts": scale.texts, "evaluation.windows": scale.windows}
-        sizes: dict[str, Any] = {"calibration.samples": scale.samples, "sparsity.epochs": scale.epochs}
-        values = sizes | {"sparsity.batch": scale.batch} | evaluation
-        self.base = plain.with_settings(values | dict(scale.settings))
+        sizes: dict[str, Any] = {
+            "calibration.samples": scale.samples,
+            "sparsity.epochs": scale.epochs,
+            "sparsity.batch": scale.batch,
+            "evaluation.texts": scale.texts,
+            "evaluation.windows": scale.windows,
+        }
+        self.base = study.with_settings(sizes | dict(scale.settings))
         self._tasks = {f"evaluation.{name}": getattr(scale, name) for name in TASKS} if scale.tasks else {}
         self.tasks = self.base.with_settings(self._tasks).evaluation
         """how zero-shot tasks are measured, in the studies that measure any"""
@@ -137,13 +146,29 @@ class Series:
         all.
         """
         first, second = pair or (self.base.primary, self.base.auxiliary)
-        made = replace(self.base, metric=metric, methods=methods, primary=first, auxiliary=second, **fields)
-        made = made.with_settings(changes) if changes else made
-        if self._tasks and self._with_tasks(made):
-            made = made.with_settings(self._tasks)
-        return made.renamed(self._name(made))
+        study = replace(self.base, metric=metric, methods=methods, primary=first, auxiliary=second, **fields)
+        study = study.with_settings(changes) if changes else study
+        if self._tasks and self._measures_tasks(study):
+            study = study.with_settings(self._tasks)
+        return study.renamed(self._name(study))
 
-    def _with_tasks(self, study: Study) -> bool:
+    def row(
+        self,
+        method: str = "gprune",
+        labels: dict[str, Any] | None = None,
+        *,
+        first: dict[str, Any] | None = None,
+        extra: bool = False,
+        **settings: Any,
+    ) -> Row:
+        """Return a row of one method in a study with `settings`, see `study`.
+
+        It is named by the labels `first`, its method, and `labels`.
+        """
+        row = Row({}, self.study(methods=(method,), **settings), method, extra=extra)
+        return replace(row, labels={**(first or {}), "method": label(row), **(labels or {})})
+
+    def _measures_tasks(self, study: Study) -> bool:
         if study.evaluation.speed != "none":
             return False
         base = self.base
@@ -152,17 +177,16 @@ class Series:
         return self.scale.tasks_in == "all" or in_main
 
     def _name(self, study: Study) -> str:
-        words = [short(study.model), called(study.metric), f"{study.retention:.0%}"]
+        words = [short(study.model), metric_label(study.metric), f"{study.retention:.0%}"]
         if (study.primary, study.auxiliary) != (self.base.primary, self.base.auxiliary):
             words.append(f"{short(study.primary)}+{short(study.auxiliary)}")
         if study.substitute:
             words.append("agreement")
         words += [f"seed {study.seed}"] * (study.seed != self.base.seed)
-        mine, common = study.to_dict(), self.base.to_dict()
-        for section, values in mine.items():
+        base = self.base.to_dict()
+        for section, values in study.to_dict().items():
             if isinstance(values, dict):
-                told = (name for name in values if name not in TASKS)
-                changed = (name for name in told if values[name] != common[section][name])
+                changed = (name for name in values if name not in TASKS and values[name] != base[section][name])
                 words += [f"{name.replace('_', ' ')} {values[name]}" for name in changed]
         # a name is for people: what does not fit is in the settings
         return safe_parsing.sentence(" ".join(words), limits.LONGEST_NAME)
@@ -175,8 +199,8 @@ def shared(study: Study) -> Study:
 
 def together(methods: Iterable[str]) -> tuple[str, ...]:
     """Methods in the order in which a study runs them."""
-    wanted = set(methods)
-    return tuple(name for name in METHODS if name in wanted)
+    chosen = set(methods)
+    return tuple(name for name in METHODS if name in chosen)
 
 
 def entries(rows: Iterable[Row]) -> list[TableStudy]:

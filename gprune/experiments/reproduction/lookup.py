@@ -1,9 +1,10 @@
-"""Answers: what do the results in the cache say of a row, and which rows has no run answered yet?
+"""Looks up the numbers of a row in the cache, or the reason for none.
 
 Results are looked up by the keys of the row's study, so any run's count, the app's as well. What changes a
 number (a text, the model, a setting, a formula) changes its key, and the row is open again.
 """
 
+from collections.abc import Container
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Any
@@ -18,7 +19,6 @@ from gprune.pipeline.stages import Graph, Results, Stage, accuracy, drift, masks
 from gprune.pipeline.summary import sizes
 from gprune.records import Accuracy, Array, RankDrift, Throughput
 from gprune.store import Store
-from gprune.study import Study
 from gprune.study.methods import METHODS
 from gprune.system.errors import MethodError, StoreError
 
@@ -51,6 +51,11 @@ class Value:
     """(windows,) mean negative log-likelihood of each perplexity window, nats per token; empty elsewhere"""
     stamp: Stamp | None = None
     """by what protocol it was measured; None where that is no figure of quality"""
+
+    @property
+    def column(self) -> str:
+        """The column of a table that it belongs to."""
+        return f"ppl:{self.subject}" if self.measure == "perplexity" else self.measure
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,12 @@ class Answer:
         return list(zip_longest(self.accuracies, self.protocols))[: len(self.accuracies)]
 
     @property
+    def stamps(self) -> dict[str, Stamp]:
+        """The protocol of every figure of quality, by its column."""
+        texts = {value.column: value.stamp for value in self.values if value.stamp is not None}
+        return texts | {f"accuracy:{item.task}": stamp for item, stamp in self.tasks if stamp is not None}
+
+    @property
     def filled(self) -> bool:
         """Whether the row has its numbers."""
         return bool(self.values)
@@ -108,39 +119,40 @@ class Finished:
         self._clocks: dict[str, Throughput] = {}
 
     def answer(self, row: Row) -> Answer | None:
-        """The numbers of a row's study, or why it can have none; None where a run is still needed."""
+        """Return the numbers of a row's study, or why it can have none; None where a run is still needed."""
         refused = None
         for results in self._runs.results(row.study):
             try:
-                found = self._read(row, results)
+                answer = self._read(row, results)
             except StoreError:
                 continue
             except MethodError as error:
-                found = Answer(row, reason=str(error))
-            if found is not None and found.filled:
-                return found
-            refused = refused or found
+                answer = Answer(row, reason=str(error))
+            if answer is not None and answer.filled:
+                return answer
+            refused = refused or answer
         return refused
 
     def failure(self, row: Row) -> str:
-        """The error of the latest run of a row's study, if that run failed; else empty."""
+        """Return the error of the latest run of a row's study, if that run failed; else empty."""
         return self._runs.failure(row.study)
 
     def _read(self, row: Row, results: Results) -> Answer | None:
-        stages = self._stages(row, results)
+        refused = self._refused(row, results)
+        stages = self._stages(row, results, refused)
         values = self._values(row, results, stages) if all(map(results.there, stages)) else []
         if not values:
             return self._refusal(row, results, stages)
         first = stages[0]
         kept, parameters = (NAN, 0) if row.reads in FIGURES else _size(row, results)
-        measured = self._accuracies(row, results, first)
+        accuracies = self._accuracies(row, results, first)
         return Answer(
             row=row,
             run=next((run.name for run in self._runs.makers(first)), ""),
             values=tuple(values),
-            accuracies=tuple(found for found, _ in measured),
-            protocols=tuple(stamp for _, stamp in measured),
-            missing_tasks=tuple((self._runs.missing_tasks(row.study) | self._refused(row, results)).items()),
+            accuracies=tuple(item for item, _ in accuracies),
+            protocols=tuple(stamp for _, stamp in accuracies),
+            missing_tasks=tuple((self._runs.missing_tasks(row.study) | refused).items()),
             drift=results.get(drift) if row.reads == "drift" else None,
             clock=self._clock(first, results) if row.reads in TIMED else None,
             retention=kept,
@@ -149,25 +161,23 @@ class Finished:
             versions=results.details(first),
         )
 
-    def _stages(self, row: Row, results: Results) -> list[Stage[Any]]:
-        """The results that a row is read from; the first is what it is all about."""
+    def _refused(self, row: Row, results: Results) -> dict[str, str]:
+        """Return why a row's method could not be measured on tasks that have data, by task."""
+        reasons = {task: self._runs.refused(stage, results) for task, stage in _tasks(row, results).items()}
+        return {task: reason.words for task, reason in reasons.items() if reason is not None}
+
+    def _stages(self, row: Row, results: Results, refused: Container[str]) -> list[Stage[Any]]:
+        """Return the results that a row is read from; the first is the main one."""
         if row.reads in FIGURES:
             return list(figures.sources(row, results.graph))
-        found: list[Stage[Any]] = [self._speed(row, results)] if row.reads in TIMED else []
+        stages: list[Stage[Any]] = [self._speed(row, results)] if row.reads in TIMED else []
         if row.reads != "speed":
-            texts = row.study.evaluation.texts
-            found += [perplexity(results.graph, row.method, text) for text in texts]
-        refused = self._refused(row, results)
+            stages += [perplexity(results.graph, row.method, text) for text in row.study.evaluation.texts]
         tasks = _tasks(row, results) if row.reads == "perplexity" else {}
-        return found + [stage for task, stage in tasks.items() if task not in refused]
-
-    def _refused(self, row: Row, results: Results) -> dict[str, str]:
-        """Why a row's method could not be measured on tasks that have data, by task."""
-        noted = {task: self._runs.refused(stage, results) for task, stage in _tasks(row, results).items()}
-        return {task: reason.words for task, reason in noted.items() if reason is not None}
+        return stages + [stage for task, stage in tasks.items() if task not in refused]
 
     def _speed(self, row: Row, results: Results) -> Stage[Throughput]:
-        """The measurement of all methods of a row's study side by side, alone or with more of them."""
+        """Return the measurement of all methods of a row's study side by side, alone or with more of them."""
         own, inputs = together(row.study.methods), results.graph.inputs
         larger = (run.study.methods for run in self._runs.every if set(own) <= set(run.study.methods))
         studies = [replace(row.study, methods=methods) for methods in dict.fromkeys((*larger, own))]
@@ -180,73 +190,65 @@ class Finished:
         return self._clocks[stage.key]
 
     def _values(self, row: Row, results: Results, stages: list[Stage[Any]]) -> list[Value]:
-        """Every number of a row but accuracies; none where its method was not measured."""
+        """Return every number of a row but accuracies; none where its method was not measured."""
         if row.reads in FIGURES:
-            return _measured(figures.measures(row, results))
+            return [Value(name, "", value, error) for name, value, error in figures.measures(row, results)]
         texts = row.study.evaluation.texts if row.reads != "speed" else ()
         values = [_perplexity(results, row.method, text) for text in texts]
         if row.reads not in TIMED:
             return values
         timed = throughput.measures(self._clock(stages[0], results), row.method)
-        return [*values, *_measured(timed)] if timed else []
+        return [*values, *(Value(name, "", value, error) for name, value, error in timed)] if timed else []
 
     def _accuracies(self, row: Row, results: Results, first: Stage[Any]) -> list[tuple[Accuracy, Stamp]]:
-        """Of the tasks of the study; where it has none, of those of a run with the same perplexity."""
+        """Return those of the study's tasks; where it has none, those of a run with the same perplexity."""
         if row.reads != "perplexity":
             return []
         if row.study.evaluation.tasks:
-            return [_accuracy(results, one) for one in _tasks(row, results).values() if results.there(one)]
-        studies = (_with_tasks(row.study, run.study) for run in self._runs.makers(first))
-        for study in studies:
+            return _measured_tasks(row, results)
+        for run in self._runs.makers(first):
+            evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in TASKS}
+            study = row.study.with_settings(evaluation)
             for other in self._runs.results(study) if study.evaluation.tasks else ():
                 if other.graph.inputs.precision == results.graph.inputs.precision:
-                    return [_accuracy(other, one) for one in _tasks(row, other).values() if other.there(one)]
+                    return _measured_tasks(row, other)
         return []
 
     def _refusal(self, row: Row, results: Results, stages: list[Stage[Any]]) -> Answer | None:
-        """Why a row can have no numbers, where a run says so; else None."""
+        """Return why a row can have no numbers, where a run says so; else None."""
         # a measurement side by side does without the methods that cannot run
-        asked = [stage for stage in stages if not stage.optional]
+        needed = [stage for stage in stages if not stage.optional]
         method = METHODS[row.method]
         if row.reads in TIMED and method.decision != "none":
-            asked.append(masks(results.graph, method.masks))
-        reason = self._runs.reason(asked, results)
+            needed.append(masks(results.graph, method.masks))
+        reason = self._runs.reason(needed, results)
         return None if reason is None else Answer(row, reason.run, reason=reason.words)
 
 
 def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
-    """The accuracies of a row's method on the tasks that have data, by task."""
+    """Return the accuracies of a row's method on the tasks that have data, by task."""
     return {task: accuracy(results.graph, row.method, task) for task in results.graph.inputs.tasks}
 
 
-def _with_tasks(study: Study, other: Study) -> Study:
-    """A study with the tasks of another."""
-    return study.with_settings({f"evaluation.{name}": getattr(other.evaluation, name) for name in TASKS})
-
-
-def _measured(found: list[figures.Measure]) -> list[Value]:
-    return [Value(name, "", value, error) for name, value, error in found]
+def _measured_tasks(row: Row, results: Results) -> list[tuple[Accuracy, Stamp]]:
+    stages = [stage for stage in _tasks(row, results).values() if results.there(stage)]
+    records, precision = [(results.record(stage), stage) for stage in stages], results.graph.inputs.precision
+    return [(item, of_accuracy(item, results.details(stage), precision=precision)) for item, stage in records]
 
 
 def _perplexity(results: Results, method: str, text: str) -> Value:
     stage, graph = perplexity(results.graph, method, text), results.graph
-    found = results.record(stage)
-    precision, asked = graph.inputs.precision, graph.study.evaluation.windows
-    stamp = of_perplexity(found, results.details(stage), precision, asked)
-    value, error = float(found.perplexity), float(found.standard_error)
-    windows, length = int(found.windows), int(found.length)
-    return Value("perplexity", text, value, error, windows, length, stamp=stamp, losses=found.losses)
-
-
-def _accuracy(results: Results, stage: Stage[Any]) -> tuple[Accuracy, Stamp]:
-    found = results.record(stage)
-    return found, of_accuracy(found, results.details(stage), precision=results.graph.inputs.precision)
+    record = results.record(stage)
+    stamp = of_perplexity(record, results.details(stage), graph.inputs.precision, graph.study.evaluation.windows)
+    value, error = float(record.perplexity), float(record.standard_error)
+    windows, length = int(record.windows), int(record.length)
+    return Value("perplexity", text, value, error, windows, length, stamp=stamp, losses=record.losses)
 
 
 def _size(row: Row, results: Results) -> tuple[float, int]:
-    """Kept fraction of the decoder's weights and parameters of the model, where they are known."""
+    """Return the kept fraction of the decoder's weights and the parameters of the model, where they are known."""
     try:
-        found = sizes(results, [row.method])
+        summary = sizes(results, [row.method])
     except StoreError:
         return NAN, 0
-    return float(found["retention"][row.method]), int(found["parameters"][row.method])
+    return float(summary["retention"][row.method]), int(summary["parameters"][row.method])

@@ -1,13 +1,15 @@
 """What the paper itself gives for a table, to stand beside the measured rows and never among them."""
 
+from collections.abc import Callable
+
 import pandas as pd
 
 from gprune.analysis import accuracy
 from gprune.analysis import published as claims
 from gprune.analysis import tables as gains
+from gprune.analysis.tables import ACCURACY
 from gprune.data import published
 from gprune.evaluation.protocol import PUBLISHED
-from gprune.experiments.reproduction import means
 from gprune.experiments.reproduction.cells import cell, heading, number
 from gprune.experiments.reproduction.grid import Series
 from gprune.experiments.reproduction.scale import paper_model
@@ -15,67 +17,87 @@ from gprune.experiments.reproduction.scale import paper_model
 MAIN, GAP = "main", "metric-gap"
 
 
-def figures(name: str, derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
-    """The paper's figures of a table as text cells, and their title; no cells where the paper gives nothing.
+def ruled(metric: str, rule: str) -> str:
+    """Return a metric's name with its rule, where it is an accuracy: `accuracy (max)`."""
+    return f"{metric} ({rule})" if metric.startswith(ACCURACY) else metric
 
-    `derived` tables are computed from the rows of the main table; the paper's own models are held against
-    their own figures; `rule` of single tasks is max or fixed.
+
+def is_single(metric: str) -> bool:
+    """Return True if a metric is the accuracy of a single task."""
+    return metric.startswith(f"{ACCURACY}:")
+
+
+def under_both(make: Callable[[pd.DataFrame], pd.DataFrame], frames: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return a derived table with a `metric` column under both rules; what no rule touches is there once."""
+    parts = []
+    for index, (rule, frame) in enumerate(frames.items()):
+        table = make(frame)
+        if "metric" not in table.columns:
+            continue
+        own = table if index == 0 else table[table["metric"].astype(str).str.startswith(ACCURACY)]
+        parts.append(own.assign(metric=[ruled(str(metric), rule) for metric in own["metric"]]))
+    filled = [part for part in parts if len(part)]
+    if filled:
+        return pd.concat(filled, ignore_index=True)
+    return parts[0] if parts else make(next(iter(frames.values())))
+
+
+def without_single_tasks(values: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of a derived table without those of single tasks."""
+    if "metric" not in values.columns:
+        return values
+    return values[[not is_single(str(metric)) for metric in values["metric"]]]
+
+
+def figures(name: str, is_derived: bool, series: Series, rule: str) -> tuple[pd.DataFrame, str]:
+    """Return the paper's figures of a table as text cells, and their title; no cells where the paper gives nothing.
+
+    Derived tables are computed from the rows of the main table; the paper's own models stand beside their own
+    figures; `rule` of single tasks is max or fixed.
     """
-    known = paper_model(series.model)
-    model = known if known and (name == MAIN or derived) else published.MODELS[0]
+    own = paper_model(series.model)
+    model = own if own and (name == MAIN or is_derived) else published.MODELS[0]
     title = f"published, {model}, not measured here: its texts and sample counts are the paper's; {PUBLISHED}"
-    if derived:
+    if is_derived:
         return spelled(_derived(name, model)), title
-    if name not in published.TABLES:
-        return pd.DataFrame(), ""
-    return _table(name, model, rule), title
+    return (_table(name, model, rule), title) if name in published.TABLES else (pd.DataFrame(), "")
 
 
 def _derived(name: str, model: str) -> pd.DataFrame:
-    parts = {rule: published.frame(published.table(MAIN, model, rule)) for rule in accuracy.RULES}
-    if name != GAP:
-        made = means.under_both(gains.gain_by_retention, parts)
+    frames = {rule: claims.main_frame(model, rule) for rule in accuracy.RULES}
+    if name == GAP:
+        gaps = {rule: gains.metric_gap(frame) for rule, frame in frames.items()}
+        values = pd.concat([gap.assign(metric=ruled(ACCURACY, rule)) for rule, gap in gaps.items()], ignore_index=True)
     else:
-        gaps = [claims.metric_gap(model, rule).assign(metric=means.ruled(means.MEAN, rule)) for rule in parts]
-        made = pd.concat(gaps, ignore_index=True)
-    made = means.without_singles(made)
-    return made.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
+        values = under_both(gains.gain_by_retention, frames)
+    values = without_single_tasks(values)
+    return values.sort_values("retention", ascending=False, kind="stable", ignore_index=True)
 
 
 def _table(name: str, model: str, rule: str) -> pd.DataFrame:
-    found = published.table(name, model, rule if name == MAIN else accuracy.RULES[0])
-    frame = published.frame(found)
-    frame["note"] = [figure.note for figure in found]
+    rows = published.table(name, model, rule if name == MAIN else accuracy.RULES[0])
+    frame = published.frame(rows).assign(note=[row.note for row in rows])
     frame["method"] = [published.paper_name(method) if method else "" for method in frame["method"]]
-    if name == MAIN:
-        frame = _both_means(frame, model)
-    frame = frame.rename(columns={means.MEAN: means.ruled(means.MEAN, accuracy.RULES[0])})
-    shown = frame.drop(columns=["table", "model"])
-    texts = pd.DataFrame({heading(str(column)): _texts(shown[column], str(column)) for column in shown.columns})
+    for rule in accuracy.RULES if name == MAIN else accuracy.RULES[:1]:
+        if ACCURACY in frame:
+            # the main table lists the same rows in the same order under both rules
+            values = published.frame(published.table(name, model, rule))[ACCURACY]
+            frame.insert(int(frame.columns.get_loc(ACCURACY)), ruled(ACCURACY, rule), values)
+    columns = [str(column) for column in frame if column not in ("table", "model", ACCURACY)]
+    texts = pd.DataFrame({heading(column): _texts(frame[column], column) for column in columns})
     return texts.loc[:, (texts != "").any()]
 
 
-def _both_means(frame: pd.DataFrame, model: str) -> pd.DataFrame:
-    """The mean accuracies of the main table under both rules, which it lists in the same order."""
-    place = frame.columns.get_loc(means.MEAN)
-    frame = frame.drop(columns=means.MEAN)
-    for offset, rule in enumerate(accuracy.RULES):
-        values = published.frame(published.table(MAIN, model, rule))[means.MEAN]
-        frame.insert(int(place) + offset, means.ruled(means.MEAN, rule), values)
-    return frame
-
-
 def _texts(column: pd.Series, name: str) -> list[str]:
-    measured = name.startswith(("ppl:", "accuracy"))
-    return [number(value, name) if measured else cell(value, name) for value in column]
+    is_measure = name.startswith(("ppl:", ACCURACY))
+    return [number(value, name) if is_measure else cell(value, name) for value in column]
 
 
-def spelled(made: pd.DataFrame) -> pd.DataFrame:
-    """A derived table with names for ids, percentages for retentions, and words for truth."""
-    lines = []
-    for row in made.drop(columns="seed", errors="ignore").to_dict("records"):
-        lines.append({str(name): _word(str(name), value) for name, value in row.items()})
-    return pd.DataFrame(lines, columns=[str(name) for name in made.columns if name != "seed"], dtype=str)
+def spelled(values: pd.DataFrame) -> pd.DataFrame:
+    """Return a derived table with names for ids, percentages for retentions, and words for truth."""
+    names = [str(name) for name in values.columns if name != "seed"]
+    lines = [{name: _word(name, row[name]) for name in names} for row in values.to_dict("records")]
+    return pd.DataFrame(lines, columns=names, dtype=str)
 
 
 def _word(name: str, value: object) -> str:

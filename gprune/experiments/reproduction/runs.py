@@ -1,7 +1,7 @@
-"""Answers: what does a cache have of a study, which run made it, and why is there none?
+"""The results that a cache has of a study, the runs that made them, and the reasons where there are none.
 
-Whether a result is there is decided by its key alone, whichever run made it. What the runs have written down
-says where it comes from, which method cannot run, and how a run has failed.
+A result is there if its key is, whichever run made it. The records of the runs say where it comes from, which
+method cannot run, and how a run has failed.
 """
 
 import contextlib
@@ -17,6 +17,12 @@ from gprune.store import Store
 from gprune.study import Study, from_dict
 from gprune.study.methods import RECOMMENDED
 from gprune.system.errors import GpruneError, SettingsError
+
+_READ = (
+    *("primary", "auxiliary", "substitute", "device", "dtype", "calibration", "repair", "scales", "recovery"),
+    *("choice", "evaluation", "baselines", "retention"),
+)
+"""fields of a study that the digests of its inputs depend on; some models reach no other retention than theirs"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,73 +65,64 @@ class Runs:
                 self._reasons.setdefault((entry["key"], batch), Reason(run.name, entry["reason"]))
 
     def results(self, study: Study) -> list[Results]:
-        """What there is of a study, on any device that runs name; nothing where it cannot be read here."""
+        """Return the results of a study on every device that runs name; none where it cannot be read here."""
         if study not in self._results:
-            known: list[Inputs] = []
+            inputs: list[Inputs] = []
             for device in dict.fromkeys((study.device, *(run.study.device for run in self.every))):
-                found = self._read(replace(study, device=device))
-                if found is not None and found[0] not in known:
-                    known.append(found[0])
+                reading = self._read(replace(study, device=device))
+                if reading is not None and reading[0] not in inputs:
+                    inputs.append(reading[0])
+            self._results[study] = []
             # a plug-in that is not installed, or cannot be read, leaves nothing to be compared with
             with contextlib.suppress(SettingsError):
                 plugins = plugins_read(study)
-                known = [replace(inputs, plugins=plugins) for inputs in known]
-                self._results[study] = [Results(self.store, Graph(study, inputs)) for inputs in known]
-            self._results.setdefault(study, [])
+                graphs = (Graph(study, replace(item, plugins=plugins)) for item in inputs)
+                self._results[study] = [Results(self.store, graph) for graph in graphs]
         return self._results[study]
 
     def missing_tasks(self, study: Study) -> dict[str, str]:
-        """Why tasks of a study cannot be measured here, by task."""
-        found = self._read(study)
-        return {} if found is None else found[1]
+        """Return why tasks of a study cannot be measured here, by task."""
+        reading = self._read(study)
+        return {} if reading is None else reading[1]
 
     def makers(self, stage: Stage[Any]) -> list[Run]:
-        """The runs that have a result, the latest first."""
+        """Return the runs that have a result, the latest first."""
         return self._makers.get(stage.key, [])
 
-    def reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
-        """Why some results cannot be had, where a run has noted it of one of them or of what they need."""
-        for stage in order(stages, results.holds) if self._reasons else ():
-            noted = self._reasons.get((stage.key, results.graph.study.calibration.batch))
-            if noted is not None and not results.there(stage):
-                return noted
-        return None
-
     def refused(self, stage: Stage[Any], results: Results) -> Reason | None:
-        """Why one result cannot be had itself, where a run has noted it and no other has made it since."""
-        noted = self._reasons.get((stage.key, results.graph.study.calibration.batch))
-        return noted if noted is not None and not results.there(stage) else None
+        """Return why one result cannot be had itself, where a run has noted it and no other has made it since."""
+        reason = self._reasons.get((stage.key, results.graph.study.calibration.batch))
+        return reason if reason is not None and not results.there(stage) else None
+
+    def reason(self, stages: Iterable[Stage[Any]], results: Results) -> Reason | None:
+        """Return why some results cannot be had: the reason of the first of them, or of their needs, that has one."""
+        needed = order(stages, results.holds) if self._reasons else ()
+        return next(filter(None, (self.refused(stage, results) for stage in needed)), None)
 
     def failure(self, study: Study) -> str:
-        """The error of a study's latest run, whatever its methods, if that run failed; else empty."""
+        """Return the error of a study's latest run, whatever its methods, if that run failed; else empty."""
         run = self._latest.get(shared(study))
         if run is None or run.record.get("state") != "failed":
             return ""
         return str(run.record.get("error") or "the run failed without a reason")
 
     def _read(self, study: Study) -> tuple[Inputs, dict[str, str]] | None:
-        """Digests of what a study reads, and why tasks have none; None where it cannot be read here."""
-        # they are the same whatever the other settings
-        texts = ("primary", "auxiliary", "substitute")
-        others = ("device", "dtype", "calibration", "repair", "scales", "recovery", "choice", "evaluation", "baselines")
+        """Return the digests of a study's inputs, and why tasks have none; None where it cannot be read here."""
         # whoever chooses or scales reads more, and LLM-Pruner may have a text of its own
-        more = {name: name in study.involved for name in (RECOMMENDED, "gates_scaled", "llm_pruner")}
-        # some models reach no other retention than theirs
-        names = (*texts, *others, "retention")
-        reads = Study(study.model, **{name: getattr(study, name) for name in names})
-        if any(more.values()):
-            reads = replace(reads, methods=tuple(name for name, involved in more.items() if involved))
+        methods = tuple(name for name in (RECOMMENDED, "gates_scaled", "llm_pruner") if name in study.involved)
+        # other settings change no digest
+        reads = Study(study.model, **{name: getattr(study, name) for name in _READ})
+        reads = replace(reads, methods=methods) if methods else reads
         if reads not in self._inputs:
             missing: dict[str, str] = {}
-            try:
+            self._inputs[reads] = None
+            with contextlib.suppress(GpruneError):
                 self._inputs[reads] = read(reads, missing, download=False, memory=self.store.digests), missing
-            except GpruneError:
-                self._inputs[reads] = None
         return self._inputs[reads]
 
 
 def _readable(store: Store) -> Iterator[Run]:
-    """The runs of a cache, the latest first, that this version can read."""
+    """Yield the runs of a cache that this version can read, the latest first."""
     for name, record in runs.every(store):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             yield Run(name, from_dict(record["study"]), record)

@@ -1,4 +1,4 @@
-"""Answers: which rows have the tables of inference speed, and what does a run's measurement say in each?
+"""The rows of the tables of inference speed, and the figures of a run's measurement in each.
 
 The throughput table of the appendix, and beside it a table of ours: what widths in multiples of 8 to 64 cost
 in perplexity and bring in speed. Ratios are to the dense model of the same run and repetition; tokens a
@@ -6,12 +6,11 @@ second of different runs are not comparable.
 """
 
 from dataclasses import replace
-from typing import Any
 
 import pandas as pd
 
 from gprune.experiments.reproduction.figures import Measure
-from gprune.experiments.reproduction.grid import Row, Series, label
+from gprune.experiments.reproduction.grid import Row, Series
 from gprune.records import Throughput
 
 ALIGNMENTS = (1, 8, 16, 32, 64)
@@ -27,55 +26,41 @@ ALIGNMENT_NOTE = "not in the paper: GPrune on FLAP with FFN widths in multiples 
 _PHASES = ("whole", "prefill", "decode")
 _PARTS = {"flap": ("dense", "llm_pruner", "flap"), "wanda_sp": ("wanda_sp",), "twflap": ("fang",)}
 """base metric: the methods that stand beside GPrune on it, in the paper's table"""
-_ORDER = (
-    "dense",
-    "llm_pruner",
-    "wanda_sp",
-    "gprune:wanda_sp",
-    "flap",
-    "gprune:flap",
-    "fang",
-    "gprune:twflap",
-)
+_ORDER = ("dense", "llm_pruner", "wanda_sp", "gprune:wanda_sp", "flap", "gprune:flap", "fang", "gprune:twflap")
 
 
 def speed(series: Series) -> list[Row]:
-    """The dense model and all methods at the table's retention, in the order of the paper's table."""
+    """Return the dense model and all methods at the table's retention, in the order of the paper's table."""
     rows = []
     for metric, names in _PARTS.items():
         methods = tuple(dict.fromkeys(("dense", *names, "gprune")))
-        study = series.study(metric=metric, methods=methods, changes=_clock(series))
+        study = series.study(metric=metric, methods=methods, changes={"evaluation.speed": series.scale.speed})
         before = series.study(metric=metric)
         for name in (*names, "gprune"):
-            row = Row({}, study, name, "speed", before=before)
-            retention = 1.0 if name == "dense" else study.retention
-            rows.append(replace(row, labels={"retention": retention, "method": label(row)}))
+            where = {"retention": 1.0 if name == "dense" else study.retention}
+            row = series.row(name, first=where, metric=metric)
+            rows.append(replace(row, study=study, reads="speed", before=before))
     return sorted(rows, key=lambda row: _ORDER.index(row.method_id))
 
 
 def alignment(series: Series) -> list[Row]:
-    """The dense model, then GPrune with every alignment that the model is wide enough for."""
+    """Return the dense model, then GPrune with every alignment that the model is wide enough for."""
     rows = []
     for multiple in _alignments(series):
         change = {"sparsity.alignment": multiple}
-        study = series.study(methods=("dense", "gprune"), changes=change | _clock(series))
+        study = series.study(methods=("dense", "gprune"), changes=change | {"evaluation.speed": series.scale.speed})
         before = series.study(changes=change)
         for name in ("dense", "gprune") if multiple == 1 else ("gprune",):
-            row = Row({}, study, name, "alignment", extra=True, before=before)
-            number = multiple if name == "gprune" else ""
-            rows.append(replace(row, labels={"method": label(row), "alignment": number}))
+            row = series.row(name, {"alignment": multiple if name == "gprune" else ""}, extra=True)
+            rows.append(replace(row, study=study, reads="alignment", before=before))
     return rows
 
 
 def left_out(series: Series) -> str:
-    """Which alignments the model is too narrow for; empty where it is wide enough for all."""
+    """Return which alignments the model is too narrow for; empty where it is wide enough for all."""
     names = [str(multiple) for multiple in ALIGNMENTS if multiple not in _alignments(series)]
-    if not names:
-        return ""
-    return (
-        f"alignment {', '.join(names)} left out: more than one part in {SMALLEST_SHARE} of the FFN width "
-        f"({series.width} neurons)"
-    )
+    limit = f"more than one part in {SMALLEST_SHARE} of the FFN width ({series.width} neurons)"
+    return f"alignment {', '.join(names)} left out: {limit}" if names else ""
 
 
 def _alignments(series: Series) -> list[int]:
@@ -83,12 +68,8 @@ def _alignments(series: Series) -> list[int]:
     return [multiple for multiple in ALIGNMENTS if multiple == 1 or width is None or multiple * SMALLEST_SHARE <= width]
 
 
-def _clock(series: Series) -> dict[str, Any]:
-    return {"evaluation.speed": series.scale.speed}
-
-
 def measures(record: Throughput, method: str) -> list[Measure]:
-    """What a measurement of models side by side, the dense one first, says of one method.
+    """Return the figures of one method in a measurement of models side by side, the dense one first.
 
     Tokens a second and ratio of every phase, each with its interquartile range, and memory in MiB; those of a
     captured graph under names with `graph`. Nothing where the method was not measured beside the dense model.
@@ -96,32 +77,26 @@ def measures(record: Throughput, method: str) -> list[Measure]:
     if not record.rows or record.rows[0]["model"] != "dense":
         return []
     rows = [row for row in record.rows if row["model"] == method]
-    found: list[Measure] = []
+    figures: list[Measure] = []
     for mode, word in (("eager", ""), ("graph", "graph ")):
         phases = {row["phase"]: row for row in rows if row["mode"] == mode}
         for phase in (name for name in _PHASES if name in phases):
-            row = phases[phase]
-            name = f"{phase} {word}"
-            found.append((f"{name}tokens/s", float(row["tokens_per_second"]), float(row["spread"])))
-            found.append((f"{name}ratio", float(row["ratio"]), float(row["ratio_spread"])))
+            row, name = phases[phase], f"{phase} {word}"
+            figures.append((f"{name}tokens/s", float(row["tokens_per_second"]), float(row["spread"])))
+            figures.append((f"{name}ratio", float(row["ratio"]), float(row["ratio_spread"])))
         if phases:
             largest = max(int(row["peak_bytes"]) for row in phases.values())
-            found.append((f"{word}memory MiB", largest / 2**20, float("nan")))
-    return found
+            figures.append((f"{word}memory MiB", largest / 2**20, float("nan")))
+    return figures
 
 
-def describe(record: Throughput) -> str:
-    """Setting and machine of a measurement in one line."""
-    return f"{record.setting}; {record.machine}"
-
-
-def shown(table: str, measure: str) -> bool:
-    """Whether the short form of a table has a column for a measure; beside perplexities ratios are enough."""
+def has_column(table: str, measure: str) -> bool:
+    """Return True if the short form of a table has a column for a measure; beside perplexities ratios are enough."""
     return table != "alignment" or measure.endswith("ratio") or measure.startswith("ppl:")
 
 
 def every_row(record: Throughput, run: str) -> pd.DataFrame:
-    """All rows of a measurement, with its run, setting and machine; the repetitions in one cell."""
+    """Return all rows of a measurement, with its run, setting and machine; the repetitions in one cell."""
     lines = [
         {**row, "seconds": " ".join(f"{seconds:.6g}" for seconds in row.get("seconds", ()))} for row in record.rows
     ]

@@ -1,4 +1,4 @@
-"""Reproduces tables: finds what is missing, has it run, and writes each table as soon as it changes."""
+"""Reproduces tables: finds the missing studies, runs them as jobs, and writes each table as soon as it changes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,16 +34,18 @@ def missing(tables: Sequence[PaperTable], series: Series, finished: Finished) ->
     return grouping.entries([*rows, *first])
 
 
-def prepare(series: Series, substitute: str | None = None) -> None:
-    """Makes sure that all that the studies read is on this machine, before the first one starts.
+def prepare(series: Series) -> None:
+    """Make sure that all that the studies read is on this machine, before the first one starts.
 
-    Tasks without data stop nothing: the studies leave them out, and say why. `substitute` is the third text,
-    where it is not the scale's; empty for studies that have none. Raises ModelError or CorpusError where the
+    Tasks without data stop nothing: the studies leave them out, and say why. Raises ModelError or CorpusError where the
     model or a text is missing or cannot be downloaded, SettingsError where the name of a text or of a task is
     not valid, or two texts hold the same content.
     """
-    third = series.scale.substitute if substitute is None else substitute
-    read(replace(series.base, substitute=third, evaluation=series.tasks))
+    read(replace(series.base, substitute=series.scale.substitute, evaluation=series.tasks))
+
+
+def _studies(table: PaperTable, series: Series) -> set[Study]:
+    return {shared(row.study) for row in table.rows(series)}
 
 
 class TableWork:
@@ -70,15 +72,15 @@ class TableWork:
     def run(
         self,
         watch: Watcher = lambda _: None,
-        told: Callable[[TableStudy, str], None] = lambda _entry, _reason: None,
+        on_end: Callable[[TableStudy, str], None] = lambda _entry, _reason: None,
         build: jobs.CommandBuilder = jobs.worker_command,
         slurm: SlurmSettings | None = None,
     ) -> list[Assembled]:
-        """Has the missing studies run and writes the tables, again after every study, as they are at the end.
+        """Run the missing studies and write the tables, again after every study; return them as they are at the end.
 
-        `watch` is told where the work stands, `told` of every study that has ended, with the reason where it
+        `watch` gets every change of the work's status, `on_end` every study that has ended, with the reason where it
         failed. `build` makes a run's argument list, as for gprune.jobs.submit; `slurm` has Slurm run the
-        studies, as it is told here; None uses this machine's queue. Raises GpruneError where the cache or the
+        studies; None uses this machine's queue. Raises GpruneError where the cache or the
         folder cannot be written; the work under way is cancelled.
         """
 
@@ -87,14 +89,8 @@ class TableWork:
                 self.failures[entry.shared] = reason
             if self._needed(entry) and not reason:
                 self.failures[entry.shared] = INCOMPLETE
-            self.write(
-                [
-                    table
-                    for table in self.tables
-                    if any(shared(row.study) == entry.shared for row in table.rows(self.series))
-                ]
-            )
-            told(entry, self.failures.get(entry.shared, ""))
+            self.write([table for table in self.tables if entry.shared in _studies(table, self.series)])
+            on_end(entry, self.failures.get(entry.shared, ""))
 
         self.write(self.tables)
         left = missing(self.tables, self.series, self.finished)
@@ -102,20 +98,17 @@ class TableWork:
         return self.write(self.tables)
 
     def outlook(self) -> tuple[int, float]:
-        """How many studies are missing, and about how many seconds they take, one after the other."""
+        """Return how many studies are missing, and about how many seconds they take, one after the other."""
         left = missing(self.tables, self.series, self.finished)
-        seconds = 0.0
-        for entry in left:
-            results = opened(entry.study, self.store)
-            stages = results.course(entry.until)
-            seconds += sum(expected(stages, results).values())
-        return len(left), seconds
+        opened_studies = [(opened(entry.study, self.store), entry.until) for entry in left]
+        times = (expected(results.course(until), results).values() for results, until in opened_studies)
+        return len(left), sum(map(sum, times), 0.0)
 
     def write(self, tables: Sequence[PaperTable]) -> list[Assembled]:
         """Assembles tables of what is there now and writes them."""
-        made = [self.assemble(table) for table in tables]
-        write(self.folder, self.series, made, self.command)
-        return made
+        assembled = [self.assemble(table) for table in tables]
+        write(self.folder, self.series, assembled, self.command)
+        return assembled
 
     def assemble(self, table: PaperTable) -> Assembled:
         """One table of what is there now."""

@@ -32,30 +32,28 @@ from gprune.system.locks import Lock
 
 INDEX = "index.json"
 FORMAT = 2
+_PROGRAMS = ("gprune", "commit", "package", "torch", "transformers")
 
 
 def folder_name(model: str, scale: Scale) -> str:
-    """Name of a reproduction's folder, safe whatever the model is called.
+    """Return the name of a reproduction's folder, safe whatever the model is called.
 
     A hash follows where the name alone would not tell two reproductions apart: a model in a folder, or a
-    scale with settings of one's own.
+    scale with settings of one's own. With and without rows of controls it is one reproduction.
     """
     stem = re.sub(r"[^a-z0-9]+", "-", short(model).lower()).strip("-")[:60] or "model"
     name = f"{stem}-{scale.name}"
-    # another folder may hold a model of the same name
     if model == "demo" and replace(scale, controls=True) == choose(model, scale.name):
         return name
-    # with and without rows of controls it is one reproduction
-    own = {field: value for field, value in scale.to_dict().items() if field != "controls"}
-    content = json.dumps([model, own], sort_keys=True)
+    fields = {field: value for field, value in scale.to_dict().items() if field != "controls"}
+    content = json.dumps([model, fields], sort_keys=True)
     return f"{name}-{hashlib.sha256(content.encode()).hexdigest()[:8]}"
 
 
 def write(folder: Path, series: Series, tables: Iterable[Assembled], command: str = "") -> None:
-    """Writes tables and enters them into the folder's index; tables that are there already stay.
+    """Write tables and enter them into the folder's index; other tables of the folder stay.
 
-    The folder is made if it is missing, for its owner alone; `command` is the command line that makes the
-    tables. Raises StoreError where the folder cannot be written.
+    `command` is the command line that makes the tables. Raises StoreError where the folder cannot be written.
     """
     try:
         make_folder(folder)
@@ -78,9 +76,7 @@ def write(folder: Path, series: Series, tables: Iterable[Assembled], command: st
 
 def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: str) -> None:
     index = read_index(folder) or {}
-    entries: dict[str, Any] = dict(index.get("tables", {}))
-    for table in tables:
-        entries[table.table.name] = _write_table(folder, series, table)
+    entries = {table.table.name: _write_table(folder, series, table) for table in tables}
     values = {
         "format": FORMAT,
         "model": series.model,
@@ -88,13 +84,13 @@ def _write(folder: Path, series: Series, tables: Iterable[Assembled], command: s
         "command": command or index.get("command", ""),
         "updated": datetime.now(UTC).isoformat(timespec="seconds"),
         "study": series.base.to_dict(),
-        "tables": entries,
+        "tables": index.get("tables", {}) | entries,
     }
     write_json(folder / INDEX, values)
 
 
 def read_index(folder: Path) -> dict[str, Any] | None:
-    """The index of a folder of tables; None where there is none that can be read."""
+    """Return the index of a folder of tables; None where there is none that can be read."""
     try:
         values = safe_parsing.json_file(folder / INDEX, INDEX, finite=False)
     except (OSError, ValueError):
@@ -104,12 +100,16 @@ def read_index(folder: Path) -> dict[str, Any] | None:
 
 
 def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, Any]:
-    """Writes the files of one table and returns its entry of the index."""
+    """Write the files of one table and return its entry of the index."""
     name = table.table.name
-    frames = {f"{name}.csv": table.long}
-    frames |= {f"{name}-{end}.csv": frame for end, frame in table.attachments.items()}
-    texts = {file: Table(frame).csv() for file, frame in frames.items()}
-    texts |= _short(name, table, series) | (_short(f"{name}-fixed", table.fixed, series) if table.fixed else {})
+    frames = {name: table.long} | {f"{name}-{end}": frame for end, frame in table.attachments.items()}
+    texts: dict[str, str] = {}
+    for form, stem in ((table, name), (table.fixed, f"{name}-fixed")):
+        if form is None:
+            continue
+        texts |= {f"{stem}.md": markdown(form, series), f"{stem}.tex": latex(form, series)}
+        frames |= {f"{stem}-published": form.published} if len(form.published) else {}
+    texts |= {f"{stem}.csv": Table(frame).csv() for stem, frame in frames.items()}
     for file, text in texts.items():
         write_text(folder / file, text)
     return {
@@ -124,16 +124,8 @@ def _write_table(folder: Path, series: Series, table: Assembled) -> dict[str, An
     }
 
 
-def _short(name: str, table: Assembled, series: Series) -> dict[str, str]:
-    """The files that people read, and the published figures of the same rule."""
-    texts = {f"{name}.md": markdown(table, series), f"{name}.tex": latex(table, series)}
-    if len(table.published):
-        texts[f"{name}-published.csv"] = Table(table.published).csv()
-    return texts
-
-
 def _plain(row: StudyRow) -> dict[str, Any]:
-    """A row as JSON, which has no numbers that are none."""
+    """Return a row as JSON values; NaN, which JSON does not know, as None."""
     values = asdict(row)
     return {name: None if isinstance(value, float) and value != value else value for name, value in values.items()}
 
@@ -143,37 +135,34 @@ def _cells(frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _versions(table: Assembled) -> dict[str, list[str]]:
-    """Every version behind the rows of a table; more than one where runs differ."""
-    found: dict[str, list[str]] = {}
+    """Return every version behind the rows of a table; more than one where runs differ."""
+    versions: dict[str, list[str]] = {}
     for answer in table.answers:
-        for name in ("gprune", "commit", "package", "torch", "transformers"):
+        for name in _PROGRAMS:
             version = str(answer.versions.get(name, ""))
             if version and name == "commit" and answer.versions.get("uncommitted_changes"):
                 version += " with changes that were not committed"
-            if version and version not in found.setdefault(name, []):
-                found[name].append(version)
-    return found
+            if version and version not in versions.setdefault(name, []):
+                versions[name].append(version)
+    return versions
 
 
 def setting(series: Series) -> str:
-    """What the measured rows of a series have in common, in one line."""
+    """Return what the measured rows of a series have in common, in one line."""
     scale = series.scale
     windows = "all windows" if scale.windows is None else f"at most {scale.windows} windows"
     texts = f"A {short(scale.primary)}, B {short(scale.auxiliary)}, C {short(scale.substitute)}"
     sizes = f"{scale.samples} sequences a text, epochs of MSL: {scale.epochs}, {windows}"
-    return f"measured, {short(series.model)}, scale {scale.name}: {texts}; {sizes}{_tasks(scale)}"
-
-
-def _tasks(scale: Scale) -> str:
+    line = f"measured, {short(series.model)}, scale {scale.name}: {texts}; {sizes}"
     if not scale.tasks:
-        return ""
-    where = "" if scale.tasks_in == "all" else ", in the studies of the main table"
+        return line
     limit = f", at most {scale.limit} documents each" if scale.limit else ""
-    return f"; tasks {', '.join(short(task) for task in scale.tasks)}{limit}{where}"
+    studies = "" if scale.tasks_in == "all" else ", in the studies of the main table"
+    return f"{line}; tasks {', '.join(map(short, scale.tasks))}{limit}{studies}"
 
 
 def markdown(table: Assembled, series: Series) -> str:
-    """A table as Markdown, the published figures in a section of their own."""
+    """Return a table as Markdown, the published figures in a section of their own."""
     parts = [f"# {table.table.name}: {table.table.title}", setting(series), Table(table.display).markdown()]
     parts += [f"- {note}" for note in table.notes]
     if len(table.published):
@@ -182,7 +171,7 @@ def markdown(table: Assembled, series: Series) -> str:
 
 
 def latex(table: Assembled, series: Series) -> str:
-    """A table as LaTeX for the booktabs package, the published figures as a table of their own."""
+    """Return a table as LaTeX for the booktabs package, the published figures as a table of their own."""
     parts = [Table(table.display).latex(f"{table.table.title}. {setting(series)}")]
     if len(table.published):
         parts.append(Table(table.published).latex(f"{table.table.title}. {table.published_title}"))

@@ -117,7 +117,7 @@ def test_the_command_says_it_and_writes_it(finished, cards, tmp_path, capsys):
     asked = ["card", run_name(study), "c", "--share", "0.5", "-o", str(out), "--cache", str(store.root)]
     assert main(asked) == 0
     said = capsys.readouterr()
-    assert "Would another text than C give another model?" in said.out and str(out) in said.err
+    assert "Does the choice of C change the model?" in said.out and str(out) in said.err
     written = json.loads(out.read_text(encoding="utf-8"))
     assert written["others"][0]["jaccard"] == cards["C"].others[0].jaccard and written["share"] == 0.5
     assert main([*asked, "--json"]) == 0

@@ -7,12 +7,11 @@ import pytest
 from reproduction import fake_runs
 from reproduction.fake_runs import finish
 
-from gprune.experiments.reproduction import repair_report, tables, work
-from gprune.experiments.reproduction.blocks import blocks
+from gprune.experiments.reproduction import documents, tables, work
 from gprune.experiments.reproduction.control_rows import fair_rows, identifier
+from gprune.experiments.reproduction.documents import blocks, repair_document
 from gprune.experiments.reproduction.grid import Series, shared
 from gprune.experiments.reproduction.lookup import Finished
-from gprune.experiments.reproduction.repair_report import markdown
 from gprune.experiments.reproduction.repair_rows import (
     AUTO,
     CHOSEN,
@@ -60,7 +59,7 @@ def measured(tmp_path_factory, series):
 @pytest.fixture(scope="module")
 def text(measured, series):
     """The document, which is made once."""
-    return markdown(measured, [series], "the command")
+    return repair_document(measured, [series], "the command")
 
 
 def nothing_shared(task):
@@ -146,9 +145,9 @@ def test_what_was_tried_stands_beside_unseen_text(measured, series, monkeypatch)
     }
     (names, repairs), figures = zip(*tried, strict=True), np.array(list(tried.values()))
     made = Choice(names, repairs, ("A", "B", "divergence"), np.full(3, 1 / 3), figures, figures[:, 2], 8, 0, 1)
-    monkeypatch.setattr(repair_report.stages, "made", lambda _, method: made if method == RECOMMENDED else None)
+    monkeypatch.setattr(documents.stages, "made", lambda _, method: made if method == RECOMMENDED else None)
     found = blocks(measured, [series], repair_rows, UNREPAIRED.of("gprune"))
-    told = "\n".join(repair_report._recipe(found))
+    told = "\n".join(documents._recipe(found))
     assert "| Recommended recipe | Gates, its own repair (all 2 seeds) | " in told
     rows = [line for line in told.splitlines() if line.startswith("| demo at 50 % | ") and line.count("|") == 9]
     # the chosen one first, on unseen text what the recipe is
@@ -161,11 +160,11 @@ def test_what_was_tried_stands_beside_unseen_text(measured, series, monkeypatch)
 def test_chapters_of_other_models_stay_and_ones_own_is_replaced(measured, series, text):
     _, head, own = text.partition("\n## demo\n")
     other = f"\n## another\n{own}".replace("the command", "elsewhere")
-    both = markdown(measured, [series], "second", text + other)
+    both = repair_document(measured, [series], "second", text + other)
     assert both == text.replace("the command", "second") + other
     assert head and both.count("# Repairs, and") == 1
     # what is no such document is replaced
-    assert repair_report.chapters("# Notes\n\n## another\n\nwords\n") == {}
+    assert documents.chapters("# Notes\n\n## another\n\nwords\n") == {}
 
 
 def test_a_model_that_the_choice_was_fixed_on_is_no_test_of_it(text):

@@ -82,7 +82,7 @@ def sequences(run: Run) -> Panel:
     return Panel(
         charts.stability(curves, run.study.calibration.samples),
         "Where a solid line is flat and far above the dashed one, more sequences change little.",
-        title=analysis.headline(curves),
+        title=analysis.sampling_title(curves),
         table=lambda: analysis.stability_table(curves),
         how="Spearman correlation of the ranks (median over layers) from two disjoint parts of a text of so "
         "many sequences each, mean and range over the draws; dashed: a part of A against a part of B. |D| is "

@@ -4,9 +4,8 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import comparison as analysis
-from gprune.analysis.headline import against_control
 from gprune.analysis.table import guarded
-from gprune.analysis.verdict import opponents
+from gprune.analysis.verdict import against_control, opponents
 from gprune.app.pages.comparison.lines import Shown
 from gprune.app.ui import tables
 from gprune.app.ui.card import Card

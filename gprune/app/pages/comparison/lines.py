@@ -11,8 +11,7 @@ from gprune.analysis import comparison as analysis
 from gprune.analysis import run_settings
 from gprune.analysis.comparison import Line, Row
 from gprune.analysis.formatting import percent
-from gprune.analysis.headline import own_method
-from gprune.analysis.verdict import Expected, missing_methods, rank_lines
+from gprune.analysis.verdict import Expected, missing_methods, own_method, rank_lines
 from gprune.app.ui import derived_cache, story
 from gprune.app.ui.chart_style import called, label
 from gprune.evaluation import holdout

@@ -30,7 +30,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
-from gprune.experiments.reproduction.blocks import MEASURED, VERDICTS
+from gprune.experiments.reproduction.documents import MEASURED, VERDICTS
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.study.methods import METHODS

@@ -106,7 +106,7 @@ def differences(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel
 def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> Panel:
     """Perplexity on unseen text against that on the corpora of A and B, a mark a method and repair."""
     shown = _shown or shown_of(run, **asked)
-    home, abroad = generalization.texts_of(shown.standing, shown.texts)
+    home, abroad = generalization.home_and_unseen(shown.standing, shown.texts)
     found = generalization.places(shown.lines, home, abroad) if home and abroad else []
     if not found:
         raise MethodError(
@@ -121,7 +121,7 @@ def home_and_abroad(run: Run, *, _shown: Shown | None = None, **asked: Any) -> P
         f"At home: {plain(', '.join(home))}; abroad: {plain(', '.join(abroad))}; geometric means over the "
         "texts. Above the dotted line a method loses more on unseen text than at home.",
         title=title,
-        table=lambda: generalization.table(found, shown.names, _given(found, shown)),
+        table=lambda: generalization.generalization_table(found, shown.names, _given(found, shown)),
         how="Each mark is a method of a run, whiskers are the 95 % interval, paired with the dense model by "
         "window. Marks of one method in several runs are joined: with a run of each repair the line shows "
         "whether what a repair gains on the corpora that it was fitted to holds on unseen text. Right and up "
@@ -139,7 +139,7 @@ def recovery(run: Run, *, text: str = "") -> Panel:
         raise MissingResultError("the perplexity of a recovered method")
     texts = tuple(dict.fromkeys(one.text for one in found))
     require_choice("text", text or texts[0], texts)
-    shown = recovered_models.of_text(found, text or texts[0])
+    shown = recovered_models.recoveries_on(found, text or texts[0])
     first = next((one for one in shown if one.method == "gprune"), shown[0])
     there = analysis.DENSE in run.study.methods and run.has(stages.perplexity, analysis.DENSE, first.text)
     dense = run.load(stages.perplexity, analysis.DENSE, first.text) if there else None
@@ -150,7 +150,7 @@ def recovery(run: Run, *, text: str = "") -> Panel:
         title=f"Recovery takes {plain(label(first.method))} from {first.before.perplexity:.2f} to "
         f"{first.after.perplexity:.2f} on {plain(short(first.text))}",
         alt=f"perplexity of every method before and after recovery on {short(first.text)}",
-        table=lambda: recovered_models.table(found, label),
+        table=lambda: recovered_models.recovery_table(found, label),
         how="Every pruned model learns from the dense one, by the same steps on the same sequences, and is "
         "measured on the windows that it was measured on before. Recovery changes weights by training: its "
         "figures stand here alone, and are compared with no method that was not trained. Changes are paired "
@@ -198,10 +198,10 @@ def choice(run: Run) -> Panel:
         winners = [f"masks of {METHODS[recipe.masks].label}, {recipe.repair}"]
     return Panel(
         charts.tried(found),
-        f"A mark is a candidate, the filled one was chosen; the number is {choices.weighed(one)}, on "
+        f"A mark is a candidate, the filled one was chosen; the number is {choices.weighting(one)}, on "
         f"{one.sequences} sequences of each text that took part in nothing.",
         title=f"What was tried; chosen on held-out text: {plain('; '.join(winners[:3]))}",
-        table=lambda: choices.table(found),
+        table=lambda: choices.candidate_table(found),
         how="Left is better, 1 is the reference: the same masks not repaired, for the recommended recipe the "
         "first method's. The sequences are drawn beside the calibration ones and share no tokens with them; "
         "divergence is from the dense model, on text that it wrote under a seed of its own. No evaluation "

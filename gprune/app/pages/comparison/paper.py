@@ -1,4 +1,4 @@
-"""What the paper reports: every published table, tagged as published, with what in it cannot be right."""
+"""What the paper reports: every published table, tagged as published."""
 
 from typing import Any
 
@@ -6,12 +6,13 @@ import pandas as pd
 import streamlit as st
 
 from gprune.analysis import published as claims
-from gprune.analysis.formatting import percent, spaced
+from gprune.analysis import tables as gains
+from gprune.analysis.formatting import percent
 from gprune.app.ui import tables, url_state
 from gprune.app.ui.card import card, published_badge
 from gprune.app.ui.text import plain
 from gprune.data import published
-from gprune.data.published import Figure, Inconsistency
+from gprune.data.published import Figure
 from gprune.evaluation.protocol import PUBLISHED
 from gprune.experiments.reproduction.cells import cell, heading, number
 
@@ -20,8 +21,6 @@ DERIVED = {
     GAP: "distance of the two base metrics in mean accuracy, computed from the published main table",
     GAIN: "what GPrune changes at every retention, computed from the published main table",
 }
-DOUBT = "⚠"
-_DOUBTFUL = 90
 _NARROW = {"boolq": 56, "piqa": 56, "ARC-e": 60, "ARC-c": 60, "openbookqa": 88, "accuracy": 66}
 """pixels: the tables of all tasks fit into a window of 1280, with the mean that the others lead to"""
 _RULE_HELP = (
@@ -55,7 +54,6 @@ def show() -> None:
             how="What the authors report, on their models, texts and windows. Compare rows within a block; "
             "beside what was measured here they are no rank.",
         )
-        _doubts(model, rule if name == MAIN else "")
 
 
 def _choose() -> tuple[str, str, str]:
@@ -71,31 +69,29 @@ def _choose() -> tuple[str, str, str]:
 
 
 def shown(model: str, name: str, rule: str) -> pd.DataFrame:
-    """A published table as a reader sees it: text cells, those that cannot be right with a sign.
+    """A published table as a reader sees it: text cells.
 
     `model` is one of gprune.data.published.MODELS, `name` one of its TABLES or a derived table, `rule` max or
     fixed.
     """
     if name in DERIVED:
-        made = claims.metric_gap(model, rule) if name == GAP else _gain(model, rule)
+        made = gains.metric_gap(claims.main_frame(model, rule)) if name == GAP else _gain(model, rule)
         return _named(made).map(lambda value: cell(value, ""))
     figures = published.table(name, model, rule)
     return pd.DataFrame([_line(figure) for figure in figures]).fillna("–")
 
 
 def _columns(table: pd.DataFrame) -> dict[str, Any]:
-    """Numbers to the right, with room for the sign of doubt."""
+    """Align numbers to the right."""
     words = ("retention", "method", "variant", "note", "base", "metric", "unit", "better", "seed")
     config: dict[str, Any] = {}
     for name in (name for name in table.columns if name not in words):
-        doubtful = any(DOUBT in str(value) for value in table[name])
-        width = _DOUBTFUL if doubtful else _NARROW.get(name)
-        config[name] = st.column_config.TextColumn(alignment="right", width=width)
+        config[name] = st.column_config.TextColumn(alignment="right", width=_NARROW.get(name))
     return config | ({"note": st.column_config.TextColumn(width="large")} if "note" in table.columns else {})
 
 
 def _gain(model: str, rule: str) -> pd.DataFrame:
-    made = claims.gain_by_retention(model, rule)
+    made = gains.gain_by_retention(claims.main_frame(model, rule))
     made["metric"] = [heading(metric) for metric in made["metric"]]
     return made
 
@@ -116,13 +112,9 @@ def _line(figure: Figure) -> dict[str, str]:
     line["method"] = published.paper_name(figure.method) if figure.method else ""
     line |= {"variant": figure.variant, "seed": str(figure.seed) if figure.table == "seeds" else ""}
     kept = {name: value for name, value in line.items() if value}
-    known = _about(figure.model, figure.rule) if figure.table == MAIN else []
-    row = figure.retention, figure.method
-    doubtful = {found.column for found in known if (found.retention, found.method) == row}
     for column, value in figure.values.items():
-        sign = f" {DOUBT}" if column in doubtful else ""
-        kept[_title(column)] = _number(column, value) + sign
-    if figure.note and not doubtful:
+        kept[_title(column)] = _number(column, value)
+    if figure.note:
         kept["note"] = figure.note
     return kept
 
@@ -138,24 +130,3 @@ def _number(column: str, value: float) -> str:
         return f"{value:,.0f}"
     scored = column.endswith("_ppl") or column == "mean_accuracy" or column in published.TASKS
     return number(value, "accuracy" if scored else column)
-
-
-def _about(model: str, rule: str) -> list[Inconsistency]:
-    return [found for found in published.inconsistencies() if (found.model, found.rule) == (model, rule)]
-
-
-def _doubts(model: str, rule: str) -> None:
-    """Says which published numbers contradict each other: those of the table in full, the others folded."""
-    here = _about(model, rule)
-    others = [found for found in published.inconsistencies() if found not in here]
-    if here:
-        sentences = "\n".join(f"- {plain(spaced(found.sentence))}" for found in here)
-        st.warning(f"{DOUBT} marks published numbers that cannot be right:\n{sentences}")
-    with st.expander(f"Contradictions in other published tables: {len(others)}"):
-        for found in others:
-            st.caption(f"{plain(spaced(found.sentence))} ({plain(found.rule)}).")
-        st.caption(
-            "Tried on every cell: max is not below fixed, what no rule touches is the same under both, a "
-            "mean is that of its tasks, an accuracy is a whole number of examples, and what several tables "
-            "repeat is equal."
-        )

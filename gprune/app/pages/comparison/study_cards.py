@@ -52,7 +52,7 @@ def show(run: Run | None) -> None:
             _nothing(choice, run)
             return
         _head(choice, choice.table, run)
-        if not TABLES[choice.name].derived:
+        if not TABLES[choice.name].is_derived:
             _measured(drawn, choice.table)
         _beside(choice.table)
     if choice is not None and choice.table is not None:

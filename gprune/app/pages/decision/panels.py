@@ -75,7 +75,7 @@ def trade_off(
         f"model, beyond noise. Whiskers are the 95 % interval over windows, paired.",
         title=f"{len(best)} of {len(found)} models {verb} worth taking on {read}",
         alt=f"on the front: {', '.join(shown.names[one.line.name] for one in best)}",
-        table=lambda: analysis.table(found, shown.names, cost, about(shown)),
+        table=lambda: analysis.option_table(found, shown.names, cost, about(shown)),
         how="Each mark is a method of a run. Perplexity is set against the dense model’s on the same "
         f"windows; {_COST_HOW[cost]} Small, pale marks are dominated: another model costs less and is no worse "
         "beyond noise, or costs the same and is better. Costs that are printed alike are equal.",

@@ -30,7 +30,7 @@ def draw(drawn: Card, found: list[TaskAnswers], chosen: TaskAnswers, method: str
     first = cut(chosen)
     of = f", of its first {first[0]:,} questions" if first else ""
     counted = between(chosen, method, rule)
-    finding = changed_answers.headline(counted, label(method), "the dense model")
+    finding = changed_answers.answers_title(counted, label(method), "the dense model")
     drawn.title(f"{plain(finding)} ({plain(chosen.name)}{of})")
     table = table_of(found, rule)
     p = st.column_config.NumberColumn(format="%.3f", help="exact McNemar test on the answers that change")

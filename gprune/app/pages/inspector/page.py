@@ -210,7 +210,7 @@ def _values(root: str, kind: str, key: str, field: str) -> Array:
 @st.cache_data(max_entries=64, show_spinner=False)
 def _predictors(root: str, masks: str, quantities: tuple[tuple[str, tuple[str, str, str]], ...]) -> pd.DataFrame:
     kept = np.asarray(record(root, "masks", masks, "PruningMasks").ffn)
-    return prediction.table({name: _values(root, *where) for name, where in quantities}, kept)
+    return prediction.prediction_table({name: _values(root, *where) for name, where in quantities}, kept)
 
 
 @st.cache_data(max_entries=64, show_spinner=False)

@@ -8,8 +8,8 @@ import numpy as np
 from gprune.analysis import mask_map as analysis
 from gprune.analysis import whatif
 from gprune.analysis.formatting import percent, signed
-from gprune.analysis.headline import own_method
 from gprune.analysis.mask_map import Atlas
+from gprune.analysis.verdict import own_method
 from gprune.app.pages.mask_atlas import charts
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import label
@@ -61,7 +61,7 @@ def atlas(
         "it keeps less. Click one to select it.",
         title=_finding(found, *names),
         alt=_finding(found, *names),
-        table=lambda: analysis.table(found, *names, _mean_drift(run)),
+        table=lambda: analysis.atlas_table(found, *names, _mean_drift(run)),
         how="The change of retention is the share of a module's neurons that the one method keeps, less the "
         "share that the other keeps; 0 is neutral. Equal shares can be of other neurons: the colour "
         "“Share decided differently” counts every neuron that one keeps and the other does not.",
@@ -119,7 +119,7 @@ def atlas_texts(
         _TEXT_CAPTIONS[shown],
         title=f"A or B as the text decides {share}{groups} of {plain(label(name))}",
         alt=f"the text decides {share}",
-        table=lambda: analysis.table(found, *FROM, _mean_drift(run)),
+        table=lambda: analysis.atlas_table(found, *FROM, _mean_drift(run)),
         how=f"A is {plain(run.study.primary)}, B is {plain(run.study.auxiliary)}. "
         f"{_LEARNED if learned else _DECIDED} Another sample of one text decides some units otherwise as "
         "well: how many, the card of a text on the page Texts says.",

@@ -5,6 +5,7 @@ import pandas as pd
 from gprune import records
 from gprune.analysis import agreement as analysis
 from gprune.analysis.formatting import percent
+from gprune.analysis.verdict import agreement_title
 from gprune.app.pages.module_agreement import charts
 from gprune.app.ui import marks
 from gprune.app.ui.panel import Panel, in_range, panel
@@ -53,7 +54,7 @@ def agreement(
     return Panel(
         charts.lines(found, measure, chosen, selected),
         _CAPTIONS[measure],
-        title=analysis.headline(found),
+        title=agreement_title(found),
         table=lambda: analysis.layer_table(found),
         how=f"{_HOW[measure]} {_texts(run)}. {_CONTROLS}",
     )

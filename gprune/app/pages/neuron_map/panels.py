@@ -7,7 +7,7 @@ import pandas as pd
 
 from gprune import records
 from gprune.analysis.formatting import percent
-from gprune.analysis.headline import own_method
+from gprune.analysis.verdict import own_method
 from gprune.app.pages.neuron_map import charts, colouring
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.memo import memoized

@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from gprune import records
-from gprune.analysis import agreement, comparison, summary, thresholds
+from gprune.analysis import agreement, comparison, thresholds, verdict
 from gprune.analysis.formatting import percent
 from gprune.app.pages.overview import panels
 from gprune.app.ui import (
@@ -190,9 +190,9 @@ def _checks(run: Run) -> None:
         seeds = story.seeds(run)
     study = recorded.found()
     claims = study.claims if study is not None else {}
-    found = summary.checks(run.record, run.study, masks, story.standings(run), acting, recorded=claims, seeds=seeds)
-    for check in found:
-        st.markdown(f"{_VERDICTS[check.verdict]} {plain(check.sentence)}")
+    checks = verdict.checks(run.record, run.study, masks, story.standings(run), acting, recorded=claims, seeds=seeds)
+    for check in checks:
+        st.markdown(f"{_VERDICTS[check.verdict]} **{check.name}:** {plain(check.value)}")
 
 
 def _provenance(run: Run, drawn: Card) -> None:

@@ -101,7 +101,7 @@ def cost(run: Run) -> Panel:
         f"whiskers: 95 % interval, paired over windows.{coming}",
         title=_cheapest(run, text),
         alt=", ".join(f"{label(each.method)} {signed(each.ratio - 1, '.0%')}" for each in found),
-        table=lambda: analysis.table(found, METHOD_LABELS),
+        table=lambda: analysis.cost_table(found, METHOD_LABELS),
         how="Perplexity says how much a model is surprised by a text; lower is better. All methods read the "
         "same windows, so the bars are those of the windows’ differences from the dense model. "
         f"{plain(standing.sentence)}. Protocol: {plain('; '.join(lines(cell.stamp for cell in cells)))}.",

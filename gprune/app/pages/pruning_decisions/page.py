@@ -5,7 +5,7 @@ import streamlit as st
 from gprune.analysis import decisions as analysis
 from gprune.analysis import published
 from gprune.analysis.formatting import percent
-from gprune.analysis.headline import own_method
+from gprune.analysis.verdict import own_method
 from gprune.app.pages.pruning_decisions import panels
 from gprune.app.ui import derived_cache, frame, rest_of_page, selection, url_state
 from gprune.app.ui.card import Card, card_of, panel_card

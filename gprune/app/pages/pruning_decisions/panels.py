@@ -4,7 +4,7 @@ import numpy as np
 
 from gprune.analysis import ablation_effect
 from gprune.analysis import decisions as analysis
-from gprune.analysis.headline import own_method
+from gprune.analysis.verdict import budget_title, own_method
 from gprune.app.pages.pruning_decisions import charts
 from gprune.app.ui import derived_cache
 from gprune.app.ui.chart_style import METHOD_LABELS, label
@@ -28,7 +28,7 @@ def retention(run: Run, *, base: str = "", bins: int = BINS) -> Panel:
     return Panel(
         charts.retention(result, named),
         analysis.total_sentence(result, label(named)),
-        title=analysis.headline(result, label(named)),
+        title=budget_title(result, label(named)),
         table=lambda: analysis.bin_table(result, label(named)),
         how=f"Modules are sorted by the mean rank drift of their neurons and cut into {len(result.names)} "
         "bins of equally many modules; retention is pooled over a bin's neurons.",
@@ -109,7 +109,7 @@ def parts(run: Run) -> Panel:
         "Share of the decisions on neurons that would be others without a part; left of the dashed line "
         "nothing should be credited to it.",
         title=f"{' and '.join(idle)} {'acts' if len(idle) == 1 else 'act'} on next to no decision" if idle else "",
-        table=lambda: ablation_effect.table(found),
+        table=lambda: ablation_effect.effect_table(found),
         how="Each part is taken away alone from the run's own decision, at the same retention, and all else "
         "stays: without RASA every module is scored from A, without MSL all thresholds are as they started, "
         "without BCM the neurons of a layer are ranked in one list.",

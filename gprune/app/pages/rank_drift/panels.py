@@ -1,6 +1,7 @@
 """The figures of the page by name, each from a run and what can be set beside its card."""
 
 from gprune.analysis import drift as analysis
+from gprune.analysis.verdict import drift_title
 from gprune.app.pages.rank_drift import charts
 from gprune.app.ui import derived_cache
 from gprune.app.ui.panel import Panel, in_range, panel
@@ -35,7 +36,7 @@ def drift(run: Run, *, form: str = SURVIVAL, bins: int = BINS, log: bool = False
     return Panel(
         charts.histogram(curves, log) if form == HISTOGRAM else charts.survival(curves),
         _CAPTIONS[form],
-        title=analysis.headline(curves),
+        title=drift_title(curves),
         how=_how(run),
         alt=f"median drift {cross.median:.3f} across texts, {floor.median:.3f} re-sampled",
         table=lambda: analysis.distribution_table(curves),

@@ -68,7 +68,7 @@ def _select() -> None:
 
 def _table(run: Run, drawn: Card, settings: ReliabilitySettings) -> None:
     statistics, adapted = derived_cache.preview(run, settings)
-    table = thresholds.table(statistics, adapted)
+    table = thresholds.decision_table(statistics, adapted)
     drawn.asked(**told(run, settings))
     forms = {"within-module drift": "%.3f", "u on A": "%.3f", "u on B": "%.3f", "mean primary score": "%.3g"}
     selection.table(table, "rasa_modules", _select, height=320, forms=forms, alt="every module and its decision")
@@ -109,7 +109,7 @@ def _changes(run: Run, settings: ReliabilitySettings) -> None:
         if changed.total or changed.heads:
             drawn.show(panels.changes(run, **told(run, settings)))
         else:
-            drawn.title(mask_diff.headline(changed))
+            drawn.title(mask_diff.flips_title(changed))
             st.caption("With the lines where they are, the masks of this run come out again.")
         st.caption(NOT_LEARNED)
     with card_of(panels.changed_retention, run) as drawn:

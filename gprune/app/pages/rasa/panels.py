@@ -5,7 +5,7 @@ from typing import Any, ParamSpec
 
 import numpy as np
 
-from gprune.analysis import decisions, mask_diff, thresholds, whatif
+from gprune.analysis import decisions, mask_diff, thresholds, verdict, whatif
 from gprune.analysis.formatting import counted, percent
 from gprune.app.pages.rasa import charts, lab
 from gprune.app.ui import derived_cache
@@ -123,9 +123,9 @@ def changes(run: Run, **given: Any) -> Panel:
     return Panel(
         charts.flips_by_layer(changed),
         "Neurons that change sides in each layer, against the masks of this run.",
-        title=mask_diff.headline(changed),
-        alt=mask_diff.headline(changed),
-        table=lambda: mask_diff.table(changed),
+        title=mask_diff.flips_title(changed),
+        alt=mask_diff.flips_title(changed),
+        table=lambda: mask_diff.flip_table(changed),
     )
 
 
@@ -149,7 +149,7 @@ def _binned(run: Run, base: str, rule: ReliabilitySettings, overlap: bool) -> Pa
         charts.jaccard(before, after, name) if overlap else charts.retention(before, after, base),
         "Modules sorted by drift, in bins of equal number: the share of neurons kept, and how far the kept "
         f"ones are those of {name}. Hollow: this run; filled: these thresholds, not learned anew.",
-        title=decisions.headline(after, name),
+        title=verdict.budget_title(after, name),
         table=lambda: charts.bin_table(before, after, name),
     )
 

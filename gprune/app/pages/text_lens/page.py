@@ -176,7 +176,7 @@ def _show(drawn: Card, chosen: Chosen, reading: Reading) -> None:
     losses = {label: found.losses for label, found in there.items()}
     if reading.progress == "complete":
         changes = {label: token_loss.change(dense.losses, own) for label, own in losses.items()}
-        drawn.title(plain(token_loss.headline(changes)))
+        drawn.title(plain(token_loss.loss_title(changes)))
     if len(shown) < dense.total:
         why = "Context length reached" if len(shown) == dense.places else "The page shows no more"
         st.caption(f"{why}: the first {len(shown):,} of {dense.total:,} tokens are read.")
