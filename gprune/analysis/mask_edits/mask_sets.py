@@ -202,8 +202,7 @@ def measure(results: Results, chosen: MaskSet, listener: Listener) -> dict[str, 
 def _require_same(results: Results, text: str) -> None:
     """Raises CorpusError where a text that the run has measured on is gone, or has changed."""
     study, known = results.graph.study, results.graph.inputs
-    memory = results.store.digests
-    found = content_of(study, known.model, known.precision, text, "evaluation", memory=memory)
+    found = content_of(study, known.model, known.precision, text, "evaluation", store=results.store)
     if found != known.evaluation[text]:
         raise CorpusError(
             f"the text {quoted(text)} has changed since the run: put the old one back, or run the study again"

@@ -21,7 +21,7 @@ from gprune.data.texts.naming import TextName
 from gprune.records.base import Array, Record, whole
 from gprune.store import Store
 from gprune.system import safe_parsing
-from gprune.system.errors import CorpusError, DamagedError, GpruneError
+from gprune.system.errors import CorpusError, DamagedError
 
 CONVERTED = "refs/convert/parquet"
 """branch on which the hub keeps parquet copies of datasets that come with a loading script"""
@@ -29,6 +29,8 @@ EVERYTHING = 10**15
 """bytes that no dataset has: all of it is read"""
 _STAGE = "hub_rows"
 _SECONDS = 10.0
+# few: a document may be a book
+_BATCH = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,7 +129,7 @@ class HubSplit:
             revision = revision or _commit(self.repository, self.branch)
             dataset = self._open(revision, cache / "datasets")
             utf8, ends = bytearray(), array("q")
-            documents = reading.documents_of(dataset, self.name)
+            documents = reading.documents_of(dataset, self.name, _BATCH)
             for document in reading.slice_documents(documents, self.name.documents):
                 utf8 += document.encode("utf-8", "surrogatepass")
                 ends.append(len(utf8))
@@ -146,7 +148,7 @@ class HubSplit:
 
 def _digest(utf8: Array, ends: Array) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(ends, dtype="<i8").tobytes())
-    digest.update(np.ascontiguousarray(utf8))
+    digest.update(memoryview(np.ascontiguousarray(utf8)))
     return digest.hexdigest()
 
 

@@ -92,8 +92,7 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
         if rows is None:
             parts.append("not on this machine yet")
         else:
-            size = f"{len(rows.utf8) / 1e6:,.1f} MB"
-            parts.append(f"{len(rows.ends):,} documents ({size}) of commit {rows.revision[:7]} on this machine")
+            parts.append(f"{len(rows.ends):,} documents of commit {rows.revision[:7]} on this machine")
     return ", ".join(parts)
 
 

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
-from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -56,7 +55,6 @@ _REFUSED = {
     b"version https://git-lfs": "a Git LFS pointer: fetch the file itself with `git lfs pull`",
 }
 _HEAD_BYTES = 8192
-_BATCH = 1000
 _LISTED_FIELDS = 20
 
 Opener = Callable[[], Any]
@@ -133,8 +131,10 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
         place = {"cache_dir": str(cache_folder)} | ({"revision": revision} if revision else {})
         builder = _open_builder(folder, name, place)
         reader = _reader_of(builder)
-        if reader not in {TEXT, *_FORMATS.values()} and not revision:
-            # endings that the library does not know, such as .raw and .utf8, or takes for sound
+        if reader not in {TEXT, *_FORMATS.values()}:
+            if revision:
+                raise CorpusError(f"{name.place!r} holds no text that is read, but a dataset for the reader {reader!r}")
+            # endings that the library does not know, such as .utf8, or takes for sound, such as .raw
             builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_READ_AS[TEXT], **place), TEXT
         elif reader in _READ_AS:
             builder = _open_builder(folder, name, {**place, **_READ_AS[reader]})
@@ -173,15 +173,15 @@ def pick_split(splits: Sequence[str], split: str, name: TextName) -> str:
     raise CorpusError(f"{name.place!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
 
 
-def documents_of(dataset: Opener, name: TextName) -> Iterator[str]:
-    """Yield the documents of a dataset in order.
+def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Iterator[str]:
+    """Yield the documents of a dataset in order; so many are read at a time.
 
     Raise CorpusError if it cannot be read, or a record has no such text.
     """
     fields: tuple[str, ...] = ()
     number = 0
     with plain_errors(name.place):
-        for batch in dataset().iter(batch_size=_BATCH):
+        for batch in dataset().iter(batch_size=batch_size):
             fields = fields or choose_fields(first_record(batch), name)
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1

@@ -118,7 +118,7 @@ class Runs:
         if reads not in self._inputs:
             missing: dict[str, str] = {}
             try:
-                self._inputs[reads] = read(reads, missing, download=False, memory=self.store.digests), missing
+                self._inputs[reads] = read(reads, missing, download=False, store=self.store), missing
             except GpruneError:
                 self._inputs[reads] = None
         return self._inputs[reads]

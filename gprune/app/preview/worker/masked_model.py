@@ -100,7 +100,7 @@ class MaskedModel:
             ids: Array = self.store.get("sampled", str(text["sampled"]), SampledText).ids
             return ids.ravel()
         limit = settings.tokens
-        require_same_text(name, "evaluation", text["digest"], limit)
+        require_same_text(name, "evaluation", text["digest"], limit, self.store.texts)
         known = texts.bundled.stream(text["digest"], self._tokenizer, limit)
         if known is not None:
             return known
@@ -179,12 +179,14 @@ class MaskedModel:
         return self.store.get(kind, key, record)
 
 
-def require_same_text(name: str, role: Literal["calibration", "evaluation"], digest: str, tokens: int | None) -> None:
+def require_same_text(
+    name: str, role: Literal["calibration", "evaluation"], digest: str, tokens: int | None, cache: Path
+) -> None:
     """Raises CorpusError where a text is gone, or says something else than when the run has read it.
 
     `digest` is what the run knows its content by, `tokens` how many of them it reads; None for all.
     """
-    if texts.fingerprint(name, role, tokens=tokens) != digest:
+    if texts.fingerprint(name, role, tokens=tokens, cache=cache) != digest:
         raise CorpusError(f"the text {name!r} has changed since the run: put it back, or run the study again")
 
 

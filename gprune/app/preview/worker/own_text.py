@@ -73,7 +73,8 @@ class _Maker:
         # one that the model writes is drawn by its recipe, of the model that was loaded
         if not texts.is_sampled(name):
             wanted = tokens_read(graph.study, role)
-            require_same_text(name, "calibration", graph.inputs.calibration[role], wanted)
+            digest, cache = graph.inputs.calibration[role], self.results.store.texts
+            require_same_text(name, "calibration", digest, wanted, cache)
 
     def of_the_run(self) -> dict[str, Any]:
         """What was made of the run's own texts alone: the next text is held against the same."""
