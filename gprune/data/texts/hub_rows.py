@@ -148,7 +148,7 @@ class HubSplit:
 
 def _digest(utf8: Array, ends: Array) -> str:
     digest = hashlib.sha256(np.ascontiguousarray(ends, dtype="<i8").tobytes())
-    digest.update(memoryview(np.ascontiguousarray(utf8)))
+    digest.update(np.ascontiguousarray(utf8).data)
     return digest.hexdigest()
 
 
@@ -187,18 +187,16 @@ def _refusal(error: BaseException, source: HubSplit) -> str:
 
     dataset = f"the dataset {source.repository!r}"
     page = f"{constants.ENDPOINT}/datasets/{source.repository}"
-    if isinstance(error, errors.GatedRepoError) or "gated dataset" in str(error):
-        return f"{dataset} is gated: accept its terms at {page} and log in with `hf auth login`"
-    if isinstance(error, errors.RevisionNotFoundError):
-        return f"{dataset} has no revision {source.branch!r}: see {page}"
-    if isinstance(error, errors.RepositoryNotFoundError):
-        return (
-            f"the hub has no dataset {source.repository!r}, or it is private: check the name, or log in with "
-            "`hf auth login`"
-        )
-    if "scripts are no longer supported" in str(error):
-        return (
-            f"{dataset} has a loading script, and scripts are not run. Its converted copy may exist: type "
-            f"{source.name.typed(revision=CONVERTED)}"
-        )
-    return ""
+    login = "log in with `hf auth login`"
+    converted = f"Its converted copy may exist: type {source.name.typed(revision=CONVERTED)}"
+    gated = isinstance(error, errors.GatedRepoError) or "gated dataset" in str(error)
+    scripted = "scripts are no longer supported" in str(error)
+    refusals = {
+        f"{dataset} is gated: accept its terms at {page} and {login}": gated,
+        f"{dataset} has no revision {source.branch!r}: see {page}": isinstance(error, errors.RevisionNotFoundError),
+        f"{dataset} does not exist on the hub, or is private: check the name, or {login}": isinstance(
+            error, errors.RepositoryNotFoundError
+        ),
+        f"{dataset} has a loading script, and scripts are not run. {converted}": scripted,
+    }
+    return next((sentence for sentence, applies in refusals.items() if applies), "")

@@ -5,11 +5,8 @@ A plain text file is one document. Of files of records each record is one: the f
 """
 
 import glob
-import importlib.util
 import logging
-import lzma
 import shlex
-import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,17 +21,13 @@ from gprune.system.errors import CorpusError, GpruneError
 from gprune.system.nearest import closest
 
 TEXT = "text"
-_FORMATS: Mapping[str, str] = {
-    ".json": "json",
-    ".jsonl": "json",
-    ".ndjson": "json",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".parquet": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
+_ENDINGS: Mapping[str, str] = {
+    "json": ".json .jsonl .ndjson",
+    "csv": ".csv .tsv",
+    "parquet": ".parquet",
+    "arrow": ".arrow .feather .ipc",
 }
+"""endings of the files of a reader; of other files the first bytes decide"""
 _READ_AS: Mapping[str, Mapping[str, Any]] = {
     TEXT: {"sample_by": "document", "encoding": "utf-8-sig"},
     # "NA" and "null" are words
@@ -42,18 +35,15 @@ _READ_AS: Mapping[str, Mapping[str, Any]] = {
 }
 _SIGNATURES = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
-_PACKAGES = {b"\x28\xb5\x2f\xfd": "zstandard", b"\x04\x22\x4d\x18": "lz4"}
-"""packages that some compressed files need, by how these begin"""
 _REFUSED = {
     b"PK\x03\x04": "a ZIP archive: unpack it and name a file in it",
     b"7z\xbc\xaf": "a 7z archive: unpack it and name a file in it",
-    b"Rar!": "a RAR archive: unpack it and name a file in it",
     b"%PDF": "a PDF document: save its text as .txt",
-    b"FEA1": "a Feather file of version 1: save it as version 2, or as .parquet",
     b"SQLite format 3": "an SQLite database: save its text as .jsonl",
     b"\x89HDF": "an HDF5 file: save its text as .jsonl",
     b"version https://git-lfs": "a Git LFS pointer: fetch the file itself with `git lfs pull`",
 }
+_DECOMPRESS = "decompress it, or pip install zstandard or lz4"
 _HEAD_BYTES = 8192
 _LISTED_FIELDS = 20
 
@@ -86,22 +76,17 @@ def format_of(path: str) -> str:
     A name without a known ending is decided by the file's first bytes. Raise CorpusError if the file is of a kind
     that is not read; the message names the kind.
     """
-    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes]
-    if suffixes and suffixes[-1] in _COMPRESSED:
-        suffixes.pop()
-    known = _FORMATS.get(suffixes[-1] if suffixes else "")
+    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes if suffix.lower() not in _COMPRESSED]
+    by_ending = (reader for reader, endings in _ENDINGS.items() if suffixes and suffixes[-1] in endings.split())
+    reader = next(by_ending, "")
     if "://" in path:
-        return known or TEXT
-    with plain_errors(path):
-        with open(path, "rb") as file:
-            head = file.read(_HEAD_BYTES)
-    for start, kind in _REFUSED.items():
-        if head.startswith(start):
-            raise CorpusError(f"{path!r} is {kind}")
-    for start, package in _PACKAGES.items():
-        if head.startswith(start) and importlib.util.find_spec(package) is None:
-            raise CorpusError(f"{path!r} is compressed with {package}: pip install {package}, or decompress the file")
-    return known or next((name for start, name in _SIGNATURES.items() if head.startswith(start)), TEXT)
+        return reader or TEXT
+    with plain_errors(path), open(path, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+    refused = next((kind for start, kind in _REFUSED.items() if head.startswith(start)), "")
+    if refused:
+        raise CorpusError(f"{path!r} is {refused}")
+    return reader or next((reader for start, reader in _SIGNATURES.items() if head.startswith(start)), TEXT)
 
 
 def open_files(files: Sequence[str], cache_folder: Path) -> Any:
@@ -125,13 +110,13 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
         if not revision and any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
             saved = library().load_from_disk(folder)
             splits = saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
-            dataset = splits[pick_split(list(splits), split, name)]
+            dataset = splits[name.pick_split(split, list(splits))]
             files = tuple(file["filename"] for file in dataset.cache_files)
             return Split(files, "arrow", dataset.to_iterable_dataset)
         place = {"cache_dir": str(cache_folder)} | ({"revision": revision} if revision else {})
         builder = _open_builder(folder, name, place)
         reader = _reader_of(builder)
-        if reader not in {TEXT, *_FORMATS.values()}:
+        if reader not in {TEXT, *_ENDINGS}:
             if revision:
                 raise CorpusError(f"{name.place!r} holds no text that is read, but a dataset for the reader {reader!r}")
             # endings that the library does not know, such as .utf8, or takes for sound, such as .raw
@@ -139,7 +124,7 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
         elif reader in _READ_AS:
             builder = _open_builder(folder, name, {**place, **_READ_AS[reader]})
         splits = {str(key): files for key, files in builder.config.data_files.items()}
-        files = splits[pick_split(list(splits), split, name)]
+        files = splits[name.pick_split(split, list(splits))]
         return Split(tuple(files), reader, partial(builder.as_streaming_dataset, split=split))
 
 
@@ -163,14 +148,6 @@ def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> 
     # without a README.md a configuration is a folder
     with plain_errors(f"{name.place}/{config}"):
         return load(folder, data_dir=config, **arguments)
-
-
-def pick_split(splits: Sequence[str], split: str, name: TextName) -> str:
-    """Return a split if the dataset has it; else raise CorpusError with those that it has."""
-    if split in splits:
-        return split
-    example = name.typed(split=closest(split, splits) or splits[0])
-    raise CorpusError(f"{name.place!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
 
 
 def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Iterator[str]:
@@ -255,10 +232,8 @@ def plain_errors(place: str) -> Iterator[None]:
             f"{place!r} is not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert it, as with: "
             f"iconv -f {encoding} -t UTF-8 {shlex.quote(place)} > converted.txt"
         ) from error
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        reason = getattr(error, "strerror", None) or safe_parsing.sentence(error, 200)
-        raise CorpusError(f"{place!r} cannot be read: {reason}") from error
     except Exception as error:  # each reader and each version has its own classes
-        reason = safe_parsing.sentence(error, 200)
-        hint = '; each line must hold one object, like {"text": "..."}' if "JSON" in reason else ""
+        reason = getattr(error, "strerror", None) or safe_parsing.sentence(error, 200)
+        hints = {"JSON": 'each line must hold one object, like {"text": "..."}', "Compression type": _DECOMPRESS}
+        hint = next((f"; {hint}" for sign, hint in hints.items() if sign in reason), "")
         raise CorpusError(f"{place!r} cannot be read: {reason}{hint}") from error

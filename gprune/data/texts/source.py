@@ -175,18 +175,9 @@ def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
     return name.option("split") or ("train" if role == "calibration" else evaluation)
 
 
-def _known_split(name: TextName, split: str, splits: tuple[str, ...]) -> str:
-    if split not in splits:
-        example = name.typed(split=closest(split, splits) or splits[0])
-        raise SettingsError(
-            f"the text {name.place!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}"
-        )
-    return split
-
-
 def _embedded(name: TextName, role: Role) -> Source:
     name.allow(("split", "documents"), "an embedded text")
-    split = _known_split(name, _split(name, role), texts.SPLITS)
+    split = name.pick_split(_split(name, role), texts.SPLITS, SettingsError)
     return Source(name, "embedded", texts.DESCRIPTIONS[name.place].rstrip("."), split)
 
 
@@ -195,7 +186,7 @@ def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: 
     entry = catalogue.HUB_TEXTS.get(name.place)
     if entry is not None:
         name.allow(("split", "documents"), "a text known by name")
-        split = _known_split(name, _split(name, role, entry.evaluation), tuple(entry.files))
+        split = name.pick_split(_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
         where = HubSplit(entry.repository, entry.revision, name, split, entry.files[split])
         title, joined, complete = entry.description, entry.joined, entry.complete
     else:

@@ -180,7 +180,7 @@ def test_loading_scripts_are_not_run_and_refusals_of_the_hub_are_one_sentence(da
     small_hub.repositories["a/script"] = {"script.py": b"raise SystemExit", "README.md": b"# hi"}
     with pytest.raises(CorpusError, match="loading script.* not run.*hub:a/script#revision=refs/convert/parquet"):
         read("hub:a/script")
-    with pytest.raises(CorpusError, match="the hub has no dataset 'no/one', or it is private"):
+    with pytest.raises(CorpusError, match="the dataset .no/one. does not exist on the hub, or is private"):
         read("hub:no/one")
     small_hub.repositories["allenai/c4"] = {"other.json.gz": b""}
     with pytest.raises(CorpusError, match=f"'c4' cannot be read: .*{C4_TRAIN}"):

@@ -62,13 +62,10 @@ def test_broken_compressed_files(tmp_path):
     (tmp_path / "c.txt.gz").write_bytes(gzip.compress(b"words" * 1000)[:-12])
     with pytest.raises(CorpusError, match="c.txt.gz' cannot be read: Compressed file ended before"):
         read(tmp_path / "c.txt.gz")
-    for start, package in ((b"\x28\xb5\x2f\xfd", "zstandard"), (b"\x04\x22\x4d\x18", "lz4")):
-        (tmp_path / "d.jsonl.zst").write_bytes(start + b"data")
-        if importlib.util.find_spec(package) is None:
-            with pytest.raises(
-                CorpusError, match=f"is compressed with {package}: pip install {package}, or decompress"
-            ):
-                read(tmp_path / "d.jsonl.zst")
+    (tmp_path / "d.jsonl.zst").write_bytes(b"\x28\xb5\x2f\xfddata")
+    if importlib.util.find_spec("zstandard") is None:
+        with pytest.raises(CorpusError, match="Compression type zstd not supported; decompress it, or pip install zst"):
+            read(tmp_path / "d.jsonl.zst")
 
 
 def test_file_that_is_not_utf8_names_the_byte_and_the_remedy(tmp_path):
