@@ -82,13 +82,18 @@ class HubSplit:
 
         Raise DamagedError if they are not what was written.
         """
-        store, key = Store(cache), self._key(size, cache)
-        return store.get(_STAGE, key, HubRows).first(size) if key else None
+        for stored_size, rows in self.stored(cache):
+            if size <= stored_size or len(rows.utf8) < stored_size:
+                return rows.first(size)
+        return None
 
-    def largest(self, cache: Path) -> HubRows | None:
-        """Return the most documents that are stored; None if there are none."""
-        keys = self._keys(cache)
-        return Store(cache).get(_STAGE, keys[-1], HubRows) if keys else None
+    def stored(self, cache: Path) -> Iterator[tuple[int, HubRows]]:
+        """Yield what is stored with the bytes that were asked for, the smallest first."""
+        for key in self._keys(cache):
+            yield int(key.rpartition("-")[2]), Store(cache).get(_STAGE, key, HubRows)
+
+    def _keys(self, cache: Path) -> list[str]:
+        return sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*"))
 
     def fetch(self, size: int, cache: Path) -> HubRows:
         """Return documents of `size` bytes, or all there are, from the cache or else from the hub.
@@ -99,13 +104,14 @@ class HubSplit:
         try:
             rows = self.load(size, cache)
         except DamagedError:
-            store.set_aside(_STAGE, self._key(size, cache), HubRows)
-            rows = None
+            for key in self._keys(cache):
+                store.set_aside(_STAGE, key, HubRows)
+            rows = self.load(size, cache)
         if rows is None:
             key = f"{self._prefix}-{size:016d}"
             # a text goes on at the commit that it began with
-            earlier = self.largest(cache)
-            store.put(_STAGE, key, self._stream(size, earlier.revision if earlier else "", cache))
+            revision = next((earlier.revision for _, earlier in self.stored(cache)), "")
+            store.put(_STAGE, key, self._stream(size, revision, cache))
             # what another process has put there first is what counts
             rows = store.get(_STAGE, key, HubRows)
         return rows.first(size)
@@ -115,14 +121,6 @@ class HubSplit:
         options = [self.name.option(option) for option in ("config", "fields", "documents")]
         request = [self.repository, self.branch, self.split, self.file, *options]
         return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:32]
-
-    def _keys(self, cache: Path) -> list[str]:
-        """Return the keys of the stored results, the smallest first."""
-        return sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*"))
-
-    def _key(self, size: int, cache: Path) -> str:
-        """Return the key of the smallest stored result that has enough documents, or an empty string."""
-        return next((key for key in self._keys(cache) if int(key.rpartition("-")[2]) >= size), "")
 
     def _stream(self, size: int, revision: str, cache: Path) -> HubRows:
         with _plain_errors(self):

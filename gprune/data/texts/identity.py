@@ -88,7 +88,7 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
     if source.files:
         parts += _extent(source)
     elif source.hub is not None:
-        rows = source.hub.largest(cache)
+        rows = max((rows for _, rows in source.hub.stored(cache)), key=lambda rows: len(rows.ends), default=None)
         if rows is None:
             parts.append("not on this machine yet")
         else:

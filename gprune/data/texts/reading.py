@@ -6,6 +6,7 @@ A plain text file is one document. Of files of records each record is one: the f
 
 import glob
 import logging
+import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -54,8 +55,15 @@ Opener = Callable[[], Any]
 @cache
 def library() -> Any:
     """Return the datasets library, without progress bars and log lines: its errors become our sentences."""
-    import datasets
-
+    # else it would load torch for each stream, also in processes that compute nothing
+    use_torch = os.environ.get("USE_TORCH")
+    os.environ["USE_TORCH"] = "0"
+    try:
+        import datasets
+    finally:
+        os.environ.pop("USE_TORCH")
+        if use_torch is not None:
+            os.environ["USE_TORCH"] = use_torch
     datasets.disable_progress_bars()
     datasets.logging.set_verbosity(logging.CRITICAL)
     return datasets

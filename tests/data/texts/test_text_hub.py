@@ -134,6 +134,14 @@ def test_fewer_tokens_are_a_prefix_of_more_and_more_are_of_the_same_commit(datas
     assert resolved == [] and any(COMMIT in request for request in small_hub.requests[requests:])
 
 
+def test_a_dataset_that_was_read_to_its_end_is_never_fetched_again(dataset, small_hub):
+    assert len(read("hub:a/b#config=de", tokens=1000)) == 40
+    requests = len(small_hub.requests)
+    for tokens in (10**6, None):
+        assert len(read("hub:a/b#config=de", tokens=tokens)) == 40
+    assert len(small_hub.requests) == requests
+
+
 def test_rows_that_were_changed_on_the_disk_are_fetched_again(dataset, small_hub, monkeypatch):
     before = read("hub:a/b#config=en", tokens=9)
     (file,) = Store().texts.glob("hub_rows/*/utf8.npy")

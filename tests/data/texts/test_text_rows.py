@@ -7,6 +7,8 @@ import io
 import json
 import lzma
 import os
+import subprocess
+import sys
 import tarfile
 import zipfile
 
@@ -349,3 +351,13 @@ def test_folder_of_text_files_keeps_them_whole(tmp_path):
     folder = lay_out(tmp_path / "wiki", {"wiki.train.txt": b" a \n\n b \n", "wiki.valid.txt": b"\xef\xbb\xbfc"})
     assert read(str(folder)) == [" a \n\n b \n"]
     assert read(f"{folder}#split=validation") == ["c"]
+
+
+@pytest.mark.process
+def test_reading_a_text_loads_no_torch(tmp_path):
+    file = write_lines(tmp_path / "a.jsonl", {"text": "one"})
+    code = f"""import os, sys
+from gprune.data import texts
+print(texts.describe({str(file)!r}), 'torch' in sys.modules, os.environ.get('USE_TORCH'))"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "file a.jsonl, 1 documents, 3 characters, the field text False None"
