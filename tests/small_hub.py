@@ -2,14 +2,17 @@
 
 import hashlib
 import json
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+from urllib.parse import unquote
 
+import datasets
 import pytest
-from huggingface_hub import constants
+from huggingface_hub import HfFileSystem, constants
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -51,7 +54,7 @@ class SmallHub:
         ):
             for repository, files in every.items():
                 if path.startswith(f"/api/{kind}/{repository}"):
-                    return self._send(handler, 200, json.dumps(_listing(path, files)).encode(), body)
+                    return self._send(handler, 200, json.dumps(_listing(handler.path, files)).encode(), body)
                 start = f"{prefix}{repository}/resolve/"
                 if not path.startswith(start):
                     continue
@@ -64,6 +67,10 @@ class SmallHub:
         return self._send(handler, 404, b"", body, {"X-Error-Code": "RepoNotFound"})
 
     def _send(self, handler: BaseHTTPRequestHandler, code: int, content: bytes, body: bool, extra: Any = None) -> None:
+        if code == 200 and (span := re.fullmatch(r"bytes=(\d+)-(\d+)", handler.headers.get("Range") or "")):
+            start, stop = int(span[1]), int(span[2]) + 1
+            extra = {**(extra or {}), "Content-Range": f"bytes {start}-{stop - 1}/{len(content)}"}
+            content, code = content[start:stop], 206
         handler.send_response(code)
         handler.send_header("Content-Length", str(len(content)))
         handler.send_header("X-Repo-Commit", COMMIT)
@@ -79,7 +86,15 @@ def _listing(path: str, files: dict[str, bytes]) -> Any:
     """The tree of a repository, or what the hub says of it."""
     every = [{"type": "file", "path": file, "size": len(content), "oid": COMMIT} for file, content in files.items()]
     if "/tree/" in path:
-        return every
+        folder = unquote(path.partition("/tree/")[2].partition("?")[0].partition("/")[2])
+        prefix = f"{folder}/" if folder else ""
+        below = [entry for entry in every if entry["path"].startswith(prefix)]
+        if "recursive=true" in path.lower():
+            return below
+        parts = {entry["path"]: entry["path"].removeprefix(prefix).split("/") for entry in below}
+        folders = sorted({prefix + names[0] for names in parts.values() if len(names) > 1})
+        flat = [entry for entry in below if len(parts[entry["path"]]) == 1]
+        return flat + [{"type": "directory", "path": name, "oid": COMMIT} for name in folders]
     siblings = [{"rfilename": file, "size": len(content)} for file, content in files.items()]
     return {"id": "a/b", "sha": COMMIT, "siblings": siblings}
 
@@ -92,6 +107,9 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> Iterator[SmallHub]:
     monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
     monkeypatch.setattr(constants, "ENDPOINT", hub.address)
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(datasets.config, "HF_ENDPOINT", hub.address)
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    HfFileSystem.clear_instance_cache()
     yield hub
     hub.server.shutdown()
     hub.server.server_close()

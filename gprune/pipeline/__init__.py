@@ -71,7 +71,7 @@ def run(
     if until in ("perplexity", "all"):
         study.recovery.require_installed()
     missing_tasks: dict[str, str] = {}
-    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), memory=store.digests)
+    inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), store=store)
     results = Results(store, Graph(study, inputs))
     wanted = results.course(until)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
@@ -95,7 +95,7 @@ def opened(study: Study, store: Store) -> Results:
 
     Raises GpruneError where what the study reads is not on this machine.
     """
-    return Results(store, Graph(study, read(study, download=False, memory=store.digests)))
+    return Results(store, Graph(study, read(study, download=False, store=store)))
 
 
 def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:

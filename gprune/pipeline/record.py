@@ -161,8 +161,9 @@ class RunRecord:
 
     def _descriptions(self) -> dict[str, str]:
         study = self.results.graph.study
-        described = {role: texts.describe(text, "calibration") for role, text in roles(study).items()}
-        return described | {text: texts.describe(text, "evaluation") for text in study.evaluation.texts}
+        cache = self.results.store.texts
+        described = {role: texts.describe(text, "calibration", cache) for role, text in roles(study).items()}
+        return described | {text: texts.describe(text, "evaluation", cache) for text in study.evaluation.texts}
 
 
 def _cost(seconds: float, passes: dict[str, float] | None) -> str:

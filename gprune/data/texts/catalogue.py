@@ -9,7 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gprune.data.demo import texts
-from gprune.data.texts import hub, sampled
+from gprune.data.texts import sampled
+from gprune.data.texts.hub_rows import CONVERTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class HubText:
     """all rows, a blank line between them, are one string, as the literature reads them"""
     revision: str = "main"
     """branch of the repository"""
+    complete: bool = True
+    """the whole file is read; else only its beginning, as much as a study takes"""
 
 
 _WIKITEXT = "wikitext-2-raw-v1/{}-00000-of-00001.parquet"
@@ -67,7 +70,7 @@ HUB_TEXTS: Mapping[str, HubText] = {
             evaluation="validation",
             joined=True,
             # the main branch holds only a loading script
-            revision=hub.CONVERTED,
+            revision=CONVERTED,
         ),
         HubText(
             name="c4",
@@ -79,6 +82,7 @@ HUB_TEXTS: Mapping[str, HubText] = {
             },
             evaluation="validation",
             joined=False,
+            complete=False,
         ),
         HubText(
             name="bookcorpus",
@@ -89,7 +93,7 @@ HUB_TEXTS: Mapping[str, HubText] = {
             evaluation="train",
             joined=False,
             # the main branch holds only a loading script
-            revision=hub.CONVERTED,
+            revision=CONVERTED,
         ),
     )
 }

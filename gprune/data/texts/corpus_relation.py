@@ -20,7 +20,6 @@ import numpy as np
 
 from gprune.data.demo import texts
 from gprune.data.texts import catalogue, naming, sampled
-from gprune.data.texts.layout import SPLIT_WORDS
 from gprune.data.texts.naming import TextName
 from gprune.data.texts.source import HUB_PREFIX, Role
 from gprune.records import Array, TextOverlap, Tokens
@@ -33,6 +32,11 @@ PART: Kinship = "part"
 """one corpus, and another split, file or slice of it"""
 OTHER: Kinship = "other"
 """two corpora"""
+_SPLIT_WORDS = {
+    **dict.fromkeys(("train", "training"), "train"),
+    **dict.fromkeys(("validation", "valid", "val", "dev"), "validation"),
+    **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
+}
 _SIGNS = {"wikitext2": ("wikitext",), "ptb": ("ptb", "penntreebank"), "c4": ("c4",)}
 """what the name of a copy of a known corpus holds; the shorter ones as a word of their own"""
 _LONG = 5
@@ -100,8 +104,8 @@ def _local(name: TextName, split: str, role: Role) -> tuple[str, str]:
     words = _words(path.name if folder else path.name.removesuffix(".gz").rpartition(".")[0])
     # a text that was uploaded is called by its content as well
     words = words[:-1] if words and _UPLOADED.fullmatch(words[-1]) else words
-    said = [SPLIT_WORDS[word] for word in words if word in SPLIT_WORDS]
-    stem = [word for word in words if word not in SPLIT_WORDS]
+    said = [_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS]
+    stem = [word for word in words if word not in _SPLIT_WORDS]
     known = _known(stem) or _known(_words(path.parent.name))
     place = str(path.parent / "-".join(stem))
     part = split or (said[-1] if said else _DEFAULTS[role] if folder else str(path))

@@ -1,7 +1,7 @@
-"""Answers: is this the same text as before, and what is it in one line?
+"""Identify a text by its content, and describe it in one line.
 
-A fingerprint hashes what decides the tokens (the bytes of the files, the fields and documents read, how
-they are joined) and nothing else, so that two names of one content have one fingerprint.
+A fingerprint hashes what decides the tokens (the bytes of local files or the documents of a hub text, the fields and
+documents read, how they are joined) and nothing else.
 """
 
 import hashlib
@@ -12,29 +12,46 @@ from functools import lru_cache
 from pathlib import Path
 
 from gprune.data.demo import texts
-from gprune.data.texts import rows
+from gprune.data.texts.reading import TEXT
 from gprune.data.texts.sampled import sampling_of
 from gprune.data.texts.source import Role, Source, documents, fields_of, resolve
-from gprune.store import digests
+from gprune.store import Store, digests
 from gprune.system.errors import CorpusError
 
 # larger texts are described by their size, not by their count of documents
 _COUNTED_BYTES = 64 << 20
-_KEPT = 256
+_CACHED = 256
+_SALTS = {TEXT: "document"}
+"""what the digest of a file begins with where that is not its reader"""
 
 
-def fingerprint(text: str, role: Role, memory: Path | None = None, tokens: int | None = None) -> str:
-    """SHA-256 of what a text says in a role, without tokenising it.
+def fingerprint(
+    text: str,
+    role: Role,
+    memory: Path | None = None,
+    tokens: int | None = None,
+    cache: Path | None = None,
+) -> str:
+    """Return the SHA-256 of what a text says in a role, without tokenising it.
 
-    `memory` keeps digests of large files for other processes; for `tokens` see `resolve`. A hub text that is
-    not on this machine is known by its name only: `prepare` fetches it first. A text that the model writes is
-    known by how it is sampled only: what else decides it is in its recipe. Raises SettingsError where the
-    name is not valid, CorpusError where the text cannot be read.
+    A hub text that is not in the cache is known by its name only: `prepare` fetches it first. A text that the model
+    writes is known by how it is sampled only: what else decides it is in its recipe.
+
+    Args:
+        text: its name
+        role: calibration or evaluation
+        memory: folder that keeps digests of large files for other processes
+        tokens: see `resolve`
+        cache: see `resolve`
+
+    Raises:
+        SettingsError: the name is not valid.
+        CorpusError: the text cannot be read.
     """
-    source = resolve(text, role, tokens=tokens)
+    source = resolve(text, role, tokens=tokens, cache=cache)
     name = source.name
     content = {
-        "files": _digests(source.files, memory),
+        "files": _digests(source, memory),
         "fields": fields_of(source),
         "documents": [name.documents.start or 0, name.documents.stop],
         "joined": source.joined,
@@ -43,34 +60,39 @@ def fingerprint(text: str, role: Role, memory: Path | None = None, tokens: int |
         content |= {"embedded": name.place, "split": source.split, "version": _version(name.place)}
     elif source.kind == "sampled":
         content |= {"sampled": asdict(sampling_of(name)), "role": role}
-    elif not source.files:
+    elif source.rows is not None:
+        content = {"rows": source.rows.sha256, "revision": source.rows.revision, "joined": source.joined}
+    elif source.kind == "hub":
         content |= {"place": name.place, "split": source.split, "options": sorted(name.options)}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
-def prepare(text: str, role: Role, tokens: int | None = None) -> None:
-    """Makes sure that a text is on this machine: a hub text is downloaded, any other only looked for.
+def prepare(text: str, role: Role, tokens: int | None = None, cache: Path | None = None) -> None:
+    """Make sure that a text is on this machine: a hub text is fetched, any other only looked for.
 
-    For `tokens` see `resolve`. Raises SettingsError where the name is not valid, CorpusError where there is
-    no such text, or it cannot be downloaded.
+    For arguments and errors see `resolve`.
     """
-    resolve(text, role, download=True, tokens=tokens)
+    resolve(text, role, download=True, tokens=tokens, cache=cache)
 
 
-def describe(text: str, role: Role = "calibration") -> str:
-    """One line for people: what the text is, how much of it there is, and which fields are joined.
+def describe(text: str, role: Role = "calibration", cache: Path | None = None) -> str:
+    """Return one line for people: what the text is, how much of it there is, and which fields are joined.
 
-    Raises SettingsError where the name is not valid, CorpusError where there is no such text, or it cannot be
-    read.
+    For arguments and errors see `resolve`.
     """
-    source = resolve(text, role)
+    cache = cache or Store().texts
+    source = resolve(text, role, cache=cache)
     parts = [source.title]
     if source.split:
         parts.append(f"split {source.split}")
     if source.files:
         parts += _extent(source)
-    elif source.kind == "hub":
-        parts.append("not on this machine yet")
+    elif source.hub is not None:
+        rows = max((rows for _, rows in source.hub.stored(cache)), key=lambda rows: len(rows.ends), default=None)
+        if rows is None:
+            parts.append("not on this machine yet")
+        else:
+            parts.append(f"{len(rows.ends):,} documents of commit {rows.revision[:7]} on this machine")
     return ", ".join(parts)
 
 
@@ -78,9 +100,9 @@ def _extent(source: Source) -> list[str]:
     stamps = tuple(stamp(file) for file in source.files)
     size = sum(stamp[1] for stamp in stamps)
     parts = [f"{len(stamps):,} files"] if len(stamps) > 1 else []
-    asked = source.name.option("documents")
+    span = source.name.option("documents")
     if size > _COUNTED_BYTES:
-        parts.append(f"{size / 1e6:,.0f} MB" + (f", documents {asked}" if asked else ""))
+        parts.append(f"{size / 1e6:,.0f} MB" + (f", documents {span}" if span else ""))
     else:
         count, characters = _count(source, stamps)
         parts += [f"{count:,} documents"] if source.kind != "file" else []
@@ -91,9 +113,9 @@ def _extent(source: Source) -> list[str]:
     return parts
 
 
-@lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_CACHED)
 def _count(source: Source, stamps: tuple[tuple[Path, int, int], ...]) -> tuple[int, int]:
-    """Documents and characters; `stamps` makes a changed file a new question."""
+    """Return the number of documents and of characters; `stamps` makes a changed file another argument."""
     count = characters = 0
     for document in documents(source):
         count += 1
@@ -102,7 +124,7 @@ def _count(source: Source, stamps: tuple[tuple[Path, int, int], ...]) -> tuple[i
 
 
 def stamp(file: Path) -> tuple[Path, int, int]:
-    """A file with its size in bytes and its time in nanoseconds; CorpusError where it cannot be read."""
+    """Return a file with its size in bytes and its time in nanoseconds; CorpusError if it cannot be read."""
     try:
         state = file.stat()
     except OSError as error:
@@ -110,16 +132,13 @@ def stamp(file: Path) -> tuple[Path, int, int]:
     return file, state.st_size, state.st_mtime_ns
 
 
-def _digests(files: Sequence[Path], memory: Path | None) -> list[str]:
-    """SHA-256 of each file's bytes and of how it is read."""
-    found: dict[Path, str] = {}
-    for kind in {rows.kind_of(file) for file in files}:
-        alike = [file for file in files if rows.kind_of(file) == kind]
-        try:
-            found |= zip(alike, digests.of_files(alike, memory, kind.encode()), strict=True)
-        except OSError as error:
-            raise CorpusError(f"the file {str(error.filename)!r} cannot be read: {error.strerror}") from error
-    return [found[file] for file in files]
+def _digests(source: Source, memory: Path | None) -> Sequence[str]:
+    """Return the SHA-256 of each file's bytes and of how it is read."""
+    salt = _SALTS.get(source.format, source.format)
+    try:
+        return digests.of_files(source.files, memory, salt.encode())
+    except OSError as error:
+        raise CorpusError(f"the file {str(error.filename)!r} cannot be read: {error.strerror}") from error
 
 
 def _version(name: str) -> str:

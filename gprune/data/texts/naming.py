@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gprune.system import safe_parsing
-from gprune.system.errors import SettingsError, UnreadableError
+from gprune.system.errors import CorpusError, GpruneError, SettingsError, UnreadableError
 from gprune.system.nearest import closest
 
 EXAMPLE = "c4.jsonl#fields=prefix+gold_completion&documents=1280:1480"
@@ -68,6 +68,13 @@ class TextName:
         """The name to type to have some options set to other values."""
         options = {**dict(self.options), **changes}
         return f"{self.place}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
+
+    def pick_split(self, split: str, splits: Sequence[str], kind: type[GpruneError] = CorpusError) -> str:
+        """Return a split if it is one of `splits`; else raise an error of a kind with those that there are."""
+        if split in splits:
+            return split
+        example = self.typed(split=closest(split, splits) or splits[0])
+        raise kind(f"{self.place!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
 
     def allow(self, options: Sequence[str], kind: str) -> None:
         """Raises SettingsError where an option was typed that this kind of text does not have."""

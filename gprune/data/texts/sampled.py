@@ -88,10 +88,10 @@ def sampling_of(name: TextName) -> Sampling:
     name.allow(OPTIONS, "sampled from the model")
     plain = Sampling()
     return Sampling(
-        seed=_whole(name, "seed", plain.seed, 0, 10**9),
-        temperature=_decimal(name, "temperature", plain.temperature, 0.01, _HIGHEST_TEMPERATURE),
-        length=_whole(name, "length", plain.length, 2, limits.MOST_LENGTH),
-        keep=_decimal(name, "keep", plain.keep, _LEAST_KEPT, 1.0),
+        seed=int(_number(name, "seed", plain.seed, 0, 10**9)),
+        temperature=_number(name, "temperature", plain.temperature, 0.01, _HIGHEST_TEMPERATURE),
+        length=int(_number(name, "length", plain.length, 2, limits.MOST_LENGTH)),
+        keep=_number(name, "keep", plain.keep, _LEAST_KEPT, 1.0),
     )
 
 
@@ -113,28 +113,17 @@ def in_words(sampling: Sampling) -> str:
     return f"seed {sampling.seed}, temperature {sampling.temperature:g}, {long}{kept}"
 
 
-def _whole(name: TextName, option: str, plain: int, least: int, most: int) -> int:
-    typed = name.option(option)
+def _number(name: TextName, option: str, default: float, least: float, most: float) -> float:
+    """Return an option's value, a whole number where the default is one."""
+    typed, is_whole = name.option(option), isinstance(default, int)
     if not typed:
-        return plain
-    value = int(typed) if _WHOLE.fullmatch(typed) else -1
+        return default
+    readable = (_WHOLE if is_whole else _DECIMAL).fullmatch(typed) and any(digit.isdigit() for digit in typed)
+    value = (int if is_whole else float)(typed) if readable else -1
     if not least <= value <= most:
-        raise _refused(name, option, typed, f"a whole number from {least:,} to {most:,}")
+        rule = f"{'a whole' if is_whole else 'a'} number from {least:{',' if is_whole else 'g'}} to "
+        raise SettingsError(
+            f"{option}={safe_parsing.quoted(typed)} of the text {safe_parsing.quoted(name.asked)} must be {rule}"
+            f"{most:{',' if is_whole else 'g'}}"
+        )
     return value
-
-
-def _decimal(name: TextName, option: str, plain: float, least: float, most: float) -> float:
-    typed = name.option(option)
-    if not typed:
-        return plain
-    readable = _DECIMAL.fullmatch(typed) and any(digit.isdigit() for digit in typed)
-    value = float(typed) if readable else -1.0
-    if not least <= value <= most:
-        raise _refused(name, option, typed, f"a number from {least:g} to {most:g}")
-    return value
-
-
-def _refused(name: TextName, option: str, typed: str, rule: str) -> SettingsError:
-    return SettingsError(
-        f"{option}={safe_parsing.quoted(typed)} of the text {safe_parsing.quoted(name.asked)} must be {rule}"
-    )

@@ -1,22 +1,22 @@
-"""Answers: where are the documents of a named text, and which of them are read?
+"""Find a named text, and read its documents.
 
 A calibration set is drawn from the split train; perplexity is measured on the split test, of PTB and C4
-on validation, as the literature does. Plain files and files of records have no splits and are read as
-they are in both roles.
+on validation, as the literature does. Files have no splits and are read as they are in both roles.
 """
 
 import contextlib
-import math
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from gprune.data.demo import prefetch, texts
-from gprune.data.texts import catalogue, hub, layout, naming, rows, sampled
+from gprune.data.texts import catalogue, naming, reading, sampled
+from gprune.data.texts.hub_rows import EVERYTHING, HubRows, HubSplit
 from gprune.data.texts.naming import TextName
+from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.nearest import closest
@@ -28,47 +28,56 @@ HUB_PREFIX = "hub:"
 BLANK_LINE = "\n\n"
 _RECORD_OPTIONS = ("fields", "documents", "join")
 _FOLDER_OPTIONS = ("config", "split", *_RECORD_OPTIONS)
-# more than any tokenizer puts into one token on average
-_CHARACTERS = 16
+# bytes: more than any tokenizer puts into one token on average
+_TOKEN_BYTES = 16
 _REPOSITORY = re.compile(r"[\w.-]+(/[\w.-]+)?")
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A text that was found."""
+    """A text that exists."""
 
     name: TextName
-    """the name it was asked for by"""
     kind: Kind
-    """where it comes from"""
     title: str
     """what it is, for people"""
     split: str = ""
-    """its split; empty for a file"""
+    """empty for a file"""
     files: tuple[Path, ...] = ()
-    """its files in order; empty for an embedded text, for one that the model writes, and for a hub text that
-    is not on this machine"""
+    """in the order read; of a local text only"""
+    format: str = ""
+    """reader of the files"""
     joined: bool = False
     """its documents, a blank line between them, are one string that is tokenised once"""
+    dataset: reading.Opener | None = field(default=None, compare=False)
+    hub: HubSplit | None = field(default=None, compare=False)
+    rows: HubRows | None = field(default=None, compare=False)
+    """documents of a hub text, None where they are not on this machine"""
 
 
-def resolve(text: str, role: Role, download: bool = False, tokens: int | None = None) -> Source:
-    """Finds a text as typed; the role decides the split that is meant where none was typed.
+def resolve(
+    text: str, role: Role, download: bool = False, tokens: int | None = None, cache: Path | None = None
+) -> Source:
+    """Find a text as typed; the role decides the split that is meant where none was typed.
 
-    A hub text that is not on this machine is fetched if `download`; of a hub dataset with many files the
-    first ones are read that hold as many `tokens`, None for all there are. Raises SettingsError where the
-    name has an unknown option or one that this kind of text does not take, CorpusError where there is no such
-    text, or not this split of it.
+    Args:
+        text: its name
+        role: calibration or evaluation
+        download: whether a hub text that is not in the cache is fetched
+        tokens: tokens that are read of a hub text; None for all
+        cache: folder of the store's texts; the default store's where left out
+
+    Raises:
+        SettingsError: the name has an unknown option, or one that this kind of text does not take.
+        CorpusError: there is no such text, or not this split of it.
     """
     if role not in ("calibration", "evaluation"):
         raise SettingsError(f"role must be calibration or evaluation (got {role!r})")
-    name = naming.parse(text)
-    if name.place in catalogue.HUB_TEXTS:
-        return _known_hub(name, role, download)
+    name, cache = naming.parse(text), cache or Store().texts
+    if name.place in catalogue.HUB_TEXTS or name.place.startswith(HUB_PREFIX):
+        return _hub(name, role, download, tokens, cache)
     if name.place in texts.NAMES:
         return _embedded(name, role)
-    if name.place.startswith(HUB_PREFIX):
-        return _any_hub(name, role, download, tokens)
     if sampled.is_sampled(name.place):
         words = sampled.in_words(sampled.sampling_of(name))
         return Source(name, "sampled", f"written by the model itself ({words})")
@@ -77,70 +86,70 @@ def resolve(text: str, role: Role, download: bool = False, tokens: int | None = 
     if not naming.path_exists(name.place):
         raise CorpusError(_missing(name))
     if path.is_dir():
-        return _folder(name, path, role)
+        return _folder(name, path, role, cache)
     if not path.is_file():
         raise CorpusError(f"{name.place!r} is neither a file nor a folder: give a text file or a dataset folder")
-    if rows.kind_of(path) == "text":
-        name.allow((), "a plain text file")
-        return Source(name, "file", f"text file {path.name}", files=(path,))
-    name.allow(_RECORD_OPTIONS, "a file of records")
-    return Source(name, "records", f"file {path.name}", files=(path,), joined=name.joined)
+    reader = reading.format_of(str(path))
+    plain = reader == reading.TEXT
+    name.allow(() if plain else _RECORD_OPTIONS, "a plain text file" if plain else "a file of records")
+    title = f"{'text ' if plain else ''}file {path.name}"
+    dataset = partial(reading.open_files, [str(path)], cache / "datasets")
+    return Source(name, "file" if plain else "records", title, "", (path,), reader, name.joined, dataset)
 
 
 def by_amount(text: str) -> bool:
-    """Whether what a text says depends on how much of it is asked for.
+    """Return True if what a text says depends on how much of it is asked for.
 
-    So it is with one that the model writes, and with a hub dataset, which is read file by file.
+    So it is with one that the model writes, and with a hub dataset of which only the beginning is fetched.
     """
-    return sampled.is_sampled(text) or text.strip().startswith(HUB_PREFIX)
+    name = text.strip()
+    entry = catalogue.HUB_TEXTS.get(name.partition("#")[0])
+    partial_text = entry is not None and not entry.complete
+    return partial_text or sampled.is_sampled(name) or name.startswith(HUB_PREFIX)
 
 
 def documents(source: Source, cache: Path | None = None) -> Iterator[str]:
-    """The documents of a text on this machine, in order and unchanged; `cache` keeps embedded texts.
+    """Yield the documents of a text on this machine, in order; `cache` keeps embedded texts.
 
-    Raises CorpusError where a file cannot be read, or the slice of documents is empty.
+    Raise CorpusError if a file cannot be read, or the slice of documents is empty.
     """
     span = source.name.documents
-    if span == slice(None):
+    # of a hub text the slice is what was fetched
+    if span == slice(None) or source.kind == "hub":
         yield from _all_documents(source, cache)
         return
-    found = 0
-    for document in _sliced(_all_documents(source, cache), span):
-        found += 1
+    count = 0
+    for document in reading.slice_documents(_all_documents(source, cache), span):
+        count += 1
         yield document
-    if not found:
+    if not count:
         total = sum(1 for _ in _all_documents(source, cache))
-        asked = source.name.option("documents")
+        option = source.name.option("documents")
         raise CorpusError(
-            f"documents={asked} of the text {source.name.asked!r} selects none of its {total:,} documents"
+            f"documents={option} of the text {source.name.asked!r} selects none of its {total:,} documents"
         )
 
 
 def build_ahead(names: Iterable[str], cache: Path) -> None:
-    """Lets another process build the embedded texts among these names, and returns at once.
+    """Start another process that builds the embedded texts among these names, and return at once.
 
-    Whoever reads them from the same cache later finds them there, or waits for the rest. A name that means no
-    embedded text, or nothing at all, is passed over.
+    Who reads them from the same cache later finds them there, or waits for the rest. Other names are ignored.
     """
     prefetch.start([naming.parse(text).place for text in names if is_embedded(text)], cache)
 
 
 def is_embedded(text: str) -> bool:
-    """Whether a name means a text that is made on the spot; no file is opened."""
+    """Return True if a name means a text that is made on the spot; no file is opened."""
     with contextlib.suppress(SettingsError):
         return naming.parse(text).place in texts.NAMES
     return False
 
 
 def fields_of(source: Source) -> tuple[str, ...]:
-    """The fields that make up a document; none where the text has no records."""
-    return rows.first_fields(source.files[0], source.name) if source.files else ()
-
-
-def _sliced(items: Iterator[str], span: slice) -> Iterator[str]:
-    if (span.start or 0) < 0 or (span.stop or 0) < 0:
-        return iter(list(items)[span])
-    return islice(items, span.start, span.stop)
+    """Return the fields that make up a document of a local text; none for plain text."""
+    if source.dataset is None or source.format == reading.TEXT:
+        return ()
+    return reading.fields_of(source.dataset, source.name)
 
 
 def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
@@ -156,74 +165,52 @@ def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
             yield from texts.documents(source.name.place, source.split, cache)
         except (OSError, ModuleNotFoundError) as error:
             raise CorpusError(f"the text {source.name.place!r} cannot be built: {error}") from error
-    for file in source.files:
-        yield from rows.read_documents(file, source.name)
+    if source.rows is not None:
+        yield from source.rows.documents()
+    if source.dataset is not None:
+        yield from reading.documents_of(source.dataset, source.name)
 
 
 def _split(name: TextName, role: Role, evaluation: str = "test") -> str:
     return name.option("split") or ("train" if role == "calibration" else evaluation)
 
 
-def _known_split(name: TextName, split: str, known: tuple[str, ...]) -> str:
-    if split not in known:
-        example = name.typed(split=closest(split, known) or known[0])
-        raise SettingsError(
-            f"the text {name.place!r} has no split {split!r}, only {', '.join(known)}. Type for example {example}"
-        )
-    return split
-
-
 def _embedded(name: TextName, role: Role) -> Source:
     name.allow(("split", "documents"), "an embedded text")
-    split = _known_split(name, _split(name, role), texts.SPLITS)
+    split = name.pick_split(_split(name, role), texts.SPLITS, SettingsError)
     return Source(name, "embedded", texts.DESCRIPTIONS[name.place].rstrip("."), split)
 
 
-def _known_hub(name: TextName, role: Role, download: bool) -> Source:
-    entry = catalogue.HUB_TEXTS[name.place]
-    name.allow(("split", "documents"), "a text known by name")
-    split = _known_split(name, _split(name, role, entry.evaluation), tuple(entry.files))
-    where = (entry.repository, entry.revision, entry.files[split])
-    file = hub.fetch(*where) if download else hub.cached_file(*where)
-    return Source(name, "hub", entry.description, split, (file,) if file else (), entry.joined)
-
-
-def _any_hub(name: TextName, role: Role, download: bool, tokens: int | None) -> Source:
-    repository = name.place.removeprefix(HUB_PREFIX)
-    name.allow(("revision", *_FOLDER_OPTIONS), "a hub dataset")
-    if not _REPOSITORY.fullmatch(repository):
-        raise SettingsError(f"{name.place!r} names no hub dataset: type it like hub:Salesforce/wikitext")
-    split = _split(name, role)
+def _hub(name: TextName, role: Role, download: bool, tokens: int | None, cache: Path) -> Source:
+    """Find a text of the hub, one with a name of its own or any other."""
+    entry = catalogue.HUB_TEXTS.get(name.place)
+    if entry is not None:
+        name.allow(("split", "documents"), "a text known by name")
+        split = name.pick_split(_split(name, role, entry.evaluation), tuple(entry.files), SettingsError)
+        where = HubSplit(entry.repository, entry.revision, name, split, entry.files[split])
+        title, joined, complete = entry.description, entry.joined, entry.complete
+    else:
+        name.allow(("revision", *_FOLDER_OPTIONS), "a hub dataset")
+        repository, config = name.place.removeprefix(HUB_PREFIX), name.option("config")
+        if not _REPOSITORY.fullmatch(repository):
+            raise SettingsError(f"{name.place!r} names no hub dataset: type it like hub:Salesforce/wikitext")
+        split = _split(name, role)
+        where = HubSplit(repository, name.option("revision") or "main", name, split)
+        title = f"hub dataset {repository}" + (f", configuration {config}" if config else "")
+        joined, complete = name.joined, False
     span = name.documents
-    whole = (tokens is None and span.stop is None) or min(span.start or 0, span.stop or 0) < 0
-    revision = name.option("revision") or "main"
-    found = hub.split_files(repository, revision, name, split, download, whole)
-    files = tuple(file for file, _ in found) if whole else _enough(found, name, tokens)
-    config = name.option("config")
-    title = f"hub dataset {repository}" + (f", configuration {config}" if config else "")
-    return Source(name, "hub", title, split, files, name.joined)
+    all_documents = complete or tokens is None or min(span.start or 0, span.stop or 0) < 0
+    size = EVERYTHING if all_documents or tokens is None else tokens * _TOKEN_BYTES
+    rows = where.fetch(size, cache) if download else where.load(size, cache)
+    return Source(name, "hub", title, split, joined=joined, hub=where, rows=rows)
 
 
-def _enough(found: Iterator[tuple[Path, bool]], name: TextName, tokens: int | None) -> tuple[Path, ...]:
-    """The first files that hold the documents asked for, or as many tokens whatever the tokenizer."""
-    span, taken = name.documents, list[Path]()
-    wanted = math.inf if tokens is None else tokens * _CHARACTERS
-    documents = characters = 0
-    for file, last in found:
-        taken.append(file)
-        for document in () if last else rows.read_documents(file, name):
-            characters += len(document) if documents >= (span.start or 0) else 0
-            documents += 1
-            if characters >= wanted or documents == span.stop:
-                return tuple(taken)
-    return tuple(taken)
-
-
-def _folder(name: TextName, folder: Path, role: Role) -> Source:
+def _folder(name: TextName, folder: Path, role: Role, cache: Path) -> Source:
     name.allow(_FOLDER_OPTIONS, "a dataset folder")
     split = _split(name, role)
-    files = layout.folder_files(folder, name, split)
-    return Source(name, "folder", f"dataset folder {folder.name}", split, files, name.joined)
+    part = reading.open_folder(str(folder), name, split, cache / "datasets")
+    files = tuple(map(Path, part.files))
+    return Source(name, "folder", f"dataset folder {folder.name}", split, files, part.format, name.joined, part.open)
 
 
 def _names_in(folder: Path) -> list[str]:
@@ -234,7 +221,7 @@ def _names_in(folder: Path) -> list[str]:
 
 
 def _missing(name: TextName) -> str:
-    """What may have been meant by a place that does not exist."""
+    """Return a sentence with what may have been meant by a place that does not exist."""
     path = Path(name.place)
     folder = path.parent
     near = closest(path.name, _names_in(folder))

@@ -37,7 +37,7 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
     SettingsError where the name is not valid, CorpusError where the text cannot be read, or too few of its
     documents are long enough.
     """
-    source = resolve(text, "calibration", download=True, tokens=cut_from(samples, length))
+    source = resolve(text, "calibration", download=True, tokens=cut_from(samples, length), cache=cache)
     kept, whole = _KEPT * samples, False
     long_enough: list[Array] = []
     while len(long_enough) < samples and not whole:
@@ -120,7 +120,7 @@ def draw(
 def _drawable(text: str, tokenizer: Any, samples: int, length: int, cache: Path | None) -> Array:
     """The tokens among which a calibration set of so many sequences is drawn."""
     wanted = drawn_from(samples, length)
-    source = resolve(text, "calibration", download=True, tokens=wanted)
+    source = resolve(text, "calibration", download=True, tokens=wanted, cache=cache)
     partial = source.kind == "hub" and not source.joined
     return _flow(source, tokenizer, cache, wanted if partial else None)
 
@@ -165,7 +165,8 @@ def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | No
     """
     if limit is not None and limit < 1:
         raise SettingsError(f"limit must be at least 1 (got {limit})")
-    return _flow(resolve(text, "evaluation", download=True, tokens=limit), tokenizer, cache, limit)
+    source = resolve(text, "evaluation", download=True, tokens=limit, cache=cache)
+    return _flow(source, tokenizer, cache, limit)
 
 
 def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = None) -> None:

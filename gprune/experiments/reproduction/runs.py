@@ -117,7 +117,7 @@ class Runs:
             missing: dict[str, str] = {}
             self._inputs[reads] = None
             with contextlib.suppress(GpruneError):
-                self._inputs[reads] = read(reads, missing, download=False, memory=self.store.digests), missing
+                self._inputs[reads] = read(reads, missing, download=False, store=self.store), missing
         return self._inputs[reads]
 
 

@@ -30,7 +30,7 @@ def prepare(variations: Sequence[Variation], store: Store) -> None:
     pipeline.stages.inputs.
     """
     for one in variations:
-        read(one.study, {}, memory=store.digests)
+        read(one.study, {}, store=store)
 
 
 def run(
@@ -95,7 +95,7 @@ def finished(study: Study, store: Store, until: str) -> bool:
         return False
     missing_tasks: dict[str, str] = {}
     try:
-        inputs = read(study, missing_tasks, download=False, memory=store.digests)
+        inputs = read(study, missing_tasks, download=False, store=store)
     except GpruneError:
         # what it reads has gone; its run says what it was
         return False

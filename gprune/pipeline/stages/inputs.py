@@ -17,6 +17,7 @@ from gprune.models import families, identity, shapes, vocabulary
 from gprune.models.loadable import require_loadable
 from gprune.pipeline.stages.task_data import scoring_of, task_digests
 from gprune.plugins.discovery import Plugin
+from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.choice import with_word
 from gprune.study.settings import require
@@ -166,14 +167,14 @@ def read(
     *,
     download: bool = True,
     on_progress: Progress | None = None,
-    memory: Path | None = None,
+    store: Store | None = None,
 ) -> Inputs:
     """Digests of what a study reads, after everything has been found.
 
     `missing_tasks` gets why tasks cannot be measured here, by task; what is on the hub only is fetched if
-    `download`; `on_progress` is told of the model's; the hub's own bars are drawn where left out. `memory`
-    keeps digests of large files for other processes; none where left out. Raises ModelError where the model
-    folder holds no model, CorpusError where a text cannot be read, SettingsError where two calibration texts
+    `download`; `on_progress` is told of the model's; the hub's own bars are drawn where left out. `store`
+    keeps digests of large files and rows of hub texts, the default one where left out. Raises ModelError where the
+    model folder holds no model, CorpusError where a text cannot be read, SettingsError where two calibration texts
     hold the same content, there is no such task, or a plug-in that the study names is not installed.
     """
     # the model first: a wrong folder is the commonest slip and the cheapest to find
@@ -181,16 +182,16 @@ def read(
     folder = require_prunable(study, found)
     if study.offload:
         identity.require_offloadable(folder)
-    texts = roles(study)
+    texts, memory, cache = roles(study), *_folders(store)
     _require_own(study)
     if download:
         for role, text in texts.items():
-            corpora.prepare(text, "calibration", tokens_read(study, role))
+            corpora.prepare(text, "calibration", tokens_read(study, role), cache)
         for text in study.evaluation.texts:
-            corpora.prepare(text, "evaluation", tokens_read(study, "evaluation"))
+            corpora.prepare(text, "evaluation", tokens_read(study, "evaluation"), cache)
     model = identity.fingerprint(study.model, memory, machine.card(study.device))
     precision = precision_of(study)
-    content = partial(content_of, study, model, precision, memory=memory)
+    content = partial(content_of, study, model, precision, store=store)
     calibration = {role: content(text, role) for role, text in texts.items()}
     _require_different(texts, calibration)
     evaluation = {text: content(text, "evaluation") for text in study.evaluation.texts}
@@ -207,6 +208,11 @@ def read(
         machine=machine.describe(study.device) if study.evaluation.speed != "none" else "",
         plugins=plugins_read(study),
     )
+
+
+def _folders(store: Store | None) -> tuple[Path | None, Path | None]:
+    """Return the folders of digests and of texts."""
+    return (store.digests, store.texts) if store else (None, None)
 
 
 def _tokenizing(model: str) -> str:
@@ -261,16 +267,17 @@ def content_of(
     text: str,
     role: str,
     *,
-    memory: Path | None = None,
+    store: Store | None = None,
 ) -> str:
     """Digest of what a text says; of one that the model writes, of the model and of all that is drawn by.
 
     The study decides how much of a sampled text is drawn, and of a hub text is read. `model` is the content
     of the model folder, `precision` its number type, `role` that of a calibration text, or evaluation; for
-    `memory` see `read`. Raises CorpusError where the text cannot be read.
+    `store` see `read`. Raises CorpusError where the text cannot be read.
     """
     used: Literal["calibration", "evaluation"] = "evaluation" if role == "evaluation" else "calibration"
-    found = corpora.fingerprint(text, used, memory, tokens_read(study, role))
+    memory, cache = _folders(store)
+    found = corpora.fingerprint(text, used, memory, tokens_read(study, role), cache)
     if not corpora.is_sampled(text):
         return found
     drawn = recipe_of(study, text, "held_out" if role == FRESH else used)

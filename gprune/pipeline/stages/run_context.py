@@ -143,7 +143,8 @@ class RunContext:
         try:
             if (
                 text not in self._streams
-                and texts.fingerprint(text, "evaluation", tokens=tokens) != (self.inputs.evaluation[text])
+                and texts.fingerprint(text, "evaluation", tokens=tokens, cache=self.text_cache)
+                != (self.inputs.evaluation[text])
             ):
                 return np.zeros(0, np.int32)
             return self.stream(text)[:length]

@@ -9,7 +9,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 from huggingface_hub import constants
-from small_hub import COMMIT, SmallHub, serving
+from small_hub import SmallHub, serving
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
@@ -30,30 +30,13 @@ def tokenizer() -> PreTrainedTokenizerFast:
 
 @pytest.fixture(autouse=True)
 def hub_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty hub cache, so that no test sees or changes the machine's own."""
+    """Empty caches, so that no test sees or changes the machine's own."""
     folder = tmp_path / "hub-cache"
+    monkeypatch.setenv("GPRUNE_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(folder))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     monkeypatch.setattr(constants, "HF_HUB_DISABLE_PROGRESS_BARS", True)
     return folder
-
-
-@pytest.fixture
-def put_in_cache(hub_cache: Path) -> Callable[..., Path]:
-    """Lays files out as the hub's client caches them; returns the snapshot."""
-
-    def put(repository: str, files: dict[str, bytes], revision: str = "main") -> Path:
-        folder = hub_cache / f"datasets--{repository.replace('/', '--')}"
-        snapshot = folder / "snapshots" / COMMIT
-        for path, content in files.items():
-            (snapshot / path).parent.mkdir(parents=True, exist_ok=True)
-            (snapshot / path).write_bytes(content)
-        if revision:
-            (folder / "refs" / revision).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "refs" / revision).write_text(COMMIT)
-        return snapshot
-
-    return put
 
 
 @pytest.fixture

@@ -105,15 +105,9 @@ def test_long_documents_are_drawn_alike_often_and_too_few_are_counted(book_corpu
         texts.draw_windows(book_corpus, tokenizer, samples=90, length=110, seed=0)
 
 
-def test_book_corpus_is_read_by_name_from_the_cache_and_missed_in_one_sentence(put_in_cache, parquet, tokenizer):
-    with pytest.raises(CorpusError, match="'bookcorpus/bookcorpus' is not on this machine and HF_HUB_OFFLINE"):
-        texts.prepare("bookcorpus", "calibration")
+def test_book_corpus_is_read_by_name(small_hub, parquet, tokenizer):
     rows = [" ".join(WORDS * 3)] * 5
-    put_in_cache(
-        "bookcorpus/bookcorpus",
-        {"plain_text/train/0000.parquet": parquet(text=rows)},
-        revision="refs/convert/parquet",
-    )
+    small_hub.repositories["bookcorpus/bookcorpus"] = {"plain_text/train/0000.parquet": parquet(text=rows)}
     assert texts.draw_windows("bookcorpus", tokenizer, 5, 40, 0).ids.shape == (5, 40)
     assert "BookCorpus" in texts.describe("bookcorpus") and "split train" in texts.describe("bookcorpus")
 

@@ -1,8 +1,8 @@
-"""Hub texts: the cache first, then a small hub on this machine, then plain words where neither helps."""
+"""Hub texts: fetched from a small hub on this machine, stored, and read again without it."""
 
 import gzip
 import json
-import shutil
+import re
 import socket
 
 import numpy as np
@@ -11,174 +11,207 @@ from huggingface_hub import constants
 from small_hub import COMMIT
 
 from gprune.data import texts
-from gprune.data.texts import hub
+from gprune.data.texts.hub_rows import HubRows
 from gprune.data.texts.source import documents, resolve
-from gprune.system.errors import CorpusError
+from gprune.store import Store
+from gprune.system.errors import CorpusError, DamagedError
 
 WIKITEXT = "Salesforce/wikitext"
 WIKITEXT_TRAIN = "wikitext-2-raw-v1/train-00000-of-00001.parquet"
-CARD = b"---\nconfigs:\n- config_name: en\n  data_files:\n  - split: train\n    path: en/train-*\n---\n"
+C4_TRAIN = "en/c4-train.00000-of-01024.json.gz"
+CARD = b"""---
+configs:
+- config_name: en
+  data_files:
+  - split: train
+    path: en/train-*
+- config_name: de
+  data_files:
+  - split: train
+    path: de/train-*
+---
+"""
 
 
-def read(text, role="calibration", download=True):
-    return list(documents(resolve(text, role, download)))  # type: ignore[arg-type]
+def read(text, role="calibration", download=True, tokens=None):
+    return list(documents(resolve(text, role, download, tokens)))  # type: ignore[arg-type]
 
 
 def c4_rows(count):
-    rows = ({"text": f"document {i} " + "word " * 20, "url": "u"} for i in range(count))
+    rows = ({"text": f"document {i} " + "word " * 20, "timestamp": "2019-04-25T12:57:54Z"} for i in range(count))
     return gzip.compress("".join(json.dumps(row) + "\n" for row in rows).encode())
 
 
-@pytest.mark.parametrize("text", ["wikitext2", "ptb", "c4", "hub:someone/something"])
+def shards(parquet, count, folder="en"):
+    """Files of one split with 40 documents of 48 bytes each, and all documents."""
+    names = [f"{folder}/train-{number:05}-of-{count:05}.parquet" for number in range(count)]
+    rows = [[f"{name} {row:02} ".ljust(48, "x") for row in range(40)] for name in names]
+    return {name: parquet(text=part) for name, part in zip(names, rows, strict=True)}, sum(rows, [])
+
+
+@pytest.fixture
+def dataset(small_hub, parquet):
+    """A dataset a/b of two configurations; en has three files."""
+    files, rows = shards(parquet, 3)
+    small_hub.repositories["a/b"] = {**files, **shards(parquet, 1, "de")[0], "README.md": CARD}
+    return rows
+
+
+@pytest.mark.parametrize("text", ["wikitext2", "ptb", "c4", "bookcorpus", "hub:someone/something"])
 def test_offline_variable_fails_at_once(text):
-    with pytest.raises(CorpusError, match="not on this machine and HF_HUB_OFFLINE forbids.*local file"):
+    with pytest.raises(CorpusError, match="not on this machine and HF_HUB_OFFLINE forbids.* local file"):
         texts.prepare(text, "calibration")
     assert "not on this machine yet" in texts.describe(text)
+    assert read(text, download=False) == []
 
 
-def test_no_network_is_said_without_the_clients_retries(monkeypatch):
-    attempts = []
-
-    def unreachable(address, timeout):
-        attempts.append((address, timeout))
-        raise OSError("Name or service not known")
-
+def test_no_network_is_one_sentence_with_the_remedy(monkeypatch):
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "https://hub.invalid")
-    monkeypatch.setattr(hub.urllib.request, "getproxies", dict)
-    monkeypatch.setattr(socket, "create_connection", unreachable)
-    for text in ("c4", "hub:someone/something"):
-        with pytest.raises(CorpusError, match="there is no network .hub.invalid does not answer.*local file"):
-            texts.prepare(text, "calibration")
-    assert attempts == [(("hub.invalid", 443), 3.0)] * 2
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setattr(constants, "ENDPOINT", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        for text in ("c4", "hub:someone/something"):
+            with pytest.raises(CorpusError, match="not on this machine and cannot be downloaded: .*Run the study once"):
+                texts.prepare(text, "calibration")
 
 
-def test_cached_copy_without_a_reference_is_found(put_in_cache, parquet):
-    files = {"penn_treebank/train/0000.parquet": parquet(sentence=["no it was n't"])}
-    put_in_cache("ptb-text-only/ptb_text_only", files, revision="")
-    assert read("ptb") == ["no it was n't"]
-    put_in_cache("a/b", {"train.parquet": parquet(text=["row"])}, revision="")
-    assert read("hub:a/b") == ["row"]
-    with pytest.raises(CorpusError, match="HF_HUB_OFFLINE forbids"):
-        read("hub:a/b#revision=v2")
-
-
-def test_cached_copy_says_what_it_lacks(put_in_cache, parquet):
-    put_in_cache("a/b", {"en/train-0.parquet": parquet(text=["row"]), "README.md": CARD})
-    assert read("hub:a/b#config=en") == ["row"]
-    with pytest.raises(CorpusError, match="has no configuration 'de': en"):
-        read("hub:a/b#config=de")
-    with pytest.raises(CorpusError, match="no split 'test', only train"):
-        read("hub:a/b", "evaluation")
-
-
-def test_known_text_is_downloaded_once(small_hub, parquet):
+def test_known_text_is_fetched_once_and_read_without_the_hub(small_hub, parquet, monkeypatch):
     small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one", "two"])}
     assert read("wikitext2", download=False) == []
     assert read("wikitext2") == ["one", "two"]
     requests = len(small_hub.requests)
-    assert read("wikitext2") == ["one", "two"]
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    for download in (True, False):
+        assert read("wikitext2", download=download) == ["one", "two"]
     assert len(small_hub.requests) == requests > 0
+    assert texts.describe("wikitext2").endswith(f"split train, 2 documents of commit {COMMIT[:7]} on this machine")
 
 
-def test_a_disk_that_is_too_small_is_told_before_the_download(small_hub, parquet, hub_cache, monkeypatch):
-    small_hub.repositories[WIKITEXT] = {WIKITEXT_TRAIN: parquet(text=["one"])}
-    usage = shutil.disk_usage(hub_cache.parent)
-    monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=10))
-    with pytest.raises(CorpusError, match="of 'Salesforce/wikitext' needs [0-9.]+ KiB, but '.*' has 0.0 KiB free"):
-        texts.prepare("wikitext2", "calibration")
-    assert not list(hub_cache.rglob("*.parquet"))
-
-
-def shards(parquet, count, folder="en"):
-    """Files of one split with 40 documents of 50 characters each."""
-    names = (f"{folder}/train-{number:05}-of-{count:05}.parquet" for number in range(count))
-    return {name: parquet(text=[f"{name} {row:02} ".ljust(50, "x") for row in range(40)]) for name in names}
+def test_known_texts_are_read_as_their_files_say(small_hub, parquet, tokenizer):
+    small_hub.repositories["ptb-text-only/ptb_text_only"] = {
+        "penn_treebank/train/0000.parquet": parquet(sentence=["no it was n't", "mr. <unk>"])
+    }
+    small_hub.repositories["allenai/c4"] = {C4_TRAIN: c4_rows(2)}
+    assert read("ptb") == ["no it was n't", "mr. <unk>"]
+    assert read("c4") == [f"document {i} " + "word " * 20 for i in range(2)]
+    assert read("c4#documents=1:") == ["document 1 " + "word " * 20]
 
 
 @pytest.mark.parametrize(
-    ("options", "tokens", "files"),
-    [("", 100, 1), ("", 126, 2), ("", 10**6, 3), ("", None, 3), ("&documents=:40", None, 1)]
-    + [("&documents=41:60", None, 2), ("&documents=20:", 100, 2), ("&documents=-5:", 1, 3)],
+    ("options", "tokens", "selected", "stored"),
+    # 48 bytes are three tokens
+    [("", 1, slice(0, 1), 1), ("", 3, slice(0, 1), 1), ("", 4, slice(0, 2), 2), ("", 121, slice(0, 41), 41)]
+    + [("", 10**6, slice(0, 120), 120), ("", None, slice(0, 120), 120), ("&documents=:40", None, slice(0, 40), 40)]
+    + [("&documents=41:60", None, slice(41, 60), 19), ("&documents=20:", 7, slice(20, 23), 3)]
+    + [("&documents=-5:", 1, slice(115, 120), 5)],
 )
-def test_files_of_a_split_are_read_until_there_is_enough(small_hub, parquet, options, tokens, files):
-    every = shards(parquet, 3)
-    small_hub.repositories["a/b"] = {**every, **shards(parquet, 1, "de"), "README.md": CARD}
+def test_as_many_documents_are_fetched_as_are_read(dataset, small_hub, options, tokens, selected, stored):
     text = "hub:a/b#config=en" + options
-    found = resolve(text, "calibration", True, tokens).files
-    assert [file.name for file in found] == [path.rpartition("/")[2] for path in every][:files]
-    requested = {request.rpartition("/")[2] for request in small_hub.requests if "parquet" in request}
-    assert requested == {file.name for file in found}
+    assert read(text, tokens=tokens) == dataset[selected] and len(dataset[selected]) == stored
     assert not any("/de/" in request for request in small_hub.requests)
-    # what is there gives the same, with a network or without
-    for download in (True, False):
-        assert resolve(text, "calibration", download, tokens).files == found
     small_hub.repositories.clear()
-    assert resolve(text, "calibration", True, tokens).files == found
+    for download in (True, False):
+        assert read(text, download=download, tokens=tokens) == dataset[selected]
 
 
-def test_a_split_goes_on_at_the_commit_that_it_began_with(small_hub, put_in_cache, parquet):
-    every = shards(parquet, 3, "data")
-    first, second, third = every
-    # another client has left the last file, which is no beginning
-    snapshot = put_in_cache("a/b", {first: every[first], third: every[third]}, revision="")
-    assert resolve("hub:a/b", "calibration").files == (snapshot / first,)
-    small_hub.repositories["a/b"] = every
-    assert len(resolve("hub:a/b", "calibration", True).files) == 3
-    asked = [request for request in small_hub.requests if request.endswith(".parquet")]
-    assert asked and all(f"resolve/{COMMIT}/{second}" in request for request in asked)
+def test_only_the_files_that_are_read_are_fetched(dataset, small_hub):
+    read("hub:a/b#config=en", tokens=90)
+    files = {request.rpartition("/")[2] for request in small_hub.requests if ".parquet" in request}
+    assert files == {"train-00000-of-00003.parquet"}
 
 
-def test_the_disk_has_room_for_a_whole_split_or_nothing_is_fetched(small_hub, parquet, hub_cache, monkeypatch):
-    every = shards(parquet, 3)
-    small_hub.repositories["a/b"] = every
-    usage = shutil.disk_usage(hub_cache.parent)
-    room = sum(len(content) for content in every.values()) - 1
-    monkeypatch.setattr("gprune.system.limits.shutil.disk_usage", lambda place: usage._replace(free=room))
-    with pytest.raises(CorpusError, match="the download of 'a/b' needs"):
-        texts.prepare("hub:a/b", "calibration")
-    texts.prepare("hub:a/b", "calibration", tokens=1)
-    assert [file.name[:11] for file in hub_cache.rglob("*.parquet")] == ["train-00000"]
+def test_fewer_tokens_are_a_prefix_of_more_and_more_are_of_the_same_commit(dataset, small_hub, monkeypatch):
+    many = read("hub:a/b#config=en", tokens=60)
+    requests = len(small_hub.requests)
+    assert read("hub:a/b#config=en", tokens=30) == many[:10]
+    assert len(small_hub.requests) == requests
+    few = texts.fingerprint("hub:a/b#config=en", "calibration", tokens=30)
+    assert few != texts.fingerprint("hub:a/b#config=en", "calibration", tokens=60)
+    # the key of the few is the same where only they were fetched
+    assert texts.fingerprint("hub:a/b#config=en", "calibration", tokens=28) == few
+    read("hub:a/b#config=en", tokens=90)
+    resolved = [request for request in small_hub.requests[requests:] if re.search("/revision/(?!0123)", request)]
+    assert resolved == [] and any(COMMIT in request for request in small_hub.requests[requests:])
 
 
-def test_the_key_of_a_split_is_the_list_of_the_files_that_are_read(put_in_cache, parquet, tmp_path):
-    every = shards(parquet, 2)
-    put_in_cache("a/b", every)
-    (tmp_path / "copy.parquet").write_bytes(next(iter(every.values())))
-    one = texts.fingerprint(f"{tmp_path}/copy.parquet", "calibration")
-    assert texts.fingerprint("hub:a/b", "calibration", tokens=100) == one
-    assert texts.fingerprint("hub:a/b", "calibration", tokens=126) not in ("", one)
-    assert texts.fingerprint("hub:a/b", "calibration") == texts.fingerprint("hub:a/b", "calibration", tokens=126)
+def test_a_dataset_that_was_read_to_its_end_is_never_fetched_again(dataset, small_hub):
+    assert len(read("hub:a/b#config=de", tokens=1000)) == 40
+    requests = len(small_hub.requests)
+    for tokens in (10**6, None):
+        assert len(read("hub:a/b#config=de", tokens=tokens)) == 40
+    assert len(small_hub.requests) == requests
 
 
-def test_tokens_come_from_as_many_files_as_they_take(small_hub, parquet, tokenizer):
-    small_hub.repositories["a/b"] = shards(parquet, 3)
-    few = texts.draw("hub:a/b", tokenizer, samples=2, length=8, seed=0)
-    assert few.available == 8 and len(resolve("hub:a/b", "calibration").files) == 1
-    one = len(texts.stream("hub:a/b#split=train", tokenizer, limit=10**9)) // 3
-    many = texts.draw("hub:a/b", tokenizer, samples=one // 8 + 1, length=8, seed=0)
-    assert many.available * 8 > one
-    windows = texts.draw_windows("hub:a/b", tokenizer, samples=60, length=8, seed=0)
+def test_rows_that_were_changed_on_the_disk_are_fetched_again(dataset, small_hub, monkeypatch):
+    before = read("hub:a/b#config=en", tokens=9)
+    (file,) = Store().texts.glob("hub_rows/*/utf8.npy")
+    content = bytearray(file.read_bytes())
+    content[-1] ^= 1
+    file.chmod(0o600)
+    file.write_bytes(content)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(DamagedError):
+        texts.fingerprint("hub:a/b#config=en", "calibration", tokens=9)
+    with pytest.raises(CorpusError, match="not on this machine"):
+        texts.prepare("hub:a/b#config=en", "calibration", tokens=9)
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    assert read("hub:a/b#config=en", tokens=9) == before
+    assert len(list((Store().texts / "damaged").iterdir())) == 1
+
+
+def test_the_key_holds_the_rows_and_the_commit(dataset, small_hub):
+    names = ("hub:a/b#config=en", "hub:a/b#config=de", "hub:a/b#config=en&documents=:3", "c4")
+    assert len({texts.fingerprint(name, "calibration") for name in names}) == len(names)
+    unfetched = texts.fingerprint("hub:a/b#config=en", "calibration", tokens=9)
+    texts.prepare("hub:a/b#config=en", "calibration", tokens=9)
+    fetched = texts.fingerprint("hub:a/b#config=en", "calibration", tokens=9)
+    texts.prepare("hub:a/b#config=en&revision=main&split=train", "calibration", tokens=9)
+    assert texts.fingerprint("hub:a/b#config=en&revision=main&split=train", "calibration", tokens=9) == fetched
+    assert fetched != unfetched
+    stored = resolve("hub:a/b#config=en", "calibration", tokens=9).rows
+    assert stored is not None and stored.revision == COMMIT
+    other = HubRows("a/b", "f" * 40, stored.sha256, stored.utf8, stored.ends)
+    assert list(other.documents()) == list(stored.documents()) == dataset[:3]
+
+
+def test_tokens_come_from_as_many_documents_as_they_take(dataset, tokenizer):
+    few = texts.draw("hub:a/b#config=en", tokenizer, samples=2, length=8, seed=0)
+    assert few.available == 8
+    assert len(resolve("hub:a/b#config=en", "calibration", tokens=64).rows.ends) == 22
+    everything = texts.stream("hub:a/b#config=en&split=train", tokenizer)
+    np.testing.assert_array_equal(texts.stream("hub:a/b#config=en&split=train", tokenizer, limit=99), everything[:99])
+    windows = texts.draw_windows("hub:a/b#config=en", tokenizer, samples=60, length=8, seed=0)
     assert windows.ids.shape == (60, 8)
 
 
-def test_loading_scripts_are_not_run_and_refusals_of_the_hub_are_one_sentence(small_hub, parquet):
+def test_loading_scripts_are_not_run_and_refusals_of_the_hub_are_one_sentence(dataset, small_hub, parquet):
     small_hub.repositories["a/script"] = {"script.py": b"raise SystemExit", "README.md": b"# hi"}
-    with pytest.raises(CorpusError, match="loading script .*not run.*hub:a/script#revision=refs/convert/parquet"):
+    with pytest.raises(CorpusError, match="loading script.* not run.*hub:a/script#revision=refs/convert/parquet"):
         read("hub:a/script")
-    assert not any("script.py" in request for request in small_hub.requests)
-    with pytest.raises(CorpusError, match="the hub has no dataset 'no/one', or it is private"):
+    with pytest.raises(CorpusError, match="the dataset .no/one. does not exist on the hub, or is private"):
         read("hub:no/one")
-    small_hub.repositories["allenai/c4"] = {}
-    with pytest.raises(CorpusError, match="'allenai/c4' has no file 'en/c4-train.00000-of-01024.json.gz'"):
+    small_hub.repositories["allenai/c4"] = {"other.json.gz": b""}
+    with pytest.raises(CorpusError, match=f"'c4' cannot be read: .*{C4_TRAIN}"):
         read("c4")
-    small_hub.repositories["a/empty"] = {"notes.pdf": b""}
-    with pytest.raises(CorpusError, match="'hub:a/empty' holds no data files"):
+    small_hub.repositories["a/empty"] = {".gitattributes": b""}
+    with pytest.raises(CorpusError, match="'hub:a/empty' cannot be read: .*doesn't contain any data files"):
         read("hub:a/empty")
+    small_hub.repositories["a/pdf"] = {"notes.pdf": b""}
+    with pytest.raises(CorpusError, match="'hub:a/pdf' holds no text that is read, but .* reader 'pdffolder'"):
+        read("hub:a/pdf")
+    with pytest.raises(CorpusError, match="has several configurations: en, de. Type for example hub:a/b#config=en"):
+        read("hub:a/b")
+    with pytest.raises(CorpusError, match="has no configuration 'fr': en, de"):
+        read("hub:a/b#config=fr")
+    with pytest.raises(CorpusError, match="no split 'test', only train"):
+        read("hub:a/b#config=en", "evaluation")
+    with pytest.raises(CorpusError, match="'hub:a/b#config=en&documents=900:' has no documents"):
+        read("hub:a/b#config=en&documents=900:")
+    assert not list(Store().texts.glob("hub_rows/*"))
 
 
-def test_documents_of_a_hub_text_are_read_no_further_than_needed(put_in_cache, tokenizer):
-    put_in_cache("allenai/c4", {"en/c4-train.00000-of-01024.json.gz": c4_rows(4000)})
+def test_documents_of_a_known_text_are_read_no_further_than_needed(small_hub, tokenizer):
+    small_hub.repositories["allenai/c4"] = {C4_TRAIN: c4_rows(4000)}
     few = texts.draw("c4", tokenizer, samples=4, length=16, seed=0)
     assert few.available == 4 * 4
     whole = texts.draw("c4#documents=0:4000", tokenizer, samples=3000, length=16, seed=0)
@@ -187,24 +220,13 @@ def test_documents_of_a_hub_text_are_read_no_further_than_needed(put_in_cache, t
     np.testing.assert_array_equal(few.ids, again.ids)
 
 
-def test_rows_of_wikitext_are_one_string(put_in_cache, parquet, tokenizer):
+def test_rows_of_wikitext_are_one_string(small_hub, parquet, tokenizer):
     rows = ["", " = the fox = \n", "", " the quick brown fox . \n"] * 30
-    put_in_cache(WIKITEXT, {"wikitext-2-raw-v1/test-00000-of-00001.parquet": parquet(text=rows)})
+    small_hub.repositories[WIKITEXT] = {
+        "wikitext-2-raw-v1/test-00000-of-00001.parquet": parquet(text=rows),
+        WIKITEXT_TRAIN: parquet(text=rows),
+    }
     expected = tokenizer("\n\n".join(rows), verbose=False)["input_ids"]
     np.testing.assert_array_equal(texts.stream("wikitext2", tokenizer), expected)
-    put_in_cache(WIKITEXT, {WIKITEXT_TRAIN: parquet(text=rows)})
     drawn = texts.draw("wikitext2", tokenizer, samples=2, length=8, seed=0)
     assert drawn.available == len(expected) // 8
-
-
-def test_proxy_is_what_is_probed(monkeypatch):
-    monkeypatch.setattr(hub.urllib.request, "proxy_bypass", lambda host: host == "inside.example")
-    for proxies, expected in (
-        ({}, ("hub.example", 443)),
-        ({"https": "http://proxy.example:3128"}, ("proxy.example", 3128)),
-        ({"https": "proxy.example:3128"}, ("proxy.example", 3128)),
-        ({"all": "http://proxy.example"}, ("proxy.example", 80)),
-    ):
-        monkeypatch.setattr(hub.urllib.request, "getproxies", lambda proxies=proxies: proxies)
-        assert hub._first_hop("https://hub.example") == expected
-    assert hub._first_hop("https://inside.example") == ("inside.example", 443)

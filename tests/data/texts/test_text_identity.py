@@ -64,18 +64,6 @@ def test_embedded_text_without_its_package(monkeypatch):
         texts.fingerprint("science-docs", "calibration")
 
 
-def test_hub_text_is_known_by_name_until_it_is_here(put_in_cache, parquet, tmp_path):
-    names = ("wikitext2", "wikitext2#split=test", "ptb", "c4", "hub:a/b", "hub:a/b#config=en")
-    assert len({texts.fingerprint(name, "calibration") for name in names}) == len(names)
-    before = texts.fingerprint("c4", "calibration")
-    put_in_cache("allenai/c4", {"en/c4-train.00000-of-01024.json.gz": b""})
-    assert texts.fingerprint("c4", "calibration") != before
-    content = parquet(text=["row"])
-    put_in_cache("a/b", {"train.parquet": content})
-    (tmp_path / "copy.parquet").write_bytes(content)
-    assert same_content("hub:a/b", f"{tmp_path}/copy.parquet")
-
-
 def test_description_says_what_is_read(rows, tmp_path, monkeypatch):
     expected = "file rows.jsonl, 1,200 documents, 9,780 characters, fields prefix + gold joined"
     assert texts.describe(rows) == expected

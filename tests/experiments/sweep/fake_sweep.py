@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
             raise CorpusError("the text 'x' is empty: choose another")
         missing: dict[str, str] = {}
         store = Store(cache)
-        results = Results(store, Graph(study, read(study, missing, download=False, memory=store.digests)))
+        results = Results(store, Graph(study, read(study, missing, download=False, store=store)))
         record = RunRecord(results, UNTIL, {}, missing, lambda *_: None)
         report.finish({}, leave(record, MAKERS, SHAPE, MODULES, present=UNTIL))
 

@@ -98,7 +98,7 @@ class MaskedModel:
             ids: Array = self.store.get("sampled", str(text["sampled"]), SampledText).ids
             return ids.ravel()
         limit = settings.tokens
-        if texts.fingerprint(name, "evaluation", tokens=limit) != text["digest"]:
+        if texts.fingerprint(name, "evaluation", tokens=limit, cache=self.store.texts) != text["digest"]:
             raise CorpusError(f"the text {name!r} has changed since the run: put it back, or run the study again")
         known = texts.bundled.stream(text["digest"], self._tokenizer, limit)
         if known is not None:

@@ -1,0 +1,200 @@
+"""Fetch the first documents of a hub dataset, and keep them as a result.
+
+Documents are streamed: only as much of a dataset is fetched as a study reads. What was fetched is stored with the
+commit that it is of, so that a second run, and a machine without a network, read the same.
+"""
+
+import hashlib
+import json
+from array import array
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+
+from gprune.data.texts import reading
+from gprune.data.texts.naming import TextName
+from gprune.records.base import Array, Record, whole
+from gprune.store import Store
+from gprune.system import safe_parsing
+from gprune.system.errors import CorpusError, DamagedError
+
+CONVERTED = "refs/convert/parquet"
+"""branch on which the hub keeps parquet copies of datasets that come with a loading script"""
+EVERYTHING = 10**15
+"""bytes that no dataset has: all of it is read"""
+_STAGE = "hub_rows"
+_SECONDS = 10.0
+# few: a document may be a book
+_BATCH = 16
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HubRows(Record):
+    """The first documents of a hub dataset."""
+
+    repository: str
+    revision: str
+    """commit"""
+    sha256: str
+    """of the documents and of where they end"""
+    utf8: Annotated[Array, whole("bytes")]
+    """(bytes,) the documents one after the other"""
+    ends: Annotated[Array, whole("documents")]
+    """(documents,) the byte after each document"""
+
+    def documents(self) -> Iterator[str]:
+        """Yield the documents in order."""
+        start = 0
+        for end in self.ends.tolist():
+            yield self.utf8[start:end].tobytes().decode("utf-8", "surrogatepass")
+            start = end
+
+    def first(self, size: int) -> "HubRows":
+        """Return the shortest beginning that has `size` bytes, or all documents."""
+        count = int(np.searchsorted(self.ends, size)) + 1
+        if count >= len(self.ends):
+            return self
+        ends = self.ends[:count]
+        utf8 = self.utf8[: ends[-1]]
+        return HubRows(self.repository, self.revision, _digest(utf8, ends), utf8, ends)
+
+
+@dataclass(frozen=True, slots=True)
+class HubSplit:
+    """One split of a hub dataset, as it was asked for."""
+
+    repository: str
+    branch: str
+    """branch, tag or commit"""
+    name: TextName
+    """configuration, fields and documents"""
+    split: str
+    file: str = ""
+    """the one file that is read; empty for all files of the split"""
+
+    def load(self, size: int, cache: Path) -> HubRows | None:
+        """Return stored documents of `size` bytes, or all there are; None if they are not stored.
+
+        Raise DamagedError if they are not what was written.
+        """
+        for stored_size, rows in self.stored(cache):
+            if size <= stored_size or len(rows.utf8) < stored_size:
+                return rows.first(size)
+        return None
+
+    def stored(self, cache: Path) -> Iterator[tuple[int, HubRows]]:
+        """Yield what is stored with the bytes that were asked for, the smallest first."""
+        for key in self._keys(cache):
+            yield int(key.rpartition("-")[2]), Store(cache).get(_STAGE, key, HubRows)
+
+    def _keys(self, cache: Path) -> list[str]:
+        return sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*"))
+
+    def fetch(self, size: int, cache: Path) -> HubRows:
+        """Return documents of `size` bytes, or all there are, from the cache or else from the hub.
+
+        Raise CorpusError if they are in neither.
+        """
+        store = Store(cache)
+        try:
+            rows = self.load(size, cache)
+        except DamagedError:
+            for key in self._keys(cache):
+                store.set_aside(_STAGE, key, HubRows)
+            rows = self.load(size, cache)
+        if rows is None:
+            key = f"{self._prefix}-{size:016d}"
+            # a text goes on at the commit that it began with
+            revision = next((earlier.revision for _, earlier in self.stored(cache)), "")
+            store.put(_STAGE, key, self._stream(size, revision, cache))
+            # what another process has put there first is what counts
+            rows = store.get(_STAGE, key, HubRows)
+        return rows.first(size)
+
+    @property
+    def _prefix(self) -> str:
+        options = [self.name.option(option) for option in ("config", "fields", "documents")]
+        request = [self.repository, self.branch, self.split, self.file, *options]
+        return hashlib.sha256(json.dumps(request).encode()).hexdigest()[:32]
+
+    def _stream(self, size: int, revision: str, cache: Path) -> HubRows:
+        with _plain_errors(self):
+            revision = revision or _commit(self.repository, self.branch)
+            dataset = self._open(revision, cache / "datasets")
+            utf8, ends = bytearray(), array("q")
+            documents = reading.documents_of(dataset, self.name, _BATCH)
+            for document in reading.slice_documents(documents, self.name.documents):
+                utf8 += document.encode("utf-8", "surrogatepass")
+                ends.append(len(utf8))
+                if len(utf8) >= size:
+                    break
+            if not ends:
+                raise CorpusError(f"the text {self.name.asked!r} has no documents: choose another split or slice")
+        arrays = np.frombuffer(bytes(utf8), np.uint8), np.array(ends, np.int64)
+        return HubRows(self.repository, revision, _digest(*arrays), *arrays)
+
+    def _open(self, revision: str, cache: Path) -> reading.Opener:
+        if self.file:
+            return partial(reading.open_files, [f"hf://datasets/{self.repository}@{revision}/{self.file}"], cache)
+        return reading.open_folder(self.repository, self.name, self.split, cache, revision).open
+
+
+def _digest(utf8: Array, ends: Array) -> str:
+    digest = hashlib.sha256(np.ascontiguousarray(ends, dtype="<i8").tobytes())
+    digest.update(np.ascontiguousarray(utf8).data)
+    return digest.hexdigest()
+
+
+def _commit(repository: str, branch: str) -> str:
+    from huggingface_hub import HfApi
+
+    return HfApi().dataset_info(repository, revision=branch, timeout=_SECONDS).sha or branch
+
+
+@contextmanager
+def _plain_errors(source: HubSplit) -> Iterator[None]:
+    """Turn the errors of the hub's client into one sentence each."""
+    from huggingface_hub import constants
+
+    dataset = f"the dataset {source.repository!r} is not on this machine"
+    remedy = (
+        "Run the study once on a machine with a network and the same cache, or use a local file, a dataset folder or "
+        "an embedded text"
+    )
+    if constants.HF_HUB_OFFLINE:
+        raise CorpusError(f"{dataset} and HF_HUB_OFFLINE forbids to download it. {remedy}")
+    try:
+        yield
+    except Exception as error:  # the client's transport errors have other classes in each of its versions
+        cause = error.__cause__ if isinstance(error, CorpusError) and error.__cause__ else error
+        refusal = _refusal(cause, source)
+        if not refusal and isinstance(error, CorpusError):
+            raise
+        reason = safe_parsing.sentence(error, 120) or type(error).__name__
+        raise CorpusError(refusal or f"{dataset} and cannot be downloaded: {reason}. {remedy}") from error
+
+
+def _refusal(error: BaseException, source: HubSplit) -> str:
+    """Return what the hub has against a request, or an empty string."""
+    from huggingface_hub import constants, errors
+
+    dataset = f"the dataset {source.repository!r}"
+    page = f"{constants.ENDPOINT}/datasets/{source.repository}"
+    login = "log in with `hf auth login`"
+    converted = f"Its converted copy may exist: type {source.name.typed(revision=CONVERTED)}"
+    gated = isinstance(error, errors.GatedRepoError) or "gated dataset" in str(error)
+    scripted = "scripts are no longer supported" in str(error)
+    refusals = {
+        f"{dataset} is gated: accept its terms at {page} and {login}": gated,
+        f"{dataset} has no revision {source.branch!r}: see {page}": isinstance(error, errors.RevisionNotFoundError),
+        f"{dataset} does not exist on the hub, or is private: check the name, or {login}": isinstance(
+            error, errors.RepositoryNotFoundError
+        ),
+        f"{dataset} has a loading script, and scripts are not run. {converted}": scripted,
+    }
+    return next((sentence for sentence, applies in refusals.items() if applies), "")

@@ -1,0 +1,247 @@
+"""Read the documents of files and dataset folders through the datasets library.
+
+A plain text file is one document. Of files of records each record is one: the fields asked for, else its field
+``text``, else all its fields when all of them are text.
+"""
+
+import glob
+import logging
+import os
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache, partial
+from itertools import islice
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from gprune.data.texts.naming import TextName
+from gprune.system import safe_parsing
+from gprune.system.errors import CorpusError, GpruneError
+from gprune.system.nearest import closest
+
+TEXT = "text"
+_ENDINGS: Mapping[str, str] = {
+    "json": ".json .jsonl .ndjson",
+    "csv": ".csv .tsv",
+    "parquet": ".parquet",
+    "arrow": ".arrow .feather .ipc",
+}
+"""endings of the files of a reader; of other files the first bytes decide"""
+_READ_AS: Mapping[str, Mapping[str, Any]] = {
+    TEXT: {"sample_by": "document", "encoding": "utf-8-sig"},
+    # "NA" and "null" are words
+    "csv": {"keep_default_na": False},
+}
+_SIGNATURES = {b"PAR1": "parquet", b"ARROW1": "arrow"}
+_COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
+_REFUSED = {
+    b"PK\x03\x04": "a ZIP archive: unpack it and name a file in it",
+    b"7z\xbc\xaf": "a 7z archive: unpack it and name a file in it",
+    b"%PDF": "a PDF document: save its text as .txt",
+    b"SQLite format 3": "an SQLite database: save its text as .jsonl",
+    b"\x89HDF": "an HDF5 file: save its text as .jsonl",
+    b"version https://git-lfs": "a Git LFS pointer: fetch the file itself with `git lfs pull`",
+}
+_DECOMPRESS = "decompress it, or pip install zstandard or lz4"
+_HEAD_BYTES = 8192
+_LISTED_FIELDS = 20
+
+Opener = Callable[[], Any]
+"""opens a dataset of the library from its beginning"""
+
+
+@cache
+def library() -> Any:
+    """Return the datasets library, without progress bars and log lines: its errors become our sentences."""
+    # else it would load torch for each stream, also in processes that compute nothing
+    use_torch = os.environ.get("USE_TORCH")
+    os.environ["USE_TORCH"] = "0"
+    try:
+        import datasets
+    finally:
+        os.environ.pop("USE_TORCH")
+        if use_torch is not None:
+            os.environ["USE_TORCH"] = use_torch
+    datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(logging.CRITICAL)
+    return datasets
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """One split of a dataset folder."""
+
+    files: tuple[str, ...]
+    format: str
+    open: Opener
+
+
+def format_of(path: str) -> str:
+    """Return the name of the reader of a file: json, csv, parquet, arrow or text.
+
+    A name without a known ending is decided by the file's first bytes. Raise CorpusError if the file is of a kind
+    that is not read; the message names the kind.
+    """
+    suffixes = [suffix.lower() for suffix in PurePosixPath(path).suffixes if suffix.lower() not in _COMPRESSED]
+    by_ending = (reader for reader, endings in _ENDINGS.items() if suffixes and suffixes[-1] in endings.split())
+    reader = next(by_ending, "")
+    if "://" in path:
+        return reader or TEXT
+    with plain_errors(path), open(path, "rb") as file:
+        head = file.read(_HEAD_BYTES)
+    refused = next((kind for start, kind in _REFUSED.items() if head.startswith(start)), "")
+    if refused:
+        raise CorpusError(f"{path!r} is {refused}")
+    return reader or next((reader for start, reader in _SIGNATURES.items() if head.startswith(start)), TEXT)
+
+
+def open_files(files: Sequence[str], cache_folder: Path) -> Any:
+    """Open files of one format, paths or hf:// addresses, as a streaming dataset."""
+    reader = format_of(files[0])
+    options = dict(_READ_AS.get(reader, {}))
+    if ".tsv" in PurePosixPath(files[0]).suffixes:
+        options["sep"] = "\t"
+    paths = [file if "://" in file else glob.escape(file) for file in files]
+    place = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": str(cache_folder)}
+    return library().load_dataset(reader, **place, **options)
+
+
+def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, revision: str = "") -> Split:
+    """Open one split of a local dataset folder, or of owner/name on the hub at a commit.
+
+    Raise CorpusError if there is no such configuration or split; the message lists those that there are.
+    """
+    path = Path(folder)
+    with plain_errors(name.place):
+        if not revision and any((path / file).is_file() for file in ("dataset_dict.json", "state.json")):
+            saved = library().load_from_disk(folder)
+            splits = saved if isinstance(saved, dict) else {str(saved.split or "train"): saved}
+            dataset = splits[name.pick_split(split, list(splits))]
+            files = tuple(file["filename"] for file in dataset.cache_files)
+            return Split(files, "arrow", dataset.to_iterable_dataset)
+        place = {"cache_dir": str(cache_folder)} | ({"revision": revision} if revision else {})
+        builder = _open_builder(folder, name, place)
+        reader = _reader_of(builder)
+        if reader not in {TEXT, *_ENDINGS}:
+            if revision:
+                raise CorpusError(f"{name.place!r} holds no text that is read, but a dataset for the reader {reader!r}")
+            # endings that the library does not know, such as .utf8, or takes for sound, such as .raw
+            builder, reader = library().load_dataset_builder(TEXT, data_dir=folder, **_READ_AS[TEXT], **place), TEXT
+        elif reader in _READ_AS:
+            builder = _open_builder(folder, name, {**place, **_READ_AS[reader]})
+        splits = {str(key): files for key, files in builder.config.data_files.items()}
+        files = splits[name.pick_split(split, list(splits))]
+        return Split(tuple(files), reader, partial(builder.as_streaming_dataset, split=split))
+
+
+def _reader_of(builder: Any) -> str:
+    return str(type(builder).__module__).rpartition(".")[2]
+
+
+def _open_builder(folder: str, name: TextName, arguments: Mapping[str, Any]) -> Any:
+    config, load = name.option("config"), library().load_dataset_builder
+    try:
+        return load(folder, config or None, **arguments)
+    except ValueError as error:
+        place = {key: value for key, value in arguments.items() if key == "revision"}
+        configs = library().get_dataset_config_names(folder, **place)
+        if config in configs or (not config and len(configs) < 2):
+            raise
+        if configs != ["default"]:
+            problem = f"has no configuration {config!r}" if config else "has several configurations"
+            example = name.typed(config=closest(config, configs) or configs[0])
+            raise CorpusError(f"{name.place!r} {problem}: {', '.join(configs)}. Type for example {example}") from error
+    # without a README.md a configuration is a folder
+    with plain_errors(f"{name.place}/{config}"):
+        return load(folder, data_dir=config, **arguments)
+
+
+def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Iterator[str]:
+    """Yield the documents of a dataset in order; so many are read at a time.
+
+    Raise CorpusError if it cannot be read, or a record has no such text.
+    """
+    fields: tuple[str, ...] = ()
+    number = 0
+    with plain_errors(name.place):
+        for batch in dataset().iter(batch_size=batch_size):
+            fields = fields or choose_fields(first_record(batch), name)
+            for parts in zip(*(batch[field] for field in fields), strict=True):
+                number += 1
+                yield _join(parts, fields, f"row {number} of {name.place!r}")
+
+
+def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
+    """Return a slice of documents, with bounds that may count from the end."""
+    if min(span.start or 0, span.stop or 0) < 0:
+        return iter(list(documents)[span])
+    return islice(documents, span.start, span.stop)
+
+
+def fields_of(dataset: Opener, name: TextName) -> tuple[str, ...]:
+    """Return the fields that make up a document; none for a dataset without records."""
+    with plain_errors(name.place):
+        batch = next(iter(dataset().iter(batch_size=1)), None)
+    return choose_fields(first_record(batch), name) if batch else ()
+
+
+def first_record(batch: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """Return the first record of a batch of columns."""
+    return {field: values[0] for field, values in batch.items()}
+
+
+def choose_fields(record: Mapping[str, Any], name: TextName) -> tuple[str, ...]:
+    """Return the fields of a record that are its text, in the order they are joined.
+
+    Raise CorpusError if a field asked for is missing, or none was asked for and the choice is not plain.
+    """
+    listing = ", ".join(list(record)[:_LISTED_FIELDS]) or "none"
+    text_fields = [field for field, value in record.items() if isinstance(value, str)]
+    remedy = ". None of them is text"
+    if text_fields:
+        longest = max(text_fields, key=lambda field: len(record[field]))
+        remedy = f". Type for example {name.typed(fields=longest)}"
+    missing = next((field for field in name.fields if field not in record), None)
+    if missing is not None:
+        raise CorpusError(f"{name.place!r} has no field {missing!r}, only {listing}{remedy}")
+    if name.fields:
+        return name.fields
+    if isinstance(record.get("text", 0), str | None):
+        return ("text",)
+    if record and len(text_fields) == len(record):
+        return tuple(record)
+    raise CorpusError(f"{name.place!r} does not say which of its fields is the text: {listing}{remedy}")
+
+
+def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
+    for field, value in zip(fields, parts, strict=True):
+        if value is not None and not isinstance(value, str):
+            kind = type(value).__name__
+            raise CorpusError(f"the field {field!r} of {where} holds a {kind}, not text: choose other fields")
+    text = "".join(part or "" for part in parts)
+    if "\0" in text[:_HEAD_BYTES]:
+        raise CorpusError(f"{where} is binary data, not text: give a text, .jsonl, .csv or .parquet file")
+    return text
+
+
+@contextmanager
+def plain_errors(place: str) -> Iterator[None]:
+    """Turn what a reader raises into a CorpusError of one sentence that starts with the `place`."""
+    try:
+        yield
+    except GpruneError:
+        raise
+    except UnicodeDecodeError as error:
+        wide = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
+        encoding = "UTF-16" if wide else "ISO-8859-1"
+        raise CorpusError(
+            f"{place!r} is not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert it, as with: "
+            f"iconv -f {encoding} -t UTF-8 {shlex.quote(place)} > converted.txt"
+        ) from error
+    except Exception as error:  # each reader and each version has its own classes
+        reason = getattr(error, "strerror", None) or safe_parsing.sentence(error, 200)
+        hints = {"JSON": 'each line must hold one object, like {"text": "..."}', "Compression type": _DECOMPRESS}
+        hint = next((f"; {hint}" for sign, hint in hints.items() if sign in reason), "")
+        raise CorpusError(f"{place!r} cannot be read: {reason}{hint}") from error
