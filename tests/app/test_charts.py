@@ -35,7 +35,7 @@ from gprune.study.methods import Told
 
 CEILING = 300_000
 ROWS = ("cost", "differences", "explained", "kept_by_both", "layers", "neuron_ranks", "perplexity")
-ROWS += "text_overlap"
+ROWS += ("text_overlap",)
 
 
 def _statistics(run):

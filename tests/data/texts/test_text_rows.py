@@ -207,6 +207,7 @@ def archive(kind):
         (b"\x7fELF\0\0", "is binary data, not text: give a text"),
         (b"\x89PNG\r\n", "is not UTF-8"),
     ],
+    ids=["zip", "tar", "pdf", "sqlite", "elf", "png"],
 )
 def test_what_is_no_text_says_what_it_is(tmp_path, content, message):
     (tmp_path / "file.bin").write_bytes(content)
