@@ -18,10 +18,11 @@ from gprune.data import texts
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, Results
 from gprune.records import ModelShape, PruningMasks
-from gprune.records.repairs import AUTO, WORDS
+from gprune.records.repairs import AUTO, LEARNED, WORDS
 from gprune.store import Store
 from gprune.study import RepairSettings, Study
 from gprune.study.methods import METHODS
+from gprune.study.settings import SCALED
 from gprune.system import machine
 from gprune.system.errors import SettingsError
 
@@ -161,15 +162,16 @@ def left_out(graph: Graph, method: str) -> str:
     )
 
 
-def repair_of(study: Study) -> RepairSettings:
-    """What live figures are repaired by: as the run, or by least squares with a bias on A and B.
+def repair_of(study: Study, scaled: bool = False) -> RepairSettings:
+    """Return the repair of live figures: that of the run, or least squares with a bias on A and B.
 
-    What a run chooses by measurement is one for each method, and fitted to the run's own masks. Learned
-    scales are left out.
+    A repair that the run chose by measurement is fitted to the run's own masks and is not used. `scaled` adds
+    learned scales.
     """
     kind = study.repair.base
     fits = kind != AUTO.word and kind in WORDS and WORDS[kind].fitted
-    return replace(study.repair, kind=cast(Any, kind)) if fits else RepairSettings("least_squares_bias", "both")
+    repair = study.repair if fits else RepairSettings("least_squares_bias", "both")
+    return replace(repair, kind=cast(Any, repair.base + SCALED * scaled))
 
 
 def _fits(source: Source, question: Question) -> bool:
@@ -265,17 +267,26 @@ def _to_fit(source: Source, question: Question, masks: PruningMasks, own: bool) 
     if AUTO in stages.repairs(graph, method):
         # what was chosen with the recipe's own masks: these are fitted as any others
         method, own = "gprune", False
-    repairs = stages.repairs(graph, method)
-    if not all(one.fitted for one in repairs):
+    repairs = [repair for repair in stages.repairs(graph, method) if LEARNED not in repair.needs.values()]
+    if not all(repair.fitted for repair in repairs):
         raise SettingsError(f"repair.kind {asked.kind!r} is not fitted to masks: choose least_squares_bias")
     weights = stages.pruned(graph, method)["weights"]
-    fit = {
-        "settings": asdict(asked),
+    fit: dict[str, Any] = {
+        "settings": asdict(asked) | {"kind": asked.base},
         "texts": stages.resolve(weights.needs["texts"], lambda stage: place_of(source.results, stage)),
         "batch": graph.study.calibration.batch,
     }
+    if asked.scaled:
+        tokens = [stages.tokens(graph, role) for role in graph.study.scales.roles]
+        # a run that draws no text of the model learns from A and B
+        places = [place_of(source.results, stage) for stage in tokens if source.results.there(stage)]
+        fit["scales"] = {"settings": asdict(graph.study.scales), "seed": graph.study.seed, "texts": places}
     # no result of the run is fitted to other masks than its own
-    place = [weights.kind, weights.key] if own else [FOREIGN, digest([source.model, fit, packed(masks)])]
+    place = (
+        [weights.kind, weights.key]
+        if own and not asked.scaled
+        else [FOREIGN, digest([source.model, fit, packed(masks)])]
+    )
     return {"repairs": [repair.name for repair in repairs], "inputs": {"weights": place}, "fit": fit}
 
 

@@ -17,9 +17,10 @@ from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.method_inputs import repair_label
+from gprune.study import RepairSettings
 from gprune.study.methods import METHODS
 
-LABEL = "Repair the kept weights"
+LABEL, SCALES = "Repair the kept weights", "Learn scales too"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,40 +40,48 @@ class Asked:
         return tuple(filter(None, (self.after, self.gain, self.base_gain)))
 
 
-def switch(run: Run, key: str, method: str) -> bool:
-    """Draws the switch, and says what it does for the masks of a method; whether it is on."""
+def switch(run: Run, key: str, method: str) -> RepairSettings | None:
+    """Draw the switches of the repair and of its learned scales; return the repair, or None where it is off."""
     wanted = url_state.toggle(
         LABEL,
         key,
         help="The worker fits the kept columns of o_proj and down_proj to these very masks, and to those "
         "that they are held against. At the size of the demo that takes seconds, on a large model minutes.",
     )
-    if wanted:
-        st.caption(plain(about(run, method)))
-    elif told := preview.left_out(run.graph, method):
-        st.caption(told)
-    return wanted
+    if not wanted:
+        if told := preview.left_out(run.graph, method):
+            st.caption(told)
+        return None
+    steps, kept = run.study.scales.steps, run.study.repair.scaled
+    scaled = url_state.toggle(
+        SCALES,
+        f"{key}_scales",
+        kept,
+        help=f"The worker also learns one factor for each kept unit and one bias for each channel, in {steps} steps "
+        "on calibration texts. On the demo that takes a minute.",
+    )
+    repair = repair_of(run.study, scaled)
+    st.caption(plain(about(run, method, repair)))
+    return repair
 
 
-def about(run: Run, method: str) -> str:
-    """How masks of a method are repaired here, and what of it the run does not do itself."""
-    chosen = repair_of(run.study)
+def about(run: Run, method: str, chosen: RepairSettings) -> str:
+    """Describe how masks of a method are repaired here, and how the run itself repairs them."""
     changes = {"repair.kind": chosen.kind, "repair.texts": chosen.texts, "sparsity.bias_compensation": False}
     words = repair_label(run.study.with_settings(changes))
-    if chosen.kind == run.study.repair.base:
-        without = " Learned scales are left out." if run.study.repair.scaled else ""
+    if chosen.base == run.study.repair.base:
+        without = " Learned scales are left out." if run.study.repair.scaled and not chosen.scaled else ""
         return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side.{without}"
     own = " and ".join(one.label for one in stages.repairs(run.graph, method))
     instead = f" in place of {own}, which the figures before it have" if own else ""
     return f"Repaired by {words}, fitted to the masks of either side{instead}: this run itself fits no weights."
 
 
-def ask(source: Source, question: Question, base: Question, owner: str) -> Asked:
+def ask(source: Source, question: Question, base: Question, owner: str, repair: RepairSettings) -> Asked:
     """Has the masks of a question, and the base, repaired and measured; errors as `Client.ask`.
 
     `question` and `base` are those of the figures before, which are measured first.
     """
-    repair = repair_of(source.graph.study)
     bare, bare_base = replace(question, fitted=False), replace(base, fitted=False)
     after = replace(bare, repair=repair)
     known = METHODS[base.method].decision != "none"

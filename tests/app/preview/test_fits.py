@@ -20,6 +20,7 @@ from gprune.evaluation.perplexity import perplexity
 from gprune.pipeline import stages
 from gprune.pipeline.stages import Graph, RunContext
 from gprune.pruning.repair.fitting import fit
+from gprune.pruning.sparsity.scales import learn_scales
 from gprune.pruning.surgery import cut
 from gprune.records import REPAIRS, PrunedModel
 from gprune.study import RepairSettings
@@ -70,6 +71,29 @@ def test_other_masks_repaired_lose_what_the_repaired_cut_model_loses(tiny_run, t
     masked.losses(messages.read(sent(asked)))
     assert len(counted) == 1
     assert not (source.results.store.root / FOREIGN).exists()
+
+
+@pytest.mark.slow
+def test_scales_learned_after_the_fit_give_the_losses_of_the_cut_model(tiny_run, tmp_path):
+    source = tiny_run().copied(tmp_path)
+    study = source.graph.study
+    text, masks = study.evaluation.texts[1], random_masks(source.results.get(stages.shape), 4)
+    question = Question(text, "flap", masks, repair=repair_of(study, scaled=True))
+    assert question.repair.kind == f"{KIND}+scales"
+    work = RunContext(study, source.graph.inputs, source.results.store.texts)
+    # the run has drawn no text of the model
+    tokens = [source.results.get(stages.tokens, role) for role in ("primary", "auxiliary")]
+    weights = fit(work.decoder, masks, tokens, SETTINGS, study.calibration.batch)
+    repaired = PrunedModel(masks, (REPAIRS[KIND],), {"weights": weights})
+    scales = learn_scales(work.decoder, cut(work.decoder, repaired), masks, "flap", tokens, study.scales, study.seed)
+    scaled = PrunedModel(masks, (REPAIRS[KIND], REPAIRS["scales"]), {"weights": weights, "scales": scales})
+    expected, without = (
+        perplexity(cut(work.decoder, model), work.stream(text), text, study.evaluation).losses
+        for model in (scaled, repaired)
+    )
+    losses = MaskedModel(source.model).losses(messages.read(sent(resolve(source, question), numbers=range(40))))
+    np.testing.assert_allclose(losses, expected, rtol=1e-4)
+    assert np.abs(np.array(losses) - without).max() > 1e-2
 
 
 @pytest.mark.slow

@@ -18,7 +18,7 @@ from gprune.app.ui.text import plain, short
 from gprune.evaluation.holdout import unseen
 from gprune.pipeline import eta, stages
 from gprune.pipeline.runs.opened import Run
-from gprune.study import Study
+from gprune.study import RepairSettings, Study
 from gprune.system.units import duration
 
 LIVE, TEXTS, AGAINST, CURVES = "rasa_live", "rasa_heldout", "rasa_against", "rasa_curves"
@@ -40,8 +40,8 @@ class _Wanted:
     """methods of the curve"""
     known: list[Known]
     """what the run itself has measured on the first text"""
-    repaired: bool
-    """whether the choice is measured with its weights repaired as well"""
+    repair: RepairSettings | None
+    """repair with which the choice is measured as well; None for no repair"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ def show(run: Run, curves: Sequence[str] = ()) -> None:
         _full_run(run, choice)
         if not live:
             st.caption("A worker then loads the model and measures the windows; the answer is refined slowly.")
-        repaired = live and repaired_value.switch(run, REPAIR, choice.method)
+        repair = repaired_value.switch(run, REPAIR, choice.method) if live else None
         if not texts:
             return
         live = asking.allowed(run, live)
@@ -94,7 +94,7 @@ def show(run: Run, curves: Sequence[str] = ()) -> None:
         if live:
             # live points lack what is fitted to the run's own masks
             known = [one for one in known if not preview.left_out(run.graph, one[0])]
-        wanted = _Wanted(choice, texts, methods, known, repaired)
+        wanted = _Wanted(choice, texts, methods, known, repair)
         if live:
             _look(drawn, run, wanted, _ask(run, wanted))
         else:
@@ -124,10 +124,10 @@ def _ask(run: Run, wanted: _Wanted) -> _Asked:
     for text in wanted.texts:
         question, owner = Question(text, choice.method, masks, fitted=False), asking.owner(f"choice {text}")
         # with the repair beside it, the base is shown before and after it as well
-        beside = Question(text, base, fitted=not wanted.repaired)
+        beside = Question(text, base, fitted=wanted.repair is None)
         found[text] = preview.pool().ask(source, question, owner, beside)
-        if wanted.repaired:
-            repaired[text] = repaired_value.ask(source, question, beside, owner)
+        if wanted.repair is not None:
+            repaired[text] = repaired_value.ask(source, question, beside, owner, wanted.repair)
     requests = curve_card.curve_requests(run, choice, wanted.methods, wanted.texts[0])
     asked = preview.pool().ask_many(source, requests.questions, asking.owner("curve")) if requests.questions else []
     return _Asked(found, dict(zip(requests.points, asked, strict=True)), requests.refused, repaired)
@@ -160,7 +160,7 @@ def _answered(
         asking.standing(run, told)
     else:
         st.caption(told)
-    if wanted.repaired and wanted.methods:
+    if wanted.repair is not None and wanted.methods:
         st.caption("The curve is of the weights before this repair.")
     points = curve_card.answered(asked.curve, wanted.known)
     curve_card.show(run, drawn, wanted.choice, wanted.methods, wanted.texts[0], points, asked.refused)

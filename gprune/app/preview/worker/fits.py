@@ -12,10 +12,13 @@ from typing import Any
 from gprune.models.decoder import Decoder
 from gprune.pipeline import provenance
 from gprune.pruning.repair.fitting import fit
-from gprune.records import PruningMasks, RepairedWeights, Tokens
+from gprune.pruning.repair.scales import fold
+from gprune.pruning.sparsity.scales import learn_scales
+from gprune.pruning.surgery import cut
+from gprune.records import REPAIRS, PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.records.repairs import FITTED
 from gprune.store import Store
-from gprune.study import RepairSettings
+from gprune.study import RepairSettings, ScaleSettings
 from gprune.system.errors import StoreError
 from gprune.system.progress import Progress
 
@@ -51,6 +54,8 @@ class Fits:
         texts = [self.store.get(of, name, Tokens) for of, name in asked["texts"]]
         settings = RepairSettings(**asked["settings"])
         found = fit(self.decoder, masks, texts, settings, int(asked["batch"]), on_progress)
+        if "scales" in asked:
+            found = self._scaled(masks, found, asked["scales"], on_progress)
         taken = time.perf_counter() - started
         self.seconds += taken
         if kind == FITTED:
@@ -60,6 +65,17 @@ class Fits:
                 self.store.put(kind, key, found, details)
         self._keep(key, found)
         return found
+
+    def _scaled(
+        self, masks: PruningMasks, weights: RepairedWeights, learning: dict[str, Any], on_progress: Progress
+    ) -> RepairedWeights:
+        """Learn scales after the fit and fold them into its weights."""
+        texts = [self.store.get(kind, key, Tokens) for kind, key in learning["texts"]]
+        repairs = (REPAIRS[weights.kind],)
+        model = cut(self.decoder, PrunedModel(masks, repairs, {"weights": weights}))
+        settings = ScaleSettings(**learning["settings"])
+        scales = learn_scales(self.decoder, model, masks, "", texts, settings, int(learning["seed"]), on_progress)
+        return fold(self.decoder, masks, weights, scales)
 
     def _keep(self, key: str, found: RepairedWeights) -> None:
         self._kept[key] = found

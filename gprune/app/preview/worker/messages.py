@@ -15,7 +15,8 @@ Weights that are fitted to masks, and may have to be fitted now, have beside the
 then says how far it is before it answers, and how long it took besides measuring:
 
     {"masks": ..., "inputs": {"weights": [kind, key]},
-     "fit": {"settings": {...}, "texts": [[kind, key], ...], "batch": 16}}
+     "fit": {"settings": {...}, "texts": [[kind, key], ...], "batch": 16,
+             "scales": {"settings": {...}, "seed": 0, "texts": [[kind, key], ...]}}}    scales are optional
                        -> {"id": ..., "progress": [layer, layers, "repairing the kept weights"]}, ...
                        -> {"losses": [3.21, 3.4], "fitting": 5.8}
 
