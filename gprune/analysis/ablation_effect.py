@@ -1,4 +1,4 @@
-"""Answers: does a part of the method act at all, or would the decisions be the same without it?
+"""The effect of each part of the method on the decisions of a run.
 
 How much of the rank drift the modules explain, how many decisions each part changes, and on which layers the
 score line of RASA can fall. A part that acts on next to nothing cannot be what a gain comes from.
@@ -27,14 +27,14 @@ from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
 
 def ready(results: Results) -> bool:
-    """Whether everything is there that `diagnose` reads."""
+    """Return True if a study has all results that `diagnose` reads."""
     texts = all(results.has(stages.scores, text) for text in stages.PAIR)
     kinds = (stages.shape, stages.drift, stages.modules, stages.adapted, stages.learning, stages.masks)
     return texts and results.has(stages.partition) and all(results.has(kind) for kind in kinds)
 
 
 def diagnose(results: Results) -> AblationEffect:
-    """What modules, adaptation and learning do in a study whose GPrune has pruned; see `ready`."""
+    """Return the effect of modules, adaptation and learning in a study whose GPrune has pruned; see `ready`."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted)
     kept, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
@@ -88,7 +88,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class AblationEffect:
-    """What the parts of one run do."""
+    """The effect of the parts of one run."""
 
     drift_explained: Explained
     decisions_changed: Mapping[str, float]
@@ -156,7 +156,7 @@ class AblationEffect:
 
 
 def explained(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
-    """How much of the (layers, neurons) drift d the modules explain, and `start`, their initialization."""
+    """Return the share of the (layers, neurons) drift d that the modules explain, and `start`, their initialization."""
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)
     total = (centred**2).sum(axis=1)

@@ -1,4 +1,4 @@
-"""Answers: what is calibrated on, how far apart are the texts, and how stable are the ranks they give?
+"""The calibration texts: their sizes, their distances, and the stability of the ranks that they give.
 
 Describes the calibration sets of section 4 (2048 sequences of 128 tokens in the paper) and extends the
 re-sampling control of Fig. 1a to other sample sizes, without another pass of the model.
@@ -27,7 +27,7 @@ Score = Callable[[Sequence[int]], Array]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How well two parts of equal size agree on the ranks, by the size of the parts."""
+    """Agreement of the ranks of two parts of equal size, by the size of the parts."""
 
     name: str
     """which text, or which two"""
@@ -42,7 +42,7 @@ class Curve:
 
     @property
     def crosses(self) -> bool:
-        """Whether the parts are of two texts."""
+        """True if the parts are of two texts."""
         return "|" in self.name
 
 
@@ -122,7 +122,7 @@ def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
 
 
 def rank_levels(first: Array, second: Array) -> tuple[float, float]:
-    """How far two sets of (layers, neurons) scores agree on the ranks.
+    """Return the agreement of two sets of (layers, neurons) scores on the ranks.
 
     Gives the median over layers of the Spearman correlation, and the median rank drift of all neurons.
     """
@@ -184,7 +184,7 @@ def agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
 def stability(
     scores: Mapping[str, Score], sizes: Mapping[str, Array], cross: tuple[str, str] = ("A", "B")
 ) -> list[Curve]:
-    """How well two disjoint parts of a text agree on the ranks, by the size of the parts.
+    """Return the agreement of two disjoint parts of a text on the ranks, by the size of the parts.
 
     A part is n neighbouring shards of the shards in a ring, the other the n that follow. All starting points
     are drawn, so every shard counts as often as every other. `scores` and (shards,) `sizes`, in sequences,

@@ -1,4 +1,4 @@
-"""Answers: which questions does one model answer and another not, and is that more than chance?
+"""The questions that one model answers and another does not, and whether chance explains them.
 
 A model chooses the option of the highest log-likelihood (acc), or of the highest log-likelihood for its
 length in characters (acc_norm). Questions that both get right, or both wrong, do not tell the models apart:
@@ -24,7 +24,7 @@ CALLED = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What a model chooses under one rule."""
+    """The options that a model chooses under one rule."""
 
     option: Array
     """(questions,) index of the option"""
@@ -36,7 +36,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How two models answer the same questions."""
+    """The answers of two models to the same questions, counted."""
 
     both: int
     """right by both"""
@@ -70,7 +70,7 @@ def values(answers: Answers, rule: str) -> Array:
 
 
 def choices(answers: Answers, rule: str) -> Choices:
-    """What a model chooses: of equal options the first, as lm-eval does."""
+    """Return the options that a model chooses: of equal ones the first, as lm-eval does."""
     found, starts = values(answers, rule), _starts(answers)
     question = np.repeat(np.arange(len(starts)), answers.counts)
     best = np.flatnonzero(found == np.maximum.reduceat(found, starts)[question])
@@ -84,7 +84,7 @@ def choices(answers: Answers, rule: str) -> Choices:
 
 
 def counts(base: Choices, other: Choices) -> Counts:
-    """How often both, one or none of two models is right."""
+    """Count the questions on which both, one or none of two models is right."""
     kinds = (base.hit & other.hit, base.hit & ~other.hit, ~base.hit & other.hit, ~base.hit & ~other.hit)
     return Counts(*(int(kind.sum()) for kind in kinds))
 
@@ -104,7 +104,7 @@ def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
-    """What every model finds of every option of question `number`, by ACC or ACC_NORM.
+    """Return the log-likelihoods of every option of question `number` under every model, by ACC or ACC_NORM.
 
     One row an option: its letter, whether it is right, and a column a model, all asked the same.
     """
@@ -116,7 +116,7 @@ def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.Da
 
 
 def letter(place: int) -> str:
-    """What an option is called: A to Z, then by its number."""
+    """Return the label of an option: A to Z, then its number."""
     return chr(ord("A") + place) if place < 26 else str(place + 1)
 
 

@@ -1,4 +1,4 @@
-"""Answers: what did every method reach on every text, and by how much do two of them differ?
+"""The perplexity of every method on every text, and the difference of two of them.
 
 Section 4: perplexity of every method on every text, beside the dense model and the retention really met.
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one line of the table shows: a method of a run, or of several runs that differ in their seed."""
+    """One line of the table: a method of a run, or of several runs that differ in their seed."""
 
     rows: tuple[Row, ...]
     """one a seed, at least one"""
@@ -57,7 +57,7 @@ class Line:
 
     @property
     def reason(self) -> str:
-        """Why it has no perplexity; empty where it has."""
+        """The reason for no perplexity; empty where there is one."""
         return self.rows[0].reason
 
     @property
@@ -94,7 +94,7 @@ class Line:
             return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
 
     def margin(self, text: str) -> float:
-        """What a whisker shows: half the interval of the mean over seeds, or over one run's windows."""
+        """Return half the interval of the mean over seeds, or over one run's windows."""
         found = list(self.by_seed(text).values())
         if len(found) > 1:
             return half_interval(self.spread(text) / math.sqrt(len(found)), len(found) - 1)
@@ -171,7 +171,7 @@ def marks(table: Iterable[Row]) -> Marks:
 
 
 def change(line: Line, pinned: Line, text: str) -> Difference | str:
-    """How much worse a line is than the pinned one on a text, or why that cannot be said."""
+    """Return the loss of a line over the pinned one on a text, or the reason for none."""
     return over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 

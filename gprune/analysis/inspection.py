@@ -1,4 +1,4 @@
-"""Answers: what is this neuron, module or layer on each text? From slices of the records, layer by layer.
+"""One neuron, module or layer on each text, from slices of the records.
 
 Ranks run from 0 (least important of the layer) to 1 (most important); equal scores share their rank.
 """
@@ -36,7 +36,7 @@ EXAMPLES = "layer 5 neuron 688, L5N688, 5/688, or module 3 of layer 2"
 
 @dataclass(frozen=True, slots=True)
 class LayerRanks:
-    """How the neurons of one layer rank on one text, and on halves of it."""
+    """The ranks of the neurons of one layer on one text, and on halves of it."""
 
     score: Array
     """(neurons,) importance scores"""
@@ -133,7 +133,7 @@ def module_table(
 
 
 def decision(adapted: AdaptedScores, place: int) -> str:
-    """What RASA did with a module, numbered over all layers, in words."""
+    """Return RASA's decision on a module, numbered over all layers, in words."""
     return OUTCOMES[thresholds.groups(adapted)[place]]
 
 
@@ -154,7 +154,7 @@ class Activation:
 
 
 def strongest(found: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
-    """Where a neuron answers most, with `window` tokens on either side.
+    """Return the positions of a neuron's largest activations, with `window` tokens on either side.
 
     Raises SettingsError where the positions are those of other tokens.
     """

@@ -1,4 +1,4 @@
-"""Answers: which units do two methods both keep, which only the one, and is that more than chance?
+"""The units that two methods keep in common, beside the overlap of independent choices.
 
 Units are FFN neurons and key/value groups, counted by layer. A Jaccard index is read against that of
 independent choices: with the sizes that both have in every layer, some units are shared by chance alone.

@@ -1,4 +1,4 @@
-"""Answers: which units change sides between two prunings, and in which layers?"""
+"""The units that change sides between two prunings, by layer."""
 
 from dataclasses import dataclass
 

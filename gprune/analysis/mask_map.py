@@ -1,4 +1,4 @@
-"""Answers: where does one decision keep more than another, module by module, and what does the text decide?
+"""Two decisions compared module by module.
 
 Two masks of one model are compared within every module: two methods at one budget, or one method scored from
 two texts. Within a module the one may keep as many neurons as the other and yet others, so that the change

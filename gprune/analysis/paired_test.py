@@ -1,4 +1,4 @@
-"""Answers: is one perplexity better than another, and beyond the noise of its windows?
+"""Tests whether one perplexity is better than another, beyond the noise of its windows.
 
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
 """
@@ -61,7 +61,7 @@ class Measurement:
 
     @property
     def windows_read(self) -> str:
-        """What must be equal for two perplexities to be comparable."""
+        """The windows in words; equal for two perplexities that are comparable."""
         return f"{self.windows} windows of {self.length} tokens"
 
 
@@ -108,7 +108,7 @@ class Difference:
 
     @property
     def close(self) -> bool:
-        """Whether the interval of the difference holds 0, or is not known."""
+        """True if the interval of the difference holds 0, or is not known."""
         return not abs(self.nats) > self.nats_margin
 
     @property
@@ -144,7 +144,7 @@ def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
-    """Whether two perplexities were measured on the very same windows, with the loss of each window known."""
+    """Return True if two perplexities were measured on the same windows, with the loss of each window known."""
     if (first.text, first.windows_read) != (second.text, second.windows_read):
         return False
     if not len(first.losses) == len(second.losses) == first.windows:
@@ -154,7 +154,7 @@ def same_windows(first: Measurement, second: Measurement) -> bool:
 
 
 def difference(first: Measurement, second: Measurement) -> Difference:
-    """How much worse the first is: paired over windows where they are the same, otherwise as if independent.
+    """Return the loss of the first over the second: paired over the same windows, otherwise as if independent.
 
     The difference of the mean losses and its standard error: that of the mean of the windows' differences, or
     both standard errors in quadrature where the windows differ.
@@ -172,7 +172,7 @@ def difference(first: Measurement, second: Measurement) -> Difference:
 
 
 def over_windows(first: Array, second: Array) -> Difference:
-    """How much worse the first is over the windows of both, (windows,) losses in nats per token.
+    """Return the loss of the first over the second, from the (windows,) losses of both in nats per token.
 
     The mean of the windows' differences and its standard error, infinite with a single window.
     """
@@ -181,7 +181,7 @@ def over_windows(first: Array, second: Array) -> Difference:
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
-    """Why the difference of two perplexities means nothing; empty where both read the same windows."""
+    """Return why the difference of two perplexities means nothing; empty where both read the same windows."""
     if same_windows(first, second):
         return ""
     if first.windows_read != second.windows_read:
@@ -192,7 +192,7 @@ def why_unpaired(first: Measurement, second: Measurement) -> str:
 
 
 def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measurement]) -> Difference | str:
-    """How much worse the first is on the windows that both read, averaged over seeds.
+    """Return the loss of the first over the second on the windows that both read, averaged over seeds.
 
     Runs of the same seed are compared; where one side has one run only, it is compared with all of the other.
     The difference with its standard error (see `over_both`), or why there is none.

@@ -1,4 +1,4 @@
-"""Answers: which quantity predicts that a neuron is kept, and which neurons contradict it most?
+"""The quantities that predict which neurons are kept, and the neurons that contradict them most.
 
 The area under the ROC curve of a layer: how often a kept neuron has more of the quantity than a removed one,
 equal ones by half. 0.5 is what chance gives; below it, less of the quantity is kept.

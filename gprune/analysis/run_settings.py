@@ -1,4 +1,4 @@
-"""Answers: in which settings do several runs differ, and which of them differ in nothing but their seed?"""
+"""The settings in which runs differ, and the runs that differ in nothing but their seed."""
 
 import json
 from collections.abc import Mapping
@@ -71,7 +71,7 @@ def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
 
 
 def seed_groups(studies: Mapping[str, Study]) -> dict[str, tuple[str, int]]:
-    """What each run's study shares with those that differ from it in their seed only, and its seed."""
+    """Return a key that each run shares with those that differ from it in their seed only, and its seed."""
     found = {}
     for run, study in studies.items():
         settings = {name: value for name, value in study.to_dict().items() if name not in _NO_RESULT}
@@ -80,7 +80,7 @@ def seed_groups(studies: Mapping[str, Study]) -> dict[str, tuple[str, int]]:
 
 
 def has_several_seeds(groups: Mapping[str, tuple[str, int]]) -> bool:
-    """Whether any study is there with more than one seed."""
+    """Return True if any study is there with more than one seed."""
     return len({group for group, _ in groups.values()}) < len(set(groups.values()))
 
 

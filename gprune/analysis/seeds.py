@@ -1,4 +1,4 @@
-"""Answers: how far do the results of one study lie apart when nothing but its seed changes?"""
+"""The spread of the results of one study over its seeds."""
 
 import math
 from collections.abc import Mapping, Sequence

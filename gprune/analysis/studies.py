@@ -1,4 +1,4 @@
-"""Answers: which row of a study is best, by how much, over how many seeds, and at the same budget?
+"""The rows of a study over their seeds: ranks, changes, and whether budgets are equal.
 
 Section 4, ablations, and the appendix: rows that differ in one choice, each with the numbers of its runs.
 Published rows never enter here.
@@ -70,7 +70,7 @@ class Setting:
 
     @property
     def block(self) -> str:
-        """What it must share with another setting to be ranked with it."""
+        """The key of the settings that it is ranked with."""
         return " · ".join(self.labels.get(name, "") for name in BLOCKS)
 
     @property
@@ -86,17 +86,17 @@ class Setting:
 
     @property
     def ranked(self) -> bool:
-        """Whether it competes: pruned, and with numbers; a control does too, for that it is there."""
+        """True if it competes: pruned, and with numbers; a control does too, for that it is there."""
         return self.method != "dense" and bool(self.filled)
 
     @property
     def control(self) -> bool:
-        """Whether it is a control that the paper does not have."""
+        """True if it is a control that the paper does not have."""
         return self.rows[0].control
 
     @property
     def reason(self) -> str:
-        """Why numbers are missing, seed by seed where there are several; empty where none is."""
+        """The reasons for missing numbers, seed by seed where there are several; empty where none is missing."""
         missing = [row for row in self.rows if row.reason]
         if len(self.rows) == 1:
             return missing[0].reason if missing else ""
@@ -107,7 +107,7 @@ class Setting:
         return [row.values[column] for row in self.filled if column in row.values]
 
     def mark(self, column: str) -> str:
-        """What marks the numbers of a column that were measured by another protocol; empty for the usual."""
+        """Return the mark of the numbers of a column that were measured by another protocol; empty for the usual."""
         return "".join(dict.fromkeys(row.marks.get(column, "") for row in self.filled))
 
     def mean(self, column: str) -> float:
@@ -141,7 +141,7 @@ def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]
 
 
 def keys(table: Iterable[Setting]) -> list[str]:
-    """What an address calls the settings of a table: method and retention, those that share them numbered."""
+    """Return the ids of a table's settings in addresses: method and retention, those that share them numbered."""
     found = list[str]()
     for setting in table:
         own = f"{setting.method}@{setting.retention:g}"
@@ -156,12 +156,12 @@ def columns(table: Iterable[Setting]) -> list[str]:
 
 
 def is_perplexity(column: str) -> bool:
-    """Whether lower is better and ratios are what counts."""
+    """Return True if lower is better and ratios count."""
     return column.startswith(PERPLEXITY)
 
 
 def is_ranked(column: str) -> bool:
-    """Whether a column has a better and a worse; what a figure measures has neither."""
+    """Return True if a column has a better and a worse; measures of figures have neither."""
     return is_perplexity(column) or column.split(":")[0] == ACCURACY
 
 
@@ -191,7 +191,7 @@ def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
 
 
 def _difference(first: Setting, second: Setting, column: str) -> Difference:
-    """How much worse the first is: paired over the seeds that both have, of a single one as if independent.
+    """Return the loss of the first over the second: paired over common seeds, of a single one as if independent.
 
     Rows lack the losses of their windows, which would pair two methods of one seed. Errors of perplexities are shares.
     """

@@ -1,4 +1,4 @@
-"""Answers: what does GPrune gain over each base metric, how far are base metrics apart, how much is noise?
+"""The gain of GPrune over each base metric, the gap between base metrics, and the spread over seeds.
 
 Section 4, main results and appendix, seed repeatability. Every function reads rows, measured or published
 alike, but never both in one call: a frame with the columns `method` (id), `retention` (target), optionally
@@ -26,7 +26,7 @@ def metrics(rows: pd.DataFrame) -> list[str]:
 def metric_gap(
     rows: pd.DataFrame, metric: str = ACCURACY, bases: tuple[str, str] = ("wanda_sp", "flap")
 ) -> pd.DataFrame:
-    """How far two base metrics are apart in a column, before and after GPrune is applied to both.
+    """Return the distance of two base metrics in a column, before and after GPrune is applied to both.
 
     `rows` has one line a method, retention and seed. Gives retention, seed where rows have it, before and
     after (absolute differences) and reduction (1 - after / before; negative where the gap grows, NaN where
@@ -48,7 +48,7 @@ def metric_gap(
 
 
 def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
-    """What GPrune changes against the base metric it is applied to, at every retention.
+    """Return the change by GPrune against the base metric it is applied to, at every retention.
 
     `rows` has one line a method, retention and seed. Gives base, method, retention, seed where rows have it,
     metric, before, after, gain, unit and better. A gain is the ratio after / before of a perplexity (below 1

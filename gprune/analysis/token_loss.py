@@ -1,4 +1,4 @@
-"""Answers: on which tokens does a pruned model do worse than the dense one, and by how much?"""
+"""The tokens on which a pruned model does worse than the dense one."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a pruned model reads a passage beside the dense one."""
+    """The losses of a pruned model on a passage beside the dense one."""
 
     nats: float
     """mean loss difference of a token; positive where the pruned model is worse"""

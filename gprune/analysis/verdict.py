@@ -1,4 +1,4 @@
-"""Which methods are best, which are equal within noise, and the sentences that say so.
+"""Ranks of methods, ties within noise, and the sentences that claim them.
 
 Headline, titles, stars, Pareto front, slides, report and the tables of `reproduce` take every claim about methods from
 here. Differences are paired over windows, and over seeds where there are several. Methods within noise share a rank.
@@ -198,7 +198,7 @@ class Opponents:
 
     @property
     def fair(self) -> bool:
-        """Whether the base may be held against GPrune, and everything is measured."""
+        """True if the base may be held against GPrune, and everything is measured."""
         return bool(not self.missing and self.ours and self.base) and is_comparable(self.ours, self.base, self.text)
 
     @property

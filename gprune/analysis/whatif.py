@@ -1,4 +1,4 @@
-"""What would be kept under other thresholds, at another retention, from another text's scores?
+"""Masks under other thresholds, at another retention, from another text's scores.
 
 Nothing is learned here and no model is run: the thresholds that a run has learned are shifted together until
 they meet the target again, as at the end of the learning itself, and the baselines decide anew from scores
@@ -56,7 +56,7 @@ class LabChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """What every setting of RASA starts from: the units of a run under either text, ranked once."""
+    """The units of a run under either text, ranked once: the start of every setting of RASA."""
 
     units: RankedUnits
     """all units under A"""
@@ -135,7 +135,7 @@ def ranked(base: Prepared, source: Array) -> RankedUnits:
 
 
 def obstacle(results: Results, method: str, scoring: str) -> str:
-    """Why the masks of a baseline cannot be decided here, as a sentence; empty where they can.
+    """Return why the masks of a baseline cannot be decided here, as a sentence; empty where they can.
 
     `method` prunes and learns no masks; `scoring` is one of TEXTS.
     """
@@ -197,7 +197,7 @@ def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _missing(results: Results, stage: Stage[Any]) -> str:
-    """What a stage needs that can neither be read nor made here, by what it does; empty if nothing."""
+    """Return the title of a need of a stage that can neither be read nor made here; empty if there is none."""
     for need in stages.needed(stage):
         if not results.there(need):
             found = _missing(results, need) if _is_made_here(results.graph, need) else need.title
@@ -214,6 +214,6 @@ def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
 
 
 def _is_made_here(graph: Graph, stage: Stage[Any]) -> bool:
-    """Whether a result follows from statistics alone: scores that need no pass over tokens."""
+    """Return True if a result follows from statistics alone: scores that need no pass over tokens."""
     # what a plug-in scores is scored by its code, which the app's process does not import
     return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.scores(graph, stage)

@@ -185,7 +185,7 @@ def _against(study: Study, own: _Measured, other: _Measured, entries: int | None
 
 
 def _shared(own: Tokens | None, other: Tokens | None, entries: int | None) -> dict[str, Any]:
-    """How far two texts are the same tokens; NaN where one is not there."""
+    """Return the overlap of the tokens of two texts; NaN where one is not there."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
     if own is None or other is None:
         unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))

@@ -1,4 +1,4 @@
-"""Answers: which rows do the paper's figures have, and what do a run's records say in each?
+"""The rows of the paper's figures, and the numbers of a run's records in each.
 
 Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
 """
@@ -114,7 +114,7 @@ def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
 
 
 def measures(row: Row, results: Results) -> list[Measure]:
-    """What a figure's row says, of results that have all that it is read from; it reads no clock.
+    """Return the numbers of a figure's row, from results that have all its sources; it reads no clock.
 
     Raises MethodError where the model cannot have this row, StoreError where a record is absent or damaged.
     """

@@ -1,4 +1,4 @@
-"""Answers: how large is a reproduction, the paper's own size or one that ends over a coffee?
+"""The sizes of a reproduction: the paper's own, or one that two cores finish in minutes.
 
 Section 4 and the appendix on detailed settings: 2048 samples, 2 epochs, retentions and RASA's quantiles of
 each model. `demo` runs the same tables on fewer sequences, and changes no formula; `study` is `demo` with
@@ -33,7 +33,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What all studies of a reproduction have in common."""
+    """The settings that all studies of a reproduction share."""
 
     name: str
     """one of SCALES"""
