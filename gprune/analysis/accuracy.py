@@ -60,14 +60,14 @@ def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
 
     Raises SettingsError where the rule is not known, or there is no task.
     """
-    found = list(accuracies)
-    if not found:
+    measured = list(accuracies)
+    if not measured:
         raise SettingsError("a mean accuracy needs at least one task: measure some, or leave the mean out")
-    count = len(found)
-    variance = sum(reported_error(accuracy, rule) ** 2 for accuracy in found)
+    count = len(measured)
+    variance = sum(reported_error(accuracy, rule) ** 2 for accuracy in measured)
     return MeanAccuracy(
-        value=sum(reported(accuracy, rule) for accuracy in found) / count,
+        value=sum(reported(accuracy, rule) for accuracy in measured) / count,
         error=math.sqrt(variance) / count,
-        chance=sum(accuracy.chance for accuracy in found) / count,
+        chance=sum(accuracy.chance for accuracy in measured) / count,
         tasks=count,
     )

@@ -76,11 +76,11 @@ def controls(agreement: Agreement) -> tuple[float | None, float | None]:
 
     None for a control that was not measured.
     """
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for comparison, row in _rows(agreement):
         if comparison.kind == CONTROL and not comparison.fang:
-            found[comparison.second.variant] = float(np.mean(row))
-    return found.get(OTHER_SEED), found.get(INITIALIZATION)
+            means[comparison.second.variant] = float(np.mean(row))
+    return means.get(OTHER_SEED), means.get(INITIALIZATION)
 
 
 def _rows(agreement: Agreement) -> list[tuple[Comparison, Array]]:

@@ -149,8 +149,8 @@ def same_windows(first: Measurement, second: Measurement) -> bool:
         return False
     if not len(first.losses) == len(second.losses) == first.windows:
         return False
-    known = bool(first.content) or first.run == second.run
-    return known and first.content == second.content
+    same_source = bool(first.content) or first.run == second.run
+    return same_source and first.content == second.content
 
 
 def difference(first: Measurement, second: Measurement) -> Difference:
@@ -198,17 +198,17 @@ def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measuremen
     The difference with its standard error (see `over_both`), or why there is none.
     """
     if len(first) == 1 or len(second) == 1:
-        pairs = [(one, other) for one in first.values() for other in second.values()]
+        pairs = [(cell, other) for cell in first.values() for other in second.values()]
     else:
         pairs = [(first[seed], second[seed]) for seed in first if seed in second]
     if not pairs:
         return "no seed in common" if first and second else "not measured"
     reason = next(filter(None, (why_unpaired(*pair) for pair in pairs)), "")
-    reason = reason or next(filter(None, (why_unpaired(pairs[0][0], one) for one, _ in pairs)), "")
+    reason = reason or next(filter(None, (why_unpaired(pairs[0][0], cell) for cell, _ in pairs)), "")
     if reason:
         return reason
     with np.errstate(invalid="ignore"):
-        return over_both(np.stack([one.losses - other.losses for one, other in pairs]))
+        return over_both(np.stack([cell.losses - other.losses for cell, other in pairs]))
 
 
 def over_both(each: Array) -> Difference:
@@ -249,9 +249,9 @@ def over_texts(differences: Sequence[Difference]) -> Difference:
 
     Its error is the mean of theirs: what a seed does to one text it may do to all.
     """
-    nats = float(np.mean([one.nats for one in differences]))
-    error = float(np.mean([one.nats_error for one in differences]))
-    return Difference(nats, error, all(one.paired for one in differences), min(one.freedom for one in differences))
+    nats = float(np.mean([item.nats for item in differences]))
+    error = float(np.mean([item.nats_error for item in differences]))
+    return Difference(nats, error, all(item.paired for item in differences), min(item.freedom for item in differences))
 
 
 def _error(values: Array) -> float:

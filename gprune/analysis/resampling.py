@@ -70,10 +70,10 @@ def resampled(score: Score, sizes: Array, kept: Array) -> Resampled:
     for count in range(1, shards // 2 + 1):
         parts = [ranks(score([(start + step) % shards for step in range(count)])) for start in range(shards)]
         pairs = [(parts[start], parts[(start + count) % shards]) for start in range(shards)]
-        rows.append([(rank_drift(*pair), changed(*(decided(one, kept) for one in pair))) for pair in pairs])
-    found = np.array(rows).reshape(len(rows), shards, 2)
+        rows.append([(rank_drift(*pair), changed(*(decided(part, kept) for part in pair))) for pair in pairs])
+    draws = np.array(rows).reshape(len(rows), shards, 2)
     sequences = np.arange(1, len(rows) + 1) * float(np.mean(sizes))
-    return Resampled(sequences, found[:, :, 0], found[:, :, 1])
+    return Resampled(sequences, draws[:, :, 0], draws[:, :, 1])
 
 
 def rank_drift(first: Array, second: Array) -> float:

@@ -39,7 +39,7 @@ class Widths:
     @property
     def equal(self) -> bool:
         """True if all layers keep the same number of each."""
-        return all((one == one[0]).all() for one in (self.neurons, self.groups))
+        return all((counts == counts[0]).all() for counts in (self.neurons, self.groups))
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +115,8 @@ def ratio_words(ratio: float, spread: float) -> str:
     Elsewhere ± is half a 95 % interval, so that this range is not written as one.
     """
     # the model that ratios are to has one of exactly 1
-    told = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
-    return f"{ratio:.2f} (IQR {spread:.2f}){told}"
+    noise = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
+    return f"{ratio:.2f} (IQR {spread:.2f}){noise}"
 
 
 def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
@@ -149,9 +149,9 @@ def widths(masks: PruningMasks) -> Widths:
     return Widths(np.count_nonzero(masks.ffn, axis=1), np.count_nonzero(masks.heads, axis=1))
 
 
-def pruned_multiple(found: Widths, shape: ModelShape) -> int:
+def pruned_multiple(widths_of: Widths, shape: ModelShape) -> int:
     """The largest number that divides every pruned FFN width; the full width where no layer is pruned."""
-    pruned = [int(width) for width in found.neurons if width < shape.neurons]
+    pruned = [int(width) for width in widths_of.neurons if width < shape.neurons]
     return math.gcd(*pruned) if pruned else shape.neurons
 
 
@@ -169,9 +169,9 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     dense_biases = size.neuron_biases or size.missing_biases < 2 * shape.hidden * shape.layers
     if not llama_like and family != "qwen3" and (model.biased or dense_biases):
         return "may have more biases than the pruned one: what it holds is told by the command that makes it"
-    kept = widths(model.masks)
+    units = widths(model.masks)
     ordinary = "llama" if model.biased else family
-    neurons, groups = int(kept.neurons.max()), _padded_groups(shape, int(kept.groups.max()), ordinary)
+    neurons, groups = int(units.neurons.max()), _padded_groups(shape, int(units.groups.max()), ordinary)
     groups = groups if layout.free_heads else shape.kv_heads
     ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
     heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))

@@ -37,12 +37,12 @@ def metric_gap(
     columns = [*keys, "before", "after", "reduction"]
     if metric not in rows.columns:
         return pd.DataFrame(columns=columns)
-    wanted = [*bases, *(GPRUNE + base for base in bases)]
-    four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in wanted], axis=1, join="inner")
+    methods = [*bases, *(GPRUNE + base for base in bases)]
+    four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in methods], axis=1, join="inner")
     four = four.astype(float).dropna()
     # equal distances may differ in the last bit, which is no reduction
-    before = (four[wanted[0]] - four[wanted[1]]).abs().round(12)
-    after = (four[wanted[2]] - four[wanted[3]]).abs().round(12)
+    before = (four[methods[0]] - four[methods[1]]).abs().round(12)
+    after = (four[methods[2]] - four[methods[3]]).abs().round(12)
     table = pd.DataFrame({"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)})
     return _ordered(table.reset_index(), columns)
 
@@ -108,12 +108,12 @@ def _keys(rows: pd.DataFrame) -> list[str]:
 
 
 def _of(rows: pd.DataFrame, keys: list[str], method: str) -> pd.DataFrame:
-    found = rows[rows["method"] == method]
-    twice = found[found.duplicated(keys)]
+    own_rows = rows[rows["method"] == method]
+    twice = own_rows[own_rows.duplicated(keys)]
     if len(twice):
         where = ", ".join(f"{key} {twice.iloc[0][key]}" for key in keys)
         raise SettingsError(f"{method} is there twice with {where}; choose one variant or run of each")
-    return found.set_index(keys)
+    return own_rows.set_index(keys)
 
 
 def _ordered(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:

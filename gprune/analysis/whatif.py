@@ -139,26 +139,26 @@ def obstacle(results: Results, method: str, scoring: str) -> str:
 
     `method` prunes and learns no masks; `scoring` is one of TEXTS.
     """
-    known, study = METHODS[method], results.graph.study
-    if known.decision == "learned":
-        return f"{known.label} has thresholds of its own, which other masks would need learned anew"
-    if known.decision == "gated":
-        return f"{known.label} has a value for every unit, which other masks would need learned anew"
-    if known.plugin is not None:
-        return f"{known.label} is decided by code of {known.plugin.distribution}, which runs in runs only"
-    if known.decision == "chosen":
-        return f"{known.label} is chosen by measurement, which other masks would need anew"
-    if known.layered:
-        return f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"
-    if scoring != PRIMARY and known.scoring != "single":
-        return f"{known.label} is scored on {SCORINGS[known.scoring]}, whichever text is chosen"
+    entry, study = METHODS[method], results.graph.study
+    if entry.decision == "learned":
+        return f"{entry.label} has thresholds of its own, which other masks would need learned anew"
+    if entry.decision == "gated":
+        return f"{entry.label} has a value for every unit, which other masks would need learned anew"
+    if entry.plugin is not None:
+        return f"{entry.label} is decided by code of {entry.plugin.distribution}, which runs in runs only"
+    if entry.decision == "chosen":
+        return f"{entry.label} is chosen by measurement, which other masks would need anew"
+    if entry.layered:
+        return f"{entry.label} scores each layer above the pruned ones, so other masks need a pass of the model"
+    if scoring != PRIMARY and entry.scoring != "single":
+        return f"{entry.label} is scored on {SCORINGS[entry.scoring]}, whichever text is chosen"
     if scoring != PRIMARY and method == "llm_pruner" and study.baselines.taylor_text:
-        return f"{known.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
-    if scoring == ADAPTED and (known.decision not in ("flap", "uniform") or known.metric != study.metric):
-        return f"adapted scores are there by {study.metric} only, which {known.label} does not decide by"
-    stage = stages.masks(_variant(results.graph, study.retention, scoring), known.masks)
+        return f"{entry.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
+    if scoring == ADAPTED and (entry.decision not in ("flap", "uniform") or entry.metric != study.metric):
+        return f"adapted scores are there by {study.metric} only, which {entry.label} does not decide by"
+    stage = stages.masks(_variant(results.graph, study.retention, scoring), entry.masks)
     missing = _missing(results, stage)
-    return f"{known.label} needs “{missing}”, which is not there" if missing else ""
+    return f"{entry.label} needs “{missing}”, which is not there" if missing else ""
 
 
 def decide(results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None) -> PruningMasks:
@@ -200,9 +200,9 @@ def _missing(results: Results, stage: Stage[Any]) -> str:
     """Return the title of a need of a stage that can neither be read nor made here; empty if there is none."""
     for need in stages.needed(stage):
         if not results.there(need):
-            found = _missing(results, need) if _is_made_here(results.graph, need) else need.title
-            if found:
-                return found
+            title = _missing(results, need) if _is_made_here(results.graph, need) else need.title
+            if title:
+                return title
     return ""
 
 
@@ -210,7 +210,7 @@ def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
     """A record as it was stored, or made here from what was."""
     if results.there(need) or not _is_made_here(results.graph, need):
         return results.record(need)
-    return need.make(work, **stages.resolve(need.needs, lambda one: _had(results, work, one)))
+    return need.make(work, **stages.resolve(need.needs, lambda inner: _had(results, work, inner)))
 
 
 def _is_made_here(graph: Graph, stage: Stage[Any]) -> bool:

@@ -52,7 +52,7 @@ def module_overlap(series: Series) -> list[Row]:
         sides = (comparison.first.texts, comparison.second.texts)
         return " vs. ".join("–".join(short(getattr(series.scale, role)) for role in texts) for texts in sides)
 
-    return [_agreement_row(study, made, {"comparison": label(made)}) for made in _compared(study)]
+    return [_agreement_row(study, comparison, {"comparison": label(comparison)}) for comparison in _compared(study)]
 
 
 def figure_1b(series: Series) -> list[Row]:
@@ -66,7 +66,7 @@ def figure_1b(series: Series) -> list[Row]:
         return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
 
     # the paper's own rows are those of A and B alone
-    rows = [_agreement_row(study, made, labels(made), "substitute" in made.texts) for made in _compared(study)]
+    rows = [_agreement_row(study, item, labels(item), "substitute" in item.texts) for item in _compared(study)]
     return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
 
 
@@ -101,16 +101,16 @@ def figure_3(series: Series) -> list[Row]:
 def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
     """The stages that a figure's row is read from; MethodError where its study makes no such comparison."""
     if row.reads == "agreement":
-        made = stages.agreements(graph)
-        if row.item not in made:
+        comparisons = stages.agreements(graph)
+        if row.item not in comparisons:
             raise MethodError(f"the study has no comparison {COMPARISONS[str(row.item)].title!r}")
-        return (made[str(row.item)],)
+        return (comparisons[str(row.item)],)
     if row.reads == "drift":
         return (stages.drift(graph),)
-    ours = stages.masks(graph, "gprune")
+    own_masks = stages.masks(graph, "gprune")
     if row.reads == "masks":
-        return (ours,)
-    return stages.drift(graph), stages.partition(graph), ours, stages.masks(graph, "flap")
+        return (own_masks,)
+    return stages.drift(graph), stages.partition(graph), own_masks, stages.masks(graph, "flap")
 
 
 def measures(row: Row, results: Results) -> list[Measure]:
@@ -124,13 +124,13 @@ def measures(row: Row, results: Results) -> list[Measure]:
     if row.reads == "masks":
         return [("kept", float(records[0].retention), np.nan)]
     if row.reads == "agreement":
-        (found,) = records
+        (agreed,) = records
         return [
-            ("ARI", *agreement.spread(found.ari)),
-            ("matched overlap", *agreement.spread(found.overlap)),
+            ("ARI", *agreement.spread(agreed.ari)),
+            ("matched overlap", *agreement.spread(agreed.overlap)),
         ]
-    moved, partition, ours, base = records
-    return _bin(decisions.compare(moved.magnitude, partition, ours, base, BINS), int(row.item))
+    moved, partition, own_masks, base = records
+    return _bin(decisions.compare(moved.magnitude, partition, own_masks, base, BINS), int(row.item))
 
 
 def _drift(record: RankDrift, name: str) -> list[Measure]:
