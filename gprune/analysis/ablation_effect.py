@@ -1,4 +1,4 @@
-"""Answers: does a part of the method act at all, or would the decisions be the same without it?
+"""The effect of each part of the method on the decisions of a run.
 
 How much of the rank drift the modules explain, how many decisions each part changes, and on which layers the
 score line of RASA can fall. A part that acts on next to nothing cannot be what a gain comes from.
@@ -27,14 +27,14 @@ from gprune.records import AdaptedScores, Array, ModuleStatistics, Partition
 
 
 def ready(results: Results) -> bool:
-    """Whether everything is there that `diagnose` reads."""
+    """Return True if a study has all results that `diagnose` reads."""
     texts = all(results.has(stages.scores, text) for text in stages.PAIR)
     kinds = (stages.shape, stages.drift, stages.modules, stages.adapted, stages.learning, stages.masks)
     return texts and results.has(stages.partition) and all(results.has(kind) for kind in kinds)
 
 
 def diagnose(results: Results) -> AblationEffect:
-    """What modules, adaptation and learning do in a study whose GPrune has pruned; see `ready`."""
+    """Return the effect of modules, adaptation and learning in a study whose GPrune has pruned; see `ready`."""
     partition, adapted = results.get(stages.partition), results.get(stages.adapted)
     kept, drift = results.get(stages.masks).ffn, results.get(stages.drift).magnitude
     start = None
@@ -88,7 +88,7 @@ class Explained:
 
 @dataclass(frozen=True, slots=True)
 class AblationEffect:
-    """What the parts of one run do."""
+    """The effect of the parts of one run."""
 
     drift_explained: Explained
     decisions_changed: Mapping[str, float]
@@ -122,12 +122,12 @@ class AblationEffect:
     @property
     def of_modules(self) -> tuple[str, ...]:
         """The warning about modules whose refinement undoes their initialization; empty where it does not."""
-        own = self.drift_explained
-        if own.initialization is None or not own.modules < own.initialization:
+        shares = self.drift_explained
+        if shares.initialization is None or not shares.modules < shares.initialization:
             return ()
         return (
-            f"the modules explain {percent(own.modules)} of the drift's variance, their initialization "
-            f"{percent(own.initialization)} and random ones {percent(own.random)}: the refinement gives "
+            f"the modules explain {percent(shares.modules)} of the drift's variance, their initialization "
+            f"{percent(shares.initialization)} and random ones {percent(shares.random)}: the refinement gives "
             "up what the split by drift had found (a smaller modularization.temperature holds it)",
         )
 
@@ -156,7 +156,7 @@ class AblationEffect:
 
 
 def explained(drift: Array, partition: Partition, start: Partition | None = None) -> Explained:
-    """How much of the (layers, neurons) drift d the modules explain, and `start`, their initialization."""
+    """Return the share of the (layers, neurons) drift d that the modules explain, and `start`, their initialization."""
     centred = np.asarray(drift, dtype=np.float64)
     centred = centred - centred.mean(axis=1, keepdims=True)
     total = (centred**2).sum(axis=1)
@@ -172,8 +172,8 @@ def _between(centred: Array, partition: Partition) -> float:
     """Share of the squares of centred values that lies between the modules' means."""
     labels = partition.global_labels.ravel()
     means = module_means(centred.ravel(), labels, partition.modules)[labels]
-    whole = (centred**2).sum()
-    return float((means**2).sum() / whole) if whole > 0 else float("nan")
+    squares = (centred**2).sum()
+    return float((means**2).sum() / squares) if squares > 0 else float("nan")
 
 
 def below_line(statistics: ModuleStatistics, adapted: AdaptedScores, layers: int) -> tuple[float, ...]:
@@ -196,20 +196,20 @@ def changed(first: Array, second: Array) -> float:
     return float(np.mean(np.asarray(first) != np.asarray(second)))
 
 
-def kinds(found: Explained) -> dict[str, float]:
+def kinds(shares: Explained) -> dict[str, float]:
     """The shares by what people call the modules; the initialization only where it is there."""
-    start = {} if found.initialization is None else {"before refinement": found.initialization}
-    return {"modules of the run": found.modules, **start, "random modules": found.random}
+    start = {} if shares.initialization is None else {"before refinement": shares.initialization}
+    return {"modules of the run": shares.modules, **start, "random modules": shares.random}
 
 
-def effect_table(found: AblationEffect) -> pd.DataFrame:
+def effect_table(effect: AblationEffect) -> pd.DataFrame:
     """One row a part: what it does, and the share of the decisions that it changes, in percent."""
-    changes = found.decisions_changed.items()
+    changes = effect.decisions_changed.items()
     rows = [{"part": part, "does": PARTS[part], "decisions changed (%)": 100 * share} for part, share in changes]
     return pd.DataFrame(rows)
 
 
-def explained_table(found: Explained) -> pd.DataFrame:
+def explained_table(shares: Explained) -> pd.DataFrame:
     """One row a kind of modules: the share of the drift's variance that lies between them, in percent."""
-    rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(found).items()]
+    rows = [{"modules": name, "drift explained (%)": 100 * share} for name, share in kinds(shares).items()]
     return pd.DataFrame(rows)

@@ -1,4 +1,4 @@
-"""Answers: which figure of a zero-shot task counts, and what is the mean over the tasks?
+"""The figure of a zero-shot task that counts, and the mean over tasks.
 
 The paper's tables take the higher of acc and acc_norm (rule ``max``); its appendix repeats them with one
 figure fixed for each task, acc_norm where it exists and acc otherwise (rule ``fixed``). Both follow from one
@@ -32,7 +32,7 @@ class MeanAccuracy:
 
 
 def metric_of(accuracy: Accuracy, rule: str) -> str:
-    """Which figure of a task counts, acc or acc_norm; under max acc where both are equal.
+    """Return the figure of a task that counts, acc or acc_norm; under max acc where both are equal.
 
     Raises SettingsError where the rule is neither max nor fixed.
     """
@@ -60,14 +60,14 @@ def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
 
     Raises SettingsError where the rule is not known, or there is no task.
     """
-    found = list(accuracies)
-    if not found:
+    measured = list(accuracies)
+    if not measured:
         raise SettingsError("a mean accuracy needs at least one task: measure some, or leave the mean out")
-    count = len(found)
-    variance = sum(reported_error(accuracy, rule) ** 2 for accuracy in found)
+    count = len(measured)
+    variance = sum(reported_error(accuracy, rule) ** 2 for accuracy in measured)
     return MeanAccuracy(
-        value=sum(reported(accuracy, rule) for accuracy in found) / count,
+        value=sum(reported(accuracy, rule) for accuracy in measured) / count,
         error=math.sqrt(variance) / count,
-        chance=sum(accuracy.chance for accuracy in found) / count,
+        chance=sum(accuracy.chance for accuracy in measured) / count,
         tasks=count,
     )

@@ -1,4 +1,4 @@
-"""Answers: do the modules survive a change of calibration texts, and better than FANG's groups?
+"""Agreement of the modules under a change of calibration texts, beside FANG's groups.
 
 Fig. 1b and the appendix (module agreement): mean and standard deviation over layers of every comparison,
 the controls that belong to them, and how the modules of two partitions share their neurons.
@@ -26,7 +26,7 @@ MEASURES = {"ari": "Adjusted Rand Index", "overlap": "matched overlap"}
 
 @dataclass(frozen=True, slots=True)
 class Confusion:
-    """How the modules of two partitions of one layer share their neurons, in matched order."""
+    """The neurons that the modules of two partitions of one layer share, in matched order."""
 
     shares: Array
     """(rows, columns) share of the row's neurons, each row sums to 1; rows are modules of the first"""
@@ -39,7 +39,7 @@ class Confusion:
 
 
 def default_choice(comparisons: tuple[str, ...], metric: str) -> list[str]:
-    """What is drawn first: substitutions, FANG's groups of A against B, and the control of the seed.
+    """Return the comparisons drawn first: substitutions, FANG's groups of A against B, and the control of the seed.
 
     More lines than that hide each other. A swap of both texts says nothing where the drift profile is
     symmetric, so it is drawn at once for token-weighted FLAP only. The order stays.
@@ -76,11 +76,11 @@ def controls(agreement: Agreement) -> tuple[float | None, float | None]:
 
     None for a control that was not measured.
     """
-    found: dict[str, float] = {}
+    means: dict[str, float] = {}
     for comparison, row in _rows(agreement):
         if comparison.kind == CONTROL and not comparison.fang:
-            found[comparison.second.variant] = float(np.mean(row))
-    return found.get(OTHER_SEED), found.get(INITIALIZATION)
+            means[comparison.second.variant] = float(np.mean(row))
+    return means.get(OTHER_SEED), means.get(INITIALIZATION)
 
 
 def _rows(agreement: Agreement) -> list[tuple[Comparison, Array]]:
@@ -152,7 +152,7 @@ def _names(modules: Array, most: int) -> tuple[str, ...]:
 
 
 def widest_gap(first: Array, second: Array) -> tuple[float, int]:
-    """Where the module counts of two partitions, (layers,) each, differ most.
+    """Find the layer where the module counts of two partitions, (layers,) each, differ most.
 
     Gives the ratio of the larger to the smaller count, at least 1, and its layer.
     """

@@ -1,4 +1,4 @@
-"""Answers: what is calibrated on, how far apart are the texts, and how stable are the ranks they give?
+"""The calibration texts: their sizes, their distances, and the stability of the ranks that they give.
 
 Describes the calibration sets of section 4 (2048 sequences of 128 tokens in the paper) and extends the
 re-sampling control of Fig. 1a to other sample sizes, without another pass of the model.
@@ -27,7 +27,7 @@ Score = Callable[[Sequence[int]], Array]
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How well two parts of equal size agree on the ranks, by the size of the parts."""
+    """Agreement of the ranks of two parts of equal size, by the size of the parts."""
 
     name: str
     """which text, or which two"""
@@ -42,7 +42,7 @@ class Curve:
 
     @property
     def crosses(self) -> bool:
-        """Whether the parts are of two texts."""
+        """True if the parts are of two texts."""
         return "|" in self.name
 
 
@@ -63,8 +63,8 @@ def token_distance(first: Array, second: Array) -> float:
 
 
 def _relative_entropy(p: Array, q: Array) -> float:
-    there = p > 0
-    return float((p[there] * np.log2(p[there] / q[there])).sum())
+    positive = p > 0
+    return float((p[positive] * np.log2(p[positive] / q[positive])).sum())
 
 
 def half_distance(ids: Array, size: int) -> float:
@@ -86,12 +86,12 @@ def text_table(texts: Mapping[str, Tokens], entries: int | None = None) -> pd.Da
     `texts` are by letter; `entries` is the size of the tokenizer's vocabulary, where it is known.
     """
     size = vocabulary(texts)
-    seen = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
-    return pd.DataFrame([_row(letter, texts[letter], seen, entries) for letter in texts])
+    counts = {letter: token_counts(tokens.ids, size) for letter, tokens in texts.items()}
+    return pd.DataFrame([_row(letter, texts[letter], counts, entries) for letter in texts])
 
 
-def _row(letter: str, tokens: Tokens, seen: dict[str, Array], entries: int | None) -> dict[str, object]:
-    counts = seen[letter]
+def _row(letter: str, tokens: Tokens, counts_of: dict[str, Array], entries: int | None) -> dict[str, object]:
+    counts = counts_of[letter]
     distinct = int((counts > 0).sum())
     samples, length = tokens.ids.shape
     row: dict[str, object] = {
@@ -106,8 +106,8 @@ def _row(letter: str, tokens: Tokens, seen: dict[str, Array], entries: int | Non
         "% of vocabulary": 100.0 * distinct / entries if entries else float("nan"),
         f"% in {MOST_FREQUENT} most frequent": 100.0 * np.sort(counts)[-MOST_FREQUENT:].sum() / counts.sum(),
     }
-    for other, theirs in seen.items():
-        shared = 100.0 * ((counts > 0) & (theirs > 0)).sum() / distinct
+    for other, other_counts in counts_of.items():
+        shared = 100.0 * ((counts > 0) & (other_counts > 0)).sum() / distinct
         row[f"% of distinct also in {other}"] = float("nan") if other == letter else shared
     return row
 
@@ -115,14 +115,14 @@ def _row(letter: str, tokens: Tokens, seen: dict[str, Array], entries: int | Non
 def distances(texts: Mapping[str, Tokens]) -> pd.DataFrame:
     """Token distance of every pair of texts; on the diagonal two halves of one text."""
     size, letters = vocabulary(texts), list(texts)
-    seen = {letter: token_counts(texts[letter].ids, size) for letter in letters}
+    counts = {letter: token_counts(texts[letter].ids, size) for letter in letters}
     pairs = itertools.combinations(letters, 2)
-    between = {(a, b): token_distance(seen[a], seen[b]) for a, b in pairs}
-    return square(between | {(one, one): half_distance(texts[one].ids, size) for one in letters})
+    between = {(a, b): token_distance(counts[a], counts[b]) for a, b in pairs}
+    return square(between | {(letter, letter): half_distance(texts[letter].ids, size) for letter in letters})
 
 
 def rank_levels(first: Array, second: Array) -> tuple[float, float]:
-    """How far two sets of (layers, neurons) scores agree on the ranks.
+    """Return the agreement of two sets of (layers, neurons) scores on the ranks.
 
     Gives the median over layers of the Spearman correlation, and the median rank drift of all neurons.
     """
@@ -171,20 +171,20 @@ def agreements(agreement: Agreement, kind: str) -> pd.DataFrame:
     Of SUBSTITUTION: of the modules when one text takes the place of another, the third staying; of FANG: of
     its groups of one text and of another.
     """
-    found = {}
+    means = {}
     for name, row in zip(agreement.comparisons, agreement.ari, strict=True):
         comparison = COMPARISONS[name]
         if comparison.kind == kind:
             differ = set(comparison.first.texts) ^ set(comparison.second.texts)
             first, second = sorted(ROLES[role] for role in differ)
-            found[first, second] = float(np.mean(row))
-    return square(found)
+            means[first, second] = float(np.mean(row))
+    return square(means)
 
 
 def stability(
     scores: Mapping[str, Score], sizes: Mapping[str, Array], cross: tuple[str, str] = ("A", "B")
 ) -> list[Curve]:
-    """How well two disjoint parts of a text agree on the ranks, by the size of the parts.
+    """Return the agreement of two disjoint parts of a text on the ranks, by the size of the parts.
 
     A part is n neighbouring shards of the shards in a ring, the other the n that follow. All starting points
     are drawn, so every shard counts as often as every other. `scores` and (shards,) `sizes`, in sequences,
@@ -203,8 +203,8 @@ def stability(
             sequences = count * float(np.mean([sizes[first].mean(), sizes[second].mean()]))
             points[first, second].append((sequences, *_levels(parts[first], parts[second], count)))
     names = [first if first == second else f"{first} | {second}" for first, second in pairs]
-    found = zip(names, points.values(), strict=True)
-    return [Curve(name, *np.array(rows).T) for name, rows in found if rows]
+    curves = zip(names, points.values(), strict=True)
+    return [Curve(name, *np.array(rows).T) for name, rows in curves if rows]
 
 
 def _parts(score: Score, count: int, shards: int) -> Array:
@@ -226,7 +226,7 @@ def _levels(first: Array, second: Array, count: int) -> tuple[float, float, floa
     """Mean, lowest and highest over starting points of the correlation of a part with the part after it."""
     partners = np.roll(second, -count, axis=0)
     values = [
-        middle((ours * theirs).sum(axis=1, dtype=np.float64)) for ours, theirs in zip(first, partners, strict=True)
+        middle((part * partner).sum(axis=1, dtype=np.float64)) for part, partner in zip(first, partners, strict=True)
     ]
     return float(np.mean(values)), float(np.min(values)), float(np.max(values))
 
@@ -237,8 +237,8 @@ def projected(curve: Curve, sequences: float) -> float:
     It is k r / (1 + (k - 1) r) of the largest measured r, with `sequences` k times its size; NaN where r is
     not positive.
     """
-    found, times = float(curve.mean[-1]), sequences / float(curve.sequences[-1])
-    return times * found / (1 + (times - 1) * found) if found > 0 else float("nan")
+    correlation, times = float(curve.mean[-1]), sequences / float(curve.sequences[-1])
+    return times * correlation / (1 + (times - 1) * correlation) if correlation > 0 else float("nan")
 
 
 def stability_table(curves: list[Curve]) -> pd.DataFrame:
@@ -253,10 +253,10 @@ def stability_table(curves: list[Curve]) -> pd.DataFrame:
 
 def sampling_title(curves: list[Curve]) -> str:
     """The finding in one sentence: how stable the ranks are at the largest size, against the other text."""
-    own = [curve for curve in curves if not curve.crosses]
-    if not own or not all(np.isfinite(curve.mean[-1]) for curve in own):
+    within = [curve for curve in curves if not curve.crosses]
+    if not within or not all(np.isfinite(curve.mean[-1]) for curve in within):
         return "How many sequences are enough?"
-    size, level = own[0].sequences[-1], min(float(curve.mean[-1]) for curve in own)
+    size, level = within[0].sequences[-1], min(float(curve.mean[-1]) for curve in within)
     across = next((float(curve.mean[-1]) for curve in curves if curve.crosses), None)
-    beside = f", A and B at {across:.2f}" if across is not None else ""
-    return f"Two samples of {size:.0f} sequences of one text agree at {level:.2f} or more{beside}"
+    between = f", A and B at {across:.2f}" if across is not None else ""
+    return f"Two samples of {size:.0f} sequences of one text agree at {level:.2f} or more{between}"

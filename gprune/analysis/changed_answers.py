@@ -1,4 +1,4 @@
-"""Answers: which questions does one model answer and another not, and is that more than chance?
+"""The questions that one model answers and another does not, and whether chance explains them.
 
 A model chooses the option of the highest log-likelihood (acc), or of the highest log-likelihood for its
 length in characters (acc_norm). Questions that both get right, or both wrong, do not tell the models apart:
@@ -24,7 +24,7 @@ CALLED = 0.05
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Choices:
-    """What a model chooses under one rule."""
+    """The options that a model chooses under one rule."""
 
     option: Array
     """(questions,) index of the option"""
@@ -36,7 +36,7 @@ class Choices:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How two models answer the same questions."""
+    """The answers of two models to the same questions, counted."""
 
     both: int
     """right by both"""
@@ -70,21 +70,21 @@ def values(answers: Answers, rule: str) -> Array:
 
 
 def choices(answers: Answers, rule: str) -> Choices:
-    """What a model chooses: of equal options the first, as lm-eval does."""
-    found, starts = values(answers, rule), _starts(answers)
+    """Return the options that a model chooses: of equal ones the first, as lm-eval does."""
+    likelihoods, starts = values(answers, rule), _starts(answers)
     question = np.repeat(np.arange(len(starts)), answers.counts)
-    best = np.flatnonzero(found == np.maximum.reduceat(found, starts)[question])
+    best = np.flatnonzero(likelihoods == np.maximum.reduceat(likelihoods, starts)[question])
     first = best[np.unique(question[best], return_index=True)[1]]
     right = starts + answers.right
-    others = found.copy()
-    others[right] = -np.inf
+    wrong = likelihoods.copy()
+    wrong[right] = -np.inf
     with np.errstate(invalid="ignore"):
-        margin = found[right] - np.maximum.reduceat(others, starts)
+        margin = likelihoods[right] - np.maximum.reduceat(wrong, starts)
     return Choices(first - starts, first == right, margin)
 
 
 def counts(base: Choices, other: Choices) -> Counts:
-    """How often both, one or none of two models is right."""
+    """Count the questions on which both, one or none of two models is right."""
     kinds = (base.hit & other.hit, base.hit & ~other.hit, ~base.hit & other.hit, ~base.hit & ~other.hit)
     return Counts(*(int(kind.sum()) for kind in kinds))
 
@@ -92,41 +92,41 @@ def counts(base: Choices, other: Choices) -> Counts:
 def moved(base: Choices, other: Choices) -> Array:
     """(questions,) how far the right option has moved against the best wrong one; negative towards wrong."""
     with np.errstate(invalid="ignore"):
-        found: Array = np.nan_to_num(other.margin - base.margin, nan=0.0)
-    return found
+        change: Array = np.nan_to_num(other.margin - base.margin, nan=0.0)
+    return change
 
 
 def flips(base: Choices, other: Choices, kind: str = EITHER) -> Array:
     """Numbers of the questions that flip (LOST, GAINED or EITHER), those first that have moved most."""
-    wanted = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
-    numbers = np.flatnonzero(wanted)
+    chosen = {LOST: base.hit & ~other.hit, GAINED: ~base.hit & other.hit, EITHER: base.hit != other.hit}[kind]
+    numbers = np.flatnonzero(chosen)
     return numbers[np.argsort(-np.abs(moved(base, other)[numbers]), kind="stable")]
 
 
 def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.DataFrame:
-    """What every model finds of every option of question `number`, by ACC or ACC_NORM.
+    """Return the log-likelihoods of every option of question `number` under every model, by ACC or ACC_NORM.
 
     One row an option: its letter, whether it is right, and a column a model, all asked the same.
     """
     first = next(iter(answers.values()))
     begin, count = int(_starts(first)[number]), int(first.counts[number])
     right = np.arange(count) == first.right[number]
-    columns = {name: values(one, rule)[begin : begin + count] for name, one in answers.items()}
-    return pd.DataFrame({"option": [letter(place) for place in range(count)], "right": right} | columns)
+    columns = {name: values(item, rule)[begin : begin + count] for name, item in answers.items()}
+    return pd.DataFrame({"option": [letter(index) for index in range(count)], "right": right} | columns)
 
 
-def letter(place: int) -> str:
-    """What an option is called: A to Z, then by its number."""
-    return chr(ord("A") + place) if place < 26 else str(place + 1)
+def letter(index: int) -> str:
+    """Return the label of an option: A to Z, then its number."""
+    return chr(ord("A") + index) if index < 26 else str(index + 1)
 
 
-def answers_title(found: Counts, name: str, base: str) -> str:
+def answers_title(counts: Counts, name: str, base: str) -> str:
     """The finding of model `name` against model `base` in one sentence."""
-    if not found.lost + found.gained:
+    if not counts.lost + counts.gained:
         return f"{name} answers every question as {base} does, right or wrong"
-    lost, gained = f"{found.lost:,} of {base}’s right answers", f"{found.gained:,} others"
-    verdict = "more than chance" if found.chance < CALLED else "which chance alone can do"
-    return f"{name} loses {lost} and gains {gained}: {verdict}, p {probability(found.chance)}"
+    lost, gained = f"{counts.lost:,} of {base}’s right answers", f"{counts.gained:,} others"
+    verdict = "more than chance" if counts.chance < CALLED else "which chance alone can do"
+    return f"{name} loses {lost} and gains {gained}: {verdict}, p {probability(counts.chance)}"
 
 
 def probability(value: float) -> str:

@@ -1,4 +1,4 @@
-"""What was tried before a repair, or masks and repair, were chosen: as a table and as marks."""
+"""The candidates for a repair, or for masks and repair, as a table and as marks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class Tried:
 
     @property
     def chosen(self) -> bool:
-        """Whether it is the one."""
+        """True if it was chosen."""
         return self.result.startswith("chosen")
 
 

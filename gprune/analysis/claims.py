@@ -33,12 +33,12 @@ BASELINES = tuple(
 
 
 def repaired(repair: Repair) -> str:
-    """What GPrune is called with a repair that a study switches on, as `gprune compensated`."""
+    """Return the id of GPrune with a repair that a study switches on, as `gprune compensated`."""
     return f"gprune {repair.attribute}"
 
 
 def equal(method: str) -> str:
-    """What a method is called with as many units in every layer, as `flap equal widths`."""
+    """Return the id of a method with as many units in every layer, as `flap equal widths`."""
     return f"{method} equal widths"
 
 
@@ -66,7 +66,7 @@ class Case:
         return min((name for name in methods if math.isfinite(self.loss(name))), key=self.loss, default="")
 
     def difference(self, first: str, second: str) -> Difference | None:
-        """How much worse the first is than the second on the seeds that both have; None without any."""
+        """Return the loss of the first over the second on the seeds that both have; None without any."""
         if self.missing & {first, second}:
             return None
         runs, others = self.losses.get(first, {}), self.losses.get(second, {})

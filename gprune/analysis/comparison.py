@@ -1,4 +1,4 @@
-"""Answers: what did every method reach on every text, and by how much do two of them differ?
+"""The perplexity of every method on every text, and the difference of two of them.
 
 Section 4: perplexity of every method on every text, beside the dense model and the retention really met.
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
@@ -38,7 +38,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What one line of the table shows: a method of a run, or of several runs that differ in their seed."""
+    """One line of the table: a method of a run, or of several runs that differ in their seed."""
 
     rows: tuple[Row, ...]
     """one a seed, at least one"""
@@ -57,7 +57,7 @@ class Line:
 
     @property
     def reason(self) -> str:
-        """Why it has no perplexity; empty where it has."""
+        """The reason for no perplexity; empty where there is one."""
         return self.rows[0].reason
 
     @property
@@ -84,21 +84,21 @@ class Line:
 
     def mean(self, text: str) -> float:
         """Mean perplexity over seeds; NaN where there is none."""
-        found = [cell.perplexity for cell in self.by_seed(text).values()]
-        return float(np.mean(found)) if found else float("nan")
+        perplexities = [cell.perplexity for cell in self.by_seed(text).values()]
+        return float(np.mean(perplexities)) if perplexities else float("nan")
 
     def spread(self, text: str) -> float:
         """Standard deviation over seeds (n - 1); NaN for fewer than two."""
-        found = [cell.perplexity for cell in self.by_seed(text).values()]
+        perplexities = [cell.perplexity for cell in self.by_seed(text).values()]
         with np.errstate(invalid="ignore"):
-            return float(np.std(found, ddof=1)) if len(found) > 1 else float("nan")
+            return float(np.std(perplexities, ddof=1)) if len(perplexities) > 1 else float("nan")
 
     def margin(self, text: str) -> float:
-        """What a whisker shows: half the interval of the mean over seeds, or over one run's windows."""
-        found = list(self.by_seed(text).values())
-        if len(found) > 1:
-            return half_interval(self.spread(text) / math.sqrt(len(found)), len(found) - 1)
-        return found[0].margin if found else float("nan")
+        """Return half the interval of the mean over seeds, or over one run's windows."""
+        cells = list(self.by_seed(text).values())
+        if len(cells) > 1:
+            return half_interval(self.spread(text) / math.sqrt(len(cells)), len(cells) - 1)
+        return cells[0].margin if cells else float("nan")
 
 
 def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None) -> list[Line]:
@@ -107,11 +107,11 @@ def lines(table: list[Row], groups: Mapping[str, tuple[str, int]] | None = None)
     `groups` says by run what it shares with those that differ in their seed only, and its seed; of equal
     seeds of a group the first counts.
     """
-    found: dict[tuple[str, str], dict[int, Row]] = {}
+    grouped: dict[tuple[str, str], dict[int, Row]] = {}
     for row in table:
         group, seed = (row.run, 0) if groups is None else groups[row.run]
-        found.setdefault((group, row.method), {}).setdefault(seed, row)
-    return [Line(tuple(one.values()), tuple(one)) for one in found.values()]
+        grouped.setdefault((group, row.method), {}).setdefault(seed, row)
+    return [Line(tuple(by_seed.values()), tuple(by_seed)) for by_seed in grouped.values()]
 
 
 def rows(measurements: list[Measurement]) -> list[Row]:
@@ -125,14 +125,14 @@ def rows(measurements: list[Measurement]) -> list[Row]:
     for item in measurements:
         run = homes[item.run] if item.method == DENSE else item.run
         grouped.setdefault((run, item.method), []).append(item)
-    made = []
+    table = []
     for (run, method), items in grouped.items():
         cells: dict[str, Measurement] = {}
         for item in items:
             cells.setdefault(item.text, item)
-        made.append(Row(run, method, items[0].retention, items[0].parameters, cells))
+        table.append(Row(run, method, items[0].retention, items[0].parameters, cells))
     # sorting is stable: within dense and pruned the order of the runs and methods stays
-    return sorted(made, key=lambda row: row.method != DENSE)
+    return sorted(table, key=lambda row: row.method != DENSE)
 
 
 def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
@@ -143,14 +143,16 @@ def _dense_homes(dense: list[Measurement]) -> dict[str, str]:
     rows_of: dict[str, list[tuple[str, dict[str, str]]]] = {}
     homes: dict[str, str] = {}
     for (model, run), windows in read.items():
-        there = rows_of.setdefault(model, [])
-        fits = (home for home in there if all(home[1].get(text, words) == words for text, words in windows.items()))
-        found = next(fits, None)
-        if found is None:
-            found = (run, {})
-            there.append(found)
-        found[1].update(windows)
-        homes[run] = found[0]
+        homes_of_model = rows_of.setdefault(model, [])
+        fits = (
+            home for home in homes_of_model if all(home[1].get(text, words) == words for text, words in windows.items())
+        )
+        home_row = next(fits, None)
+        if home_row is None:
+            home_row = (run, {})
+            homes_of_model.append(home_row)
+        home_row[1].update(windows)
+        homes[run] = home_row[0]
     return homes
 
 
@@ -171,19 +173,19 @@ def marks(table: Iterable[Row]) -> Marks:
 
 
 def change(line: Line, pinned: Line, text: str) -> Difference | str:
-    """How much worse a line is than the pinned one on a text, or why that cannot be said."""
+    """Return the loss of a line over the pinned one on a text, or the reason for none."""
     return over_seeds(line.by_seed(text), pinned.by_seed(text))
 
 
 def without_change(table: list[Line], pinned: Line) -> dict[tuple[str, str], list[str]]:
     """Methods whose difference to the pinned line means nothing, by text and reason."""
-    found: dict[tuple[str, str], list[str]] = {}
+    reasons: dict[tuple[str, str], list[str]] = {}
     for text in texts(row for line in table for row in line.rows):
         for line in table:
-            known = change(line, pinned, text) if line.by_seed(text) and line is not pinned else None
-            if isinstance(known, str):
-                found.setdefault((text, known), []).append(line.method)
-    return found
+            gap = change(line, pinned, text) if line.by_seed(text) and line is not pinned else None
+            if isinstance(gap, str):
+                reasons.setdefault((text, gap), []).append(line.method)
+    return reasons
 
 
 def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mapping[str, str]) -> pd.DataFrame:
@@ -210,14 +212,14 @@ def long_table(table: list[Row], baseline: tuple[str, str] | None, labels: Mappi
 
 def _numbers(cell: Measurement, against: Measurement | None) -> dict[str, Any]:
     comparable = against is not None and against.windows_read == cell.windows_read
-    found = difference(cell, against) if against is not None and comparable else None
+    gap = difference(cell, against) if against is not None and comparable else None
     return {
         "text": cell.text,
         "perplexity": cell.perplexity,
         "standard error": cell.standard_error,
-        "change against baseline": found.change if found else float("nan"),
-        "standard error of the change": found.error if found else float("nan"),
-        "paired": found.paired if found else None,
+        "change against baseline": gap.change if gap else float("nan"),
+        "standard error of the change": gap.error if gap else float("nan"),
+        "paired": gap.paired if gap else None,
         "window tokens": cell.length,
         "windows": cell.windows,
         "protocol": cell.stamp.line if cell.stamp else "",

@@ -1,4 +1,4 @@
-"""Answers: how much perplexity does each way of pruning cost on one text, and how certain is that?
+"""The perplexity that each method costs on one text, with its interval.
 
 Every method reads the windows that the dense model reads, so the interval is that of their differences.
 """
@@ -32,7 +32,7 @@ class Cost:
 
 
 def costs(cells: list[Measurement]) -> list[Cost]:
-    """What each pruned model costs on one text, the cheapest first; empty without the dense one."""
+    """Return the cost of each pruned model on one text, the cheapest first; empty without the dense one."""
     dense = next((cell for cell in cells if cell.method == DENSE), None)
     if dense is None:
         return []

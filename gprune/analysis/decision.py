@@ -52,7 +52,7 @@ class Price:
 
 
 def prices(lines: Iterable[Line], studies: Mapping[str, Study], text: str) -> list[Price]:
-    """What equal widths cost on a text, of every method that was measured with both and is equal otherwise.
+    """Return the cost of equal widths on a text, of every method that was measured with both and is equal otherwise.
 
     `studies` are those of the lines' runs. Other alignments of the widths are no difference: blocks belong to
     equal widths. Seeds are those that both have.

@@ -1,4 +1,4 @@
-"""Answers: where did the budget go, and which neurons were chosen differently from the baseline?
+"""The budget of two methods over modules from stable to unstable, and the neurons that both keep.
 
 Fig. 3: modules sorted by the mean rank drift (Eq. 1) of their neurons, in bins of equal module count;
 retention and Jaccard of the kept units are pooled over the neurons of a bin.
@@ -151,7 +151,7 @@ def bin_changes(result: Bins) -> tuple[float, float]:
 
 
 def total_sentence(result: Bins, base_name: str) -> str:
-    """How much of the FFN each method keeps in all, against which a bin is to be read."""
+    """Return the share of the FFN that each method keeps in all, against which a bin is to be read."""
     ours, base = pooled(result)
     return (
         f"FFN neurons kept in all: GPrune {percent(ours, 1)}, {base_name} {percent(base, 1)}; the methods "

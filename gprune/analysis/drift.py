@@ -1,4 +1,4 @@
-"""Answers: which neurons move when the calibration text changes, and is it above the re-sampling floor?
+"""Rank drift of neurons when the calibration text changes, beside the re-sampling floor.
 
 Fig. 1a and Eq. 1 (section 3.1): rank drift of every neuron, as shares of neurons in bins, so that a chart
 of 352,256 neurons needs a hundred numbers.

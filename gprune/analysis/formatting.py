@@ -1,4 +1,4 @@
-"""Answers: how does a sentence write a change, and how a share?"""
+"""Formats changes, shares and counts for sentences."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""Answers: does a method that does well on the corpora of its calibration texts do well elsewhere?
+"""Losses on the corpora of the calibration texts beside those on unseen text.
 
 Each method's loss on the evaluated texts against the dense model's on the same windows: at home, where a text
 is of the corpus of A or of B, and abroad, where it is unseen (gprune.evaluation.holdout).
@@ -18,7 +18,7 @@ from gprune.evaluation.holdout import HoldoutStatus
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a line stands."""
+    """The loss of a line at home and on unseen text."""
 
     line: Line
     home: Difference
@@ -27,7 +27,7 @@ class Place:
 
     @property
     def gap(self) -> float:
-        """How much more it loses abroad than at home, in nats per token."""
+        """Loss on unseen text less that at home, in nats per token."""
         return self.abroad.nats - self.home.nats
 
 

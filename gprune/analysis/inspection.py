@@ -1,4 +1,4 @@
-"""Answers: what is this neuron, module or layer on each text? From slices of the records, layer by layer.
+"""One neuron, module or layer on each text, from slices of the records.
 
 Ranks run from 0 (least important of the layer) to 1 (most important); equal scores share their rank.
 """
@@ -36,7 +36,7 @@ EXAMPLES = "layer 5 neuron 688, L5N688, 5/688, or module 3 of layer 2"
 
 @dataclass(frozen=True, slots=True)
 class LayerRanks:
-    """How the neurons of one layer rank on one text, and on halves of it."""
+    """The ranks of the neurons of one layer on one text, and on halves of it."""
 
     score: Array
     """(neurons,) importance scores"""
@@ -54,15 +54,15 @@ def asked(text: str) -> dict[str, int]:
     Raises SettingsError where it names no layer, or something twice.
     """
     line = " ".join(text.lower().split())
-    named = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
+    parts = [(kind, int(number)) for kind, number in _WORDS.findall(line)]
     if _SHORT.fullmatch(line):
-        named = [(_LETTERS[letter], int(number)) for letter, number in _LETTER.findall(line)]
-    elif not named and (pair := _PAIR.fullmatch(line)):
-        named = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
-    found = dict(named)
-    if "layer" not in found or len(found) < len(named):
+        parts = [(_LETTERS[letter], int(number)) for letter, number in _LETTER.findall(line)]
+    elif not parts and (pair := _PAIR.fullmatch(line)):
+        parts = [("layer", int(pair[1])), ("neuron", int(pair[2]))]
+    numbers = dict(parts)
+    if "layer" not in numbers or len(numbers) < len(parts):
         raise SettingsError(f"{quoted(text)} names no layer, module or neuron: type as {EXAMPLES}")
-    return found
+    return numbers
 
 
 def scaled(scores: Array) -> Array:
@@ -126,15 +126,15 @@ def module_table(
             "u on B": statistics.u_auxiliary[rows],
         }
     if adapted is not None:
-        table["RASA"] = [decision(adapted, place) for place in range(rows.start, rows.stop)]
+        table["RASA"] = [decision(adapted, module) for module in range(rows.start, rows.stop)]
     for name, mask in kept.items():
         table[name] = np.bincount(labels, weights=np.asarray(mask, dtype=float), minlength=count) / sizes
     return pd.DataFrame(table)
 
 
-def decision(adapted: AdaptedScores, place: int) -> str:
-    """What RASA did with a module, numbered over all layers, in words."""
-    return OUTCOMES[thresholds.groups(adapted)[place]]
+def decision(adapted: AdaptedScores, module: int) -> str:
+    """Return RASA's decision on a module, numbered over all layers, in words."""
+    return OUTCOMES[thresholds.groups(adapted)[module]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,21 +153,21 @@ class Activation:
     """where among them it stands"""
 
 
-def strongest(found: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
-    """Where a neuron answers most, with `window` tokens on either side.
+def strongest(record: StrongestPositions, tokens: Tokens, layer: int, neuron: int, window: int) -> Sequence[Activation]:
+    """Return the positions of a neuron's largest activations, with `window` tokens on either side.
 
     Raises SettingsError where the positions are those of other tokens.
     """
     samples, length = tokens.ids.shape
-    sequences = np.asarray(found.sequences[layer, neuron])
-    positions = np.asarray(found.positions[layer, neuron])
-    same = found.fingerprint == tokens.fingerprint and found.length == length
+    sequences = np.asarray(record.sequences[layer, neuron])
+    positions = np.asarray(record.positions[layer, neuron])
+    same = record.fingerprint == tokens.fingerprint and record.length == length
     if not same or sequences.max(initial=0) >= samples:
         what = f"the positions are not those of the tokens of {quoted(tokens.text)}"
         raise SettingsError(f"{what}: remove the run's results and make them anew")
     places = []
     for sequence, position, value in zip(
-        sequences.tolist(), positions.tolist(), found.values[layer, neuron].tolist(), strict=True
+        sequences.tolist(), positions.tolist(), record.values[layer, neuron].tolist(), strict=True
     ):
         first = max(position - window, 0)
         ids = tokens.ids[sequence, first : position + window + 1].tolist()

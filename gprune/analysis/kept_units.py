@@ -1,4 +1,4 @@
-"""Answers: which units do two methods both keep, which only the one, and is that more than chance?
+"""The units that two methods keep in common, beside the overlap of independent choices.
 
 Units are FFN neurons and key/value groups, counted by layer. A Jaccard index is read against that of
 independent choices: with the sizes that both have in every layer, some units are shared by chance alone.
@@ -43,8 +43,8 @@ class Overlap:
     @property
     def layers(self) -> tuple[Array, Array]:
         """(layers,) Jaccard of every layer, and what chance gives there; NaN where neither keeps any."""
-        either, kept = self.first + self.both + self.second, self.first + self.second + 2 * self.both
-        return _ratios(self.both, either), _ratios(self._expected, kept - self._expected)
+        either, total = self.first + self.both + self.second, self.first + self.second + 2 * self.both
+        return _ratios(self.both, either), _ratios(self._expected, total - self._expected)
 
     @property
     def _expected(self) -> Array:
@@ -54,40 +54,40 @@ class Overlap:
 
 def overlap(first: PruningMasks, second: PruningMasks, kind: str) -> Overlap:
     """Compares two masks of one model, of units of one of KINDS."""
-    one, other = (masks.ffn if kind == NEURONS else masks.heads for masks in (first, second))
-    counts = [part.sum(axis=1) for part in (one & ~other, one & other, ~one & other)]
-    return Overlap(one.shape[1], *counts)
+    units, other_units = (masks.ffn if kind == NEURONS else masks.heads for masks in (first, second))
+    counts = [part.sum(axis=1) for part in (units & ~other_units, units & other_units, ~units & other_units)]
+    return Overlap(units.shape[1], *counts)
 
 
-def total_table(found: dict[str, Overlap], first: str, second: str) -> pd.DataFrame:
+def total_table(overlaps: dict[str, Overlap], first: str, second: str) -> pd.DataFrame:
     """One line a kind of unit: what only the one keeps, both, only the other, and Jaccard with its chance.
 
-    `found` is by kind; `first` and `second` are what to call the methods.
+    `overlaps` are by kind; `first` and `second` are what to call the methods.
     """
     return pd.DataFrame(
         [
             {
                 "units": KINDS[kind],
-                f"only {first}": int(one.first.sum()),
-                "both": int(one.both.sum()),
-                f"only {second}": int(one.second.sum()),
-                "Jaccard": one.jaccard,
-                "by chance": one.chance,
+                f"only {first}": int(counts.first.sum()),
+                "both": int(counts.both.sum()),
+                f"only {second}": int(counts.second.sum()),
+                "Jaccard": counts.jaccard,
+                "by chance": counts.chance,
             }
-            for kind, one in found.items()
+            for kind, counts in overlaps.items()
         ]
     )
 
 
-def layer_table(one: Overlap, first: str, second: str) -> pd.DataFrame:
+def layer_table(counts: Overlap, first: str, second: str) -> pd.DataFrame:
     """The same of one kind, one line a layer."""
-    jaccard, chance = one.layers
+    jaccard, chance = counts.layers
     return pd.DataFrame(
         {
-            "layer": np.arange(len(one.both)),
-            f"only {first}": one.first,
-            "both": one.both,
-            f"only {second}": one.second,
+            "layer": np.arange(len(counts.both)),
+            f"only {first}": counts.first,
+            "both": counts.both,
+            f"only {second}": counts.second,
             "Jaccard": jaccard,
             "by chance": chance,
         }

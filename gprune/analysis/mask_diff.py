@@ -1,4 +1,4 @@
-"""Answers: which units change sides between two prunings, and in which layers?"""
+"""The units that change sides between two prunings, by layer."""
 
 from dataclasses import dataclass
 
@@ -46,25 +46,25 @@ def compare(before: PruningMasks, after: PruningMasks) -> Flips:
     )
 
 
-def flips_title(found: Flips) -> str:
+def flips_title(flips: Flips) -> str:
     """The finding in one sentence."""
-    if not (found.total or found.heads):
+    if not (flips.total or flips.heads):
         return "No neuron and no key/value group changes sides"
-    verb = "changes" if found.total == 1 else "change"
-    sentence = f"{counted(found.total, 'neuron')} {verb} sides ({percent(found.total / found.neurons, 2)})"
-    if found.total:
-        sentence += f", most of them in layer {int(np.argmax(found.removed + found.added))}"
-    return sentence + (f", and {counted(found.heads, 'key/value group')}" if found.heads else "")
+    verb = "changes" if flips.total == 1 else "change"
+    sentence = f"{counted(flips.total, 'neuron')} {verb} sides ({percent(flips.total / flips.neurons, 2)})"
+    if flips.total:
+        sentence += f", most of them in layer {int(np.argmax(flips.removed + flips.added))}"
+    return sentence + (f", and {counted(flips.heads, 'key/value group')}" if flips.heads else "")
 
 
-def flip_table(found: Flips) -> pd.DataFrame:
+def flip_table(flips: Flips) -> pd.DataFrame:
     """The counts, one row a layer."""
     return pd.DataFrame(
         {
-            "layer": np.arange(len(found.removed)),
-            "neurons, kept → removed": found.removed,
-            "neurons, removed → kept": found.added,
-            "key/value groups, kept → removed": found.heads_removed,
-            "key/value groups, removed → kept": found.heads_added,
+            "layer": np.arange(len(flips.removed)),
+            "neurons, kept → removed": flips.removed,
+            "neurons, removed → kept": flips.added,
+            "key/value groups, kept → removed": flips.heads_removed,
+            "key/value groups, removed → kept": flips.heads_added,
         }
     )

@@ -1,4 +1,4 @@
-"""Answers: where does one decision keep more than another, module by module, and what does the text decide?
+"""Two decisions compared module by module.
 
 Two masks of one model are compared within every module: two methods at one budget, or one method scored from
 two texts. Within a module the one may keep as many neurons as the other and yet others, so that the change
@@ -53,16 +53,19 @@ class Atlas:
 def compare(partition: Partition, first: PruningMasks, second: PruningMasks) -> Atlas:
     """Compares two masks of one model within every module."""
     labels = partition.global_labels.ravel()
-    one, other = first.ffn.ravel(), second.ffn.ravel()
-    kept, base, differs = (module_means(chosen, labels, partition.modules) for chosen in (one, other, one != other))
+    first_kept, second_kept = first.ffn.ravel(), second.ffn.ravel()
+    first_share, second_share, differs = (
+        module_means(chosen, labels, partition.modules)
+        for chosen in (first_kept, second_kept, first_kept != second_kept)
+    )
     return Atlas(
         partition.module_layer,
         np.arange(partition.modules) - partition.offsets[partition.module_layer],
         np.bincount(labels, minlength=partition.modules),
-        kept,
-        base,
+        first_share,
+        second_share,
         differs,
-        float(np.mean(one != other)),
+        float(np.mean(first_kept != second_kept)),
         float(np.mean(first.heads != second.heads)),
     )
 
@@ -77,16 +80,16 @@ def columns(partition: Partition, drift: Array | None) -> Array:
         return np.arange(partition.modules) - partition.offsets[layer]
     means = module_means(drift.ravel(), partition.global_labels.ravel(), partition.modules)
     order = np.lexsort((means, layer))
-    found = np.empty(partition.modules, dtype=np.int64)
-    found[order] = np.arange(partition.modules) - partition.offsets[layer[order]]
-    return found
+    places = np.empty(partition.modules, dtype=np.int64)
+    places[order] = np.arange(partition.modules) - partition.offsets[layer[order]]
+    return places
 
 
 def grid(atlas: Atlas, values: Array, column: Array) -> Array:
     """(layers, most modules of a layer) float64: (modules,) values by `columns`, NaN where no module is."""
-    found = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
-    found[atlas.layer, column] = values
-    return found
+    cells = np.full((int(atlas.layer.max()) + 1, int(column.max()) + 1), np.nan)
+    cells[atlas.layer, column] = values
+    return cells
 
 
 def atlas_table(atlas: Atlas, first: str, second: str, drift: Array | None = None) -> pd.DataFrame:

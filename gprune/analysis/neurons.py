@@ -1,4 +1,4 @@
-"""Answers: how does one neuron rank on both texts, and which neurons of a layer move most?
+"""The ranks of one neuron on both texts, and the neurons of a layer that move most.
 
 The slope chart of the overview, and the neuron on which the help explains its words (Eq. 1).
 """
@@ -145,7 +145,7 @@ def example(
 
 
 def standing(position: float) -> str:
-    """Where a rank from 0 to 1 stands among the neurons of its layer, in words."""
+    """Return the position of a rank from 0 to 1 among the neurons of its layer, in words."""
     if position >= 0.75:
         return f"in the top {_whole_percent(1 - position)} %"
     if position <= 0.25:

@@ -1,4 +1,4 @@
-"""Answers: is one perplexity better than another, and beyond the noise of its windows?
+"""Tests whether one perplexity is better than another, beyond the noise of its windows.
 
 All methods read the same windows, so a difference is judged by the windows' differences (paired).
 """
@@ -61,7 +61,7 @@ class Measurement:
 
     @property
     def windows_read(self) -> str:
-        """What must be equal for two perplexities to be comparable."""
+        """The windows in words; equal for two perplexities that are comparable."""
         return f"{self.windows} windows of {self.length} tokens"
 
 
@@ -108,7 +108,7 @@ class Difference:
 
     @property
     def close(self) -> bool:
-        """Whether the interval of the difference holds 0, or is not known."""
+        """True if the interval of the difference holds 0, or is not known."""
         return not abs(self.nats) > self.nats_margin
 
     @property
@@ -144,17 +144,17 @@ def joint_freedom(errors: Sequence[float], freedoms: Sequence[float]) -> float:
 
 
 def same_windows(first: Measurement, second: Measurement) -> bool:
-    """Whether two perplexities were measured on the very same windows, with the loss of each window known."""
+    """Return True if two perplexities were measured on the same windows, with the loss of each window known."""
     if (first.text, first.windows_read) != (second.text, second.windows_read):
         return False
     if not len(first.losses) == len(second.losses) == first.windows:
         return False
-    known = bool(first.content) or first.run == second.run
-    return known and first.content == second.content
+    same_source = bool(first.content) or first.run == second.run
+    return same_source and first.content == second.content
 
 
 def difference(first: Measurement, second: Measurement) -> Difference:
-    """How much worse the first is: paired over windows where they are the same, otherwise as if independent.
+    """Return the loss of the first over the second: paired over the same windows, otherwise as if independent.
 
     The difference of the mean losses and its standard error: that of the mean of the windows' differences, or
     both standard errors in quadrature where the windows differ.
@@ -172,7 +172,7 @@ def difference(first: Measurement, second: Measurement) -> Difference:
 
 
 def over_windows(first: Array, second: Array) -> Difference:
-    """How much worse the first is over the windows of both, (windows,) losses in nats per token.
+    """Return the loss of the first over the second, from the (windows,) losses of both in nats per token.
 
     The mean of the windows' differences and its standard error, infinite with a single window.
     """
@@ -181,7 +181,7 @@ def over_windows(first: Array, second: Array) -> Difference:
 
 
 def why_unpaired(first: Measurement, second: Measurement) -> str:
-    """Why the difference of two perplexities means nothing; empty where both read the same windows."""
+    """Return why the difference of two perplexities means nothing; empty where both read the same windows."""
     if same_windows(first, second):
         return ""
     if first.windows_read != second.windows_read:
@@ -192,23 +192,23 @@ def why_unpaired(first: Measurement, second: Measurement) -> str:
 
 
 def over_seeds(first: Mapping[int, Measurement], second: Mapping[int, Measurement]) -> Difference | str:
-    """How much worse the first is on the windows that both read, averaged over seeds.
+    """Return the loss of the first over the second on the windows that both read, averaged over seeds.
 
     Runs of the same seed are compared; where one side has one run only, it is compared with all of the other.
     The difference with its standard error (see `over_both`), or why there is none.
     """
     if len(first) == 1 or len(second) == 1:
-        pairs = [(one, other) for one in first.values() for other in second.values()]
+        pairs = [(cell, other) for cell in first.values() for other in second.values()]
     else:
         pairs = [(first[seed], second[seed]) for seed in first if seed in second]
     if not pairs:
         return "no seed in common" if first and second else "not measured"
     reason = next(filter(None, (why_unpaired(*pair) for pair in pairs)), "")
-    reason = reason or next(filter(None, (why_unpaired(pairs[0][0], one) for one, _ in pairs)), "")
+    reason = reason or next(filter(None, (why_unpaired(pairs[0][0], cell) for cell, _ in pairs)), "")
     if reason:
         return reason
     with np.errstate(invalid="ignore"):
-        return over_both(np.stack([one.losses - other.losses for one, other in pairs]))
+        return over_both(np.stack([cell.losses - other.losses for cell, other in pairs]))
 
 
 def over_both(each: Array) -> Difference:
@@ -249,9 +249,9 @@ def over_texts(differences: Sequence[Difference]) -> Difference:
 
     Its error is the mean of theirs: what a seed does to one text it may do to all.
     """
-    nats = float(np.mean([one.nats for one in differences]))
-    error = float(np.mean([one.nats_error for one in differences]))
-    return Difference(nats, error, all(one.paired for one in differences), min(one.freedom for one in differences))
+    nats = float(np.mean([item.nats for item in differences]))
+    error = float(np.mean([item.nats_error for item in differences]))
+    return Difference(nats, error, all(item.paired for item in differences), min(item.freedom for item in differences))
 
 
 def _error(values: Array) -> float:

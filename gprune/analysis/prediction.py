@@ -1,4 +1,4 @@
-"""Answers: which quantity predicts that a neuron is kept, and which neurons contradict it most?
+"""The quantities that predict which neurons are kept, and the neurons that contradict them most.
 
 The area under the ROC curve of a layer: how often a kept neuron has more of the quantity than a removed one,
 equal ones by half. 0.5 is what chance gives; below it, less of the quantity is kept.
@@ -33,12 +33,12 @@ def prediction_table(quantities: Mapping[str, Array], kept: Array) -> pd.DataFra
     rows = []
     for name, values in quantities.items():
         areas = area(values, kept)
-        known = areas[np.isfinite(areas)]
-        ends = (known.mean(), known.min(), known.max()) if len(known) else (np.nan,) * 3
+        finite = areas[np.isfinite(areas)]
+        ends = (finite.mean(), finite.min(), finite.max()) if len(finite) else (np.nan,) * 3
         rows.append({"quantity": name, **dict(zip(("mean AUC", "lowest", "highest"), ends, strict=True))})
-    made = pd.DataFrame(rows)
-    order = (made["mean AUC"] - 0.5).abs().sort_values(ascending=False, kind="stable").index
-    return made.loc[order].reset_index(drop=True)
+    areas_table = pd.DataFrame(rows)
+    order = (areas_table["mean AUC"] - 0.5).abs().sort_values(ascending=False, kind="stable").index
+    return areas_table.loc[order].reset_index(drop=True)
 
 
 def contradicting(values: Array, kept: Array, count: int, layer: int | None = None) -> pd.DataFrame:

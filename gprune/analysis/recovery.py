@@ -1,4 +1,4 @@
-"""Answers: what does training a pruned model on gain, for each method by the same steps on the same texts?
+"""The gain of further training of a pruned model, by the same steps on the same texts for each method.
 
 What is measured after recovery is compared with the same method before it, and with other methods after
 theirs; never with a method whose weights no gradient has changed.
@@ -31,7 +31,7 @@ class Recovered:
 
     @property
     def change(self) -> Difference:
-        """What recovery changes, paired by window; negative is better."""
+        """The change by recovery, paired by window; negative is better."""
         return difference(self.after, self.before)
 
 

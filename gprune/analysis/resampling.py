@@ -1,4 +1,4 @@
-"""Answers: what does sampling alone do to ranks and decisions, and how many sequences make that small?
+"""The effect of sampling alone on ranks and decisions, by the number of sequences.
 
 Two samples of one text that share no sequence are compared, at growing sizes, from parts of statistics that
 one forward pass has kept. A score is a true one and a sampling error whose variance falls as 1 / n: the drift
@@ -34,7 +34,7 @@ class Resampled:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """How something that sampling does falls with the number of sequences: sqrt(a / (n + b))."""
+    """The fall of an effect of sampling with the number of sequences: sqrt(a / (n + b))."""
 
     scale: float
     """a; NaN where nothing could be fitted"""
@@ -43,11 +43,11 @@ class Law:
 
     @property
     def known(self) -> bool:
-        """Whether there is a law: what was measured falls as samples grow, or is 0."""
+        """True if there is a law: the measured effect falls as samples grow, or is 0."""
         return self.scale >= 0
 
     def at(self, sequences: float) -> float:
-        """What two samples of so many sequences differ by; NaN without a law."""
+        """Return the difference of two samples of so many sequences; NaN without a law."""
         return float(np.sqrt(self.scale / (sequences + self.shift))) if self.known else float("nan")
 
     def reaches(self, level: float) -> float:
@@ -70,10 +70,10 @@ def resampled(score: Score, sizes: Array, kept: Array) -> Resampled:
     for count in range(1, shards // 2 + 1):
         parts = [ranks(score([(start + step) % shards for step in range(count)])) for start in range(shards)]
         pairs = [(parts[start], parts[(start + count) % shards]) for start in range(shards)]
-        rows.append([(rank_drift(*pair), changed(*(decided(one, kept) for one in pair))) for pair in pairs])
-    found = np.array(rows).reshape(len(rows), shards, 2)
+        rows.append([(rank_drift(*pair), changed(*(decided(part, kept) for part in pair))) for pair in pairs])
+    draws = np.array(rows).reshape(len(rows), shards, 2)
     sequences = np.arange(1, len(rows) + 1) * float(np.mean(sizes))
-    return Resampled(sequences, found[:, :, 0], found[:, :, 1])
+    return Resampled(sequences, draws[:, :, 0], draws[:, :, 1])
 
 
 def rank_drift(first: Array, second: Array) -> float:

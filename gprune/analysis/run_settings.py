@@ -1,4 +1,4 @@
-"""Answers: in which settings do several runs differ, and which of them differ in nothing but their seed?"""
+"""The settings in which runs differ, and the runs that differ in nothing but their seed."""
 
 import json
 from collections.abc import Mapping
@@ -27,32 +27,32 @@ def told_apart(studies: Mapping[str, Study]) -> dict[str, dict[str, str]]:
 
     Values are texts, by dotted name.
     """
-    known = {name: flattened(study) for name, study in studies.items()}
-    chosen, apart = list[str](), 1
+    settings_of = {name: flattened(study) for name, study in studies.items()}
+    chosen, groups = list[str](), 1
     for field in differing(studies):
-        split = len({tuple(settings[one] for one in (*chosen, field)) for settings in known.values()})
-        if split > apart and len(chosen) < MOST_TOLD:
-            chosen, apart = [*chosen, field], split
-    return {name: {field: settings[field] for field in chosen} for name, settings in known.items()}
+        split = len({tuple(settings[key] for key in (*chosen, field)) for settings in settings_of.values()})
+        if split > groups and len(chosen) < MOST_TOLD:
+            chosen, groups = [*chosen, field], split
+    return {name: {field: settings[field] for field in chosen} for name, settings in settings_of.items()}
 
 
 def differing(studies: Mapping[str, Study]) -> list[str]:
     """The settings in which studies differ, by dotted name; those that split them most first."""
-    known = [flattened(study) for study in studies.values()]
-    fields = [field for field in next(iter(known), {}) if field not in _NAMES]
-    values = {field: len({settings[field] for settings in known}) for field in fields}
-    found = (field for field in fields if values[field] > 1)
-    return sorted(found, key=lambda field: (field in _ASIDE, -values[field]))
+    all_settings = [flattened(study) for study in studies.values()]
+    fields = [field for field in next(iter(all_settings), {}) if field not in _NAMES]
+    values = {field: len({settings[field] for settings in all_settings}) for field in fields}
+    several = (field for field in fields if values[field] > 1)
+    return sorted(several, key=lambda field: (field in _ASIDE, -values[field]))
 
 
 @lru_cache(maxsize=2048)
 def flattened(study: Study) -> dict[str, str]:
     """Every setting of a study as text, by dotted name."""
-    found: dict[str, str] = {}
+    fields: dict[str, str] = {}
     for name, value in study.to_dict().items():
-        inner = {f"{name}.{field}": one for field, one in value.items()} if isinstance(value, dict) else {}
-        found |= {key: _words(one) for key, one in (inner or {name: value}).items()}
-    return found
+        inner = {f"{name}.{field}": item for field, item in value.items()} if isinstance(value, dict) else {}
+        fields |= {key: _words(item) for key, item in (inner or {name: value}).items()}
+    return fields
 
 
 def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
@@ -60,27 +60,27 @@ def differences(studies: Mapping[str, Study]) -> pd.DataFrame:
 
     Columns have the names of the studies.
     """
-    known = {name: flattened(study) for name, study in studies.items()}
+    settings_of = {name: flattened(study) for name, study in studies.items()}
     lines = []
-    fields = [field for field in next(iter(known.values()), {}) if field not in _NAMES]
+    fields = [field for field in next(iter(settings_of.values()), {}) if field not in _NAMES]
     for field in fields:
-        values = {name: settings[field] for name, settings in known.items()}
+        values = {name: settings[field] for name, settings in settings_of.items()}
         if len(set(values.values())) > 1:
             lines.append({"setting": field, **values, "meaning": documentation()[field]})
     return pd.DataFrame(lines)
 
 
 def seed_groups(studies: Mapping[str, Study]) -> dict[str, tuple[str, int]]:
-    """What each run's study shares with those that differ from it in their seed only, and its seed."""
-    found = {}
+    """Return a key that each run shares with those that differ from it in their seed only, and its seed."""
+    groups = {}
     for run, study in studies.items():
         settings = {name: value for name, value in study.to_dict().items() if name not in _NO_RESULT}
-        found[run] = json.dumps(settings, sort_keys=True), study.seed
-    return found
+        groups[run] = json.dumps(settings, sort_keys=True), study.seed
+    return groups
 
 
 def has_several_seeds(groups: Mapping[str, tuple[str, int]]) -> bool:
-    """Whether any study is there with more than one seed."""
+    """Return True if any study is there with more than one seed."""
     return len({group for group, _ in groups.values()}) < len(set(groups.values()))
 
 

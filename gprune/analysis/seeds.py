@@ -1,4 +1,4 @@
-"""Answers: how far do the results of one study lie apart when nothing but its seed changes?"""
+"""The spread of the results of one study over its seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -19,8 +19,8 @@ def spread(results: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     as in the paper's table of seeds) and the `seeds` that have it. A number that is not finite counts as
     measured, and makes mean and deviation so.
     """
-    found = {name: _gathered([result[name] for result in results if name in result]) for name in MEASURED}
-    return {name: value for name, value in found.items() if value}
+    measures = {name: _gathered([result[name] for result in results if name in result]) for name in MEASURED}
+    return {name: value for name, value in measures.items() if value}
 
 
 def _gathered(values: Sequence[Any]) -> dict[str, Any]:

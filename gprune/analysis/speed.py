@@ -1,4 +1,4 @@
-"""Answers: how fast is each model beside the dense one, how wide are its layers, and what would padding cost?
+"""The speed of each model beside the dense one, the widths of its layers, and the cost of padding.
 
 Small tables of the inference speed that a run has measured (appendix, practical inference speedup), and the
 arithmetic of widths: which multiple they are of, and what is left of the saving once every layer is padded
@@ -29,7 +29,7 @@ _WITHOUT_BIASES = ("mistral", "qwen2")
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """What every layer of a pruned model keeps."""
+    """The units that every layer of a pruned model keeps."""
 
     neurons: Array
     """(layers,) FFN neurons kept"""
@@ -38,13 +38,13 @@ class Widths:
 
     @property
     def equal(self) -> bool:
-        """Whether all layers keep the same number of each."""
-        return all((one == one[0]).all() for one in (self.neurons, self.groups))
+        """True if all layers keep the same number of each."""
+        return all((counts == counts[0]).all() for counts in (self.neurons, self.groups))
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """What padding every layer to the widest makes of a pruned model."""
+    """A pruned model with every layer padded to the widest."""
 
     neurons: int
     """FFN width of every layer"""
@@ -105,7 +105,7 @@ def speed_table(rows: Iterable[Mapping[str, Any]], phase: str) -> pd.DataFrame:
 
 
 def within_noise(ratio: float, spread: float) -> bool:
-    """Whether a ratio of speeds, with its interquartile range, is not apart from 1."""
+    """Return True if a ratio of speeds, with its interquartile range, is not apart from 1."""
     return abs(ratio - 1) <= spread
 
 
@@ -115,8 +115,8 @@ def ratio_words(ratio: float, spread: float) -> str:
     Elsewhere ± is half a 95 % interval, so that this range is not written as one.
     """
     # the model that ratios are to has one of exactly 1
-    told = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
-    return f"{ratio:.2f} (IQR {spread:.2f}){told}"
+    noise = ", within noise" if spread > 0 and within_noise(ratio, spread) else ""
+    return f"{ratio:.2f} (IQR {spread:.2f}){noise}"
 
 
 def _quartiles(row: Mapping[str, Any]) -> tuple[float, float]:
@@ -145,18 +145,18 @@ def published_speed() -> pd.DataFrame:
 
 
 def widths(masks: PruningMasks) -> Widths:
-    """What every layer keeps under some masks."""
+    """Return the units that every layer keeps under some masks."""
     return Widths(np.count_nonzero(masks.ffn, axis=1), np.count_nonzero(masks.heads, axis=1))
 
 
-def pruned_multiple(found: Widths, shape: ModelShape) -> int:
+def pruned_multiple(widths_of: Widths, shape: ModelShape) -> int:
     """The largest number that divides every pruned FFN width; the full width where no layer is pruned."""
-    pruned = [int(width) for width in found.neurons if width < shape.neurons]
+    pruned = [int(width) for width in widths_of.neurons if width < shape.neurons]
     return math.gcd(*pruned) if pruned else shape.neurons
 
 
 def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str) -> Padding | str:
-    """What the ordinary model of the padded export holds; no model is loaded for it.
+    """Return the sizes of the ordinary model of the padded export; no model is loaded for it.
 
     `size` is the dense model's, `family` its model type, as llama. Where none is made, or what it holds is
     not known before, the end of a sentence on the ordinary model that says why.
@@ -169,9 +169,9 @@ def padding(shape: ModelShape, size: ModelSize, model: PrunedModel, family: str)
     dense_biases = size.neuron_biases or size.missing_biases < 2 * shape.hidden * shape.layers
     if not llama_like and family != "qwen3" and (model.biased or dense_biases):
         return "may have more biases than the pruned one: what it holds is told by the command that makes it"
-    kept = widths(model.masks)
+    units = widths(model.masks)
     ordinary = "llama" if model.biased else family
-    neurons, groups = int(kept.neurons.max()), _padded_groups(shape, int(kept.groups.max()), ordinary)
+    neurons, groups = int(units.neurons.max()), _padded_groups(shape, int(units.groups.max()), ordinary)
     groups = groups if layout.free_heads else shape.kv_heads
     ffn = np.tile(np.arange(shape.neurons) < neurons, (shape.layers, 1))
     heads = np.tile(np.arange(shape.kv_heads) < groups, (shape.layers, 1))

@@ -1,4 +1,4 @@
-"""Answers: which row of a study is best, by how much, over how many seeds, and at the same budget?
+"""The rows of a study over their seeds: ranks, changes, and whether budgets are equal.
 
 Section 4, ablations, and the appendix: rows that differ in one choice, each with the numbers of its runs.
 Published rows never enter here.
@@ -70,7 +70,7 @@ class Setting:
 
     @property
     def block(self) -> str:
-        """What it must share with another setting to be ranked with it."""
+        """The key of the settings that it is ranked with."""
         return " · ".join(self.labels.get(name, "") for name in BLOCKS)
 
     @property
@@ -81,22 +81,22 @@ class Setting:
     @property
     def kept(self) -> float:
         """Mean retention over seeds; NaN where not known."""
-        known = [row.kept for row in self.filled if np.isfinite(row.kept)]
-        return float(np.mean(known)) if known else float("nan")
+        retentions = [row.kept for row in self.filled if np.isfinite(row.kept)]
+        return float(np.mean(retentions)) if retentions else float("nan")
 
     @property
     def ranked(self) -> bool:
-        """Whether it competes: pruned, and with numbers; a control does too, for that it is there."""
+        """True if it competes: pruned, and with numbers; a control does too, for that it is there."""
         return self.method != "dense" and bool(self.filled)
 
     @property
     def control(self) -> bool:
-        """Whether it is a control that the paper does not have."""
+        """True if it is a control that the paper does not have."""
         return self.rows[0].control
 
     @property
     def reason(self) -> str:
-        """Why numbers are missing, seed by seed where there are several; empty where none is."""
+        """The reasons for missing numbers, seed by seed where there are several; empty where none is missing."""
         missing = [row for row in self.rows if row.reason]
         if len(self.rows) == 1:
             return missing[0].reason if missing else ""
@@ -107,47 +107,47 @@ class Setting:
         return [row.values[column] for row in self.filled if column in row.values]
 
     def mark(self, column: str) -> str:
-        """What marks the numbers of a column that were measured by another protocol; empty for the usual."""
+        """Return the mark of the numbers of a column that were measured by another protocol; empty for the usual."""
         return "".join(dict.fromkeys(row.marks.get(column, "") for row in self.filled))
 
     def mean(self, column: str) -> float:
         """Mean over seeds; NaN where there is no number."""
-        found = self.values(column)
-        return float(np.mean(found)) if found else float("nan")
+        values = self.values(column)
+        return float(np.mean(values)) if values else float("nan")
 
     def spread(self, column: str) -> float:
         """Deviation over seeds, divided by their number; of one seed half the row's own interval.
 
         Figures have their deviation over layers instead, which is no error.
         """
-        found = self.values(column)
-        if len(found) == 1:
+        values = self.values(column)
+        if len(values) == 1:
             row = next(row for row in self.filled if column in row.values)
             error = row.errors.get(column, math.nan)
             # a row does not say of how many windows or documents its error is
             return half_interval(error, math.inf) if is_ranked(column) else error
-        return float(np.std(found)) if found else float("nan")
+        return float(np.std(values)) if values else float("nan")
 
 
 def settings(rows: Iterable[StudyRow], each_seed: bool = False) -> list[Setting]:
     """Gathers rows that differ in the seed alone, in order of first appearance; not if `each_seed`."""
     grouped: dict[tuple[tuple[tuple[str, str], ...], str, float], list[StudyRow]] = {}
     for row in rows:
-        own = {name: value for name, value in row.labels.items() if each_seed or name != SEED}
-        grouped.setdefault((tuple(own.items()), row.method, row.retention), []).append(row)
+        labels = {name: value for name, value in row.labels.items() if each_seed or name != SEED}
+        grouped.setdefault((tuple(labels.items()), row.method, row.retention), []).append(row)
     return [
-        Setting(dict(labels), method, retention, tuple(found)) for (labels, method, retention), found in grouped.items()
+        Setting(dict(labels), method, retention, tuple(group)) for (labels, method, retention), group in grouped.items()
     ]
 
 
 def keys(table: Iterable[Setting]) -> list[str]:
-    """What an address calls the settings of a table: method and retention, those that share them numbered."""
-    found = list[str]()
+    """Return the ids of a table's settings in addresses: method and retention, those that share them numbered."""
+    ids = list[str]()
     for setting in table:
-        own = f"{setting.method}@{setting.retention:g}"
-        times = sum(key.split("/")[0] == own for key in found)
-        found.append(f"{own}/{times + 1}" if times else own)
-    return found
+        name = f"{setting.method}@{setting.retention:g}"
+        times = sum(key.split("/")[0] == name for key in ids)
+        ids.append(f"{name}/{times + 1}" if times else name)
+    return ids
 
 
 def columns(table: Iterable[Setting]) -> list[str]:
@@ -156,28 +156,28 @@ def columns(table: Iterable[Setting]) -> list[str]:
 
 
 def is_perplexity(column: str) -> bool:
-    """Whether lower is better and ratios are what counts."""
+    """Return True if lower is better and ratios count."""
     return column.startswith(PERPLEXITY)
 
 
 def is_ranked(column: str) -> bool:
-    """Whether a column has a better and a worse; what a figure measures has neither."""
+    """Return True if a column has a better and a worse; measures of figures have neither."""
     return is_perplexity(column) or column.split(":")[0] == ACCURACY
 
 
 def unfair_blocks(table: list[Setting]) -> dict[str, str]:
     """Blocks in which no best is called: one sentence for each, that a row is not run or that budgets differ."""
-    found = {}
+    reasons = {}
     for block in dict.fromkeys(setting.block for setting in table):
-        own = [setting for setting in table if setting.block == block]
+        settings = [setting for setting in table if setting.block == block]
         where = spaced(f" at {block.strip(' ·')}") if block.strip(" ·") else ""
-        missing = sum(row.reason == NOT_RUN for setting in own for row in setting.rows)
-        if gap := budget_gap(setting.kept for setting in own if setting.ranked):
+        missing = sum(row.reason == NOT_RUN for setting in settings for row in setting.rows)
+        if gap := budget_gap(setting.kept for setting in settings if setting.ranked):
             limit = f"more than {percent(BUDGET_TOLERANCE, 1)}"
-            found[block] = f"the retentions{where} differ by {percent(gap, 1)}, {limit}"
+            reasons[block] = f"the retentions{where} differ by {percent(gap, 1)}, {limit}"
         elif missing:
-            found[block] = f"{missing} of the rows{where} {'is' if missing == 1 else 'are'} not run yet"
-    return found
+            reasons[block] = f"{missing} of the rows{where} {'is' if missing == 1 else 'are'} not run yet"
+    return reasons
 
 
 def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
@@ -191,11 +191,11 @@ def rankings(table: list[Setting], column: str) -> list[dict[int, int]]:
 
 
 def _difference(first: Setting, second: Setting, column: str) -> Difference:
-    """How much worse the first is: paired over the seeds that both have, of a single one as if independent.
+    """Return the loss of the first over the second: paired over common seeds, of a single one as if independent.
 
     Rows lack the losses of their windows, which would pair two methods of one seed. Errors of perplexities are shares.
     """
-    sides = [{row.seed: row for row in one.filled if column in row.values} for one in (first, second)]
+    sides = [{row.seed: row for row in setting.filled if column in row.values} for setting in (first, second)]
     shared = [seed for seed in sides[0] if seed in sides[1]]
     log, ratio = (np.log, True) if is_perplexity(column) else (np.negative, False)
     losses = [np.array([log(side[seed].values[column]) for seed in shared or side]) for side in sides]
@@ -213,14 +213,14 @@ def marks(table: list[Setting], column: str) -> dict[int, str]:
 
 def ahead(table: list[Setting]) -> dict[str, list[str]]:
     """Controls that do as well as GPrune's best row of their block, or better: measures by control."""
-    found: dict[str, list[str]] = {}
+    controls: dict[str, list[str]] = {}
     for column in filter(is_ranked, columns(table)):
         for ranks in rankings(table, column):
-            ours = [i for i in ranks if table[i].method.startswith("gprune:") and not table[i].control]
-            for index in ranks if ours else ():
-                if table[index].control and _difference(table[index], table[ours[0]], column).verdict != WORSE:
-                    found.setdefault(table[index].name, []).append(column)
-    return found
+            own_rows = [i for i in ranks if table[i].method.startswith("gprune:") and not table[i].control]
+            for index in ranks if own_rows else ():
+                if table[index].control and _difference(table[index], table[own_rows[0]], column).verdict != WORSE:
+                    controls.setdefault(table[index].name, []).append(column)
+    return controls
 
 
 def change(setting: Setting, baseline: Setting, column: str) -> float:

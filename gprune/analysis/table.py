@@ -180,8 +180,8 @@ def _names(names: pd.Index) -> pd.Index:
     safe = [tuple(map(guarded, name)) if isinstance(name, tuple) else guarded(name) for name in names]
     if safe == list(names):
         return names
-    made: pd.Index = pd.MultiIndex.from_tuples(safe) if isinstance(names, pd.MultiIndex) else pd.Index(safe)
-    return made.set_names(names.names)
+    index: pd.Index = pd.MultiIndex.from_tuples(safe) if isinstance(names, pd.MultiIndex) else pd.Index(safe)
+    return index.set_names(names.names)
 
 
 def _number(text: str) -> bool:

@@ -1,4 +1,4 @@
-"""Answers: what does GPrune gain over each base metric, how far are base metrics apart, how much is noise?
+"""The gain of GPrune over each base metric, the gap between base metrics, and the spread over seeds.
 
 Section 4, main results and appendix, seed repeatability. Every function reads rows, measured or published
 alike, but never both in one call: a frame with the columns `method` (id), `retention` (target), optionally
@@ -26,7 +26,7 @@ def metrics(rows: pd.DataFrame) -> list[str]:
 def metric_gap(
     rows: pd.DataFrame, metric: str = ACCURACY, bases: tuple[str, str] = ("wanda_sp", "flap")
 ) -> pd.DataFrame:
-    """How far two base metrics are apart in a column, before and after GPrune is applied to both.
+    """Return the distance of two base metrics in a column, before and after GPrune is applied to both.
 
     `rows` has one line a method, retention and seed. Gives retention, seed where rows have it, before and
     after (absolute differences) and reduction (1 - after / before; negative where the gap grows, NaN where
@@ -37,18 +37,18 @@ def metric_gap(
     columns = [*keys, "before", "after", "reduction"]
     if metric not in rows.columns:
         return pd.DataFrame(columns=columns)
-    wanted = [*bases, *(GPRUNE + base for base in bases)]
-    four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in wanted], axis=1, join="inner")
+    methods = [*bases, *(GPRUNE + base for base in bases)]
+    four = pd.concat([_of(rows, keys, name)[metric].rename(name) for name in methods], axis=1, join="inner")
     four = four.astype(float).dropna()
     # equal distances may differ in the last bit, which is no reduction
-    before = (four[wanted[0]] - four[wanted[1]]).abs().round(12)
-    after = (four[wanted[2]] - four[wanted[3]]).abs().round(12)
+    before = (four[methods[0]] - four[methods[1]]).abs().round(12)
+    after = (four[methods[2]] - four[methods[3]]).abs().round(12)
     table = pd.DataFrame({"before": before, "after": after, "reduction": 1 - after / before.replace(0, np.nan)})
     return _ordered(table.reset_index(), columns)
 
 
 def gain_by_retention(rows: pd.DataFrame) -> pd.DataFrame:
-    """What GPrune changes against the base metric it is applied to, at every retention.
+    """Return the change by GPrune against the base metric it is applied to, at every retention.
 
     `rows` has one line a method, retention and seed. Gives base, method, retention, seed where rows have it,
     metric, before, after, gain, unit and better. A gain is the ratio after / before of a perplexity (below 1
@@ -108,12 +108,12 @@ def _keys(rows: pd.DataFrame) -> list[str]:
 
 
 def _of(rows: pd.DataFrame, keys: list[str], method: str) -> pd.DataFrame:
-    found = rows[rows["method"] == method]
-    twice = found[found.duplicated(keys)]
+    own_rows = rows[rows["method"] == method]
+    twice = own_rows[own_rows.duplicated(keys)]
     if len(twice):
         where = ", ".join(f"{key} {twice.iloc[0][key]}" for key in keys)
         raise SettingsError(f"{method} is there twice with {where}; choose one variant or run of each")
-    return found.set_index(keys)
+    return own_rows.set_index(keys)
 
 
 def _ordered(table: pd.DataFrame, columns: list[str]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Answers: which modules are sensitive and weakly supported, and what changes when the lines move?
+"""The modules that are sensitive and weakly supported, and the effect of other thresholds.
 
 Section 3.2 (RASA). The decision itself is `gprune.pruning.rasa.adapt`; this counts what it decided. While a
 line moves the browser counts by itself (`counting.js` of the page), and is tested against this.
@@ -25,7 +25,7 @@ OUTCOMES = ("unchanged", "adapted, stays on A", "re-scored from B")
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What a pair of thresholds does."""
+    """The effect of a pair of thresholds."""
 
     modules: int
     """modules in all"""
@@ -44,7 +44,7 @@ class Counts:
 
 
 class Decision(NamedTuple):
-    """What a rule decides of the modules of a run; every number of the lab comes from one of these."""
+    """The decision of a rule on the modules of a run; every number of the lab comes from one of these."""
 
     statistics: ModuleStatistics
     """drift, score, size and repeatability of each module, as the rule reads them"""
@@ -58,7 +58,7 @@ class Decision(NamedTuple):
 
 
 def decided(run: whatif.Loads, settings: ReliabilitySettings, mean: Callable[[str], Array] | None = None) -> Decision:
-    """What RASA decides on under other settings, and what it then decides.
+    """Return the statistics that RASA reads under other settings, and its decision.
 
     `mean` is the (modules,) mean primary scores under a scale that is not the run's own; formed here where
     left out. Raises StoreError where the run has not come that far, or a result is damaged.

@@ -1,4 +1,4 @@
-"""Answers: on which tokens does a pruned model do worse than the dense one, and by how much?"""
+"""The tokens on which a pruned model does worse than the dense one."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +34,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a pruned model reads a passage beside the dense one."""
+    """The losses of a pruned model on a passage beside the dense one."""
 
     nats: float
     """mean loss difference of a token; positive where the pruned model is worse"""
@@ -54,8 +54,8 @@ def change(dense: Array, pruned: Array) -> Change:
 def loss_title(changes: Mapping[str, Change]) -> str:
     """The finding, by the labels of the methods."""
     parts = [
-        f"{name} {signed(found.nats, '.2f')} nats/token (perplexity {found.perplexity:.1f})"
-        for name, found in changes.items()
+        f"{name} {signed(change.nats, '.2f')} nats/token (perplexity {change.perplexity:.1f})"
+        for name, change in changes.items()
     ]
     dense = next(iter(changes.values())).dense
     return f"Beside the dense model (perplexity {dense:.1f}): {', '.join(parts)}"
@@ -67,8 +67,8 @@ def worst_window(dense: Array, pruned: Array) -> tuple[int, float]:
     `dense` and `pruned` are (windows,) losses of the same windows; of equal differences the first.
     """
     change = pruned - dense
-    found = int(np.argmax(change))
-    return found, float(change[found])
+    window = int(np.argmax(change))
+    return window, float(change[window])
 
 
 def scale(differences: Iterable[Array]) -> float:

@@ -1,4 +1,4 @@
-"""Which methods are best, which are equal within noise, and the sentences that say so.
+"""Ranks of methods, ties within noise, and the sentences that claim them.
 
 Headline, titles, stars, Pareto front, slides, report and the tables of `reproduce` take every claim about methods from
 here. Differences are paired over windows, and over seeds where there are several. Methods within noise share a rank.
@@ -123,20 +123,20 @@ def rank_lines(lines: Sequence[Line], names: Sequence[str], expected: Expected =
 def compare_lines(first: Line, second: Line, names: Sequence[str]) -> Difference:
     """Return how much worse the first line is on the mean over some texts; as if independent where unpaired."""
     changes = {text: change(first, second, text) for text in names}
-    known = {text: one for text, one in changes.items() if isinstance(one, Difference)}
-    return over_texts([known.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
+    paired = {text: gap for text, gap in changes.items() if isinstance(gap, Difference)}
+    return over_texts([paired.get(text) or difference(first.cell(text), second.cell(text)) for text in names])
 
 
 def missing_methods(lines: Iterable[Line], text: str, expected: Expected) -> list[str]:
     """Return the methods of `expected` that have neither a perplexity on a text nor a reason for none."""
-    known = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
-    return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in known))
+    measured = {row.name for line in lines for row in line.rows if text in row.cells or row.reason}
+    return list(dict.fromkeys(name[1] for name in expected.get(text, ()) if name[1] != DENSE and name not in measured))
 
 
 def budget_gap(retentions: Iterable[float]) -> float:
     """Return the largest difference of some retentions where that is too much to compare them, else 0."""
-    known = [kept for kept in retentions if math.isfinite(kept)]
-    gap = max(known, default=0.0) - min(known, default=0.0)
+    finite = [kept for kept in retentions if math.isfinite(kept)]
+    gap = max(finite, default=0.0) - min(finite, default=0.0)
     return gap if gap > BUDGET_TOLERANCE else 0.0
 
 
@@ -198,7 +198,7 @@ class Opponents:
 
     @property
     def fair(self) -> bool:
-        """Whether the base may be held against GPrune, and everything is measured."""
+        """True if the base may be held against GPrune, and everything is measured."""
         return bool(not self.missing and self.ours and self.base) and is_comparable(self.ours, self.base, self.text)
 
     @property
@@ -456,11 +456,11 @@ def budget_title(bins: Bins, base: str) -> str:
 
 def budget_finding(bins: Bins, base: str) -> str:
     """Return the title of the budget and the shares that both methods keep."""
-    ours, theirs = pooled(bins)
+    kept, base_kept = pooled(bins)
     both = float(np.average(bins.shares[0], weights=bins.neurons)) / 100
     return (
         f"{budget_title(bins, base)}. GPrune keeps {percent(bins.ours[-1], 1)} of the most unstable modules and "
-        f"{base} {percent(bins.base[-1], 1)}; of all neurons {percent(ours, 1)} and {percent(theirs, 1)}, "
+        f"{base} {percent(bins.base[-1], 1)}; of all neurons {percent(kept, 1)} and {percent(base_kept, 1)}, "
         f"{percent(both, 1)} alike."
     )
 

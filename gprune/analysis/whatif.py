@@ -1,4 +1,4 @@
-"""What would be kept under other thresholds, at another retention, from another text's scores?
+"""Masks under other thresholds, at another retention, from another text's scores.
 
 Nothing is learned here and no model is run: the thresholds that a run has learned are shifted together until
 they meet the target again, as at the end of the learning itself, and the baselines decide anew from scores
@@ -56,7 +56,7 @@ class LabChoice:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """What every setting of RASA starts from: the units of a run under either text, ranked once."""
+    """The units of a run under either text, ranked once: the start of every setting of RASA."""
 
     units: RankedUnits
     """all units under A"""
@@ -135,30 +135,30 @@ def ranked(base: Prepared, source: Array) -> RankedUnits:
 
 
 def obstacle(results: Results, method: str, scoring: str) -> str:
-    """Why the masks of a baseline cannot be decided here, as a sentence; empty where they can.
+    """Return why the masks of a baseline cannot be decided here, as a sentence; empty where they can.
 
     `method` prunes and learns no masks; `scoring` is one of TEXTS.
     """
-    known, study = METHODS[method], results.graph.study
-    if known.decision == "learned":
-        return f"{known.label} has thresholds of its own, which other masks would need learned anew"
-    if known.decision == "gated":
-        return f"{known.label} has a value for every unit, which other masks would need learned anew"
-    if known.plugin is not None:
-        return f"{known.label} is decided by code of {known.plugin.distribution}, which runs in runs only"
-    if known.decision == "chosen":
-        return f"{known.label} is chosen by measurement, which other masks would need anew"
-    if known.layered:
-        return f"{known.label} scores each layer above the pruned ones, so other masks need a pass of the model"
-    if scoring != PRIMARY and known.scoring != "single":
-        return f"{known.label} is scored on {SCORINGS[known.scoring]}, whichever text is chosen"
+    entry, study = METHODS[method], results.graph.study
+    if entry.decision == "learned":
+        return f"{entry.label} has thresholds of its own, which other masks would need learned anew"
+    if entry.decision == "gated":
+        return f"{entry.label} has a value for every unit, which other masks would need learned anew"
+    if entry.plugin is not None:
+        return f"{entry.label} is decided by code of {entry.plugin.distribution}, which runs in runs only"
+    if entry.decision == "chosen":
+        return f"{entry.label} is chosen by measurement, which other masks would need anew"
+    if entry.layered:
+        return f"{entry.label} scores each layer above the pruned ones, so other masks need a pass of the model"
+    if scoring != PRIMARY and entry.scoring != "single":
+        return f"{entry.label} is scored on {SCORINGS[entry.scoring]}, whichever text is chosen"
     if scoring != PRIMARY and method == "llm_pruner" and study.baselines.taylor_text:
-        return f"{known.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
-    if scoring == ADAPTED and (known.decision not in ("flap", "uniform") or known.metric != study.metric):
-        return f"adapted scores are there by {study.metric} only, which {known.label} does not decide by"
-    stage = stages.masks(_variant(results.graph, study.retention, scoring), known.masks)
+        return f"{entry.label} is scored on {study.baselines.taylor_text}, whichever text is chosen"
+    if scoring == ADAPTED and (entry.decision not in ("flap", "uniform") or entry.metric != study.metric):
+        return f"adapted scores are there by {study.metric} only, which {entry.label} does not decide by"
+    stage = stages.masks(_variant(results.graph, study.retention, scoring), entry.masks)
     missing = _missing(results, stage)
-    return f"{known.label} needs “{missing}”, which is not there" if missing else ""
+    return f"{entry.label} needs “{missing}”, which is not there" if missing else ""
 
 
 def decide(results: Results, method: str, retention: float, scoring: str, adapted: Array | None = None) -> PruningMasks:
@@ -197,12 +197,12 @@ def _exchanged(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _missing(results: Results, stage: Stage[Any]) -> str:
-    """What a stage needs that can neither be read nor made here, by what it does; empty if nothing."""
+    """Return the title of a need of a stage that can neither be read nor made here; empty if there is none."""
     for need in stages.needed(stage):
         if not results.there(need):
-            found = _missing(results, need) if _is_made_here(results.graph, need) else need.title
-            if found:
-                return found
+            title = _missing(results, need) if _is_made_here(results.graph, need) else need.title
+            if title:
+                return title
     return ""
 
 
@@ -210,10 +210,10 @@ def _had(results: Results, work: stages.RunContext, need: Stage[Any]) -> Any:
     """A record as it was stored, or made here from what was."""
     if results.there(need) or not _is_made_here(results.graph, need):
         return results.record(need)
-    return need.make(work, **stages.resolve(need.needs, lambda one: _had(results, work, one)))
+    return need.make(work, **stages.resolve(need.needs, lambda inner: _had(results, work, inner)))
 
 
 def _is_made_here(graph: Graph, stage: Stage[Any]) -> bool:
-    """Whether a result follows from statistics alone: scores that need no pass over tokens."""
+    """Return True if a result follows from statistics alone: scores that need no pass over tokens."""
     # what a plug-in scores is scored by its code, which the app's process does not import
     return stage.kind == "scores" and "tokens" not in stage.needs and not plugins.scores(graph, stage)

@@ -1,4 +1,4 @@
-"""What a card says of one calibration text: its numbers, and nothing that is not measured."""
+"""The numbers of the card of one calibration text; all of them are measured."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -26,7 +26,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much there is of a text; NaN or None where its tokens are not there."""
+    """The size of a text; NaN or None where its tokens are not there."""
 
     sequences: int
     length: int

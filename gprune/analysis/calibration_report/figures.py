@@ -42,7 +42,7 @@ def noise(card: TextCard, share: float) -> go.Figure:
 
 
 def _expected(figure: go.Figure, card: TextCard, color: str, last: float) -> None:
-    """What the law says, through what was measured and on to the largest number in sight."""
+    """Draw the law through the measured sizes and on to the largest number in sight."""
     if not card.drift.known:
         return
     sizes = np.geomspace(card.resampled.sequences[0], 1.15 * last, _POINTS)

@@ -68,15 +68,15 @@ def measure(results: Results, run: str = "", described: dict[str, str] | None = 
 
     Raises StoreError where no text has been measured yet, or a result is damaged.
     """
-    found = [_measured(results, role) for role in measurable(results)]
-    if not found:
+    texts = [_measured(results, role) for role in measurable(results)]
+    if not texts:
         raise StoreError(
             f"the run {run!r} has measured none of its texts yet: run the study first, at least until drift"
         )
     study = results.graph.study
     entries = vocabulary.entries(study.model)
     origin = Origin(run, study.model, scored_by(study), study.retention)
-    return {one.letter: _card(study, origin, one, found, entries, described or {}) for one in found}
+    return {text.letter: _card(study, origin, text, texts, entries, described or {}) for text in texts}
 
 
 def scored_by(study: Study) -> str:
@@ -94,64 +94,64 @@ def _measured(results: Results, role: str) -> _Measured:
         chosen = None if shards is None else list(shards)
         return scoring.score(metric, statistics, norms, shape, plain, chosen)
 
-    whole = scored()
-    decided = [
+    all_scores = scored()
+    masks_of = [
         uniform.allocate(scores, shape, study.retention)
-        for scores in (whole, *(scored(range(start, statistics.shards, 2)) for start in (0, 1)))
+        for scores in (all_scores, *(scored(range(start, statistics.shards, 2)) for start in (0, 1)))
     ]
     make = neuron_scorer(metric, statistics, norms)
-    found = resampling.resampled(make, statistics.shard_samples, decided[0].ffn.sum(axis=1))
+    samples = resampling.resampled(make, statistics.shard_samples, masks_of[0].ffn.sum(axis=1))
     return _Measured(
         role=role,
         sequences=int(statistics.shard_samples.sum()),
         tokens=results.get(stages.tokens, role) if results.has(stages.tokens, role) else None,
-        ranked=ranks(whole.ffn),
-        masks=decided[0],
-        halves=(decided[1], decided[2]),
-        resampled=found,
-        drift=resampling.law(found.sequences, found.drift),
-        changed=resampling.law(found.sequences, found.changed),
+        ranked=ranks(all_scores.ffn),
+        masks=masks_of[0],
+        halves=(masks_of[1], masks_of[2]),
+        resampled=samples,
+        drift=resampling.law(samples.sequences, samples.drift),
+        changed=resampling.law(samples.sequences, samples.changed),
     )
 
 
 def _card(
     study: Study,
     origin: Origin,
-    own: _Measured,
-    found: list[_Measured],
+    card_text: _Measured,
+    texts: list[_Measured],
     entries: int | None,
     described: dict[str, str],
 ) -> TextCard:
-    others = [other for other in found if other is not own]
-    masks = np.stack([one.masks.ffn for one in found])
+    others = [other for other in texts if other is not card_text]
+    masks = np.stack([text.masks.ffn for text in texts])
     return TextCard(
-        letter=own.letter,
-        name=getattr(study, own.role),
-        described=described.get(own.role, ""),
+        letter=card_text.letter,
+        name=getattr(study, card_text.role),
+        described=described.get(card_text.role, ""),
         origin=origin,
-        size=_size(study, own, entries),
-        resampled=own.resampled,
-        drift=own.drift,
-        changed=own.changed,
-        others=tuple(_against(study, own, other, entries) for other in others),
+        size=_size(study, card_text, entries),
+        resampled=card_text.resampled,
+        drift=card_text.drift,
+        changed=card_text.changed,
+        others=tuple(_against(study, card_text, other, entries) for other in others),
         undecided=float(np.mean(masks.any(axis=0) != masks.all(axis=0))) if others else float("nan"),
     )
 
 
-def _size(study: Study, own: _Measured, entries: int | None) -> Size:
-    if own.tokens is None:
+def _size(study: Study, text: _Measured, entries: int | None) -> Size:
+    if text.tokens is None:
         unknown = dict.fromkeys(("available", "characters", "distinct"))
         length = study.calibration.length
-        return Size(own.sequences, length, **unknown, entries=entries, frequent=np.nan, halves=np.nan)
-    ids = own.tokens.ids
+        return Size(text.sequences, length, **unknown, entries=entries, frequent=np.nan, halves=np.nan)
+    ids = text.tokens.ids
     size = 1 + int(ids.max())
     counts = texts_apart.token_counts(ids, size)
     frequent = np.sort(counts)[-texts_apart.MOST_FREQUENT :].sum() / counts.sum()
     return Size(
-        sequences=own.sequences,
+        sequences=text.sequences,
         length=ids.shape[1],
         # a text that the model writes has no end
-        available=None if is_sampled(getattr(study, own.role)) else own.tokens.available,
+        available=None if is_sampled(getattr(study, text.role)) else text.tokens.available,
         characters=vocabulary.characters(study.model, ids),
         distinct=int((counts > 0).sum()),
         entries=entries,
@@ -160,52 +160,52 @@ def _size(study: Study, own: _Measured, entries: int | None) -> Size:
     )
 
 
-def _against(study: Study, own: _Measured, other: _Measured, entries: int | None) -> Against:
-    noises = [one.drift.at(one.sequences) for one in (own, other)]
-    drift = resampling.rank_drift(own.ranked, other.ranked)
-    changed_sampling = float(np.mean([one.changed.at(one.sequences) for one in (own, other)]))
-    whole = kept_units.overlap(own.masks, other.masks, kept_units.NEURONS)
-    kept = float(own.masks.ffn.mean())
+def _against(study: Study, text: _Measured, other: _Measured, entries: int | None) -> Against:
+    noises = [side.drift.at(side.sequences) for side in (text, other)]
+    drift = resampling.rank_drift(text.ranked, other.ranked)
+    changed_sampling = float(np.mean([side.changed.at(side.sequences) for side in (text, other)]))
+    overlap = kept_units.overlap(text.masks, other.masks, kept_units.NEURONS)
+    share = float(text.masks.ffn.mean())
     return Against(
         letter=other.letter,
         name=getattr(study, other.role),
         drift=drift,
         drift_sampling=float(np.sqrt(np.mean(np.square(noises)))),
         drift_beyond=resampling.beyond(drift, *noises),
-        changed=resampling.changed(own.masks.ffn, other.masks.ffn),
+        changed=resampling.changed(text.masks.ffn, other.masks.ffn),
         changed_sampling=changed_sampling,
-        groups_changed=resampling.changed(own.masks.heads, other.masks.heads),
-        jaccard=whole.jaccard,
-        jaccard_chance=whole.chance,
-        jaccard_sampling=resampling.jaccard(kept, changed_sampling),
-        jaccard_halves=kept_units.overlap(*own.halves, kept_units.NEURONS).jaccard,
-        jaccard_across=kept_units.overlap(own.halves[0], other.halves[0], kept_units.NEURONS).jaccard,
-        **_shared(own.tokens, other.tokens, entries),
+        groups_changed=resampling.changed(text.masks.heads, other.masks.heads),
+        jaccard=overlap.jaccard,
+        jaccard_chance=overlap.chance,
+        jaccard_sampling=resampling.jaccard(share, changed_sampling),
+        jaccard_halves=kept_units.overlap(*text.halves, kept_units.NEURONS).jaccard,
+        jaccard_across=kept_units.overlap(text.halves[0], other.halves[0], kept_units.NEURONS).jaccard,
+        **_shared(text.tokens, other.tokens, entries),
     )
 
 
-def _shared(own: Tokens | None, other: Tokens | None, entries: int | None) -> dict[str, Any]:
-    """How far two texts are the same tokens; NaN where one is not there."""
+def _shared(first: Tokens | None, second: Tokens | None, entries: int | None) -> dict[str, Any]:
+    """Return the overlap of the tokens of two texts; NaN where one is not there."""
     run = corpus_relation.run_length(entries or _VOCABULARY)
-    if own is None or other is None:
+    if first is None or second is None:
         unknown = dict.fromkeys(("token_distance", "distinct_shared", "runs_shared"), float("nan"))
         return {**unknown, "run": run}
-    size = 1 + max(int(own.ids.max()), int(other.ids.max()))
-    ours, theirs = (texts_apart.token_counts(tokens.ids, size) for tokens in (own, other))
-    run = min(run, own.ids.shape[1], other.ids.shape[1])
+    size = 1 + max(int(first.ids.max()), int(second.ids.max()))
+    first_counts, second_counts = (texts_apart.token_counts(tokens.ids, size) for tokens in (first, second))
+    run = min(run, first.ids.shape[1], second.ids.shape[1])
     return {
-        "token_distance": texts_apart.token_distance(ours, theirs),
-        "distinct_shared": float(((ours > 0) & (theirs > 0)).sum() / (ours > 0).sum()),
-        "runs_shared": corpus_relation.shared(own.ids, other.ids, run),
+        "token_distance": texts_apart.token_distance(first_counts, second_counts),
+        "distinct_shared": float(((first_counts > 0) & (second_counts > 0)).sum() / (first_counts > 0).sum()),
+        "runs_shared": corpus_relation.shared(first.ids, second.ids, run),
         "run": run,
     }
 
 
 def letter_of(study: Study, text: str) -> str:
     """The letter of a text by its letter, role or name. Raises SettingsError where there is no such text."""
-    named = texts_of(study)
-    for role, name in named.items():
+    texts = texts_of(study)
+    for role, name in texts.items():
         if text in (texts_apart.ROLES[role], texts_apart.ROLES[role].lower(), role, name):
             return texts_apart.ROLES[role]
-    known = ", ".join(f"{texts_apart.ROLES[role]} ({name})" for role, name in named.items())
-    raise SettingsError(f"the run has no calibration text {quoted(text)}: choose one of {known}")
+    choices = ", ".join(f"{texts_apart.ROLES[role]} ({name})" for role, name in texts.items())
+    raise SettingsError(f"the run has no calibration text {quoted(text)}: choose one of {choices}")

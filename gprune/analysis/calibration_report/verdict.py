@@ -61,9 +61,9 @@ def _decisions(card: TextCard) -> str:
     texts = f" Over {len(card.others) + 1} texts {percent(card.undecided, 1)} depend on the text."
     return (
         f"{_extent(far)}. {far.letter} in its place changes {percent(far.changed, 1)} of the neuron decisions"
-        f"{sampling} (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f}), and "
-        f"{percent(far.groups_changed, 1)} of those on key/value groups. Scored by {metric}, one ratio in every "
-        f"layer, {percent(card.origin.retention)} kept.{texts if len(card.others) > 1 else ''}"
+        f"{sampling} (Jaccard {far.jaccard:.2f}, by chance {far.jaccard_chance:.2f}). Key/value groups: "
+        f"{percent(far.groups_changed, 1)}. Scored by {metric}, one ratio in every layer, "
+        f"{percent(card.origin.retention)} kept.{texts if len(card.others) > 1 else ''}"
     )
 
 

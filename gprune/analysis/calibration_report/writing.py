@@ -71,7 +71,7 @@ def _count(value: int | None) -> str:
 
 
 def size(card: TextCard) -> list[tuple[str, str]]:
-    """How much there is of the text, as words and numbers; a dash where it is not known."""
+    """Return the size of the text as words and numbers; a dash where it is not known."""
     known = card.size
     vocabulary = f" of {known.entries:,}" if known.entries else ""
     drawn = f"{known.sequences:,}" + ("" if known.available is None else f" of {known.available:,}")

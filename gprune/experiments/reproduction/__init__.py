@@ -1,7 +1,7 @@
 """Every table and figure of the paper by one command (section 4 and appendix).
 
-`scale` says how large, `tables` (with `figures` and `throughput`) which rows need which studies, `answers`
-(with `runs`) looks their results up by the keys of the graph, `schedule` has the missing studies run as jobs,
-`assembly`, `means`, `beside` and `writing` make tables of the answers, and `catalogue` lists them for the
-pages. Nothing here imports torch: models run in the jobs' own processes.
+`scale` gives sizes, `tables` (with `figures`, `throughput`, `control_rows` and `repair_rows`) the rows and the study of
+each, `lookup` (with `runs`) finds their results by the keys of the graph, `work` runs the missing studies as jobs,
+`assembly` builds the tables, `writing` writes them, `catalogue` reads them for the pages, and `documents` builds
+docs/study.md and docs/repair.md. Nothing here imports torch: models run in the jobs' own processes.
 """

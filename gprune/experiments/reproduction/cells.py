@@ -1,4 +1,4 @@
-"""How a number or a label stands in the short form of a table."""
+"""Formats numbers and labels for the short form of a table."""
 
 from typing import Any
 

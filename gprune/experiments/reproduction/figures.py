@@ -1,4 +1,4 @@
-"""Answers: which rows do the paper's figures have, and what do a run's records say in each?
+"""The rows of the paper's figures, and the numbers of a run's records in each.
 
 Figs. 1 and 3 and the table of module agreement (appendix): numbers of records, not perplexities.
 """
@@ -52,7 +52,7 @@ def module_overlap(series: Series) -> list[Row]:
         sides = (comparison.first.texts, comparison.second.texts)
         return " vs. ".join("–".join(short(getattr(series.scale, role)) for role in texts) for texts in sides)
 
-    return [_agreement_row(study, made, {"comparison": label(made)}) for made in _compared(study)]
+    return [_agreement_row(study, comparison, {"comparison": label(comparison)}) for comparison in _compared(study)]
 
 
 def figure_1b(series: Series) -> list[Row]:
@@ -66,7 +66,7 @@ def figure_1b(series: Series) -> list[Row]:
         return {"method": "FANG" if comparison.fang else "GPrune (twFLAP)", "comparison": title}
 
     # the paper's own rows are those of A and B alone
-    rows = [_agreement_row(study, made, labels(made), "substitute" in made.texts) for made in _compared(study)]
+    rows = [_agreement_row(study, item, labels(item), "substitute" in item.texts) for item in _compared(study)]
     return sorted(rows, key=lambda row: (row.extra, row.method == "fang"))
 
 
@@ -101,20 +101,20 @@ def figure_3(series: Series) -> list[Row]:
 def sources(row: Row, graph: Graph) -> tuple[Stage, ...]:
     """The stages that a figure's row is read from; MethodError where its study makes no such comparison."""
     if row.reads == "agreement":
-        made = stages.agreements(graph)
-        if row.item not in made:
+        comparisons = stages.agreements(graph)
+        if row.item not in comparisons:
             raise MethodError(f"the study has no comparison {COMPARISONS[str(row.item)].title!r}")
-        return (made[str(row.item)],)
+        return (comparisons[str(row.item)],)
     if row.reads == "drift":
         return (stages.drift(graph),)
-    ours = stages.masks(graph, "gprune")
+    own_masks = stages.masks(graph, "gprune")
     if row.reads == "masks":
-        return (ours,)
-    return stages.drift(graph), stages.partition(graph), ours, stages.masks(graph, "flap")
+        return (own_masks,)
+    return stages.drift(graph), stages.partition(graph), own_masks, stages.masks(graph, "flap")
 
 
 def measures(row: Row, results: Results) -> list[Measure]:
-    """What a figure's row says, of results that have all that it is read from; it reads no clock.
+    """Return the numbers of a figure's row, from results that have all its sources; it reads no clock.
 
     Raises MethodError where the model cannot have this row, StoreError where a record is absent or damaged.
     """
@@ -124,13 +124,13 @@ def measures(row: Row, results: Results) -> list[Measure]:
     if row.reads == "masks":
         return [("kept", float(records[0].retention), np.nan)]
     if row.reads == "agreement":
-        (found,) = records
+        (agreed,) = records
         return [
-            ("ARI", *agreement.spread(found.ari)),
-            ("matched overlap", *agreement.spread(found.overlap)),
+            ("ARI", *agreement.spread(agreed.ari)),
+            ("matched overlap", *agreement.spread(agreed.overlap)),
         ]
-    moved, partition, ours, base = records
-    return _bin(decisions.compare(moved.magnitude, partition, ours, base, BINS), int(row.item))
+    moved, partition, own_masks, base = records
+    return _bin(decisions.compare(moved.magnitude, partition, own_masks, base, BINS), int(row.item))
 
 
 def _drift(record: RankDrift, name: str) -> list[Measure]:

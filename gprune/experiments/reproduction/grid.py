@@ -61,7 +61,7 @@ class Row:
 
     @property
     def until(self) -> str:
-        """How far the study must have come, one of gprune.pipeline.stages.UNTIL."""
+        """The stage that the study must have reached, one of gprune.pipeline.stages.UNTIL."""
         return _UNTIL.get(self.reads, "perplexity")
 
 
@@ -74,7 +74,7 @@ class TableStudy(ScheduledStudy):
 
     @property
     def shared(self) -> Study:
-        """What its rows have in common, and what tells it from other entries."""
+        """The study that its rows share; it tells the entry from others."""
         return shared(self.study)
 
 
@@ -193,7 +193,7 @@ class Series:
 
 
 def shared(study: Study) -> Study:
-    """What the studies of one run's rows have in common: all but their methods, names and device."""
+    """Return a study without its methods, name and device: what the studies of one run's rows share."""
     return replace(study, methods=("dense",), name="", group="", device="auto")
 
 
@@ -212,7 +212,7 @@ def entries(rows: Iterable[Row]) -> list[TableStudy]:
 
 
 def before(rows: Iterable[Row]) -> list[Row]:
-    """What rows with a clock need to be there first, so that the learning does not wait for its turn."""
+    """Return the rows that rows with a clock need first, so that the learning does not wait for its turn."""
     return [Row({}, row.before, reads="masks") for row in rows if row.before is not None]
 
 

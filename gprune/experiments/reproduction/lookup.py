@@ -60,7 +60,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is known of a row."""
+    """The numbers of a row, or the reason for none."""
 
     row: Row
     run: str = ""
@@ -101,12 +101,12 @@ class Answer:
 
     @property
     def filled(self) -> bool:
-        """Whether the row has its numbers."""
+        """True if the row has its numbers."""
         return bool(self.values)
 
 
 class Finished:
-    """What a cache has of the rows, whichever runs made it."""
+    """Finds the answers of rows in a cache, whichever runs made them."""
 
     def __init__(self, store: Store) -> None:
         """Reads the records of all runs."""

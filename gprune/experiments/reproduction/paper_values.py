@@ -1,4 +1,4 @@
-"""What the paper itself gives for a table, to stand beside the measured rows and never among them."""
+"""The paper's own figures of a table, to stand beside the measured rows and never among them."""
 
 from collections.abc import Callable
 

@@ -33,7 +33,7 @@ CHOSEN = (RECOMMENDED, "gprune", "gates", "flap", "fang", "wanda_sp", "llm_prune
 
 @dataclass(frozen=True, slots=True)
 class Treatment:
-    """What is done to the weights that a method keeps."""
+    """A treatment of the weights that a method keeps."""
 
     kind: str
     """one of `repair.kind`"""

@@ -37,7 +37,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why a result cannot be had."""
+    """The reason for a missing result."""
 
     run: str
     """the run that says so"""

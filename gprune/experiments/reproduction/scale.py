@@ -1,4 +1,4 @@
-"""Answers: how large is a reproduction, the paper's own size or one that ends over a coffee?
+"""The sizes of a reproduction: the paper's own, or one that two cores finish in minutes.
 
 Section 4 and the appendix on detailed settings: 2048 samples, 2 epochs, retentions and RASA's quantiles of
 each model. `demo` runs the same tables on fewer sequences, and changes no formula; `study` is `demo` with
@@ -33,7 +33,7 @@ _NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """What all studies of a reproduction have in common."""
+    """The settings that all studies of a reproduction share."""
 
     name: str
     """one of SCALES"""
@@ -108,8 +108,8 @@ class Scale:
 
 def paper_model(model: str) -> str:
     """The paper's name of a model that it measures, by the last part of a folder or hub name; else empty."""
-    own = stem(model)
-    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, own)), "")
+    name_stem = stem(model)
+    return next((name for name, pattern in _NAMES.items() if re.fullmatch(pattern, name_stem)), "")
 
 
 def stem(model: str) -> str:
@@ -128,30 +128,30 @@ def choose(model: str, name: str | None = None, changes: dict[str, Any] | None =
     name = name or ("demo" if model == "demo" else "paper")
     require_choice("--scale", name, SCALES)
     scale = {"paper": _paper, "demo": _demo, "study": _study}[name](model)
-    given = {field: value for field, value in (changes or {}).items() if value is not None}
+    fields = {field: value for field, value in (changes or {}).items() if value is not None}
     texts = ("primary", "auxiliary", "substitute")
-    if "texts" not in given and any(field in given for field in texts):
-        given["texts"] = tuple(given.get(field, getattr(scale, field)) for field in texts)
-    given["settings"] = scale.settings + tuple(given.get("settings", ()))
-    if "methods" in given:
-        given["methods"] = tuple(dict.fromkeys(given["methods"]))
-    if "tasks" in given:
+    if "texts" not in fields and any(field in fields for field in texts):
+        fields["texts"] = tuple(fields.get(field, getattr(scale, field)) for field in texts)
+    fields["settings"] = scale.settings + tuple(fields.get("settings", ()))
+    if "methods" in fields:
+        fields["methods"] = tuple(dict.fromkeys(fields["methods"]))
+    if "tasks" in fields:
         # a suite stands for all of its tasks
-        tasks = (task for word in given["tasks"] for task in SUITES.get(word, (word,)))
-        given |= {"tasks": tuple(dict.fromkeys(tasks)), "tasks_in": "all"}
-    if given.get("limit") == 0:
-        given["limit"] = None
+        tasks = (task for word in fields["tasks"] for task in SUITES.get(word, (word,)))
+        fields |= {"tasks": tuple(dict.fromkeys(tasks)), "tasks_in": "all"}
+    if fields.get("limit") == 0:
+        fields["limit"] = None
     try:
-        return replace(scale, **given)
+        return replace(scale, **fields)
     except TypeError as error:
         raise SettingsError(f"a scale has no such field ({error})") from error
 
 
 def _paper(model: str) -> Scale:
-    known = paper_model(model)
+    paper_name = paper_model(model)
     # the paper's one setting that depends on the model, and its one epoch more for the large one
-    quantile = (("reliability.score_quantile", 0.85),) if known.startswith("Vicuna") else ()
-    if known == LARGE:
+    quantile = (("reliability.score_quantile", 0.85),) if paper_name.startswith("Vicuna") else ()
+    if paper_name == LARGE:
         return Scale("paper", retentions=_LARGE_RETENTIONS, epochs=PAPER_EPOCHS + 1)
     return Scale("paper", settings=quantile)
 
