@@ -136,6 +136,9 @@ def test_json_may_be_one_list_and_what_is_no_json_is_refused(tmp_path):
         with pytest.raises(CorpusError, match="c.jsonl' cannot be read: ") as refusal:
             read(tmp_path / "c.jsonl")
         assert len(str(refusal.value)) < 400 and "\n" not in str(refusal.value)
+    (tmp_path / "d.jsonl").write_text('null\n{"text": "one"}\n')
+    with pytest.raises(CorpusError, match="d.jsonl' cannot be read: it begins with null; each line must hold one"):
+        read(tmp_path / "d.jsonl")
     (tmp_path / "d.jsonl").write_text('{"text": oops}\n')
     with pytest.raises(CorpusError, match=r'each line must hold one object, like \{"text": "..."\}'):
         read(tmp_path / "d.jsonl")
