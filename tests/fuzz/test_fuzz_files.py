@@ -22,17 +22,6 @@ from gprune.system import safe_parsing
 pytestmark = pytest.mark.slow
 
 STUDY = from_dict({"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"})
-CARD = {
-    "license": "mit",
-    "configs": [
-        {"config_name": "small", "default": True, "data_files": [{"split": "train", "path": "small/tr*"}]},
-        {"config_name": "large", "data_dir": "large", "data_files": {"train": ["**/x.jsonl", "a?[bc]/*"]}},
-    ],
-}
-GLOBS = st.lists(
-    st.sampled_from(["*", "**", "/", "?", "[", "]", "!", "a", "b.jsonl", "..", "z-a", "(a+)+", "\\", "^$"]),
-    max_size=40,
-).map("".join)
 QUESTION = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
 STANDARD = {
     "passage": "p",
@@ -177,35 +166,13 @@ def test_rows(fuzz, tmp_path):
     row = {"text": "some words", "id": 1, "meta": {"a": [1.5]}}
     # pyarrow ends the process on tens of thousands of nested objects, and on a null that is compressed
     data = (odd.lines(row) | odd.files([row, row])).filter(
-        lambda data: data.count(b"{") < 10_000 and data[:4] != b"null"
+        lambda data: data.count(b"{") < 10_000 and not data.lstrip(b"\xef\xbb\xbf[ \t\r\n").startswith(b"null")
     )
     suffixes = st.sampled_from([".jsonl", ".json", ".txt", ".csv", ".jsonl.gz", ".txt.gz", ".parquet", ".arrow"])
     fuzz(
         st.tuples(data, suffixes, st.sampled_from(["", "", "#fields=text", "#fields=id+text", "#documents=1:2"])),
         read,
     )
-
-
-def test_dataset_cards(fuzz, tmp_path):
-    import yaml
-
-    folder = tmp_path / "set"
-    for name in ("small/train.jsonl", "large/x.jsonl", "ab/test.jsonl"):
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text('{"text": "words"}\n')
-
-    def read(case):
-        (folder / "README.md").write_bytes(case[0])
-        files = source.resolve(f"{folder}{case[1]}", "calibration").files
-        assert files and all(file.resolve().is_relative_to(folder) for file in files)
-
-    def card(values):
-        return f"---\n{yaml.safe_dump(values, allow_unicode=True)}---\n# About\n".encode("utf-8", "replace")
-
-    globbed = GLOBS.map(lambda glob: card({"configs": [{"config_name": "g", "data_files": glob}]}))
-    whole = odd.changed(CARD).map(card) | globbed
-    cards = whole.flatmap(odd.damaged)
-    fuzz(st.tuples(cards, st.sampled_from(["", "#config=small", "#config=large"])), read)
 
 
 def test_saved_datasets(fuzz, tmp_path):

@@ -96,7 +96,7 @@ def format_of(path: str) -> str:
     if refused:
         raise CorpusError(f"{path!r} is {refused}")
     # pyarrow's reader of JSON ends the process on it
-    if reader == "json" and head.lstrip().startswith(b"null"):
+    if reader == "json" and head.lstrip(b"\xef\xbb\xbf[ \t\r\n").startswith(b"null"):
         raise CorpusError(f"{path!r} cannot be read: it begins with null; {_OBJECTS}")
     return reader or next((reader for start, reader in _SIGNATURES.items() if head.startswith(start)), TEXT)
 

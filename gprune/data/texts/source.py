@@ -209,6 +209,8 @@ def _folder(name: TextName, folder: Path, role: Role, cache: Path) -> Source:
     name.allow(_FOLDER_OPTIONS, "a dataset folder")
     split = _split(name, role)
     part = reading.open_folder(str(folder), name, split, cache / "datasets")
+    # a clone without its large files, say
+    reading.format_of(part.files[0])
     files = tuple(map(Path, part.files))
     return Source(name, "folder", f"dataset folder {folder.name}", split, files, part.format, name.joined, part.open)
 
