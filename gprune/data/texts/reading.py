@@ -184,7 +184,7 @@ def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
     return islice(documents, span.start, span.stop)
 
 
-def fields_of(dataset: Opener, name: TextName) -> tuple[str, ...]:
+def first_fields(dataset: Opener, name: TextName) -> tuple[str, ...]:
     """Return the fields that make up a document; none for a dataset without records."""
     with plain_errors(name.place):
         batch = next(iter(dataset().iter(batch_size=1)), None)

@@ -149,7 +149,7 @@ def fields_of(source: Source) -> tuple[str, ...]:
     """Return the fields that make up a document of a local text; none for plain text."""
     if source.dataset is None or source.format == reading.TEXT:
         return ()
-    return reading.fields_of(source.dataset, source.name)
+    return reading.first_fields(source.dataset, source.name)
 
 
 def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
