@@ -44,6 +44,7 @@ _REFUSED = {
     b"\x89HDF": "an HDF5 file: save its text as .jsonl",
     b"version https://git-lfs": "a Git LFS pointer: fetch the file itself with `git lfs pull`",
 }
+_OBJECTS = 'each line must hold one object, like {"text": "..."}'
 _DECOMPRESS = "decompress it, or pip install zstandard or lz4"
 _HEAD_BYTES = 8192
 _LISTED_FIELDS = 20
@@ -94,6 +95,9 @@ def format_of(path: str) -> str:
     refused = next((kind for start, kind in _REFUSED.items() if head.startswith(start)), "")
     if refused:
         raise CorpusError(f"{path!r} is {refused}")
+    # pyarrow's reader of JSON ends the process on it
+    if reader == "json" and head.lstrip(b"\xef\xbb\xbf[ \t\r\n").startswith(b"null"):
+        raise CorpusError(f"{path!r} cannot be read: it begins with null; {_OBJECTS}")
     return reader or next((reader for start, reader in _SIGNATURES.items() if head.startswith(start)), TEXT)
 
 
@@ -180,7 +184,7 @@ def slice_documents(documents: Iterator[str], span: slice) -> Iterator[str]:
     return islice(documents, span.start, span.stop)
 
 
-def fields_of(dataset: Opener, name: TextName) -> tuple[str, ...]:
+def first_fields(dataset: Opener, name: TextName) -> tuple[str, ...]:
     """Return the fields that make up a document; none for a dataset without records."""
     with plain_errors(name.place):
         batch = next(iter(dataset().iter(batch_size=1)), None)
@@ -242,6 +246,6 @@ def plain_errors(place: str) -> Iterator[None]:
         ) from error
     except Exception as error:  # each reader and each version has its own classes
         reason = getattr(error, "strerror", None) or safe_parsing.sentence(error, 200)
-        hints = {"JSON": 'each line must hold one object, like {"text": "..."}', "Compression type": _DECOMPRESS}
+        hints = {"JSON": _OBJECTS, "Compression type": _DECOMPRESS}
         hint = next((f"; {hint}" for sign, hint in hints.items() if sign in reason), "")
         raise CorpusError(f"{place!r} cannot be read: {reason}{hint}") from error

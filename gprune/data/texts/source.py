@@ -149,7 +149,7 @@ def fields_of(source: Source) -> tuple[str, ...]:
     """Return the fields that make up a document of a local text; none for plain text."""
     if source.dataset is None or source.format == reading.TEXT:
         return ()
-    return reading.fields_of(source.dataset, source.name)
+    return reading.first_fields(source.dataset, source.name)
 
 
 def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
@@ -209,6 +209,8 @@ def _folder(name: TextName, folder: Path, role: Role, cache: Path) -> Source:
     name.allow(_FOLDER_OPTIONS, "a dataset folder")
     split = _split(name, role)
     part = reading.open_folder(str(folder), name, split, cache / "datasets")
+    # a clone without its large files, say
+    reading.format_of(part.files[0])
     files = tuple(map(Path, part.files))
     return Source(name, "folder", f"dataset folder {folder.name}", split, files, part.format, name.joined, part.open)
 

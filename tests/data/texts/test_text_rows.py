@@ -136,6 +136,10 @@ def test_json_may_be_one_list_and_what_is_no_json_is_refused(tmp_path):
         with pytest.raises(CorpusError, match="c.jsonl' cannot be read: ") as refusal:
             read(tmp_path / "c.jsonl")
         assert len(str(refusal.value)) < 400 and "\n" not in str(refusal.value)
+    for content in ('null\n{"text": "one"}\n', '[null, {"text": "one"}]'):
+        (tmp_path / "d.json").write_text(content)
+        with pytest.raises(CorpusError, match="d.json' cannot be read: it begins with null; each line must hold one"):
+            read(tmp_path / "d.json")
     (tmp_path / "d.jsonl").write_text('{"text": oops}\n')
     with pytest.raises(CorpusError, match=r'each line must hold one object, like \{"text": "..."\}'):
         read(tmp_path / "d.jsonl")
@@ -181,6 +185,9 @@ def test_a_file_that_is_not_what_its_ending_says(tmp_path):
         (tmp_path / name).write_bytes(pointer)
         with pytest.raises(CorpusError, match=f"{name}' is a Git LFS pointer: fetch the file itself"):
             read(tmp_path / name)
+        folder = lay_out(tmp_path / f"clone of {name}", {f"train-{name}": pointer})
+        with pytest.raises(CorpusError, match=f"train-{name}' is a Git LFS pointer: fetch the file itself"):
+            read(folder)
         (tmp_path / name).write_bytes(b"neither of them")
         with pytest.raises(CorpusError, match=f"{name}' cannot be read"):
             read(tmp_path / name)
