@@ -9,7 +9,7 @@ and silences units in place, without copying it. Everything else runs in the app
 """
 
 from gprune.app.preview.client import Client, pool
-from gprune.app.preview.request import DENSE, Question, Source, left_out, repair_of
+from gprune.app.preview.request import DENSE, Question, Source, left_out, repair_of, scale_roles
 from gprune.app.preview.response import NO_DIFFERENCE, Answer, State, verdict
 from gprune.app.preview.token_answers import (
     Counted,

@@ -12,6 +12,7 @@ from gprune.app.preview.request_queue import CURVE, PREVIEW
 from gprune.app.preview.response import Answer, State
 from gprune.app.preview.token_answers import Reading, What
 from gprune.app.preview.token_requests import parts
+from gprune.app.preview.worker.messages import SCALING
 from gprune.app.preview.worker_manager import WorkerManager
 from gprune.app.server import require_trust
 
@@ -115,7 +116,8 @@ class Client(WorkerManager):
 
 
 def _fitting(done: int, total: int, words: str, pid: int) -> State:
-    where = f": layer {min(done + 1, total)} of {total}" if total > 1 else ""
+    unit = "step" if words == SCALING else "layer"
+    where = f": {unit} {min(done + 1, total)} of {total}" if total > 1 else ""
     return State("fitting", f"The worker is {words}{where}", pid, min(done / max(total, 1), 1.0))
 
 

@@ -174,6 +174,15 @@ def repair_of(study: Study, scaled: bool = False) -> RepairSettings:
     return replace(repair, kind=cast(Any, repair.base + SCALED * scaled))
 
 
+def scale_roles(source: Source) -> tuple[str, ...]:
+    """Return the calibration texts of live scales: those of the study that the run has drawn.
+
+    The graph of `source` has a repair with scales.
+    """
+    tokens = {role: stages.tokens(source.graph, role) for role in source.graph.study.scales.roles}
+    return tuple(role for role, stage in tokens.items() if source.results.there(stage))
+
+
 def _fits(source: Source, question: Question) -> bool:
     """Whether a repair of the method is fitted to its masks."""
     return any(one.fitted for one in stages.carried_out(source.results, question.method))
@@ -277,9 +286,7 @@ def _to_fit(source: Source, question: Question, masks: PruningMasks, own: bool) 
         "batch": graph.study.calibration.batch,
     }
     if asked.scaled:
-        tokens = [stages.tokens(graph, role) for role in graph.study.scales.roles]
-        # a run that draws no text of the model learns from A and B
-        places = [place_of(source.results, stage) for stage in tokens if source.results.there(stage)]
+        places = [place_of(source.results, stages.tokens(graph, role)) for role in scale_roles(source)]
         fit["scales"] = {"settings": asdict(graph.study.scales), "seed": graph.study.seed, "texts": places}
     # no result of the run is fitted to other masks than its own
     place = (

@@ -5,17 +5,18 @@ over the same windows.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import streamlit as st
 
 from gprune.analysis.paired_test import interval_in_percent
 from gprune.app import preview
-from gprune.app.preview import NO_DIFFERENCE, Answer, Question, Source, repair_of
+from gprune.app.preview import NO_DIFFERENCE, Answer, Question, Source, repair_of, scale_roles
 from gprune.app.ui import asking, url_state
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
+from gprune.pipeline.stages.inputs import SAMPLED
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import RepairSettings
 from gprune.study.methods import METHODS
@@ -68,6 +69,9 @@ def switch(run: Run, key: str, method: str) -> RepairSettings | None:
 def about(run: Run, method: str, chosen: RepairSettings) -> str:
     """Describe how masks of a method are repaired here, and how the run itself repairs them."""
     changes = {"repair.kind": chosen.kind, "repair.texts": chosen.texts, "sparsity.bias_compensation": False}
+    graph = stages.with_repair(run.graph, asdict(chosen))
+    if chosen.scaled and SAMPLED not in scale_roles(Source(run.root, graph)):
+        changes["scales.texts"] = "both"
     words = repair_label(run.study.with_settings(changes))
     if chosen.base == run.study.repair.base:
         without = " Learned scales are left out." if run.study.repair.scaled and not chosen.scaled else ""

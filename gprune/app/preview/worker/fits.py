@@ -9,6 +9,7 @@ import time
 from collections import OrderedDict
 from typing import Any
 
+from gprune.app.preview.worker import messages
 from gprune.models.decoder import Decoder
 from gprune.pipeline import provenance
 from gprune.pruning.repair.fitting import fit
@@ -73,8 +74,12 @@ class Fits:
         texts = [self.store.get(kind, key, Tokens) for kind, key in learning["texts"]]
         repairs = (REPAIRS[weights.kind],)
         model = cut(self.decoder, PrunedModel(masks, repairs, {"weights": weights}))
-        settings = ScaleSettings(**learning["settings"])
-        scales = learn_scales(self.decoder, model, masks, "", texts, settings, int(learning["seed"]), on_progress)
+        settings, seed = ScaleSettings(**learning["settings"]), int(learning["seed"])
+
+        def on_step(done: int, total: int, _: str) -> None:
+            on_progress(done, total, messages.SCALING)
+
+        scales = learn_scales(self.decoder, model, masks, "", texts, settings, seed, on_step)
         return fold(self.decoder, masks, weights, scales)
 
     def _keep(self, key: str, found: RepairedWeights) -> None:

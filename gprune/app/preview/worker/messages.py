@@ -64,6 +64,9 @@ from gprune.records import Array, PruningMasks
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, UnreadableError
 
+SCALING = "learning scales"
+"""words of the progress of learned scales, whose unit is a step and not a layer"""
+
 
 def packed(masks: PruningMasks) -> dict[str, Any]:
     """Masks as plain values: shape and bits of either array, the last axis running fastest."""
