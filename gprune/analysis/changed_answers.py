@@ -72,6 +72,9 @@ def values(answers: Answers, rule: str) -> Array:
 def choices(answers: Answers, rule: str) -> Choices:
     """What a model chooses: of equal options the first, as lm-eval does."""
     found, starts = values(answers, rule), _starts(answers)
+    if answers.scored:
+        # the one option, the right text, is chosen or not
+        return Choices(np.where(found > 0.5, 0, -1), found > 0.5, found - 0.5)
     question = np.repeat(np.arange(len(starts)), answers.counts)
     best = np.flatnonzero(found == np.maximum.reduceat(found, starts)[question])
     first = best[np.unique(question[best], return_index=True)[1]]
@@ -116,7 +119,9 @@ def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.Da
 
 
 def letter(place: int) -> str:
-    """What an option is called: A to Z, then by its number."""
+    """What an option is called: A to Z, then by its number; a dash for none."""
+    if place < 0:
+        return "–"
     return chr(ord("A") + place) if place < 26 else str(place + 1)
 
 

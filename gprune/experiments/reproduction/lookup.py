@@ -221,7 +221,7 @@ def _tasks(row: Row, results: Results) -> dict[str, Stage[Any]]:
 
 def _with_tasks(study: Study, other: Study) -> Study:
     """A study with the tasks of another."""
-    return study.with_settings({f"evaluation.{name}": getattr(other.evaluation, name) for name in TASKS})
+    return study.with_settings({f"evaluation.{name}": getattr(other.evaluation, name) for name in (*TASKS, "few_shot")})
 
 
 def _measured(found: list[figures.Measure]) -> list[Value]:
