@@ -32,14 +32,14 @@ class MeanAccuracy:
 
 
 def metric_of(accuracy: Accuracy, rule: str) -> str:
-    """Return the figure of a task that counts, acc or acc_norm; under max acc where both are equal.
+    """Return the figure of a task that counts, acc, acc_norm or its own metric; under max acc where both are equal.
 
     Raises SettingsError where the rule is neither max nor fixed.
     """
     if rule not in RULES:
         raise SettingsError(f"the rule for accuracy must be one of {', '.join(RULES)} (got {rule!r})")
     if math.isnan(accuracy.acc_norm):
-        return "acc"
+        return accuracy.metric
     if rule == "fixed":
         return "acc_norm"
     return "acc_norm" if accuracy.acc_norm > accuracy.acc else "acc"
@@ -47,27 +47,30 @@ def metric_of(accuracy: Accuracy, rule: str) -> str:
 
 def reported(accuracy: Accuracy, rule: str) -> float:
     """The accuracy of a task that counts, in [0, 1]; for rule and errors see `metric_of`."""
-    return accuracy.acc if metric_of(accuracy, rule) == "acc" else accuracy.acc_norm
+    return accuracy.acc_norm if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc
 
 
 def reported_error(accuracy: Accuracy, rule: str) -> float:
     """The standard error of the figure that counts; for rule and errors see `metric_of`."""
-    return accuracy.acc_error if metric_of(accuracy, rule) == "acc" else accuracy.acc_norm_error
+    return accuracy.acc_norm_error if metric_of(accuracy, rule) == "acc_norm" else accuracy.acc_error
 
 
 def mean_accuracy(accuracies: Iterable[Accuracy], rule: str) -> MeanAccuracy:
-    """The mean over tasks, each of equal weight as in the paper's tables.
+    """The mean over tasks, each of equal weight as in the paper's tables; NaN where none is measured in shares.
 
     Raises SettingsError where the rule is not known, or there is no task.
     """
     measured = list(accuracies)
     if not measured:
         raise SettingsError("a mean accuracy needs at least one task: measure some, or leave the mean out")
-    count = len(measured)
-    variance = sum(reported_error(accuracy, rule) ** 2 for accuracy in measured)
+    shares = [accuracy for accuracy in measured if accuracy.is_share and accuracy.higher_is_better]
+    count = len(shares)
+    if not count:
+        return MeanAccuracy(math.nan, math.nan, math.nan, 0)
+    variance = sum(reported_error(accuracy, rule) ** 2 for accuracy in shares)
     return MeanAccuracy(
-        value=sum(reported(accuracy, rule) for accuracy in measured) / count,
+        value=sum(reported(accuracy, rule) for accuracy in shares) / count,
         error=math.sqrt(variance) / count,
-        chance=sum(accuracy.chance for accuracy in measured) / count,
+        chance=sum(accuracy.chance for accuracy in shares) / count,
         tasks=count,
     )

@@ -72,6 +72,10 @@ def values(answers: Answers, rule: str) -> Array:
 def choices(answers: Answers, rule: str) -> Choices:
     """Return the options that a model chooses: of equal ones the first, as lm-eval does."""
     likelihoods, starts = values(answers, rule), _starts(answers)
+    if answers.scored:
+        # the one option, the right text, is chosen or not
+        is_right = likelihoods > 0.5
+        return Choices(np.where(is_right, 0, -1), is_right, likelihoods - 0.5)
     question = np.repeat(np.arange(len(starts)), answers.counts)
     best = np.flatnonzero(likelihoods == np.maximum.reduceat(likelihoods, starts)[question])
     first = best[np.unique(question[best], return_index=True)[1]]
@@ -116,7 +120,9 @@ def of_question(answers: Mapping[str, Answers], rule: str, number: int) -> pd.Da
 
 
 def letter(index: int) -> str:
-    """Return the label of an option: A to Z, then its number."""
+    """Return the label of an option: A to Z, then its number; a dash for none."""
+    if index < 0:
+        return "–"
     return chr(ord("A") + index) if index < 26 else str(index + 1)
 
 

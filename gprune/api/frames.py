@@ -123,7 +123,7 @@ def measured_accuracies(run: Run) -> pd.DataFrame:
     Raises MissingResultError where none is and the study, or what it was measured on since, has tasks.
     """
     tasks = [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
-    fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version")
+    fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version", "metric")
     return _measured(run, stages.accuracy, tasks, fields)
 
 

@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, registered, say
 from gprune.models.families import FAMILIES
@@ -16,9 +16,6 @@ from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError
 from gprune.system.units import amount
 
-if TYPE_CHECKING:
-    from gprune.evaluation.tasks import TaskSource
-
 
 def add(commands: Any) -> None:
     """Registers the five commands."""
@@ -27,7 +24,8 @@ def add(commands: Any) -> None:
     models.add_argument("--json", action="store_true", help="write what FOLDER holds as one line of JSON to stdout")
     registered(commands, "texts", _texts)
     tasks = registered(commands, "tasks", _tasks)
-    tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with files of the seven")
+    tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of own questions")
+    tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with local rows of tasks")
     registered(commands, "plugins", _plugins)
     runs = registered(commands, "runs", _runs)
     runs.add_argument(
@@ -82,32 +80,26 @@ def _texts(_: argparse.Namespace) -> int:
 
 
 def _tasks(options: argparse.Namespace) -> int:
-    """Prints where the data of every task is and how much there is; 3 where a folder lacks some."""
+    """Print where the data of tasks is and how much there is; 3 where some cannot be had."""
     from gprune.evaluation import tasks
     from gprune.study import EvaluationSettings
 
-    settings, lacking = EvaluationSettings(task_folder=options.task_folder), 0
-    for task in tasks.known():
-        try:
-            source = tasks.resolve(task, settings)
-            doubt = tasks.doubt(source)
-            words = _data(source) + (f"; {doubt}" if doubt else "")
-        except CorpusError as error:
-            lacking += 1
-            words = safe_parsing.sentence(error)
-        say(f"{task:<18} {words}")
-    return EXIT_UNFILLED if lacking else 0
-
-
-def _data(source: TaskSource) -> str:
-    from gprune.evaluation import tasks
-
-    if source.kind == "demo":
-        return "built in"
-    if source.file is None:
-        return "from the hub, not on this machine yet"
-    labels = f", labels {source.labels.name}" if source.labels else ""
-    return f"{len(tasks.documents(source)):,} rows, {source.file}{labels}"
+    settings = EvaluationSettings(task_folder=options.task_folder)
+    names = tuple(options.tasks) or tasks.known()
+    reasons = tasks.available(names, settings)
+    for name in names:
+        words = reasons[name]
+        if not words:
+            source = tasks.resolve(name, settings)
+            try:
+                words = f"{len(tasks.read_documents(source)):,} rows, {source.file}" if source.file else "from the hub"
+            except CorpusError as error:
+                words = reasons[name] = str(error)
+            words = "built in" if source.kind == "demo" else words
+        say(f"{name:<18} {safe_parsing.sentence(words)}")
+    if not options.tasks:
+        say("any other task of lm-eval is one too, as `tasks gsm8k mmlu`", file=sys.stderr)
+    return EXIT_UNFILLED if any(reasons.values()) else 0
 
 
 def _plugins(_: argparse.Namespace) -> int:

@@ -91,8 +91,6 @@ def summary(result: dict[str, Any]) -> None:
         console.print(_accuracies(result["accuracy"]))
     for task, reason in result.get("unavailable_tasks", {}).items():
         _say(console, f"{short(task)} not measured: {reason}")
-    for task, reason in result.get("doubtful_tasks", {}).items():
-        _say(console, f"warning: {short(task)}: {reason}")
     if "speed" in result:
         console.print(_speeds(result["speed"]))
     _repairs(console, result)
@@ -245,19 +243,21 @@ def _over_seeds(found: dict[str, Any], title: str, scale: float) -> Table:
 
 
 def _accuracies(found: dict[str, dict[str, Any]]) -> Table:
-    """Accuracy of every method on every task: acc, and length-normalised where a task has it."""
+    """Tabulate every method on every task: acc, and length-normalised where a task has it, or the task's metric."""
     tasks = list(dict.fromkeys(task for values in found.values() for task in values))
-    table = _table("Zero-shot accuracy in percent, acc / acc_norm (higher is better)", *map(short, tasks))
+    table = _table("Tasks: accuracy in percent, acc / acc_norm, unless another metric is named", *map(short, tasks))
     for method, values in found.items():
         table.add_row(Text(method), *(Text(_accuracy(values.get(task))) for task in tasks))
     chances = [next(values[task]["chance"] for values in found.values() if task in values) for task in tasks]
-    table.add_row("guessing", *(f"{100 * chance:.1f}" for chance in chances))
+    table.add_row("guessing", *("-" if chance is None else f"{100 * chance:.1f}" for chance in chances))
     return table
 
 
 def _accuracy(found: dict[str, Any] | None) -> str:
     if found is None:
         return "-"
+    if "metric" in found:
+        return f"{found['metric']} {found['acc']:.4g}"
     shares = [found["acc"], found["acc_norm"]]
     words = " / ".join(f"{100 * share:.1f}" for share in shares if share is not None)
     return f"{words} ± {100 * (found['acc_error'] or 0.0):.1f}"

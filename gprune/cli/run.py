@@ -93,7 +93,7 @@ def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks
     with reporting.forgiving(), JobReporter(options.job) as reporter:
         result = _run_here(options, study or _asked(options), reporter, ranks)
         code = _ended([result])
-        kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks", "doubtful_tasks")
+        kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
         reporter.finish({name: result[name] for name in kept if name in result}, result["run"])
     return code
 
@@ -104,8 +104,10 @@ def _show_course(options: argparse.Namespace, study: Study) -> int:
     from gprune.cli.study import shown_forecast
     from gprune.pipeline.eta import last_time
     from gprune.pipeline.preflight import foreseen
+    from gprune.pipeline.stages.task_data import require_tasks
 
     store = Store(options.cache)
+    require_tasks(study)
     if options.seeds:
         return _show_seeds(options, _of_seeds(study, options.seeds), store)
     results = pipeline.opened(study, store)

@@ -1,21 +1,19 @@
-"""Answers: how often does a model, dense or pruned, choose the right answer without being shown an example?
+"""Figures of a model, dense or pruned, on tasks of lm-eval (section 4: zero-shot accuracy).
 
-Zero-shot accuracy as in section 4: the model's choice is the one of the highest log-likelihood (acc), or of
-the highest log-likelihood divided by the choice's length in characters (acc_norm). Both are kept; which of
-them counts is decided when they are shown (``gprune.analysis.accuracy``; appendix, robustness to the
-evaluation protocol).
+The model's choice is the one of the highest log-likelihood (acc), or of the highest log-likelihood divided by the
+choice's length in characters (acc_norm). Both are kept; which of them counts is decided when they are shown
+(``gprune.analysis.accuracy``). Other tasks keep every metric under lm-eval's name, and count by the first.
 """
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
-from gprune.evaluation.tasks import TaskSource, documents, fingerprint, resolve
-from gprune.evaluation.tasks.columns import Row
+from gprune.evaluation.tasks import TaskSource, fingerprint, resolve
 from gprune.records import Accuracy, Answers, Questions
-from gprune.records.answers import MOST_QUESTIONS
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError
 from gprune.system.progress import Progress, silent
@@ -23,7 +21,7 @@ from gprune.system.progress import Progress, silent
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What a model was asked of one task, and what came of it."""
+    """Figures of a model on one task, its answers, and the questions."""
 
     accuracy: Accuracy
     answers: Answers
@@ -38,16 +36,21 @@ def answered(
     on_progress: Progress = silent,
     cache: Path | None = None,
 ) -> dict[str, Answered]:
-    """Measures a causal language model, dense or cut, on multiple-choice tasks, all of them in one pass.
+    """Measure a causal language model, dense or cut, on tasks, and return the results in their order.
 
-    `tasks` are names in ``gprune.evaluation.tasks.known()``, or paths of files of one's own. Of `settings`
-    count ``limit``, the first documents of a task, where the seven tasks are, and ``batch``, which changes
-    speed, not results, and is halved where memory runs out. `on_progress` is told after every batch; what it
-    raises ends the measurement. `cache` keeps the demo's texts from call to call. Gives the accuracy of each
-    task, its answers and questions, in the order asked for; standard errors of a single document are
-    infinite. Raises SettingsError where a task is unknown or not even a single choice fits in memory,
-    CorpusError where a task has no data or a row of it cannot be used (nothing has been measured then),
-    NumericsError where a log-likelihood is NaN.
+    Args:
+        model: The model, on the device where it is measured.
+        tokenizer: Its tokenizer.
+        tasks: Names of lm-eval's or the demo's tasks, or paths of files of own questions.
+        settings: ``limit``, ``few_shot``, ``task_folder`` and ``batch`` count; the last changes speed, not results,
+            and is halved where memory runs out.
+        on_progress: Called after every batch; what it raises ends the measurement.
+        cache: Keeps the demo's texts from call to call.
+
+    Raises:
+        SettingsError: A task is unknown or cannot be run here, or not even one sequence fits in memory.
+        CorpusError: A task has no data or a row of it cannot be used.
+        NumericsError: A log-likelihood is NaN.
     """
     if not tasks:
         return {}
@@ -56,11 +59,19 @@ def answered(
             "zero-shot accuracy needs a tokenizer and the model's folder has none: save the tokenizer's "
             "files beside the model"
         )
-    sources = {task: resolve(task, settings, download=True) for task in tasks}
-    rows = {task: documents(source, cache)[: settings.limit] for task, source in sources.items()}
-    training = model.training
+    from gprune.evaluation.tasks import registry
+    from gprune.evaluation.tasks.language_model import InMemoryModel
+    from gprune.evaluation.tasks.loading import load
+
+    sources = {task: resolve(task, settings) for task in tasks}
+    for source in sources.values():
+        # nothing is measured before everything is there
+        load(source, settings.few_shot, cache)
+    training, report = model.training, registry.writes_to_caller(on_progress)
     try:
-        return _measure(model, tokenizer, sources, rows, settings, on_progress)
+        with registry.quiet():
+            language_model = InMemoryModel(model, tokenizer, settings.batch, report)
+            return {task: _measure(language_model, source, settings, cache) for task, source in sources.items()}
     finally:
         model.train(training)
 
@@ -68,53 +79,80 @@ def answered(
 def questions(
     task: str, settings: EvaluationSettings, on_progress: Progress = silent, cache: Path | None = None
 ) -> Questions:
-    """The questions of a task as every model is asked them; no model takes part.
+    """Return the questions of a task as every model is asked them; for arguments and errors see `answered`."""
+    from gprune.evaluation.tasks.answers import read_questions
+    from gprune.evaluation.tasks.loading import build_requests
 
-    For arguments see `answered`. Raises SettingsError where the task is unknown, CorpusError where it has no
-    data or a row of it cannot be used.
-    """
-    from gprune.evaluation.tasks import asked, harness
-
-    source = resolve(task, settings, download=True)
-    rows = documents(source, cache)[: settings.limit]
-    with harness.quiet(), harness.reporting(on_progress, settings.batch):
-        built = harness.task(source, rows[:MOST_QUESTIONS])
-        built.build_all_requests()
-    return asked.questions(task, built)
+    loaded = build_requests(resolve(task, settings), settings, cache)
+    on_progress(1, 1, "tasks: writing questions")
+    return read_questions(task, loaded["tasks"])
 
 
-def _measure(
-    model: nn.Module,
-    tokenizer: Any,
-    sources: dict[str, TaskSource],
-    rows: dict[str, list[Row]],
-    settings: EvaluationSettings,
-    on_progress: Progress,
-) -> dict[str, Answered]:
-    from lm_eval import evaluate
+def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings, cache: Path | None) -> Answered:
+    import lm_eval
 
-    from gprune.evaluation.tasks import asked, harness
+    from gprune.evaluation.tasks.answers import chance, read_answers, read_questions
+    from gprune.evaluation.tasks.loading import load
 
-    with harness.quiet(), harness.reporting(on_progress, settings.batch):
-        built = {task: harness.task(source, rows[task]) for task, source in sources.items()}
-        answering = harness.language_model(model, tokenizer, settings.batch, on_progress)
-        # The errors of means are closed formulas, so bootstrapping is named and never done.
-        found = evaluate(answering, {"tasks": built}, bootstrap_iters=1, log_samples=False)
-    results = {}
-    for task, source in sources.items():
-        acc, acc_error = harness.measured(found["results"][task], "acc")
-        acc_norm, acc_norm_error = harness.measured(found["results"][task], "acc_norm")
-        measured = Accuracy(
-            task=task,
-            acc=acc,
-            acc_norm=acc_norm,
-            acc_error=acc_error,
-            acc_norm_error=acc_norm_error,
-            samples=len(rows[task]),
-            limit=settings.limit or 0,
-            chance=harness.chance(built[task]),
-            version=f"{built[task].VERSION}, lm-eval {harness.version()}",
-            data=fingerprint(source),
-        )
-        results[task] = Answered(measured, asked.answers(task, built[task]), asked.questions(task, built[task]))
-    return results
+    data = fingerprint(source, settings)
+    # only now, since a fingerprint of requests draws the examples too
+    loaded = load(source, settings.few_shot, cache)
+    name, tasks = source.task, loaded["tasks"]
+    # intervals are computed below, without lm-eval's bootstrap
+    results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
+    figures = {_metric(key): float(value) for key, value in results["results"][name].items() if _is_figure(key, value)}
+    scores = {metric: _scores(results["samples"], tasks, metric) for metric in figures}
+    main = next(iter(figures), "acc")
+    first = [value for each in scores.get(main, {}).values() for value in each]
+    accuracy = Accuracy(
+        task=name,
+        acc=figures.get(main, math.nan),
+        acc_norm=figures.get("acc_norm", math.nan) if main == "acc" else math.nan,
+        acc_error=_error(figures, scores, main),
+        acc_norm_error=_error(figures, scores, "acc_norm") if main == "acc" else math.nan,
+        samples=sum(results["n-samples"][task]["effective"] for task in tasks),
+        limit=settings.limit or 0,
+        chance=chance(tasks),
+        version=f"{results['versions'][name]}, lm-eval {lm_eval.__version__}",
+        data=data,
+        metric=main,
+        few_shot=max(task.get_config("num_fewshot") for task in tasks.values()),
+        metrics=figures,
+        is_share=bool(first) and all(0 <= value <= 1 for value in first),
+        higher_is_better=bool(results["higher_is_better"].get(name, {}).get(main.partition(",")[0], True)),
+    )
+    return Answered(accuracy, read_answers(name, tasks, scores.get(main, {})), read_questions(name, tasks))
+
+
+def _metric(key: str) -> str:
+    """Return lm-eval's name of a figure, as `acc`, or `exact_match,strict-match` where it has a filter."""
+    return key.removesuffix(",none")
+
+
+def _is_figure(key: str, value: object) -> bool:
+    return "," in key and "_stderr," not in key and isinstance(value, int | float)
+
+
+def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[float]]:
+    """Return the metric of every question, by task; of a task that has none by question, an empty list."""
+    name, _, chosen = metric.partition(",")
+    scores = {}
+    for task in tasks:
+        values = [each.get(name) for each in samples[task] if each["filter"] == (chosen or "none")]
+        numbers = [float(value) for value in values if isinstance(value, int | float)]
+        scores[task] = numbers if len(numbers) == len(values) else []
+    return scores
+
+
+def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]], metric: str) -> float:
+    """Return the standard error of a mean over questions, infinite for one; NaN where the figure is no such mean."""
+    values = [value for each in scores.get(metric, {}).values() for value in each]
+    if not values:
+        return math.nan
+    mean = sum(values) / len(values)
+    if not math.isclose(mean, figures[metric], rel_tol=1e-9, abs_tol=1e-9):
+        return math.nan
+    if len(values) == 1:
+        return math.inf
+    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+    return deviation / math.sqrt(len(values))

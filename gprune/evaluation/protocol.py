@@ -78,8 +78,8 @@ def of_accuracy(found: Accuracy, made: Mapping[str, Any], rule: str = "", precis
     task = f"task version {found.version}" if found.version else ""
     return Stamp(
         what=f"accuracy on {found.samples} documents",
-        stream=", ".join(filter(None, ("zero-shot", task))),
-        rule=f"rule {rule}" if rule else "acc and acc_norm",
+        stream=", ".join(filter(None, (f"{found.few_shot}-shot" if found.few_shot else "zero-shot", task))),
+        rule=found.metric if found.metric != "acc" else f"rule {rule}" if rule else "acc and acc_norm",
         precision=precision,
         versions=_versions(made, _PACKAGES | _HARNESS),
         limit=_limit(found.limit or None),

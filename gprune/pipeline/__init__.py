@@ -35,7 +35,7 @@ from gprune.pipeline.stages import (
     served,
 )
 from gprune.pipeline.stages.inputs import GRADIENT, read
-from gprune.pipeline.stages.task_data import doubtful_tasks
+from gprune.pipeline.stages.task_data import require_all, require_tasks
 from gprune.pipeline.summary import summarized
 from gprune.store import Store, states
 from gprune.store.resumption import Resumption, Spent
@@ -70,13 +70,14 @@ def run(
         require(bool(tasks), "evaluation.tasks", tasks, "at least one task for a run until answers")
     if until in ("perplexity", "all"):
         study.recovery.require_installed()
+    require_tasks(study)
     missing_tasks: dict[str, str] = {}
     inputs = read(study, missing_tasks, on_progress=partial(listener, "download"), store=store)
+    require_all(missing_tasks)
     results = Results(store, Graph(study, inputs))
     wanted = results.course(until)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     record.processes = 1 if ranks is None else ranks.count
-    record.doubtful_tasks = doubtful_tasks(study, missing_tasks)
     if notice := attention_notice(identity.locate(study.model)):
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_texts(results, wanted)

@@ -43,7 +43,6 @@ class RunRecord:
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
-        self.doubtful_tasks: dict[str, str] = {}
         self.processes = 1
         """that compute together"""
         self.name = run_name(results.graph.study)
@@ -145,7 +144,6 @@ class RunRecord:
             "stages": {**self._earlier, **self.stages},
             "unavailable": {name: one for name, one in reasons.items() if name not in self.stages},
             "missing_tasks": self.unmeasured_tasks(),
-            "doubtful_tasks": self.doubtful_tasks,
             "texts": self._texts,
             "provenance": provenance.collect(
                 self.results.graph.inputs, self.results.graph.study.device, self.processes

@@ -59,7 +59,6 @@ def _measured(results: stages.Results, record: RunRecord, able: list[str]) -> di
             for name, tasks in answered.items()
         }
         found["unavailable_tasks"] = record.unmeasured_tasks()
-        found["doubtful_tasks"] = record.doubtful_tasks
     if stages.recovers(study):
         found["recovery"] = _recovered(results, record, able)
     # several processes leave it out where no GPU holds the model
@@ -180,4 +179,6 @@ def _plain(found: Accuracy) -> dict[str, Any]:
     names = ("acc", "acc_norm", "acc_error", "acc_norm_error")
     values = {name: getattr(found, name) for name in names}
     numbers = {name: value if math.isfinite(value) else None for name, value in values.items()}
-    return numbers | {"samples": found.samples, "chance": found.chance, "version": found.version}
+    chance = found.chance if math.isfinite(found.chance) else None
+    other = {} if found.metric == "acc" else {"metric": found.metric, "metrics": found.metrics}
+    return numbers | {"samples": found.samples, "chance": chance, "version": found.version} | other

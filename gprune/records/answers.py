@@ -18,20 +18,22 @@ QUESTION_CHARACTERS, OPTION_CHARACTERS = 600, 200
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answers(Record):
-    """What one model answers to the questions of one task: the likelihood of every option."""
+    """What one model answers to the questions of one task: the likelihood of every option, or a score."""
 
     task: str
     """the task as asked for"""
     documents: int
     """questions that were asked; the first of them are kept"""
     likelihoods: Annotated[Array, real("options")]
-    """(options,) log-likelihood of every option in nats, question after question"""
+    """(options,) log-likelihood of every option in nats, question after question; if `scored` 1 for right, else 0"""
     lengths: Annotated[Array, whole("options")]
     """(options,) characters of the option, by which acc_norm divides"""
     counts: Annotated[Array, whole("questions", within=(0, MOST_OPTIONS))]
     """(questions,) options of each question"""
     right: Annotated[Array, whole("questions")]
     """(questions,) index of the right option among them"""
+    scored: bool = False
+    """whether answers are generated and scored: each question then has one option, the right text"""
 
     def check(self) -> None:
         """Checks that every question has its options, and the right one is among them."""

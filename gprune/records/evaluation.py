@@ -1,6 +1,6 @@
 """What a model is measured to be worth (section 4)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 from gprune.records.base import Array, Record, real
@@ -44,12 +44,12 @@ class TextOverlap(Record):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Accuracy:
-    """Zero-shot accuracy of one model on one task; which of the two figures counts is chosen when shown."""
+    """Figures of one model on one task; which of acc and acc_norm counts is chosen when shown."""
 
     task: str
     """the task as asked for"""
     acc: float
-    """share of documents whose most likely choice is right, in [0, 1]"""
+    """share of documents whose most likely choice is right, in [0, 1]; the main figure of another `metric`"""
     acc_norm: float
     """the same with log-likelihoods divided by the choice's length; NaN where the task has none"""
     acc_error: float
@@ -61,11 +61,21 @@ class Accuracy:
     limit: int
     """documents asked for at most; 0 = all"""
     chance: float
-    """accuracy of guessing: the mean over documents of 1 / choices"""
+    """accuracy of guessing: the mean over documents of 1 / choices; NaN where nothing is chosen"""
     version: str
     """version of the task and of lm-eval"""
     data: str
     """SHA-256 of the task's documents as read"""
+    metric: str = "acc"
+    """lm-eval's name of the main figure, as `exact_match,strict-match`"""
+    metrics: dict[str, float] = field(default_factory=dict)
+    """every figure of the task, by lm-eval's name"""
+    is_share: bool = True
+    """whether the main figure is a mean over documents of values in [0, 1]"""
+    few_shot: int = 0
+    """examples before each question"""
+    higher_is_better: bool = True
+    """whether more of the main figure is better"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ No array is read: names and types of the fields, number types and shapes, and th
 import math
 import typing
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,11 +22,21 @@ def plain_fields(kind: type) -> dict[str, Any]:
     return {field.name: hints[field.name] for field in fields(kind) if field.name not in axes_of(kind)}
 
 
+def default_values(kind: type) -> dict[str, Any]:
+    """Return the fields of a record that have a default, with it."""
+    known = {field.name: field for field in fields(kind)}
+    plain = {name: field.default for name, field in known.items() if field.default is not MISSING}
+    return plain | {name: each.default_factory() for name, each in known.items() if each.default_factory is not MISSING}
+
+
 def record_fault(folder: Path, manifest: Mapping[str, Any], kind: type) -> str:
     """What keeps a folder from holding a record of some kind, as the end of a sentence; empty if nothing."""
     if manifest.get("record") != kind.__name__:
         return f"it is no {kind.__name__}"
     values, wanted = manifest.get("values"), plain_fields(kind)
+    # a field that came later has a default
+    if isinstance(values, dict):
+        values = default_values(kind) | values
     if not isinstance(values, dict) or values.keys() != wanted.keys():
         return f"its values are not those of a {kind.__name__}"
     wrong = next((name for name, hint in wanted.items() if not _is_of(values[name], hint)), None)
@@ -82,7 +92,7 @@ def _is_amount(value: object) -> bool:
 
 def plain_values(kind: type, manifest: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a record that are no arrays, from a manifest without a fault."""
-    values = manifest["values"]
+    values = default_values(kind) | manifest["values"]
     return {
         name: tuple(values[name]) if typing.get_origin(hint) is tuple else values[name]
         for name, hint in plain_fields(kind).items()

@@ -31,6 +31,8 @@ OPTIONS = {
     "recover": "recovery.kind",
     "check-text": "choice.check_text",
     "tasks": "evaluation.tasks",
+    "few-shot": "evaluation.few_shot",
+    "limit": "evaluation.limit",
     "evaluate": "evaluation.texts",
     "preset": "evaluation.preset",
     "windows": "evaluation.windows",

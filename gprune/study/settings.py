@@ -75,6 +75,10 @@ _AtMost = Annotated[
     Whole | None,
     Rule("at least 1, or null for all", lambda most: most is None or 1 <= most <= limits.MOST_COUNT),
 ]
+_Shots = Annotated[
+    Whole | None,
+    Rule("from 0 to 100, or null for the task's own number", lambda count: count is None or 0 <= count <= 100),
+]
 
 
 def roles_of(texts: TextsUsed) -> tuple[str, ...]:
@@ -402,11 +406,13 @@ class EvaluationSettings(Checked):
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
     """windows, or choices of a task, of one forward pass; changes speed, not results"""
     tasks: Annotated[Several[Text], _DIFFERENT] = ()
-    """zero-shot tasks: the paper's seven, those of the demo suite (demo_...), or own .jsonl files"""
+    """tasks: any of lm-eval's (the paper's seven: boolq, piqa, ...), the demo's (demo_...), or own .jsonl files"""
+    few_shot: _Shots = None
+    """examples before each question; null: as many as the task's definition has, none for the paper's seven"""
     limit: _AtMost = None
     """documents of each task at most; null measures all"""
     task_folder: Text = ""
-    """folder with local files of the seven tasks, as docs/tasks.md has them; empty reads them from the hub"""
+    """folder with local rows of tasks, TASK.jsonl (docs/tasks.md); empty reads them from the hub"""
     speed: Literal["none", "auto", "cpu", "gpu"] = "none"
     """measure tokens a second of every method side by side: gpu is the paper's setting, cpu a small one"""
 

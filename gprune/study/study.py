@@ -45,6 +45,7 @@ _LATER: dict[str, dict[str, Any]] = {
     "contexts": {"clustering": "balanced"},
     "modularization": {"seeding": "plain"},
     "sparsity": {"attention": "own"},
+    "evaluation": {"few_shot": None},
 }
 """settings that came after studies had names, with the value under which a study is what it was"""
 _LATER_SECTIONS = {

@@ -1,6 +1,7 @@
 """The page of speed, widths, exports and accuracy in every state: what is offered, started and told."""
 
 import json
+import math
 import shlex
 import shutil
 from dataclasses import replace
@@ -20,9 +21,8 @@ from gprune.app.ui.chart_style import METHOD_COLORS, is_wide
 from gprune.jobs import folder as files
 from gprune.jobs import submit
 from gprune.jobs.state import JobState, write_state
-from gprune.pipeline import runs, stages
-from gprune.records import ModelShape, Perplexity, PrunedModel, PruningMasks
-from gprune.store import Store
+from gprune.pipeline import stages
+from gprune.records import Accuracy, ModelShape, Perplexity, PrunedModel, PruningMasks
 from gprune.study.settings import EvaluationSettings, SparsitySettings
 from gprune.system.units import amount
 
@@ -289,17 +289,18 @@ def test_what_the_run_has_written_needs_no_button(cache):
     assert [code.value for code in app.code].count(str(folder)) == 2
 
 
-def test_a_task_whose_file_fits_another_split_is_doubted_beside_its_figures(cache):
-    evaluation = EvaluationSettings(texts=("c4",), tasks=("piqa",))
-    name = write_run(cache, study=a_study(methods=("dense", "gprune"), evaluation=evaluation))
-    store = Store(cache)
-    record = runs.read(store, name) or {}
-    doubt = f"'/data/piqa.jsonl' may be another split: its 16,113 rows are as many as the split train has {EVIL}"
-    runs.save(store, name, record | {"doubtful_tasks": {"piqa": doubt}})
-    app = page()
-    shown = [item.value for item in app.warning]
-    assert len(shown) == 1 and shown[0].startswith("piqa: ") and "16,113 rows are as many" in shown[0]
-    assert "![x](" not in shown[0]
+def test_a_task_of_another_metric_is_named_and_in_the_mean_if_it_is_a_share():
+    figures = {"acc_norm": math.nan, "acc_error": 0.1, "acc_norm_error": math.nan, "samples": 8, "limit": 0}
+    figures |= {"chance": math.nan, "version": "", "data": ""}
+    exact = Accuracy(task="gsm8k", acc=0.25, metric="exact_match,strict-match", **figures)
+    words = Accuracy(task="wikitext", acc=12.345, metric="word_perplexity", is_share=False, **figures)
+    words = replace(words, higher_is_better=False)
+    plain = Accuracy(task="boolq", acc=0.75, **figures)
+    found = {"dense": {each.task: each for each in (exact, words, plain)}}
+    table = accuracy_card.summary(found, "max").set_index("task")["Dense"]
+    assert table["gsm8k (exact_match,strict-match)"].startswith("25.0 ±")
+    assert table["wikitext (word_perplexity, lower is better)"] == "12.35"
+    assert table["mean of 2 tasks"].startswith("50.0 ±")
 
 
 def test_accuracy_shows_what_counts_under_each_rule(cache):

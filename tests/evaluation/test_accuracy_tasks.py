@@ -1,12 +1,15 @@
 """Where the documents of tasks are found, and what is said of files and rows that a task cannot use."""
 
 import json
+from pathlib import Path
 
 import pytest
-from evaluation.task_files import ROWS, SPLITS, row, write_rows, write_seven
+from evaluation.task_files import SPLITS, row, write_rows, write_seven
 
-from gprune.data.texts import hub
-from gprune.evaluation.tasks import available, documents, fingerprint, resolve
+from gprune.__main__ import main
+from gprune.evaluation.tasks import available, fingerprint, known, read_documents, registry, resolve
+from gprune.evaluation.tasks.rows import OWN_COLUMNS, check_row
+from gprune.evaluation.tasks.standard import STANDARD_TASKS
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, SettingsError
 
@@ -18,7 +21,7 @@ def in_folder(folder):
 
 
 def read(task, settings):
-    return documents(resolve(task, settings))
+    return read_documents(resolve(task, settings))
 
 
 @pytest.mark.parametrize("place", ["{}.jsonl", "{}.parquet", "{}/{}.jsonl", "{}/{}.parquet"])
@@ -55,7 +58,7 @@ def test_missing_column_is_named_with_task_file_and_line(task, column, tmp_path)
         ("hellaswag", {"label": ""}, "holds '' in the column 'label', which must be a number from 0 to 3"),
         ("hellaswag", {"endings": "one"}, "holds 'one' in the column 'endings', which must be a list"),
         ("winogrande", {"answer": "3"}, "holds '3' in the column 'answer', which must be one of 1, 2"),
-        ("winogrande", {"sentence": "No gap."}, "has no gap, written _, in the column 'sentence'"),
+        ("winogrande", {"sentence": "No gap."}, "in the column 'sentence', which must be text with a gap, written _"),
         (
             "arc_easy",
             {"answerKey": "E"},
@@ -67,7 +70,7 @@ def test_missing_column_is_named_with_task_file_and_line(task, column, tmp_path)
             {"choices": {"text": ["a", "b"], "label": ["A", "B", "C"]}},
             "as many entries in text",
         ),
-        ("openbookqa", {"choices": {"text": ["a", "b"]}}, "lacks the column 'label'; it has text"),
+        ("openbookqa", {"choices": {"text": ["a", "b"]}}, "in the column 'choices', which must be an object like"),
     ],
 )
 def test_wrong_value_is_named_with_its_rule(task, change, message, tmp_path):
@@ -98,7 +101,7 @@ def test_missing_file_is_named_with_every_place_looked_at(tmp_path):
         ("hellaswg", "there is no task 'hellaswg': did you mean hellaswag?"),
         (
             "zzz",
-            "known tasks: demo_continuation, .*, openbookqa.*A file of your own questions ends in .jsonl",
+            "known: demo_continuation, .*, openbookqa.*A file of your own questions ends in .jsonl",
         ),
     ],
 )
@@ -122,8 +125,8 @@ def test_own_task_takes_an_index_or_the_choice_itself(tmp_path):
         ({"answer": "hot"}, "holds 'hot' in the column 'answer', which must be one of cold, warm"),
         ({"choices": ["cold"]}, "which must be a list of at least 2 texts"),
         ({"choices": ["cold", 3]}, "which must be a list of at least 2 texts"),
-        ({"choices": ["cold", " "]}, "has an empty text in the column 'choices'"),
-        ({"choices": ["cold", "cold"]}, "has 'cold' more than once in the column 'choices'"),
+        ({"choices": ["cold", " "]}, "which must be a list of at least 2 texts, none empty and none twice"),
+        ({"choices": ["cold", "cold"]}, "which must be a list of at least 2 texts, none empty and none twice"),
         ({"question": 5}, "holds 5 in the column 'question', which must be text"),
     ],
 )
@@ -146,57 +149,41 @@ def test_empty_missing_and_damaged_files_are_named(tmp_path):
         read(str(damaged), EvaluationSettings())
 
 
-def test_without_a_network_only_what_is_cached_is_available(tmp_path, monkeypatch):
-    data, probes = write_seven(tmp_path), []
+@pytest.fixture
+def hub(monkeypatch, tmp_path):
+    """An empty cache of datasets, and a hub that cannot be reached; gives the cache."""
+    import datasets
 
-    def cached(repository, revision, name, split):
-        return (data / "openbookqa.jsonl",) if repository == "allenai/openbookqa" else ()
+    cache = tmp_path / "datasets"
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(cache))
+    monkeypatch.setattr(registry, "_probe_hub", lambda _: False)
+    return cache
 
-    def refuse(repository):
-        probes.append(repository)
-        raise CorpusError(f"the dataset {repository!r} is not on this machine. Type an embedded text")
 
-    monkeypatch.setattr(hub, "cached_split", cached)
-    monkeypatch.setattr(hub, "require_network", refuse)
+def test_without_a_network_only_what_is_cached_is_available(hub):
+    (hub / "allenai___openbookqa").mkdir(parents=True)
     reasons = available(tuple(SPLITS), EvaluationSettings())
     assert [task for task, reason in reasons.items() if not reason] == ["openbookqa"]
-    assert "the task 'hellaswag' has no data" in reasons["hellaswag"]
-    assert "set evaluation.task_folder to a folder with hellaswag.jsonl" in reasons["hellaswag"]
-    assert "embedded" not in reasons["hellaswag"]
-    assert len(probes) == 1
-    assert len(read("openbookqa", EvaluationSettings())) == ROWS
+    assert reasons["hellaswag"] == (
+        "the task 'hellaswag' has no data: its dataset Rowan/hellaswag is not on this machine and the hub cannot be "
+        "reached. Run it once with a network, set evaluation.task_folder to a folder with hellaswag.jsonl, or leave "
+        "the task out"
+    )
 
 
-def test_with_a_network_tasks_are_available_and_fetched(tmp_path, monkeypatch):
-    data, asked = write_seven(tmp_path), []
-
-    def files(repository, revision, name, split, download):
-        if download:
-            asked.append((repository, name.option("config"), split))
-            yield data / "arc_challenge.jsonl", False
-
-    monkeypatch.setattr(hub, "require_network", lambda repository: None)
-    monkeypatch.setattr(hub, "split_files", files)
+def test_with_a_network_tasks_are_available_and_nothing_is_fetched_to_see_that(hub, monkeypatch):
+    monkeypatch.setattr(registry, "_probe_hub", lambda _: True)
     assert set(available(tuple(SPLITS), EvaluationSettings()).values()) == {""}
-    absent = resolve("arc_challenge", EvaluationSettings())
-    with pytest.raises(CorpusError, match="'arc_challenge' is not on this machine"):
-        documents(absent)
-    source = resolve("arc_challenge", EvaluationSettings(), download=True)
-    assert asked == [("allenai/ai2_arc", "ARC-Challenge", "test")]
-    assert len(documents(source)) == ROWS
-    assert fingerprint(source) != fingerprint(absent)
+    source = resolve("arc_challenge", EvaluationSettings())
+    with pytest.raises(CorpusError, match="'arc_challenge' has no local rows"):
+        read_documents(source)
+    assert len(fingerprint(source, download=False)) == 64
+    assert not hub.exists()
 
 
-def test_a_missing_folder_or_a_failed_download_is_named(tmp_path, monkeypatch):
+def test_a_missing_folder_is_named(tmp_path):
     with pytest.raises(SettingsError, match="evaluation.task_folder must be a folder .got '.*nowhere'."):
         resolve("boolq", in_folder(tmp_path / "nowhere"))
-
-    def fail(*place):
-        raise CorpusError("the dataset 'baber/piqa' cannot be downloaded: no route")
-
-    monkeypatch.setattr(hub, "split_files", fail)
-    with pytest.raises(CorpusError, match="'piqa' has no data: .*no route. Or set evaluation.task_folder"):
-        resolve("piqa", EvaluationSettings(), download=True)
 
 
 def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path):
@@ -209,3 +196,34 @@ def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path
     assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
     assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
     assert "there is no task 'nonsense'" in reasons["nonsense"]
+
+
+def test_rows_of_a_task_given_as_own_questions_are_recognised(tmp_path):
+    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
+    with pytest.raises(CorpusError, match="These are rows of piqa: give them as piqa.jsonl in a task folder"):
+        read(str(file), EvaluationSettings())
+
+
+def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(tmp_path, capsys):
+    write_seven(tmp_path, rows=3)
+    assert main(["tasks", "--task-folder", str(tmp_path)]) == 0
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert set(lines) == set(known()) and lines["demo_order"].endswith("built in")
+    assert lines["piqa"].endswith(f"3 rows, {tmp_path}/piqa.jsonl")
+    (tmp_path / "boolq.jsonl").unlink()
+    write_rows(tmp_path / "winogrande.jsonl", [{**row("winogrande", 0), "answer": "3"}])
+    assert main(["tasks", "--task-folder", str(tmp_path)]) == 3
+    lines = {line.split()[0]: line for line in capsys.readouterr().out.splitlines()}
+    assert "the task 'boolq' has no data in" in lines["boolq"]
+    assert "line 1 of" in lines["winogrande"] and "one of 1, 2" in lines["winogrande"]
+
+
+def test_every_example_of_the_documentation_is_read(tmp_path):
+    lines = [line for line in Path("docs/tasks.md").read_text(encoding="utf-8").splitlines() if line.startswith('{"')]
+    rows = [json.loads(line) for line in lines]
+    fitting = [[name for name, task in STANDARD_TASKS.items() if set(task.columns) <= set(line)] for line in rows]
+    assert {name for names in fitting for name in names} == set(SPLITS)
+    for line, names in zip(rows, fitting, strict=True):
+        for name in names:
+            assert check_row(line, STANDARD_TASKS[name].columns)
+    assert check_row(rows[-1], OWN_COLUMNS)["answer"] == 0

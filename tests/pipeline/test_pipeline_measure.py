@@ -2,11 +2,9 @@
 
 import json
 import weakref
-from dataclasses import replace
 
 import pytest
 import tiny_study
-from evaluation import task_files
 from tiny_study import silent
 
 from gprune import pipeline
@@ -17,6 +15,7 @@ from gprune.pruning import surgery
 from gprune.records import Throughput
 from gprune.store import Store
 from gprune.study import from_dict
+from gprune.system.errors import CorpusError
 
 pytestmark = pytest.mark.slow
 
@@ -35,15 +34,18 @@ def study_of(workshop, **evaluation):
 
 @pytest.fixture(scope="module")
 def finished(workshop):
-    study = study_of(workshop, tasks=[workshop["questions"], "boolq"], task_folder=str(workshop["folder"]))
+    endless = workshop["folder"] / "endless.jsonl"
+    endless.write_text(json.dumps({"question": "say", "choices": ["yes", "z" * 300], "answer": 0}))
+    study = study_of(workshop, tasks=[workshop["questions"], str(endless)])
     store = Store(workshop["folder"] / "cache")
     return study, store, pipeline.run(study, store, silent, until="perplexity")
 
 
-def test_a_task_without_data_is_named_and_the_others_are_measured(finished):
-    _, _, result = finished
-    assert list(result["unavailable_tasks"]) == ["boolq"]
-    assert "boolq" in result["unavailable_tasks"]["boolq"] and "jsonl" in result["unavailable_tasks"]["boolq"]
+def test_a_run_without_the_data_of_a_task_is_refused_before_it_computes(workshop, tmp_path):
+    study = study_of(workshop, tasks=[workshop["questions"], "boolq"], task_folder=str(workshop["folder"]))
+    with pytest.raises(CorpusError, match="the task 'boolq' has no data in .* put one of boolq.jsonl"):
+        pipeline.run(study, Store(tmp_path / "cache"), silent, until="perplexity")
+    assert not list(tmp_path.rglob("*.npy"))
 
 
 def test_a_task_that_cannot_be_answered_leaves_the_others_and_the_record_says_why(workshop):
@@ -83,10 +85,10 @@ def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finis
     words = ["run", str(file), "--until", "perplexity", "--cache", str(store.root)]
     assert main(words) == 3
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last.startswith("not measured: boolq: the task 'boolq' has no data in ") and len(last) < 500
+    assert last.startswith("not measured: endless.jsonl: the choice ' zzz") and len(last) < 500
     assert main([*words, "--json"]) == 3
     told = capsys.readouterr()
-    assert json.loads(told.out)["unavailable_tasks"].keys() == {"boolq"}
+    assert json.loads(told.out)["unavailable_tasks"].keys() == {study.evaluation.tasks[1]}
     assert told.err.splitlines()[-1] == last
     assert main([*words, "--seeds", "0", "1"]) == 3
     assert capsys.readouterr().err.splitlines()[-1] == last
@@ -94,20 +96,6 @@ def test_run_ends_with_three_and_a_last_line_that_names_the_task(workshop, finis
     file.write_text(whole.to_json())
     assert main(words) == 0
     assert "not measured" not in capsys.readouterr().err
-
-
-def test_a_file_of_another_split_is_measured_and_doubted_in_result_record_and_summary(workshop, capsys):
-    folder, store = workshop["folder"] / "tasks", Store(workshop["folder"] / "cache")
-    task_files.write_rows(folder / "winogrande.jsonl", [task_files.row("winogrande", number) for number in range(160)])
-    study = study_of(workshop, tasks=["winogrande"], task_folder=str(folder), limit=3)
-    file = workshop["folder"] / "doubted.json"
-    file.write_text(replace(study, methods=("dense",)).to_json())
-    assert main(["run", str(file), "--until", "perplexity", "--cache", str(store.root)]) == 0
-    doubt = "may be another split: its 160 rows are as many as the split train_xs has: winogrande is measured"
-    assert doubt in capsys.readouterr().out
-    ((_, record),) = [each for each in runs.every(store) if each[1]["study"]["methods"] == ["dense"]]
-    assert doubt in record["doubtful_tasks"]["winogrande"] and not record["missing_tasks"]
-    assert record["result"]["accuracy"]["dense"]["winogrande"]["samples"] == 3
 
 
 def test_speed_is_measured_beside_the_dense_model_within_its_positions(workshop, finished):

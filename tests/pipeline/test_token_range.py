@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 import tiny_study
 import transformers
+from lm_eval.api.instance import Instance
 
 import gprune
 from gprune import pipeline
 from gprune.api import measure
 from gprune.data.texts import require_embedded
-from gprune.evaluation.tasks import harness
+from gprune.evaluation.tasks.language_model import InMemoryModel
 from gprune.store import Store
 from gprune.study import from_dict
 from gprune.system.errors import CorpusError, TaskError
@@ -78,10 +79,9 @@ def test_the_text_of_llm_pruner_is_refused_by_its_setting(chat, tmp_path):
 
 def test_a_question_of_a_task_is_refused(chat):
     model = transformers.AutoModelForCausalLM.from_pretrained(chat["model"])
-    answering = harness.language_model(model, chat["tokenizer"], 2)
-    ids = chat["tokenizer"]("<|im_start|>")["input_ids"]
+    answering = InMemoryModel(model, chat["tokenizer"], 2, tiny_study.silent)
     with pytest.raises((CorpusError, TaskError), match=SENTENCE):
-        answering._loglikelihood_tokens([(("q", "a"), ids, [5])])
+        answering.loglikelihood([Instance("loglikelihood", {}, ("q <|im_start|>", " a"), 0)])
 
 
 def test_documents_that_are_given_to_the_api_are_refused(chat):

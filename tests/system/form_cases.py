@@ -47,7 +47,7 @@ RUN = {
     "error": None, "started": "2026", "updated": "2026", "seconds": 1.5, "expected": {"tokens": 1.0},
     "stages": {"tokens": {"key": "k", "seconds": 1, "reused": False, "passes": {"all": 2},
                           "notices": ["n"], "with": "w"}},
-    "missing_tasks": {"t": "r"}, "doubtful_tasks": None, "texts": {"A": "words"},
+    "missing_tasks": {"t": "r"}, "texts": {"A": "words"},
     "unavailable": {"x": {"key": "k", "reason": "r"}}, "result": {"retention": 0.5},
     "provenance": {"inputs": {"model": "m", "calibration": {"A": "b"}, "plugins": {"p": {"a": "b"}}},
                    "commit": "c"},

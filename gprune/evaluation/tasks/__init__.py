@@ -1,9 +1,8 @@
-"""Answers: which tasks is zero-shot accuracy measured on, and where do their documents come from?
+"""Tasks of lm-eval, questions of one's own, and the demo's: names, data and fingerprints, without torch.
 
-The seven tasks of section 4, files of one's own, and questions made from the demo's texts. Nothing here needs
-torch or lm-eval, except ``harness``, which hands the documents to lm-eval.
+``language_model`` and ``answers`` are imported when a task is measured; lm-eval when it is needed.
 """
 
-from gprune.evaluation.tasks.reading import TaskSource, documents, doubt, fingerprint
-from gprune.evaluation.tasks.source import available, known, resolve
+from gprune.evaluation.tasks.loading import fingerprint
+from gprune.evaluation.tasks.source import TaskSource, available, known, read_documents, resolve
 from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask

@@ -1,196 +1,143 @@
-"""Answers: where are the documents of a task, and are they on this machine?
+"""Where the data of a task comes from: the demo, a file of own questions, a local file, or the hub.
 
-A task is one of the paper's seven, one of the demo's kinds of questions, or a file of one's own. The seven
-are read from ``evaluation.task_folder`` where it is set, else from the hub. Looked for in a folder, first of
-all, is what this program has always asked for: ``boolq.jsonl`` or ``boolq/validation.jsonl``. Then come the
-names that the files have where people get them: in the archives of the tasks' authors, in SuperGLUE, and in
-copies of the hub's repositories (docs/tasks.md).
+A registered task of lm-eval, the paper's seven among them, is read from ``evaluation.task_folder`` where that is
+set (``TASK.jsonl``, ``TASK/SPLIT.jsonl`` or ``.parquet``, in the form of the hub's rows), else from the hub.
 """
 
-import os
-from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Literal
 
 from gprune.data.demo import questions
-from gprune.data.texts import hub, naming
-from gprune.evaluation.tasks.reading import TaskSource
-from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
+from gprune.evaluation.tasks import registry
+from gprune.evaluation.tasks.rows import OWN_COLUMNS, SUFFIXES, Row, check_row, read_rows
+from gprune.evaluation.tasks.standard import STANDARD_TASKS, columns_of
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
-from gprune.system.nearest import closest
 
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
-_BRANCH = "main"
+_SPLITS = ("test", "validation")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSource:
+    """A task and where its data is."""
+
+    task: str
+    """the task as typed"""
+    kind: Literal["demo", "own", "registered"]
+    file: Path | None = None
+    """local rows; None for the demo and for a dataset of the hub"""
+    examples: Path | None = None
+    """local rows that few-shot examples are drawn from; None draws them from the other rows of `file`"""
 
 
 def known() -> tuple[str, ...]:
-    """Names of all tasks that have one, the ones that need no data first."""
+    """Return the names of the demo's tasks and of the paper's seven; any other task of lm-eval is one too."""
     return (*questions.NAMES, *STANDARD_TASKS)
 
 
-def resolve(task: str, settings: EvaluationSettings, download: bool = False) -> TaskSource:
-    """Finds a task: a name in ``known()``, or the path of a file of one's own.
+def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
+    """Find a task by its name, or by the path of a file of own questions; nothing is downloaded.
 
-    A hub dataset that is not on this machine is fetched if `download`. Raises SettingsError where there is no
-    such task, or the folder of the seven does not exist, CorpusError where its file does not exist or cannot
-    be downloaded; the message names what was looked for.
+    Raises:
+        SettingsError: There is no such task, it executes generated code, or the task folder is no folder.
+        CorpusError: Its file does not exist.
     """
     if task in questions.NAMES:
         return TaskSource(task, "demo")
-    if task in STANDARD_TASKS:
-        entry = STANDARD_TASKS[task]
-        if not settings.task_folder:
-            return TaskSource(task, "standard", _on_hub(entry, download))
-        file = _in_folder(entry, settings)
-        return TaskSource(task, "standard", file, labels_of(entry, file))
-    with safe_parsing.refused_as(SettingsError):
-        file = safe_parsing.path(task, "a task")
-    if file.suffix.lower() not in _OWN_SUFFIXES:
-        near = closest(task, known())
-        meant = f": did you mean {near}?" if near else f"; known tasks: {', '.join(known())}."
-        raise SettingsError(f"there is no task {task!r}{meant} A file of your own questions ends in .jsonl or .parquet")
-    if not file.is_file():
-        raise CorpusError(f"the task {task!r} has no data: there is no file {str(file)!r}")
-    return TaskSource(task, "own", file)
+    if task.lower().endswith(_OWN_SUFFIXES):
+        with safe_parsing.refused_as(SettingsError):
+            file = safe_parsing.path(task, "a task")
+        if not file.is_file():
+            raise CorpusError(f"the task {task!r} has no data: there is no file {str(file)!r}")
+        return TaskSource(task, "own", file)
+    registry.require_runnable(task, known())
+    return _in_folder(task, settings.task_folder) if settings.task_folder else TaskSource(task, "registered")
 
 
 def available(tasks: tuple[str, ...], settings: EvaluationSettings) -> dict[str, str]:
-    """Why each task cannot be measured here, so that a caller can leave out just those.
-
-    An empty string where its data is here or can be downloaded, else one sentence. Rows are not checked.
-    """
+    """Return by task why it cannot be measured here: an empty text, or one sentence. Rows are not checked."""
     reasons: dict[str, str] = {}
-    unreachable: str | None = None
     for task in tasks:
         try:
             source = resolve(task, settings)
+            reason = registry.missing_data(task) if source.kind == "registered" and source.file is None else ""
+            reasons[task] = reason and no_data(task, reason)
         except GpruneError as error:
             reasons[task] = str(error)
-            continue
-        if source.kind == "standard" and source.file is None:
-            if unreachable is None:
-                # One probe tells for all of them: without a network it takes seconds.
-                unreachable = _network_problem(STANDARD_TASKS[task])
-            reasons[task] = unreachable and _no_data(STANDARD_TASKS[task], unreachable)
-        else:
-            reasons[task] = ""
     return reasons
 
 
-def _in_folder(entry: StandardTask, settings: EvaluationSettings) -> Path:
-    with safe_parsing.refused_as(SettingsError):
-        folder = safe_parsing.path(settings.task_folder, "evaluation.task_folder")
-    if not folder.is_dir():
-        raise SettingsError(f"evaluation.task_folder must be a folder (got {settings.task_folder!r})")
-    found = find(entry, folder)
-    if found is not None:
-        return found
-    instead = others(entry, folder)
-    there = f", only {', '.join(instead)}" if instead else ""
-    raise CorpusError(
-        f"the task {entry.name!r} has no data in {str(folder)!r}{there}: put one of "
-        f"{', '.join(asked_for(entry))} there, or the published files as docs/tasks.md has them, or "
-        "leave evaluation.task_folder empty to use the hub"
-    )
-
-
-def _on_hub(entry: StandardTask, download: bool) -> Path | None:
-    options = f"#config={entry.configuration}" if entry.configuration else ""
-    place = entry.repository, _BRANCH, naming.parse(f"hub:{entry.repository}{options}"), entry.split
-    try:
-        return next((file for file, _ in hub.split_files(*place, download)), None)
-    except CorpusError as error:
-        raise CorpusError(_no_data(entry, str(error))) from error
-
-
-def _network_problem(entry: StandardTask) -> str:
-    try:
-        hub.require_network(entry.repository)
-    except CorpusError as error:
-        return str(error)
-    return ""
-
-
-def _no_data(entry: StandardTask, reason: str) -> str:
-    # What comes after the first sentence are remedies for a text.
-    reason = reason.partition(". ")[0]
+def no_data(task: str, reason: str) -> str:
+    """Return the sentence on a task of the hub without data."""
     return (
-        f"the task {entry.name!r} has no data: {reason}. Or set evaluation.task_folder to a folder with "
-        f"{entry.name}.jsonl"
+        f"the task {task!r} has no data: {reason}. Run it once with a network, set evaluation.task_folder to a "
+        f"folder with {task}.jsonl, or leave the task out"
     )
 
 
-OWN_SUFFIXES = (".jsonl", ".parquet")
-_SUFFIXES = (*OWN_SUFFIXES, ".arrow")
-_SPLITS = {"validation": ("validation", "valid", "val", "dev"), "test": ("test",)}
-"""what a split's files are called"""
-_FOLDERS: Mapping[str, tuple[str, ...]] = {
-    "boolq": ("boolq", "BoolQ", "super_glue/boolq"),
-    "piqa": ("piqa", "PIQA", "physicaliqa-train-dev"),
-    "hellaswag": ("hellaswag", "HellaSwag", "hellaswag-train-dev"),
-    "winogrande": ("winogrande", "WinoGrande", "winogrande_1.1", "winogrande_xl"),
-    "arc_easy": ("arc_easy", "ARC-Easy", "ARC-V1-Feb2018-2/ARC-Easy", "ARC-V1-Feb2018/ARC-Easy"),
-    "arc_challenge": (
-        "arc_challenge",
-        "ARC-Challenge",
-        "ARC-V1-Feb2018-2/ARC-Challenge",
-        "ARC-V1-Feb2018/ARC-Challenge",
-    ),
-    "openbookqa": ("openbookqa", "OpenBookQA", "OpenBookQA-V1-Sep2018/Data/Main", "Data/Main", "main"),
-}
-"""folders of a task, ours first"""
-_FILES = {
-    "hellaswag": "hellaswag_val",
-    "arc_easy": "ARC-Easy-Test",
-    "arc_challenge": "ARC-Challenge-Test",
-}
-"""files of tasks whose authors put the task's name into the file's"""
-_LABELS = ("{}-labels.lst", "{}_labels.lst", "{}-labels.txt")
-_SHOWN = 3
+def read_documents(source: TaskSource, cache: Path | None = None) -> list[Row]:
+    """Read and check the local rows of a task; `cache` keeps the demo's texts from call to call.
+
+    Raises CorpusError, with file, row and column, where one cannot be used.
+    """
+    if source.kind == "demo":
+        asked = questions.questions(source.task, cache)
+        return [{**asdict(question), "choices": list(question.choices)} for question in asked]
+    if source.file is None:
+        raise CorpusError(f"the task {source.task!r} has no local rows: they come from the hub")
+    if source.kind == "own":
+        return _read_own(source.task, source.file)
+    return read_rows(source.file, source.task, columns_of(source.task))
 
 
-def asked_for(entry: StandardTask) -> tuple[str, ...]:
-    """The names that are asked for where nothing is found, from a task folder on."""
-    stems = (entry.name, f"{entry.name}/{entry.split}")
-    return tuple(f"{stem}{end}" for stem in stems for end in OWN_SUFFIXES)
+def _read_own(task: str, file: Path) -> list[Row]:
+    try:
+        return read_rows(file, task, OWN_COLUMNS)
+    except CorpusError as error:
+        rows = read_rows(file, task)
+        meant = next((name for name, each in STANDARD_TASKS.items() if _fits(rows[0], name)), None)
+        if meant is None:
+            raise
+        raise CorpusError(f"{error}. These are rows of {meant}: give them as {meant}.jsonl in a task folder") from error
 
 
-def find(entry: StandardTask, folder: Path) -> Path | None:
-    """The file of a task in a folder, or None."""
-    return next((folder / name for name in _names(entry) if (folder / name).is_file()), None)
+def _fits(row: Row, task: str) -> bool:
+    try:
+        check_row(row, STANDARD_TASKS[task].columns)
+    except ValueError:
+        return False
+    return True
 
 
-def labels_of(entry: StandardTask, file: Path) -> Path | None:
-    """The file of labels beside a file of questions, or None; not every task is published with one."""
-    if not entry.answer or file.suffix == ".parquet":
-        return None
-    near = (file.with_name(form.format(file.stem)) for form in _LABELS)
-    return next((place for place in near if place.is_file()), None)
+def _in_folder(task: str, name: str) -> TaskSource:
+    with safe_parsing.refused_as(SettingsError):
+        folder = safe_parsing.path(name, "evaluation.task_folder")
+    if not folder.is_dir():
+        raise SettingsError(f"evaluation.task_folder must be a folder (got {name!r})")
+    split = STANDARD_TASKS[task].split if task in STANDARD_TASKS else _measured_split(task)
+    stems = (task, f"{task}/{split}")
+    names = [f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
+    file = next((folder / each for each in names if (folder / each).is_file()), None)
+    if file is None:
+        raise CorpusError(
+            f"the task {task!r} has no data in {str(folder)!r}: put one of {', '.join(names)} there, or leave "
+            "evaluation.task_folder empty to use the hub"
+        )
+    examples = (folder / f"{task}/train{suffix}" for suffix in SUFFIXES)
+    return TaskSource(task, "registered", file, next((each for each in examples if each.is_file()), None))
 
 
-def others(entry: StandardTask, folder: Path) -> list[str]:
-    """A few files in a task's folders that are not what is looked for: another split, an archive."""
-    found: list[str] = []
-    for name in _FOLDERS[entry.name]:
-        try:
-            found += sorted(f"{name}/{child}" for child in os.listdir(folder / name))
-        except (OSError, ValueError):
-            continue
-    return found[:_SHOWN]
-
-
-def _names(entry: StandardTask) -> Iterator[str]:
-    """Every name under which a task is looked for, in order."""
-    yield from asked_for(entry)
-    own = _FILES.get(entry.name)
-    folders = _FOLDERS[entry.name]
-    if own:
-        yield from (f"{place}{own}.jsonl" for place in ("", *(f"{folder}/" for folder in folders)))
-    for folder in folders:
-        for split in _SPLITS[entry.split]:
-            yield from (f"{folder}/{split}{end}" for end in _SUFFIXES)
-            # a copy of the hub's repository, or of its converted branch
-            yield f"{folder}/{split}-00000-of-00001.parquet"
-            yield f"{folder}/{split}/0000.parquet"
-            yield f"{folder}/data/{split}-00000-of-00001.parquet"
+def _measured_split(task: str) -> str:
+    """Return the split that lm-eval measures; a group has no rows of its own."""
+    if not registry.is_single(task):
+        raise SettingsError(
+            f"{task!r} is a group of lm-eval, whose rows are those of its tasks: name these, or leave "
+            "evaluation.task_folder empty"
+        )
+    settings = registry.definition(task)
+    if "class" in settings:
+        raise SettingsError(f"the task {task!r} reads its own data set: leave evaluation.task_folder empty for it")
+    return next((name for split in _SPLITS if (name := settings.get(f"{split}_split"))), "test")

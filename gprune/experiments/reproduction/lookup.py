@@ -207,7 +207,7 @@ class Finished:
         if row.study.evaluation.tasks:
             return _measured_tasks(row, results)
         for run in self._runs.makers(first):
-            evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in TASKS}
+            evaluation = {f"evaluation.{name}": getattr(run.study.evaluation, name) for name in (*TASKS, "few_shot")}
             study = row.study.with_settings(evaluation)
             for other in self._runs.results(study) if study.evaluation.tasks else ():
                 if other.graph.inputs.precision == results.graph.inputs.precision:

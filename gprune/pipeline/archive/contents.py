@@ -14,7 +14,7 @@ from gprune.system.safe_parsing import quoted, sentence
 
 FIELDS = (
     *("run", "study", "state", "until", "error", "started", "updated", "seconds", "expected", "stages"),
-    *("unavailable", "missing_tasks", "doubtful_tasks", "texts", "provenance", "result"),
+    *("unavailable", "missing_tasks", "texts", "provenance", "result"),
 )
 """what a pack takes along of a run's record; not who made it, nor what a person notes on it"""
 

@@ -20,7 +20,7 @@ from gprune.pipeline.stages.graph import every_need, once
 from gprune.study import EvaluationSettings, Study
 from gprune.study.methods import knowing
 
-_MEASURES = ("tasks", "limit", "task_folder", "speed", "batch")
+_MEASURES = ("tasks", "few_shot", "limit", "task_folder", "speed", "batch")
 """settings of the evaluation that say what is measured later, or change no result"""
 
 
@@ -44,8 +44,6 @@ class Attached:
     """the runs that have measured them, the latest first"""
     missing_tasks: Mapping[str, str] | None = None
     """why they could not measure tasks, by task"""
-    doubtful_tasks: Mapping[str, str] | None = None
-    """why their data is probably another split than the one meant, by task"""
     shown_by: str = ""
     """the earlier run on whose pages everything stands that this one has measured; empty if there is none"""
 
@@ -96,7 +94,7 @@ def _attached(own: Source, group: Iterable[Source]) -> Attached:
         for task, why in _told("missing_tasks", measuring, own).items()
         if not any(task in one.graph.inputs.tasks and _was_asked(one, task) for one in (own, *measuring))
     }
-    return Attached(graph, tuple(sources), missing, _told("doubtful_tasks", measuring, own))
+    return Attached(graph, tuple(sources), missing)
 
 
 def _told(what: str, others: Iterable[Source], own: Source) -> dict[str, str]:
@@ -110,16 +108,17 @@ def _with_tasks(graph: Graph, other: Source) -> Graph:
     known = graph.inputs.tasks
     new = {task: key for task, key in other.graph.inputs.tasks.items() if task not in known}
     new = {task: key for task, key in new.items() if task in theirs.tasks and _was_asked(other, task)}
-    asked = (mine.limit, graph.inputs.scoring) if known else (theirs.limit, other.graph.inputs.scoring)
-    if not new or asked != (theirs.limit, other.graph.inputs.scoring):
+    asked = (theirs.limit, theirs.few_shot, other.graph.inputs.scoring)
+    if not new or (known and asked != (mine.limit, mine.few_shot, graph.inputs.scoring)):
         return graph
     evaluation = replace(
         mine,
         tasks=tuple(dict.fromkeys((*mine.tasks, *new))),
         limit=theirs.limit,
+        few_shot=theirs.few_shot,
         task_folder=mine.task_folder or theirs.task_folder,
     )
-    return _extended(graph, evaluation, tuple((known | new).items()), asked[1], graph.inputs.machine)
+    return _extended(graph, evaluation, tuple((known | new).items()), asked[2], graph.inputs.machine)
 
 
 def _was_asked(source: Source, task: str) -> bool:

@@ -113,7 +113,6 @@ _RECORD = Annotated[
             "expected": _Each[_Number] | None,
             "stages": Annotated[dict[Annotated[str, _NAMED], Annotated[_Object, Table(_STAGE, ("key",))]], _FEW],
             "missing_tasks": _Each[_Text] | None,
-            "doubtful_tasks": _Each[_Text] | None,
             "texts": _Each[_Text] | None,
             "provenance": Annotated[dict[_Label, Any], _FEW, _FACTS] | None,
             "result": _Object | None,

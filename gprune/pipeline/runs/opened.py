@@ -125,11 +125,6 @@ class Run:
         """Why zero-shot tasks could not be measured, by task."""
         return self._told("missing_tasks", self.later.missing_tasks if self.later else None)
 
-    @property
-    def doubtful_tasks(self) -> Mapping[str, str]:
-        """Why the data of zero-shot tasks is probably another split than the one meant, by task."""
-        return self._told("doubtful_tasks", self.later.doubtful_tasks if self.later else None)
-
     def _told(self, what: str, later: Mapping[str, str] | None) -> Mapping[str, str]:
         return (self.record.get(what) or {}) if later is None else later
 

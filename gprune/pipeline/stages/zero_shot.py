@@ -90,10 +90,11 @@ def _answered(work: RunContext, task: str, method: str, pruned: PrunedModel | No
 
 def _asked(graph: Graph, task: str) -> dict[str, Any]:
     """What decides the questions of a task, and the model that is asked."""
-    inputs = graph.inputs
+    inputs, evaluation = graph.inputs, graph.study.evaluation
+    examples = {} if evaluation.few_shot is None else {"few_shot": evaluation.few_shot}
     return {
         "reads": graph.model | {"task": inputs.tasks[task]} | graph.tokenizer,
-        "settings": {"limit": graph.study.evaluation.limit, "scoring": inputs.scoring},
+        "settings": {"limit": evaluation.limit, "scoring": inputs.scoring} | examples,
     }
 
 

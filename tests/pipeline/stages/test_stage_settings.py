@@ -120,6 +120,7 @@ CHANGES = {
     "evaluation.preset": ("64", "overlap perplexity"),
     "evaluation.windows": (9, "overlap perplexity"),
     "evaluation.limit": (7, "accuracy answers questions"),
+    "evaluation.few_shot": (3, "accuracy answers questions"),
     "evaluation.speed": ("gpu", "speed"),
 }
 

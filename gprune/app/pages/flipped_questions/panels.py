@@ -57,6 +57,14 @@ def answers(run: Run, *, task: str = "", question: int = 0, rule: str = ACC, met
     known = {name: found.answers(name) for name in found.methods}
     number = in_range("question", question, len(known[found.methods[0]].counts))
     table, listed = changed_answers.of_question(known, rule, number), options(found, number, rule)
+    if known[found.methods[0]].scored:
+        return Panel(
+            likelihoods(table, rule, "score"),
+            "1 where the generated answer matches the text that is right, else 0.",
+            title=f"Question {number + 1:,}{_finding(found, method or first_of(found), number, rule)}",
+            table=lambda: listed.assign(**{label(name): table[name] for name in found.methods}),
+            how="lm-eval extracts the answer of each model from what it generates and compares it with the right text.",
+        )
     return Panel(
         likelihoods(table, rule),
         "Right is likelier; each model chooses its rightmost mark, and the shaded line is the right option.",
@@ -101,7 +109,7 @@ def _finding(found: TaskAnswers, method: str, number: int, rule: str) -> str:
     return f": the dense model is {words[bool(base)]}, {plain(label(method))} {words[bool(other)]}"
 
 
-def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
+def likelihoods(table: pd.DataFrame, rule: str, title: str = "") -> go.Figure:
     """A line an option, a mark a model; the right one is shaded. Rules are ACC and ACC_NORM."""
     drawn = _drawn(table)
     rows = [f"{name}{' ✓' if right else ''}" for name, right in zip(drawn.option, drawn.right, strict=True)]
@@ -113,7 +121,7 @@ def likelihoods(table: pd.DataFrame, rule: str) -> go.Figure:
         hover = "option %{y}: %{x:.3f}<extra>" + label(name) + "</extra>"
         marks.points(figure, x, rows, look, hover, name=label(name))
     what = "log-likelihood" if rule == ACC else "log-likelihood for its length"
-    style(figure, f"{what} ({UNITS[rule]})", "option", 120 + _ROW * len(rows))
+    style(figure, title or f"{what} ({UNITS[rule]})", "option", 120 + _ROW * len(rows))
     figure.update_yaxes(type="category", categoryorder="array", categoryarray=rows[::-1])
     for place, right in enumerate(drawn.right):
         if right:

@@ -101,10 +101,18 @@ def of(run: Run) -> list[TaskAnswers]:
     found = []
     for task in measurable(run):
         methods = [name for name in run.study.methods if run.has(stages.answers, name, task)]
-        if methods:
+        if methods and _has_questions(run, methods[0], task):
             # sorting is stable: the others stay in the order of the study
             found.append(TaskAnswers(run, task, tuple(sorted(methods, key=lambda name: name != DENSE))))
     return found
+
+
+def _has_questions(run: Run, method: str, task: str) -> bool:
+    """A figure that is not of single questions leaves none."""
+    try:
+        return len(run.load(stages.answers, method, task).counts) > 0
+    except StoreError:
+        return True
 
 
 def measurable(run: Run) -> list[str]:

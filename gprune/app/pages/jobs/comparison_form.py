@@ -43,9 +43,10 @@ LABELS = {
     "evaluation.texts": "Evaluate on",
     "evaluation.preset": "Window tokens",
     "evaluation.windows": "Windows at most",
-    "evaluation.tasks": "Zero-shot tasks",
+    "evaluation.tasks": "Tasks",
+    "evaluation.few_shot": "Examples",
     "evaluation.limit": "Documents at most",
-    "evaluation.task_folder": "Folder with the data of the seven tasks",
+    "evaluation.task_folder": "Folder with local rows of tasks",
     FURTHER: "Further seeds (optional)",
 }
 """what the fields are called that are asked for outside of “More settings”"""

@@ -28,7 +28,7 @@ _ASKED_ABOVE = {
     "calibration": ("samples",),
     "sparsity": ("epochs",),
     "repair": ("kind", "texts"),
-    "evaluation": ("texts", "preset", "windows", "tasks", "limit", "task_folder", "speed"),
+    "evaluation": ("texts", "preset", "windows", "tasks", "few_shot", "limit", "task_folder", "speed"),
 }
 _ANY = Study("model", "A", "B")
 """stands for a study of which nothing is chosen yet"""

@@ -11,7 +11,7 @@ from gprune.app.pages.jobs.comparison_form import ask as ask_for
 from gprune.app.ui import user_files
 from gprune.app.ui.text import plain, said, short
 from gprune.app.ui.titles import SPEEDS
-from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, documents, doubt, known, resolve
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, read_documents, resolve
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError
@@ -22,7 +22,7 @@ EXAMPLE = '{"question": "2 + 2 is", "choices": ["four", "five"], "answer": 0}'
 
 
 def ask(root: str, key: str) -> dict[str, Any]:
-    """Draws the fields, which `begin` has filled: tasks, limit, task_folder and speed."""
+    """Draw the fields, which `begin` has filled: tasks, few_shot, limit, task_folder and speed."""
     fields = st.container()
     with st.expander("Your own questions", icon=":material/quiz:"):
         dropped = uploader(root, key)
@@ -42,6 +42,7 @@ def begin(start: EvaluationSettings, key: str, owner: str) -> None:
         "preset": start.preset,
         "windows": start.windows,
         "tasks": list(start.tasks),
+        "few_shot": start.few_shot,
         "limit": start.limit,
         "task_folder": start.task_folder,
         "speed": start.speed,
@@ -75,74 +76,66 @@ def _fields(key: str) -> dict[str, Any]:
             "Speed", list(SPEEDS), key=f"{key}_speed", format_func=lambda name: SPEEDS[name],
             help=help_["evaluation.speed"] + ". The dense model and one other are in memory meanwhile.",
         )  # fmt: skip
-    left, right = st.columns([1, 4])
+    left, middle, right = st.columns([1, 1, 3])
     with left:
         size: dict[str, Any] = {"value": None, "step": 10, "placeholder": "all"}
         limit = ask_for(st.number_input, "evaluation.limit", form=key, **size)
+    with middle:
+        size = {"value": None, "step": 1, "placeholder": "by task"}
+        few_shot = ask_for(st.number_input, "evaluation.few_shot", form=key, **size)
     with right:
         empty = "empty: from the hub"
         folder = ask_for(st.text_input, "evaluation.task_folder", form=key, placeholder=empty)
     wanted, place = tuple(task.strip() for task in tasks if task.strip()), folder.strip()
     _where_from(wanted, place)
-    documents = None if limit is None else int(limit)
-    return {"tasks": wanted, "limit": documents, "task_folder": place, "speed": speed}
+    counts = {"limit": limit, "few_shot": few_shot}
+    numbers = {name: None if count is None else int(count) for name, count in counts.items()}
+    return {"tasks": wanted, "task_folder": place, "speed": speed} | numbers
 
 
 def task_label(task: str) -> str:
-    """A task with what it takes: nothing, a data set, or the file itself."""
-    if task in STANDARD_TASKS:
-        return f"{task} (needs data)"
-    return f"{task} (built in)" if task in known() else short(task, 32)
+    """Return a task with what it takes: nothing, a data set, or the file itself."""
+    if "/" in task or task.endswith(SUFFIX):
+        return short(task, 32)
+    return f"{task} (built in)" if task in known() and task not in STANDARD_TASKS else f"{task} (needs data)"
 
 
 def _where_from(tasks: tuple[str, ...], folder: str) -> None:
-    """Says where the data of the seven tasks will come from; looks at this machine only."""
+    """Name the tasks whose data comes from the hub, and say what is wrong with the others; nothing is fetched."""
     fetched, settings = [], EvaluationSettings(task_folder=folder)
     for task in tasks:
         try:
             source = resolve(task, settings)
+            if source.kind != "registered":
+                continue
+            if source.file is None:
+                fetched.append(task)
+            else:
+                _count_rows(source, source.file.stat().st_mtime_ns)
         except (GpruneError, OSError, RuntimeError) as error:
             # a path that is too long, or of a person that this machine does not know
             st.warning(said(error), icon=":material/warning:")
-            continue
-        if source.kind == "standard" and source.file is None:
-            fetched.append(task)
-        elif found := _complaint(source):
-            st.warning(said(found), icon=":material/warning:")
     if fetched:
         st.caption(
-            f"Not on this machine: {plain(', '.join(fetched))}. The run fetches them from the hub; what it "
-            "cannot reach is left out, with the reason."
+            f"From the hub: {plain(', '.join(fetched))}. A run whose data can neither be fetched nor is on this "
+            "machine does not start, and says why."
         )
 
 
-def _complaint(source: TaskSource) -> str:
-    """What is wrong with a file of the seven tasks, or speaks against it; own files are checked otherwise."""
-    if source.kind != "standard":
-        return ""
-    try:
-        return doubt(source)
-    except CorpusError as error:
-        return str(error)
+@st.cache_data(max_entries=64, show_spinner=False)
+def _count_rows(source: TaskSource, _modified: int) -> int:
+    """Check the local rows of a task; CorpusError names what is wrong."""
+    return len(read_documents(source))
 
 
 def problem(settings: EvaluationSettings) -> str:
-    """Why the chosen tasks cannot be measured, as far as can be told at once; empty if nothing is wrong.
-
-    A data set that is missing stops nothing: a run leaves that task out and says why.
-    """
-    for task in settings.tasks:
-        try:
-            resolve(task, settings)
-        except CorpusError as error:
-            if task not in STANDARD_TASKS:
-                return str(error)
-        except (GpruneError, OSError, RuntimeError) as error:
-            return str(error)
+    """Return why the chosen tasks cannot be measured, as far as can be told at once; an empty text if they can."""
     try:
+        for task in settings.tasks:
+            resolve(task, settings)
         if settings.task_folder and not safe_parsing.path(settings.task_folder, "the task folder").is_dir():
             return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
-    except GpruneError as error:
+    except (GpruneError, OSError, RuntimeError) as error:
         return str(error)
     return ""
 
@@ -186,4 +179,4 @@ def check(name: str, raw: bytes) -> int:
     if len(raw) > MOST_MEGABYTES * 2**20:
         raise CorpusError(f"{name!r} has {len(raw) / 2**20:.1f} MB: at most {MOST_MEGABYTES} MB are taken, cut it")
     with user_files.as_file(raw, SUFFIX, name) as file:
-        return len(documents(TaskSource(name, "own", file)))
+        return len(read_documents(TaskSource(name, "own", file)))

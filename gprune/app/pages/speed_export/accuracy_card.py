@@ -10,7 +10,7 @@ from gprune.analysis.paired_test import half_interval
 from gprune.app.ui import offered_job, tables, url_state
 from gprune.app.ui.card import Card
 from gprune.app.ui.chart_style import label
-from gprune.app.ui.text import plain, said
+from gprune.app.ui.text import plain
 from gprune.app.ui.titles import called
 from gprune.evaluation.protocol import Stamp, of_accuracy
 from gprune.pipeline import stages
@@ -48,7 +48,8 @@ def draw(drawn: Card, run: Run) -> None:
     st.caption(
         f"Percent right ± the 95 % interval over documents, higher is better; {NORMALISED} marks "
         "length-normalised figures. A method near chance, the accuracy of guessing, has learned nothing of a "
-        "task. All methods answer the same documents: overlapping errors do not decide whether two differ."
+        "task. All methods answer the same documents: overlapping errors do not decide whether two differ. "
+        "A task that names another metric of lm-eval is in the mean only if that is a share."
     )
     tables.stamps(protocols(run, found, rule))
     drawn.tools(
@@ -57,8 +58,6 @@ def draw(drawn: Card, run: Run) -> None:
         "questions moved is on the tab Changed answers.",
     )
     offered_job.tasks_left_out(run)
-    for task, reason in run.doubtful_tasks.items():
-        st.warning(f"{plain(called(task))}: {said(reason)}", icon=":material/warning:")
 
 
 def accuracies(run: Run) -> dict[str, dict[str, Accuracy]]:
@@ -84,10 +83,14 @@ def protocols(run: Run, found: dict[str, dict[str, Accuracy]], rule: str) -> lis
 
 def _finding(found: dict[str, dict[str, Accuracy]], rule: str) -> str:
     means = {method: accuracy.mean_accuracy(tasks.values(), rule) for method, tasks in found.items() if tasks}
+    means = {method: mean for method, mean in means.items() if mean.tasks}
+    if not means:
+        return "Measured tasks"
     parts = [f"{plain(label(method))} {100 * mean.value:.1f} %" for method, mean in means.items()]
     first = next(iter(means.values()))
     many = f"Mean of {first.tasks} tasks" if first.tasks > 1 else "Accuracy"
-    return f"{many}: {', '.join(parts[:4])}; guessing {100 * first.chance:.1f} %"
+    guessing = "" if math.isnan(first.chance) else f"; guessing {100 * first.chance:.1f} %"
+    return f"{many}: {', '.join(parts[:4])}{guessing}"
 
 
 def summary(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
@@ -98,11 +101,13 @@ def summary(found: dict[str, dict[str, Accuracy]], rule: str) -> pd.DataFrame:
     for task in tasks:
         one = next(found[method][task] for method in methods if task in found[method])
         cells = {label(method): _cell(found[method].get(task), rule) for method in methods}
+        metric = "" if one.metric == "acc" else f" ({one.metric}{'' if one.higher_is_better else ', lower is better'})"
         lines.append(
-            {"task": called(task), "documents": f"{one.samples:,}", "chance": f"{100 * one.chance:.1f}"} | cells
+            {"task": called(task) + metric, "documents": f"{one.samples:,}", "chance": _percent(one.chance)} | cells
         )
-    if len(tasks) > 1:
-        lines.append(_mean_line(found, methods, len(tasks), rule))
+    shares = len({task for method in methods for task, each in found[method].items() if each.is_share})
+    if shares > 1:
+        lines.append(_mean_line(found, methods, shares, rule))
     return pd.DataFrame(lines)
 
 
@@ -111,7 +116,7 @@ def _mean_line(found: dict[str, dict[str, Accuracy]], methods: list[str], tasks:
     for method in methods:
         mean = accuracy.mean_accuracy(found[method].values(), rule)
         whole = mean.tasks == tasks
-        line["chance"] = line["chance"] or (f"{100 * mean.chance:.1f}" if whole else "")
+        line["chance"] = line["chance"] or (_percent(mean.chance) if whole else "")
         line[label(method)] = _points(mean.value, mean.error) if whole else "–"
     return line
 
@@ -121,7 +126,13 @@ def _cell(measured: Accuracy | None, rule: str) -> str:
         return "–"
     mark = NORMALISED if accuracy.metric_of(measured, rule) == "acc_norm" else ""
     value, error = accuracy.reported(measured, rule), accuracy.reported_error(measured, rule)
+    if not measured.is_share:
+        return f"{value:.4g}"
     return f"{_points(value, error)}{mark}"
+
+
+def _percent(share: float) -> str:
+    return "–" if math.isnan(share) else f"{100 * share:.1f}"
 
 
 def _points(value: float, error: float) -> str:

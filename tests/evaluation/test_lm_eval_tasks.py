@@ -1,0 +1,320 @@
+"""Any task of lm-eval: few-shot, generative, by its own command, in its last two releases; refused where it must be."""
+
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tiny_study
+import torch
+from evaluation.lm_eval_alone import by_command, write_definition, write_definitions
+from evaluation.task_files import SPLITS, row, write_rows, write_seven
+
+from gprune.__main__ import main
+from gprune.analysis import accuracy as analysis
+from gprune.analysis import changed_answers
+from gprune.evaluation.accuracy import answered, questions
+from gprune.evaluation.protocol import of_accuracy
+from gprune.evaluation.tasks import fingerprint, registry, resolve
+from gprune.evaluation.tasks.language_model import InMemoryModel
+from gprune.models.loading import load
+from gprune.study import EvaluationSettings, from_dict, run_name
+from gprune.system.errors import Cancelled, CorpusError, NumericsError, SettingsError
+
+OLDER = "0.4.12"
+SUMS = [
+    {
+        "question": f"Tom has {n} apples and buys {n + 1}. How many has he?",
+        "answer": f"{n} + {n + 1} = {2 * n + 1}.\n#### {2 * n + 1}",
+    }
+    for n in range(8)
+]
+OWN = [
+    {"question": "The opposite of hot is", "choices": ["cold", "a very warm day", "blue"], "answer": 0},
+    {"question": "Two and two make", "choices": ["four", "five"], "answer": 1},
+    {"question": "2024", "choices": ["was a year", "12", "no"], "answer": 2},
+]
+# of own questions, as docs/tasks.md says them
+OWN_DEFINITION = {
+    "output_type": "multiple_choice",
+    "validation_split": "validation",
+    "doc_to_text": "question",
+    "doc_to_choice": "choices",
+    "doc_to_target": "answer",
+    "target_delimiter": " ",
+    "metric_list": [{"metric": name, "aggregation": "mean", "higher_is_better": True} for name in ("acc", "acc_norm")],
+}
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return load("demo")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    folder = write_seven(tmp_path_factory.mktemp("rows"))
+    write_rows(folder / "gsm8k.jsonl", SUMS)
+    return folder
+
+
+def measure(decoder, task, on_progress=lambda *_: None, **settings):
+    return answered(decoder.model, decoder.tokenizer, (task,), EvaluationSettings(**settings), on_progress)[task]
+
+
+def test_examples_stand_before_each_question_and_are_other_questions(demo, data):
+    plain, shown = (measure(demo, "boolq", task_folder=str(data), few_shot=count) for count in (None, 2))
+    for number in range(6):
+        alone, text = plain.questions.asked(number)[0], shown.questions.asked(number)[0]
+        assert text.endswith(alone) and text.count("\nAnswer:") == 3 and text.count(alone) == 1
+    assert (plain.accuracy.few_shot, shown.accuracy.few_shot) == (0, 2)
+    assert "2-shot" in of_accuracy(shown.accuracy, {}).line and "zero-shot" in of_accuracy(plain.accuracy, {}).line
+    assert shown.accuracy.data != plain.accuracy.data and shown.accuracy.samples == 6
+    again = questions("boolq", EvaluationSettings(task_folder=str(data), few_shot=2))
+    assert [again.asked(n) for n in range(6)] == [shown.questions.asked(n) for n in range(6)]
+
+
+def test_examples_come_from_the_rows_of_train_where_they_are_there(demo, tmp_path):
+    write_rows(tmp_path / "boolq" / "validation.jsonl", [row("boolq", 0)])
+    with pytest.raises(CorpusError, match="has 1 rows, too few for 2 examples beside each question"):
+        measure(demo, "boolq", task_folder=str(tmp_path), few_shot=2)
+    write_rows(tmp_path / "boolq" / "train.jsonl", [row("boolq", number) for number in (2, 3)])
+    text = measure(demo, "boolq", task_folder=str(tmp_path), few_shot=2).questions.asked(0)[0]
+    assert "some rain" not in text and "an oak" in text and "a red fox" in text
+
+
+@pytest.mark.slow
+def test_a_generative_task_keeps_every_metric_under_its_name_and_every_question(demo, data, monkeypatch):
+    said = ["He has 1.\n#### 1", "It is 3", "#### 4", "#### 7", "", "#### 11", "so 13", "#### 0"]
+    monkeypatch.setattr(InMemoryModel, "generate_until", lambda self, requests: [said[r.doc_id] for r in requests])
+    result = measure(demo, "gsm8k", task_folder=str(data))
+    figures = result.accuracy
+    assert figures.metric == "exact_match,strict-match" and figures.acc == 3 / 8
+    assert figures.metrics == {"exact_match,strict-match": 3 / 8, "exact_match,flexible-extract": 5 / 8}
+    assert figures.acc_error == pytest.approx(np.std([1, 0, 0, 1, 0, 1, 0, 0], ddof=1) / math.sqrt(8))
+    assert math.isnan(figures.acc_norm) and math.isnan(figures.chance) and figures.is_share
+    assert "lm-eval 0.4" in figures.version and figures.samples == 8
+    # five examples are the definition's own
+    assert result.questions.asked(1)[0].count("Question:") <= 6
+    assert result.questions.asked(1)[1] == ["1 + 2 = 3.\n#### 3"]
+    chosen = changed_answers.choices(result.answers, changed_answers.ACC)
+    assert result.answers.scored and chosen.hit.tolist() == [True, False, False, True, False, True, False, False]
+    assert analysis.metric_of(figures, "max") == "exact_match,strict-match"
+    assert analysis.mean_accuracy([figures], "fixed").value == 3 / 8
+
+
+@pytest.mark.slow
+def test_a_generative_task_runs_on_the_demo_reports_and_can_be_cancelled(demo, data):
+    steps = []
+    result = measure(demo, "gsm8k", lambda *step: steps.append(step), task_folder=str(data), limit=4, batch=2)
+    assert steps == [(2, 4, "tasks: answering"), (4, 4, "tasks: answering")]
+    assert result.accuracy.samples == 4 and 0 <= result.accuracy.acc <= 1
+
+    def stop(*_):
+        raise Cancelled("stopped")
+
+    with pytest.raises(Cancelled, match="stopped"):
+        measure(demo, "gsm8k", stop, task_folder=str(data), limit=4, batch=2)
+
+
+@pytest.mark.slow
+def test_fewer_go_through_the_model_where_memory_runs_out_and_the_answers_are_the_same(demo, data, monkeypatch):
+    settings = {"task_folder": str(data), "limit": 4, "batch": 4}
+    for task, call in (("gsm8k", "generate"), ("piqa", "forward")):
+        expected, original, sizes, notices = measure(demo, task, **settings), getattr(demo.model, call), [], []
+
+        def short_of_memory(*given, original=original, sizes=sizes, **named):
+            ids = named.get("input_ids", given[0] if given else None)
+            sizes.append(len(ids))
+            if len(ids) > 1:
+                raise torch.OutOfMemoryError("tried to allocate 2.00 GiB")
+            return original(*given, **named)
+
+        monkeypatch.setattr(demo.model, call, short_of_memory)
+        result = measure(demo, task, lambda *step, notices=notices: notices.append(step[2]), **settings)
+        monkeypatch.undo()
+        assert sizes[:3] == [4, 2, 1] and "memory ran out with 4 sequences" in notices[0]
+        assert (result.accuracy.acc, result.accuracy.metrics) == (expected.accuracy.acc, expected.accuracy.metrics)
+
+
+def test_text_likelihoods_are_measured_and_nan_is_refused(demo):
+    from lm_eval.api.instance import Instance
+
+    model = InMemoryModel(demo.model, demo.tokenizer, 2, lambda *_: None)
+    texts = ["The river is wide.", "A kettle boils water in the kitchen.", "def read(self):"]
+    requests = [Instance("loglikelihood_rolling", {}, (text,), 0) for text in texts]
+    likelihoods = model.loglikelihood_rolling(requests)
+    for text, likelihood in zip(texts, likelihoods, strict=True):
+        ids = torch.tensor([[model.prefix_token_id, *demo.tokenizer.encode(text)]])
+        with torch.no_grad():
+            logits = demo.model(ids[:, :-1]).logits[0].float().log_softmax(-1)
+        expected = sum(float(logits[place, token]) for place, token in enumerate(ids[0, 1:]))
+        assert likelihood == pytest.approx(expected, rel=1e-5)
+    weight = demo.model.get_input_embeddings().weight
+    kept = weight.detach().clone()
+    with torch.no_grad():
+        weight.fill_(math.nan)
+    try:
+        with pytest.raises(NumericsError, match="log-likelihood of the text 'The river is wide.' is NaN"):
+            model.loglikelihood_rolling(requests)
+    finally:
+        with torch.no_grad():
+            weight.copy_(kept)
+
+
+@pytest.mark.slow
+def test_what_cannot_be_run_is_refused_in_one_sentence(data, demo):
+    for task in ("humaneval", "mbpp"):
+        with pytest.raises(SettingsError, match=f"the task '{task}' executes code that the model writes"):
+            resolve(task, EvaluationSettings())
+    with pytest.raises(SettingsError, match="there is no task 'gsm8': did you mean gsm8k?"):
+        resolve("gsm8", EvaluationSettings())
+    with pytest.raises(SettingsError, match="'mmlu' is a group of lm-eval, whose rows are those of its tasks"):
+        resolve("mmlu", EvaluationSettings(task_folder=str(data)))
+    tiny = load("demo")
+    tiny.model.config.max_position_embeddings = 128
+    with pytest.raises(CorpusError, match="generates up to 256 tokens and the model reads at most 128"):
+        measure(tiny, "gsm8k", task_folder=str(data))
+
+
+@pytest.mark.slow
+def test_a_study_takes_any_name_and_a_run_without_its_data_is_refused_before_it_computes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(registry, "_probe_hub", lambda _: False)
+    values = tiny_study.made(tmp_path)
+    words = [f"{values['primary']}", f"{values['auxiliary']}"]
+    command = ["study", "--model", values["model"], "--primary", words[0], "--auxiliary", words[1]]
+    assert main([*command, "--tasks", "gsm8k", "--few-shot", "3", "--limit", "20"]) == 0
+    written = capsys.readouterr().out
+    study = from_dict(json.loads(written))
+    assert (study.evaluation.tasks, study.evaluation.few_shot, study.evaluation.limit) == (("gsm8k",), 3, 20)
+    assert run_name(study) != run_name(study.with_settings({"evaluation.few_shot": None}))
+    assert main([*command, "--tasks", "gsm8"]) != 0
+    assert "did you mean gsm8k?" in capsys.readouterr().err
+    assert main([*command, "--tasks", "humaneval"]) != 0
+    assert "executes code that the model writes" in capsys.readouterr().err
+    file, cache = tmp_path / "study.json", tmp_path / "cache"
+    file.write_text(written)
+    for more in ([], ["--dry-run"]):
+        assert main(["run", str(file), "--cache", str(cache), *more]) != 0
+        error = capsys.readouterr().err
+        assert "the task 'gsm8k' has no data: its dataset openai/gsm8k is not on this machine" in error
+        assert "set evaluation.task_folder to a folder with gsm8k.jsonl" in error
+    assert not list(cache.rglob("*.npy"))
+
+
+@pytest.mark.slow
+def test_a_group_is_measured_as_lm_eval_does_and_a_collection_is_named(demo, data, monkeypatch):
+    """Over the definitions of a small group of our own, as a manager of lm-eval knows it."""
+    from lm_eval.tasks import TaskManager
+
+    folder = data.parent / "group"
+    write_definitions(data, folder)
+    members = "task: [boolq_plain, winogrande_plain]\n"
+    group = f"group: pair\n{members}aggregate_metric_list: [{{metric: acc, weight_by_size: true}}]\n"
+    (folder / "pair.yaml").write_text(group)
+    (folder / "loose.yaml").write_text(f"group: loose\n{members}")
+    manager = TaskManager(include_path=str(folder), include_defaults=False)
+    monkeypatch.setattr(registry, "_full_manager", lambda: manager)
+    result = measure(demo, "pair", batch=4)
+    parts = [measure(demo, task, task_folder=str(data)) for task in ("boolq", "winogrande")]
+    assert result.accuracy.acc == pytest.approx(np.mean([each.accuracy.acc for each in parts]))
+    hits = [changed_answers.choices(each.answers, changed_answers.ACC).hit for each in (result, *parts)]
+    assert hits[0].tolist() == [*hits[1], *hits[2]] and result.accuracy.samples == 12
+    assert result.accuracy.acc_error == pytest.approx(np.std(hits[0], ddof=1) / math.sqrt(12))
+    with pytest.raises(SettingsError, match="'loose' is a collection of lm-eval's tasks without a figure of its own"):
+        measure(demo, "loose")
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_accuracies_are_those_of_lm_evals_command_on_the_exported_folder(tmp_path):
+    from gprune import pipeline
+    from gprune.store import Store
+
+    data = write_seven(tmp_path / "rows")
+    own, sums = write_rows(tmp_path / "own.jsonl", OWN), write_rows(data / "gsm8k.jsonl", SUMS)
+    values = tiny_study.made(tmp_path)
+    study = from_dict(values | {"model": "demo", "methods": ["dense", "gprune"]}).with_settings(
+        {"evaluation.tasks": [*SPLITS, str(own), "gsm8k"], "evaluation.task_folder": str(data), "evaluation.batch": 4}
+    )
+    result = pipeline.run(study, Store(tmp_path / "cache"), tiny_study.silent)
+    measured = result["accuracy"]["gprune"]
+    definitions = tmp_path / "definitions"
+    names = write_definitions(data, definitions)
+    write_definition(definitions, "own", None, own, OWN_DEFINITION)
+    import lm_eval
+
+    packaged = Path(lm_eval.__file__).parent / "tasks" / "gsm8k" / "gsm8k.yaml"
+    write_definition(definitions, "sums", packaged, sums, {"test_split": "test", "fewshot_split": "test"})
+    expected = by_command(Path(result["checkpoint"]), definitions, [*names, "own", "sums"])
+    for task, name in zip([*SPLITS, str(own)], [*names, "own"], strict=True):
+        assert measured[task]["acc"] == expected[name]["acc,none"], task
+        assert measured[task]["acc_norm"] == expected[name].get("acc_norm,none"), task
+        assert measured[task]["acc_error"] == pytest.approx(expected[name]["acc_stderr,none"], rel=1e-9), task
+    for metric, value in measured["gsm8k"]["metrics"].items():
+        assert value == expected["sums"][metric], metric
+    # with examples before each question
+    shots = study.with_settings({"evaluation.few_shot": 2, "evaluation.tasks": ["boolq", "piqa"]})
+    measured = pipeline.run(shots, Store(tmp_path / "cache"), tiny_study.silent)["accuracy"]["gprune"]
+    examples = by_command(Path(result["checkpoint"]), definitions, ["boolq_plain", "piqa_plain"], "--num_fewshot", "2")
+    for task in ("boolq", "piqa"):
+        assert measured[task]["acc"] == examples[f"{task}_plain"]["acc,none"], task
+
+
+@pytest.mark.long
+@pytest.mark.process
+def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
+    place = tmp_path / "site"
+    install = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(place),
+        f"lm_eval=={OLDER}",
+    ]
+    installed = subprocess.run(install, capture_output=True, text=True, check=False)
+    if installed.returncode:
+        pytest.skip(f"no package index, or it lacks lm_eval {OLDER}: {installed.stderr[-200:]}")
+    files = [
+        str(Path(__file__).with_name(f"test_{name}.py")) for name in ("lm_eval_tasks", "accuracy", "accuracy_tasks")
+    ]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        *files,
+        "-m",
+        "not long",
+        "-p",
+        "no:xdist",
+        "-p",
+        "no:cacheprovider",
+    ]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    environment |= {"PYTHONPATH": str(place), "HF_HUB_OFFLINE": "1"}
+    check = [sys.executable, "-c", "import lm_eval; print(lm_eval.__version__)"]
+    told = subprocess.run(check, env=environment, capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == OLDER
+    process = subprocess.run(
+        [*command, f"--basetemp={tmp_path / 'base'}"],
+        cwd=Path(__file__).parents[2], env=environment, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert process.returncode == 0, process.stdout[-4000:]
+    assert re.search(r"\d{2,} passed", process.stdout), process.stdout[-500:]
+
+
+def test_requests_and_their_examples_decide_the_fingerprint(data, tmp_path):
+    source = resolve("boolq", EvaluationSettings(task_folder=str(data)))
+    prints = [
+        fingerprint(source, EvaluationSettings(few_shot=count, task_folder=str(data))) for count in (None, 0, 1, 1)
+    ]
+    assert prints[0] == prints[1] != prints[2] == prints[3]
