@@ -97,7 +97,7 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
 
 
 def _extent(source: Source) -> list[str]:
-    stamps = tuple(stamp(file) for file in source.files)
+    stamps = tuple(_stamp(file) for file in source.files)
     size = sum(stamp[1] for stamp in stamps)
     parts = [f"{len(stamps):,} files"] if len(stamps) > 1 else []
     span = source.name.option("documents")
@@ -123,7 +123,7 @@ def _count(source: Source, stamps: tuple[tuple[Path, int, int], ...]) -> tuple[i
     return count, characters
 
 
-def stamp(file: Path) -> tuple[Path, int, int]:
+def _stamp(file: Path) -> tuple[Path, int, int]:
     """Return a file with its size in bytes and its time in nanoseconds; CorpusError if it cannot be read."""
     try:
         state = file.stat()
