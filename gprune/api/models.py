@@ -57,9 +57,8 @@ def cut(
         model = work.pruned(pruned).requires_grad_(True)
         if pruned is None:
             return model
-        figures = _figures(results, method, recovered)
-        known = origin.Origin(pruned, **graph.origin, figures=figures, trained=recovered, ids=work.passage())
-        return origin.remember(model, known)
+        facts = graph.origin | {"figures": _figures(results, method, recovered), "trained": recovered}
+        return origin.remember(model, origin.Origin(pruned, **facts, ids=work.passage()))
 
 
 def export(

@@ -70,8 +70,9 @@ class Decoder:
         keys = shape.head_width * sum(part(0).bias is not None for part in (self.k_proj, self.v_proj))
         neuron = sum(part(0).bias is not None for part in (self.gate_proj, self.up_proj))
         missing = sum(part(0).bias is None for part in (self.o_proj, self.down_proj))
-        there = dict(self.layers[0].named_modules())
-        norms = [there[one.path] for one in self.layout.slices if one.optional and one.path in there]
+        modules = dict(self.layers[0].named_modules())
+        optional = [piece.path for piece in self.layout.slices if piece.optional]
+        norms = [modules[path] for path in optional if path in modules]
         norm = sum(weight.numel() for part in norms for weight in part.parameters()) // shape.kv_heads
         return ModelSize(
             parameters=sum(parameter.numel() for parameter in self.model.parameters()),
@@ -101,7 +102,7 @@ class Decoder:
         if not self.layout.normalised:
             return None
         names = ("post_feedforward_layernorm", "post_mlp_layernorm")
-        return next(getattr(self.layers[layer], one) for one in names if hasattr(self.layers[layer], one))
+        return next(getattr(self.layers[layer], name) for name in names if hasattr(self.layers[layer], name))
 
     @property
     def device(self) -> torch.device:
@@ -185,9 +186,9 @@ class Decoder:
     def matrices(self, layer: int) -> list[tuple[nn.Linear, dict[str, slice]]]:
         """The linear maps of a layer in which units stand, and which rows or columns belong to each part."""
         return [
-            (parts.linear(self.layers[layer], one.path, layer), parts.places(one, self.shape))
-            for one in self.layout.slices
-            if not one.optional
+            (parts.linear(self.layers[layer], piece.path, layer), parts.part_ranges(piece, self.shape))
+            for piece in self.layout.slices
+            if not piece.optional
         ]
 
     def hidden_states(self, ids: torch.Tensor) -> torch.Tensor:

@@ -1,18 +1,15 @@
-"""Answers: which kinds of decoder can be pruned, and where in their weights do the units stand?
+"""Tables of the decoders that can be pruned and of where their units are in their weights (section 3).
 
-The structured units of section 3 are found by these tables. A family is a Hugging Face ``model_type``. Every
-supported one has gated FFNs; where its units stand, in maps of their own or side by side in one, is data that
-the cut, the masks, the widths, the saved model and the exports read. A family is admitted by
-``tests/models/test_families.py``, which holds each against the model's own answers. Needs no torch.
+A family is a Hugging Face ``model_type`` with gated FFNs. Cut, masks, saved model and exports read these tables.
+``tests/models/test_families.py`` compares each family with the model's own answers. Needs no torch.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gprune.records import ModelShape
 from gprune.system.errors import ModelError, SettingsError
-from gprune.system.nearest import did_you_mean
 from gprune.system.safe_parsing import quoted
 
 PRUNED_PREFIX = "gprune_"
@@ -91,10 +88,10 @@ class Layout:
     """values of the language model that a configuration may leave out"""
 
     def place(self, part: str) -> tuple[str, int]:
-        """The module in which a part of ``UNITS`` stands, by its path from a layer, and its place there."""
-        for one in self.slices:
-            if part in one.parts:
-                return one.path, one.parts.index(part)
+        """Return the path, from a layer, of the module with a part of ``UNITS``, and the part's index there."""
+        for piece in self.slices:
+            if part in piece.parts:
+                return piece.path, piece.parts.index(part)
         raise KeyError(part)
 
     @property
@@ -126,10 +123,6 @@ class Layout:
             return "FFN neurons and key/value groups"
         return "FFN neurons (heads stay: queries and keys are normalised over all of them)"
 
-    def row(self, model_type: str) -> str:
-        """The family's line of the table in docs/models.md."""
-        return f"| `{model_type}` | {self.label} | {self.pruned} | {'yes' if self.gguf else 'no'} |"
-
     @property
     def note(self) -> str:
         """What a person has to know before a run of the family starts; empty where there is nothing."""
@@ -146,15 +139,15 @@ class Layout:
         )
 
     def table(self) -> list[list[Any]]:
-        """What narrows a layer, as the modelling file reads it: path, axis and units of every slice."""
+        """Return path, axis and units of every slice that pruning narrows, as the modelling file reads them."""
         return [
-            [one.path, one.axis, [UNITS[part] for part in one.parts]]
-            for one in self.slices
-            if self.heads or UNITS[one.parts[0]] == "neurons"
+            [piece.path, piece.axis, [UNITS[part] for part in piece.parts]]
+            for piece in self.slices
+            if self.heads or UNITS[piece.parts[0]] == "neurons"
         ]
 
     def numbers(self) -> list[list[str]]:
-        """The attributes that narrowing sets, as the modelling file reads them: path and unit."""
+        """Return path and unit of the attributes that narrowing sets, as the modelling file reads them."""
         return [[path, unit] for path, unit in self.counts if self.heads or unit == "neurons"]
 
 
@@ -213,66 +206,48 @@ FAMILIES: dict[str, Layout] = {
     "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}),
 }
 """Supported model types."""
-# of other makings than decoders with gated FFNs, by a word of their names
-_WITHOUT_GATE = (
-    "gpt",
-    "opt",
-    "bloom",
-    "phi",
-    "falcon",
-    "starcoder2",
-    "nemotron",
-    "arcee",
-    "mpt",
-    "persimmon",
-)
+_WITHOUT_GATE = ("gpt", "opt", "bloom", "phi", "falcon", "starcoder2", "nemotron", "arcee", "mpt", "persimmon")
 _EXPERTS = ("moe", "mixtral", "deepseek", "dbrx", "jamba", "llama4", "jetmoe", "minimax", "experts", "gpt_oss")
+_EXPERT_COUNTS = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
 _LINEAR = ("_next", "qwen3_5", "mamba", "rwkv", "hybrid", "lfm2", "nemotron_h", "recurrent", "zamba", "kimi_linear")
 
 
 def dense_type(model_type: object) -> str:
-    """The model type before pruning, a key of FAMILIES where supported; that of a dense model as it is."""
+    """Return the model type before pruning; that of a dense model as it is."""
     return str(model_type).removeprefix(PRUNED_PREFIX)
 
 
 def layout_of(model_type: object, name: str) -> Layout:
-    """The layout of a model type; ModelError where it is unknown, or that of an already pruned model."""
-    word = model_type if isinstance(model_type, str) else ""
-    layout = FAMILIES.get(word)
-    if layout is not None:
-        return layout
-    if word.startswith(PRUNED_PREFIX):
+    """Return the layout of a model type; ModelError if it is unknown, or that of an already pruned model."""
+    if isinstance(model_type, str) and model_type in FAMILIES:
+        return FAMILIES[model_type]
+    if str(model_type).startswith(PRUNED_PREFIX):
         raise ModelError(f"{name} has been pruned already (model type {model_type!r}): choose the dense model")
     raise ModelError(
-        f"{name} is of model type {quoted(model_type)}, which cannot be pruned here{_why(word)}: "
+        f"{name} is of model type {quoted(model_type)}, which cannot be pruned here{_reason(str(model_type))}: "
         "choose a dense model of a family that `python -m gprune models` lists"
     )
 
 
-def _why(word: str) -> str:
-    """What is known of a family that is not supported: other parts, or a supported one of a near name."""
-    if any(sign in word for sign in _EXPERTS):
+def _reason(model_type: str) -> str:
+    if any(part in model_type for part in _EXPERTS):
         return " (mixtures of experts are not)"
-    if word in _WITHOUT_GATE or word.startswith(("gpt", "bloom")):
+    if model_type in _WITHOUT_GATE or model_type.startswith(("gpt", "bloom")):
         return " (FFNs without a gate are not)"
-    if any(sign in word for sign in _LINEAR):
+    if any(part in model_type for part in _LINEAR):
         return " (layers of linear attention, of a state space or of a recurrence are not)"
-    # a name that differs by more than a missing letter, or by a number, is that of another family
-    slips = {
-        family[:i] + family[i + 1 :]: family for family in FAMILIES for i in range(len(family)) if family[i].isalpha()
-    }
-    return did_you_mean(word, [slips[word]] if word in slips else [])
+    return ""
 
 
 def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
-    """The layout of a model by the values of its configuration, before anything is loaded.
+    """Return the layout of a model by its configuration, before anything is loaded.
 
-    Raises ModelError where its family is not supported, or its configuration gives it other parts.
+    Raises ModelError if its family is not supported, or its configuration gives it other parts.
     """
     inner = values.get("text_config")
     kind = inner.get("model_type") if isinstance(inner, Mapping) else None
-    whole = FAMILIES.get(dense_type(values.get("model_type")))
-    if kind in FAMILIES and (whole is None or kind not in whole.text):
+    wrapper = FAMILIES.get(dense_type(values.get("model_type")))
+    if kind in FAMILIES and (wrapper is None or kind not in wrapper.text):
         raise ModelError(
             f"{name} holds a language model of type {kind!r} beside other parts, which cannot be pruned "
             "here: save that language model in a folder of its own, and choose it"
@@ -284,23 +259,23 @@ def require_prunable(values: Mapping[str, Any], name: str) -> Layout:
             f"{' and '.join(layout.text)} can be pruned here"
         )
     values = language_values(values)
-    experts = next((key for key in _expert_fields(values) if (values.get(key) or 0) > 1), None)
-    if experts is not None:
-        raise ModelError(
-            f"{name} is a mixture of experts ({experts} is {values[experts]}), which cannot be pruned here: "
-            "choose a dense model"
-        )
+    for field_name in _EXPERT_COUNTS:
+        count = values.get(field_name)
+        if isinstance(count, int) and count > 1:
+            raise ModelError(
+                f"{name} is a mixture of experts ({field_name} is {count}), which cannot be pruned here: "
+                "choose a dense model"
+            )
     return layout
 
 
 def require_reachable(values: Mapping[str, Any], retention: float) -> None:
-    """Raises SettingsError where a family's heads stay, and are more than what is to be kept in all."""
+    """Raise SettingsError if the heads of a family stay and are more than the retention allows in all."""
     layout = FAMILIES.get(str(values.get("model_type")))
     if layout is None or layout.heads:
         return
     shape = shape_of(values)
-    staying = (shape.kv_heads * shape.group_weights + shape.neuron_weights) * shape.layers
-    least = staying / shape.decoder_weights
+    least = (shape.kv_heads * shape.group_weights + shape.neuron_weights) * shape.layers / shape.decoder_weights
     if retention < least:
         raise SettingsError(
             f"retention is {retention:g}, but the heads of {layout.label} stay and are, with a neuron in "
@@ -308,32 +283,27 @@ def require_reachable(values: Mapping[str, Any], retention: float) -> None:
         )
 
 
-def _expert_fields(values: Mapping[str, Any]) -> Iterable[str]:
-    named = ("num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts")
-    return (key for key in named if isinstance(values.get(key), int))
-
-
 def language_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The values of the language model of a configuration; of a wrapper those of what it holds.
+    """Return the values of the language model in a configuration, completed by the family's defaults.
 
-    What these are silent about is as the family has it. The model type stays that of the whole.
+    The model type stays that of the whole model.
     """
     model_type = values.get("model_type")
     layout = FAMILIES.get(dense_type(model_type))
     if layout is None or not layout.text:
         return values if layout is None or not layout.usual else {**layout.usual, **values}
     inner = values.get("text_config")
-    # of the first models of some wrappers they stand side by side with what is not the language model's
+    # early models of some wrappers have them beside what is not the language model's
     inner = inner if isinstance(inner, Mapping) else values
     tied = values.get(TIED, layout.usual[TIED])
     return {**layout.usual, **inner, TIED: tied, "model_type": model_type}
 
 
 def shape_of(values: Mapping[str, Any]) -> ModelShape:
-    """The sizes of a model by the values of its configuration.
+    """Return the sizes of a model by its configuration.
 
-    Where the heads of its family stay, those of a layer count as one group. Raises KeyError, TypeError or
-    ValueError where a size is missing or is none.
+    Where the heads of its family stay, those of a layer count as one group. Raises KeyError, TypeError or ValueError
+    where a size is missing or is no number.
     """
     values = language_values(values)
     layers, neurons = (int(values[name]) for name in ("num_hidden_layers", "intermediate_size"))
@@ -346,5 +316,5 @@ def shape_of(values: Mapping[str, Any]) -> ModelShape:
 
 
 def one_group(shape: ModelShape) -> ModelShape:
-    """The same sizes with all heads of a layer as one group, which costs what they cost together."""
+    """Return the same sizes with all heads of a layer as one group, which costs what they cost together."""
     return replace(shape, heads=shape.group_size, kv_heads=1, head_width=shape.kv_heads * shape.head_width)

@@ -1,6 +1,6 @@
-"""Answers: which model does a name mean, and is it byte for byte the one a result was computed with?
+"""Find the folder of a model by its name, read its configuration, and fingerprint its files.
 
-Needs no torch, so that the app can ask. Fingerprints enter the key of every cached result.
+Fingerprints enter the key of every cached result. Needs no torch.
 """
 
 import contextlib
@@ -34,10 +34,9 @@ MOST_DIGITS = 40
 
 
 def resolve(name: str) -> str:
-    """What a person's word for a model means: ``demo``, a folder, a hub name or ``random:SHAPE``.
+    """Return the absolute folder of ``demo``, ``random:SHAPE`` or an existing folder; other names as they are.
 
-    The bundled model's folder, that of a shape's configuration, an existing folder as an absolute path, else
-    the name itself, taken for a hub name. Raises ModelError where the word can be none of these.
+    Raises ModelError where a name cannot be a path.
     """
     if name == "demo":
         from gprune.data.demo import MODEL_FOLDER
@@ -51,17 +50,16 @@ def resolve(name: str) -> str:
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether a name that is no folder here can be one of the hub, owner/name."""
+    """Return True if a name can be one of the hub, owner/name."""
     return name.count("/") == 1 and not name.startswith((".", "/", "~", shapes.RANDOM))
 
 
 def locate(name: str, *, download: bool = False, on_progress: Progress | None = None) -> Path:
-    """The local folder that holds a model's files; none with weights for ``random:SHAPE``.
+    """Return the local folder of a model's files; that of ``random:SHAPE`` has no weights.
 
-    If `download`, a hub model that is not on this machine is fetched; safetensors only, no pickled weights.
-    `on_progress` is told of it; the hub's own bars are drawn where left out. Raises ModelError where there is
-    no such folder, or the hub has no such model, keeps it behind a gate or cannot be reached, or the disk is
-    too small for it.
+    If `download`, a hub model that is not on this machine is fetched (`hub.snapshot`). Raises ModelError where there
+    is no such folder, or the hub has no such model, keeps it behind a gate or cannot be reached, or the disk is too
+    small for it.
     """
     resolved = resolve(name)
     with safe_parsing.refused_as(ModelError):
@@ -76,7 +74,7 @@ def locate(name: str, *, download: bool = False, on_progress: Progress | None = 
 
 
 def lacking(folder: Path) -> str:
-    """What a model's folder lacks of what every model needs; empty where it is whole."""
+    """Return what a model's folder lacks of configuration, weights and tokenizer; empty if nothing."""
     try:
         configuration(folder)
         weight_files(folder)
@@ -87,20 +85,20 @@ def lacking(folder: Path) -> str:
 
 
 def configuration(folder: Path) -> dict[str, Any]:
-    """The values of a model folder's ``config.json``; ModelError where it is missing or no JSON object.
+    """Return the values of ``config.json``; ModelError where it is missing or no JSON object.
 
     A stored head that differs from the embedding is not tied, whatever the file says.
     """
     if shapes.holds(folder) and (layers := shapes.layers(folder)):
         return shapes.deepened(configuration(shapes.base(folder)), layers)
-    values = _configured(folder)
+    values = _read_configuration(folder)
     return values | {families.TIED: False} if _is_head_separate(folder, values) else values
 
 
-def _configured(folder: Path) -> dict[str, Any]:
+def _read_configuration(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_FILE
     try:
-        values = _object(folder, CONFIG_FILE)
+        values = _read_json(folder, CONFIG_FILE)
     except FileNotFoundError as error:
         if (folder / ADAPTER_FILE).is_file():
             raise adapter_error(folder) from error
@@ -114,7 +112,7 @@ def _configured(folder: Path) -> dict[str, Any]:
 
 def has_separate_head(folder: Path) -> bool:
     """Return True if the head in a folder differs from the embedding although ``config.json`` ties them."""
-    return _is_head_separate(folder, _configured(folder))
+    return _is_head_separate(folder, _read_configuration(folder))
 
 
 def _is_head_separate(folder: Path, values: dict[str, Any]) -> bool:
@@ -139,7 +137,7 @@ def number_type(folder: Path) -> str:
 def adapter_error(folder: Path) -> ModelError:
     """Return the error for a folder that holds an adapter, which transformers may apply to another model."""
     try:
-        base = _object(folder, ADAPTER_FILE)["base_model_name_or_path"]
+        base = _read_json(folder, ADAPTER_FILE)["base_model_name_or_path"]
     except (OSError, UnreadableError, KeyError, TypeError):
         base = "another model"
     return ModelError(
@@ -148,15 +146,14 @@ def adapter_error(folder: Path) -> ModelError:
     )
 
 
-def _object(folder: Path, name: str) -> Any:
-    """The value in a JSON file of a model's folder; links may lead to the hub's cache only."""
+def _read_json(folder: Path, name: str) -> Any:
     # configurations of other families hold infinite limits and "no limit" as a number of 31 digits
-    place = safe_parsing.inside(folder, name, "the model")
-    return safe_parsing.json_file(place, name, finite=False, digits=MOST_DIGITS)
+    path = safe_parsing.inside(folder, name, "the model")
+    return safe_parsing.json_file(path, name, finite=False, digits=MOST_DIGITS)
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files that hold a model's weights, in order of name; none where these are random.
+    """Return the safetensors files of a model's weights by name, after their index; none for random weights.
 
     Raises ModelError where there are none, only pickled ones, or one that the index names is missing.
     """
@@ -167,7 +164,7 @@ def weight_files(folder: Path) -> list[Path]:
             return [safe_parsing.inside(folder, WEIGHT_FILE, f"the model {safe_parsing.quoted(folder.name)}")]
     if (folder / INDEX_FILE).is_file():
         return [folder / INDEX_FILE, *_indexed_files(folder)]
-    if any(folder.glob("*.bin")) or any(folder.glob("*.pt")) or any(folder.glob("*.pth")):
+    if any(any(folder.glob(pattern)) for pattern in ("*.bin", "*.pt", "*.pth")):
         raise ModelError(
             f"the folder {str(folder)!r} has pickled weights only, which can run code when they are read: "
             f"convert them to {WEIGHT_FILE}"
@@ -176,15 +173,14 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def files(folder: Path) -> list[Path]:
-    """The files that make a model: its configuration and its weights; ModelError as `weight_files`."""
-    own = shapes.base(folder) if shapes.holds(folder) else folder
-    return [own / CONFIG_FILE, *weight_files(folder)]
+    """Return the files of configuration and weights; ModelError as `weight_files`."""
+    return [(shapes.base(folder) if shapes.holds(folder) else folder) / CONFIG_FILE, *weight_files(folder)]
 
 
 def _indexed_files(folder: Path) -> list[Path]:
     index = folder / INDEX_FILE
     try:
-        names = sorted(set(_object(folder, INDEX_FILE)["weight_map"].values()))
+        names = sorted(set(_read_json(folder, INDEX_FILE)["weight_map"].values()))
         for name in names:
             safe_parsing.inside(folder, name, "its weight_map")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -200,60 +196,64 @@ def _indexed_files(folder: Path) -> list[Path]:
 
 
 def require_offloadable(folder: Path) -> None:
-    """Raises ModelError where a model's layers cannot wait in their files: its weights are in none."""
+    """Raise ModelError if a model has no files of weights from which its layers could be read."""
     if not weight_files(folder):
         raise ModelError(
             f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload out"
         )
 
 
-def require_same(name: str, known: str, memory: Path | None = None, card: str = "") -> None:
-    """Checks that the model which is here is the one that a run has read, by its known fingerprint.
+def require_same(name: str, expected: str, memory: Path | None = None, card: str = "") -> None:
+    """Raise ModelError if a model is gone or does not have the fingerprint that a run has recorded.
 
-    For the other arguments see `fingerprint`. Raises ModelError where it is gone, or has changed.
+    For `memory` and `card` see `fingerprint`.
     """
-    if fingerprint(name, memory, card) != known:
+    if fingerprint(name, memory, card) != expected:
         raise changed(name)
 
 
 def changed(name: str) -> ModelError:
-    """What is said where a model is no longer the one that a run has read."""
+    """Return the error for a model that is no longer the one of a run."""
     return ModelError(
         f"the model folder {resolve(name)!r} has changed since the run: put the model back, or run the study again"
     )
 
 
 def fingerprint(name: str, memory: Path | None = None, card: str = "") -> str:
-    """SHA-256 of a model, 64 hexadecimal digits: its configuration and its weights, or how these are made.
+    """Return the SHA-256 of a model's configuration and weights, or of how random weights are made.
 
-    A file is read once, in blocks, however large it is; again only if it may have changed since. A hub model
-    must be on this machine; a copy of a folder elsewhere has the same. `memory` keeps digests for other
-    processes; none where left out. `card` names the GPU that makes random weights, which makes others than a
-    CPU; empty on a CPU. Raises ModelError where there is no such model, or a file is missing or cannot be
-    read.
+    A file is read again only if it may have changed. A hub model must be on this machine; a copy of a folder has the
+    same fingerprint.
+
+    Args:
+        name: the model, as in `locate`.
+        memory: a folder that keeps digests of files for other processes.
+        card: the GPU that makes random weights, which differ from those of a CPU; empty on a CPU.
+
+    Raises ModelError where there is no such model, or a file is missing or cannot be read.
     """
     folder = locate(name)
     configuration(folder)
-    found = _combined(files(folder), memory)
+    digest = _combine_digests(files(folder), memory)
     if not shapes.holds(folder):
-        return found
+        return digest
     layers = shapes.layers(folder)
     depth = f" layers {layers}" if layers else ""
-    return hashlib.sha256(f"{found} {shapes.WEIGHTS} {card}{depth}".encode()).hexdigest()
+    return hashlib.sha256(f"{digest} {shapes.WEIGHTS} {card}{depth}".encode()).hexdigest()
 
 
 def tokenizer_fingerprint(name: str) -> str:
-    """SHA-256 of a model's tokenizer files; ModelError where there is no such model, or no tokenizer."""
+    """Return the SHA-256 of a model's tokenizer files; ModelError without such a model or tokenizer."""
     folder = tokenizer_folder(locate(name))
     require_tokenizer(folder)
     with safe_parsing.refused_as(ModelError):
         what = f"the tokenizer of {safe_parsing.quoted(folder.name)}"
         files = [safe_parsing.inside(folder, file, what) for file in TOKENIZER_FILES if (folder / file).is_file()]
-    return _combined(files)
+    return _combine_digests(files)
 
 
 def tokenizer_folder(folder: Path) -> Path:
-    """The folder of a model's tokenizer: its own, or that of the demo where the weights are random."""
+    """Return the folder of a model's tokenizer: its own, or that of the demo for random weights."""
     if not shapes.holds(folder):
         return folder
     from gprune.data.demo import MODEL_FOLDER
@@ -262,15 +262,15 @@ def tokenizer_folder(folder: Path) -> Path:
 
 
 def require_tokenizer(folder: Path) -> None:
-    """Raises ModelError where a model folder neither has a tokenizer nor borrows one."""
+    """Raise ModelError if a model folder neither has a tokenizer nor borrows one."""
     folder = tokenizer_folder(folder)
-    if not any((folder / name).is_file() for name in VOCABULARY_FILES):
+    vocabularies = [name for name in VOCABULARY_FILES if (folder / name).is_file()]
+    if not vocabularies:
         raise ModelError(
             f"the folder {str(folder)!r} has no tokenizer: it needs one of {', '.join(VOCABULARY_FILES)}; "
             "copy the one the model was trained with"
         )
-    alone = not any((folder / name).is_file() for name in VOCABULARY_FILES if name != SENTENCE_PIECES)
-    if alone and not any(folder.glob("*.py")):
+    if vocabularies == [SENTENCE_PIECES] and not any(folder.glob("*.py")):
         raise ModelError(
             f"the folder {str(folder)!r} has {SENTENCE_PIECES} alone, which does not say how blanks and the start of "
             "a text become tokens: write tokenizer.json beside it. Of a LLaMA: install sentencepiece, then "
@@ -278,7 +278,7 @@ def require_tokenizer(folder: Path) -> None:
         )
 
 
-def _combined(files: list[Path], memory: Path | None = None) -> str:
+def _combine_digests(files: list[Path], memory: Path | None = None) -> str:
     try:
         contents = digests.of_files(files, memory)
     except OSError as error:

@@ -10,7 +10,7 @@ from typing import Any
 
 from gprune.models import families, identity, loadable, weight_headers
 from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord, read_record
-from gprune.system.errors import CheckpointError, ModelError
+from gprune.system.errors import ModelError
 from gprune.system.safe_parsing import quoted
 
 
@@ -54,8 +54,8 @@ class FolderContents:
 def inspect(name: str) -> FolderContents:
     """Describe a folder, a hub name that is on this machine, or ``demo``; reads no weights.
 
-    Raises ModelError where there is no such model, it has no weights of its own or only pickled ones, or a
-    file is damaged.
+    Raises ModelError where there is no such model, it has no weights of its own or only pickled ones, or a file is
+    damaged; CheckpointError where that is ``pruning.json``.
     """
     folder = identity.locate(name)
     values = identity.configuration(folder)
@@ -66,7 +66,7 @@ def inspect(name: str) -> FolderContents:
     layout = families.FAMILIES.get(families.dense_type(model_type))
     sizes = loadable.stored_sizes(values, tensors)
     needs_our_class = model_type.startswith(families.PRUNED_PREFIX)
-    record, fault = _read_record(folder)
+    record = read_record(folder) if (folder / PRUNING_FILE).is_file() else None
     dense_neurons, dense_groups = (0, 0) if sizes.shape is None else (sizes.shape.neurons, sizes.shape.kv_heads)
     if record is not None and not needs_our_class:
         dense_neurons, dense_groups = record.neurons, record.key_value_groups
@@ -76,7 +76,7 @@ def inspect(name: str) -> FolderContents:
         folder=folder,
         model_type=model_type,
         family=layout.label if layout is not None else "",
-        form=_form(record, fault, needs_our_class, sizes),
+        form=_form(record, needs_our_class, sizes),
         source="" if record is None else record.source,
         fingerprint="" if record is None else record.fingerprint,
         run="" if record is None else record.run,
@@ -92,33 +92,22 @@ def inspect(name: str) -> FolderContents:
     )
 
 
-def _read_record(folder: Path) -> tuple[PruningRecord | None, str]:
-    """The record in a folder of ours, or why it cannot be read; neither where there is none."""
-    if not (folder / PRUNING_FILE).is_file():
-        return None, ""
-    try:
-        return read_record(folder), ""
-    except CheckpointError as error:
-        return None, str(error)
-
-
-def _form(record: PruningRecord | None, fault: str, needs_our_class: bool, sizes: loadable.StoredSizes) -> str:
+def _form(record: PruningRecord | None, needs_our_class: bool, sizes: loadable.StoredSizes) -> str:
     if sizes.disagreement:
         kind = "damaged" if needs_our_class else "pruned elsewhere, without a configuration that says so"
         return f"{kind}: {sizes.disagreement}"
-    if record is None and not fault and not needs_our_class:
+    if record is None and not needs_our_class:
         return "ordinary: dense, or pruned to equal widths"
-    facts = f" ({fault})" if fault else ""
+    facts, widths = "", "of the same width: an ordinary model"
     if record is not None:
         repair = f", {record.pruned.repaired_by}" if record.repairs else ""
         training = ", trained after it" if record.trained or record.recovery else ""
         facts = f" by {record.method} to {record.retention:.2%} of the decoder's weights{repair}{training}"
-    if not needs_our_class:
-        widths = "padded with zeros to" if record is not None and record.padded else "of"
-        return f"pruned here{facts}, every layer {widths} the same width: an ordinary model"
-    is_equal = all(len(set(widths)) == 1 for widths in (sizes.neurons, sizes.groups))
-    widths = "the same width, which no ordinary model has" if is_equal else "its own width"
-    return f"pruned here{facts}, every layer of {widths}"
+        widths = "padded with zeros to the same width: an ordinary model" if record.padded else widths
+    if needs_our_class:
+        is_equal = all(len(set(layers)) == 1 for layers in (sizes.neurons, sizes.groups))
+        widths = "of the same width, which no ordinary model has" if is_equal else "of its own width"
+    return f"pruned here{facts}, every layer {widths}"
 
 
 def _prunable(folder: Path) -> str:

@@ -1,7 +1,4 @@
-"""Answers: how does a model folder become a ``Decoder``, and if it cannot, what is wrong with it?
-
-Weights are read from safetensors only; code that comes with a model runs only where it is asked for.
-"""
+"""Load model folders as ``Decoder``: safetensors only, and code that comes with a model only where it is trusted."""
 
 import gc
 import importlib
@@ -11,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import nn
 
 from gprune.models import devices, identity, library_errors, loadable, offloading, random_weights, shapes
@@ -31,83 +27,65 @@ def load(
     trust_remote_code: bool = False,
     offload: bool = False,
 ) -> Decoder:
-    """Loads a model, ``demo``, a folder, a hub name or ``random:SHAPE``, with its tokenizer.
+    """Load a model, ``demo``, a folder, a hub name or ``random:SHAPE``, with its tokenizer.
 
-    A hub model is downloaded once. `device` is ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or
-    ``cuda:1``; `dtype` ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or
-    float16. If `offload`, the layers' weights stay in their files until they are needed
-    (`gprune.models.offloading`). Raises ModelError where the model cannot be found, read or pruned,
-    SettingsError where the device or the number type is not available, or random weights do not fit there.
+    Args:
+        name: the model; one of the hub is downloaded once.
+        device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
+        dtype: ``auto`` (float32 on a CPU, the checkpoint's type on a GPU), float32, bfloat16 or float16.
+        trust_remote_code: whether Python code that comes with the model may run.
+        offload: whether the layers' weights stay in their files until they are needed (`offloading`).
+
+    Raises ModelError where the model cannot be found, read or pruned, SettingsError where the device or the number
+    type is not available, or random weights do not fit there.
     """
-    place, folder = device_of(device), _checked(name)
+    target, folder = device_of(device), identity.locate(name, download=True)
+    loadable.require_loadable(folder)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
-    decoder = Decoder.from_model(read_weights(folder, place, dtype, trust_remote_code, offload), tokenizer)
-    if not offload:
-        # imported here: it imports transformers, whose import registers what saves models, which import this;
-        # of an offloaded model it would read every file once more
-        from gprune.models import self_check
-
-        self_check.require_sound(decoder, f"the model {str(folder)!r}")
-    return decoder
+    return Decoder.from_model(read_weights(folder, target, dtype, trust_remote_code, offload), tokenizer)
 
 
-def read_weights(folder: Path, place: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
-    """Loads the model of a folder without its tokenizer, which need not be there; see `load`."""
+def read_weights(folder: Path, target: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
+    """Load the model of a folder without its tokenizer, which need not be there; see `load`."""
     if offload:
         identity.require_offloadable(folder)
     if shapes.holds(folder):
-        return _random(folder, place, dtype)
-    arguments = {"dtype": _dtype(dtype, place), "trust_remote_code": trust_remote_code}
-    loader = auto_class(folder)
+        return _random(folder, target, dtype)
+    arguments = {"dtype": _dtype(dtype, target), "trust_remote_code": trust_remote_code}
     if offload:
-        model = _read_offloaded(loader, folder, place, arguments)
+        model = _read_offloaded(folder, target, arguments)
     else:
-        model = move(read_model(loader, folder, **arguments), place)
+        model = move(read_model(auto_class(folder), folder, **arguments), target)
     require_finite(model, folder)
     return model
 
 
-def _random(folder: Path, place: torch.device, dtype: str) -> nn.Module:
-    config, kind = random_weights.config_of(folder), _dtype(dtype, place)
-    chosen: torch.dtype = config.dtype if isinstance(kind, str) else kind
-    return random_weights.make(config, place, chosen, folder.name)
-
-
-def _checked(name: str) -> Path:
-    """The folder of a model whose family is supported and whose files can be opened."""
-    folder = identity.locate(name, download=True)
-    loadable.require_loadable(folder)
-    require_readable(identity.weight_files(folder))
-    return folder
+def _random(folder: Path, target: torch.device, dtype: str) -> nn.Module:
+    config, kind = random_weights.config_of(folder), _dtype(dtype, target)
+    return random_weights.make(config, target, config.dtype if isinstance(kind, str) else kind, folder.name)
 
 
 def auto_class(folder: Path) -> Any:
-    """The class of transformers by which the dense model in a folder loads."""
+    """Return the class of transformers by which the dense model in a folder loads."""
     layout = FAMILIES.get(str(identity.configuration(folder).get("model_type")))
     return _automatic("AutoModelForCausalLM" if layout is None else layout.loaders[-1])
 
 
 def load_tokenizer(name: str, trust_remote_code: bool = False) -> Any:
-    """Loads the tokenizer of a model without its weights.
-
-    Raises ModelError where there is no such model, or its tokenizer is missing or cannot be read.
-    """
+    """Load the tokenizer of a model; ModelError where there is no such model, or no tokenizer that can be read."""
     loader = _automatic("AutoTokenizer")
     folder = identity.locate(name, download=True)
     identity.require_tokenizer(folder)
     with quiet(), _as_model_error(f"the tokenizer in {str(folder)!r} cannot be read"):
-        place = identity.tokenizer_folder(folder)
-        tokenizer = loader.from_pretrained(place, trust_remote_code=trust_remote_code, local_files_only=True)
-        require_blanks(tokenizer, folder)
+        source = identity.tokenizer_folder(folder)
+        tokenizer = loader.from_pretrained(source, trust_remote_code=trust_remote_code, local_files_only=True)
+        _require_blanks(tokenizer, folder)
     return tokenizer
 
 
-def require_blanks(tokenizer: Any, folder: Path) -> None:
-    """Raise ModelError if the blanks between words are lost on the way to tokens and back.
-
-    Some versions of transformers build a byte-level tokenizer that is labelled ``LlamaTokenizer`` without its
-    pre-tokenizer.
-    """
+def _require_blanks(tokenizer: Any, folder: Path) -> None:
+    # some versions of transformers build a byte-level tokenizer that is labelled LlamaTokenizer without its
+    # pre-tokenizer
     text = tokenizer.decode(tokenizer(_TWO_WORDS, add_special_tokens=False)["input_ids"], skip_special_tokens=True)
     if text.strip() == _TWO_WORDS.replace(" ", ""):
         raise ModelError(
@@ -118,29 +96,27 @@ def require_blanks(tokenizer: Any, folder: Path) -> None:
 
 
 def device_of(device: str) -> torch.device:
-    """The device that a setting means; SettingsError for a GPU that torch does not see."""
+    """Return the device of a setting; SettingsError for a GPU that torch does not see."""
     if device == "auto":
         return devices.automatic()
     try:
-        place = torch.device(device)
+        target = torch.device(device)
     except RuntimeError as error:
         raise SettingsError(f"device must be auto, cpu or cuda (got {device!r})") from error
-    if not devices.is_gpu(place):
-        return place
+    if not devices.is_gpu(target):
+        return target
     count = devices.count()
-    if (place.index or 0) >= count:
+    if (target.index or 0) >= count:
         raise SettingsError(f"device is {device!r}, but torch sees {count} CUDA devices here: use auto or cpu")
-    return place
+    return target
 
 
 def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
-    """Reads a model folder on the CPU, in evaluation mode; weights and configuration must say the same.
+    """Read a model folder on the CPU, in evaluation mode.
 
-    `loader` is a class with ``from_pretrained``, whose further arguments follow. Raises ModelError where the
-    files cannot be read, or weights are missing, left over or of another size.
-
-    Where configuration and weights differ in what both can say, the weights decide: a head that is not the
-    embedding is not tied, and the number type ``auto`` is that of the files.
+    `loader` is a class with ``from_pretrained``, which takes `arguments`. The weights decide what the configuration
+    may say otherwise: a head that differs from the embedding is not tied, and the number type ``auto`` is that of the
+    files. Raises ModelError where the files cannot be read, or weights are missing, left over or of another size.
     """
     if identity.has_separate_head(folder):
         arguments[TIED] = False
@@ -174,65 +150,45 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     return model.eval()
 
 
-def _read_offloaded(loader: Any, folder: Path, place: torch.device, arguments: dict[str, Any]) -> nn.Module:
-    trusted = {"trust_remote_code": arguments["trust_remote_code"], "local_files_only": True}
+def _read_offloaded(folder: Path, target: torch.device, arguments: dict[str, Any]) -> nn.Module:
+    loader, trust = auto_class(folder), arguments["trust_remote_code"]
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
-        known = _automatic("AutoConfig").from_pretrained(folder, **trusted)
-    places = offloading.device_map(loader, known, loadable.require_loadable(folder), place)
+        config = _automatic("AutoConfig").from_pretrained(folder, trust_remote_code=trust, local_files_only=True)
+    device_map = offloading.device_map(loader, config, loadable.require_loadable(folder), target)
     with offloading.workspace() as work:
-        return read_model(loader, folder, device_map=places, offload_folder=work, **arguments)
-
-
-def require_readable(files: list[Path]) -> None:
-    """Opens every safetensors file, which checks its header against its length.
-
-    Raises ModelError where a file is truncated or is not safetensors.
-    """
-    for file in (file for file in files if file.suffix == ".safetensors"):
-        try:
-            with safe_open(str(file), framework="pt"):
-                pass
-        except (SafetensorError, OSError) as error:
-            raise ModelError(
-                f"the weight file {str(file)!r} is truncated or damaged ({error}): copy or download it again"
-            ) from error
+        return read_model(loader, folder, device_map=device_map, offload_folder=work, **arguments)
 
 
 @torch.no_grad()
 def require_finite(model: nn.Module, folder: Path) -> None:
-    """Checks every weight; ModelError where a tensor holds NaN or infinity."""
+    """Raise ModelError if a weight is NaN or infinite."""
     for path, module in model.named_modules():
         with offloading.present(module):
             for name, parameter in module.named_parameters(path, recurse=False):
-                _require_finite(name, parameter, folder)
+                if count := int((~torch.isfinite(parameter)).sum()):
+                    dtype = str(parameter.dtype).removeprefix("torch.")
+                    raise ModelError(
+                        f"{name} in {str(folder)!r} holds {count} values that are NaN or infinite in {dtype}: "
+                        "use float32 or bfloat16, or copy the model again"
+                    )
 
 
-def _require_finite(name: str, parameter: torch.Tensor, folder: Path) -> None:
-    count = int((~torch.isfinite(parameter)).sum())
-    if count:
-        dtype = str(parameter.dtype).removeprefix("torch.")
-        raise ModelError(
-            f"{name} in {str(folder)!r} holds {count} values that are NaN or infinite in {dtype}: "
-            "use float32 or bfloat16, or copy the model again"
-        )
-
-
-def move(model: nn.Module, place: torch.device) -> nn.Module:
-    """Moves a model to a device; ModelError where the device's memory is too small."""
+def move(model: nn.Module, target: torch.device) -> nn.Module:
+    """Move a model to a device; ModelError where the device's memory is too small."""
     try:
-        return model.to(place)
+        return model.to(target)
     except (RuntimeError, MemoryError) as error:
         if not out_of_memory(error):
             raise
         size = sum(p.numel() * p.element_size() for p in model.parameters()) / 2**30
         raise ModelError(
-            f"the model needs {size:.1f} GiB, more than {place} has free: use dtype bfloat16 or device cpu"
+            f"the model needs {size:.1f} GiB, more than {target} has free: use dtype bfloat16 or device cpu"
         ) from error
 
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keeps transformers' progress bars and load reports off the terminal."""
+    """Keep transformers' progress bars and load reports off the terminal."""
     from transformers.utils import logging
 
     level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
@@ -247,11 +203,8 @@ def quiet() -> Iterator[None]:
 
 
 def _automatic(name: str) -> Any:
-    """One of transformers' Auto classes.
-
-    Its first import makes a few hundred thousand objects that all stay: looking for garbage among them would
-    cost a fifth of the seconds it takes.
-    """
+    # the first import makes some hundred thousand objects that all stay: searching them for garbage takes a fifth
+    # of its seconds
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -261,20 +214,19 @@ def _automatic(name: str) -> Any:
             gc.enable()
 
 
-def _dtype(name: str, place: torch.device) -> torch.dtype | str:
+def _dtype(name: str, target: torch.device) -> torch.dtype | str:
     if name == "auto":
-        return torch.float32 if place.type == "cpu" else "auto"
+        return torch.float32 if target.type == "cpu" else "auto"
     if name not in DTYPES:
         raise SettingsError(f"dtype must be one of auto, {', '.join(DTYPES)} (got {name!r})")
     return DTYPES[name]
 
 
 @contextmanager
-def _as_model_error(what: str) -> Iterator[None]:
-    """Turns whatever a reading library raises into one sentence."""
+def _as_model_error(context: str) -> Iterator[None]:
     try:
         yield
     except (GpruneError, KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # what panics in the tokenizers' own language is no Exception
-        raise ModelError(f"{what}: {library_errors.one_line(error)}") from error
+    except BaseException as error:  # a panic in Rust code is no Exception
+        raise ModelError(f"{context}: {library_errors.one_line(error)}") from error

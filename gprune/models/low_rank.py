@@ -1,4 +1,4 @@
-"""Answers: what are a pruned model's weights once a change of low rank is merged into them?
+"""Merge changes of low rank into the weights of a pruned model.
 
 W + scale B A for each linear map (LoRA, Hu et al. 2021): the sum is formed in float64 and rounded once, so
 that it is the same whichever device forms it, and a product of zero leaves every bit of W.
@@ -17,9 +17,9 @@ from gprune.system.errors import ModelError
 
 
 def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str, nn.Linear]:
-    """Linear maps of all layers by names such as 3.o_proj; `targets` are those of a layer.
+    """Return the linear maps of all layers by names such as 3.o_proj; `targets` are those of a layer.
 
-    A map that holds several targets is there once, by the name of the first.
+    A map that holds several targets is listed once, by the name of the first.
     """
     layers, paths = list(model.get_submodule(layout.layers).children()), dict[str, str]()
     for name in targets:
@@ -32,12 +32,12 @@ def linear_maps(model: Any, layout: Layout, targets: Iterable[str]) -> dict[str,
 
 
 def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """A, (rank, inputs), and B, (outputs, rank), of every map, as views of one row of numbers.
+    """Yield A, (rank, inputs), and B, (outputs, rank), of every map, as views of one row of numbers.
 
     `sizes` are outputs and inputs of each map. Raises ValueError where there are not as many numbers.
     """
     sizes = list(sizes)
-    lengths = [rank * one for outputs, inputs in sizes for one in (inputs, outputs)]
+    lengths = [rank * width for outputs, inputs in sizes for width in (inputs, outputs)]
     if sum(lengths) != len(numbers):
         raise ValueError(f"there are {len(numbers)} numbers for {sum(lengths)}")
     parts = iter(numbers.split(lengths))
@@ -47,32 +47,32 @@ def pairs(numbers: Tensor, sizes: Iterable[tuple[int, int]], rank: int) -> Itera
 
 @torch.no_grad()
 def merge(model: Any, layout: Layout, recovered: RecoveredWeights) -> None:
-    """Adds to the linear maps of a model what recovery has learned; its other weights stay as they are.
+    """Add to the linear maps of a model what recovery has learned; its other weights stay as they are.
 
     Raises ModelError where it was learned on another model or on other masks, or a sum overflows.
     """
-    for name, one, (right, left) in _matched(model, layout, recovered):
-        one.weight = nn.Parameter(_merged(one.weight, left, right, recovered.scale), requires_grad=False)
-        if not one.weight.isfinite().all():
+    for name, module, (right, left) in _matched(model, layout, recovered):
+        module.weight = nn.Parameter(_merged(module.weight, left, right, recovered.scale), requires_grad=False)
+        if not module.weight.isfinite().all():
             raise ModelError(
-                f"{name} overflows {str(one.weight.dtype).removeprefix('torch.')} once what recovery has "
+                f"{name} overflows {str(module.weight.dtype).removeprefix('torch.')} once what recovery has "
                 "learned is added: use bfloat16 or float32, or a smaller recovery.learning_rate"
             )
 
 
 @contextmanager
 def merged(model: Any, layout: Layout, recovered: RecoveredWeights | None) -> Iterator[None]:
-    """Merges for as long as one wants, and then gives the model its own weights back; None merges nothing."""
+    """Merge while the context is open, and restore the weights afterwards; None merges nothing."""
     if recovered is None:
         yield
         return
-    before = {one: one.weight for _, one, _ in _matched(model, layout, recovered)}
+    before = {module: module.weight for _, module, _ in _matched(model, layout, recovered)}
     merge(model, layout, recovered)
     try:
         yield
     finally:
-        for one, weight in before.items():
-            one.weight = weight
+        for module, weight in before.items():
+            module.weight = weight
 
 
 def _matched(
@@ -83,7 +83,7 @@ def _matched(
     try:
         maps = linear_maps(model, layout, targets)
         chosen = [maps[name] for name in recovered.maps]
-        sizes = [(one.out_features, one.in_features) for one in chosen]
+        sizes = [(module.out_features, module.in_features) for module in chosen]
         if len(maps) != len(chosen) or recovered.sizes.tolist() != [list(size) for size in sizes]:
             raise ValueError("the widths differ")
         factors = pairs(torch.tensor(recovered.numbers), sizes, recovered.rank)

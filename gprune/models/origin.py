@@ -79,7 +79,7 @@ def origin_of(model: Any) -> Origin:
             "that was loaded from a pruned folder; others have save_pretrained"
         )
     _, logits = same_model.probe(model, origin.ids)
-    rounding = _ROUNDING if same_model.dtype_of_weights(model) == torch.float32 else _COARSE_ROUNDING
+    rounding = _ROUNDING if model.dtype == torch.float32 else _COARSE_ROUNDING
     if same_model.relative_difference(torch.tensor(origin.logits), torch.tensor(logits)) <= rounding:
         return origin
     return replace(origin, trained=True, figures=())

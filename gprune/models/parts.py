@@ -1,7 +1,6 @@
-"""Answers: which rows and columns of a layer's weights are those of its units, and how many are there?
+"""Find the rows and columns of a live model's weights that belong to its units, by the table of its family.
 
-What the table of a family (`gprune.models.families`) says of a live model. A projection that has a linear map
-of its own is that map; of several in one, each is some of its rows.
+A projection with a linear map of its own is that map; several projections in one map are some of its rows each.
 """
 
 from dataclasses import dataclass
@@ -54,7 +53,7 @@ Projection = nn.Linear | Rows
 
 
 def language_config(model: Any) -> Any:
-    """The configuration of a causal language model, or of the one inside of a wrapper; None without any."""
+    """Return the configuration of a causal language model, or of the one in a wrapper; None without any."""
     config = getattr(model, "config", None)
     inside = getattr(config, "get_text_config", None)
     return config if inside is None else inside()
@@ -72,12 +71,12 @@ def untie_separate_head(model: Any) -> None:
 
 
 def module_of(part: Projection) -> nn.Linear:
-    """The module that has the weights of a projection."""
+    """Return the module that has the weights of a projection."""
     return part.linear if isinstance(part, Rows) else part
 
 
 def linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
-    """The plain linear map of a layer at a path; ModelError where there is none."""
+    """Return the plain linear map of a layer at a path; ModelError where there is none."""
     try:
         module = layer.get_submodule(path)
     except AttributeError as error:
@@ -94,31 +93,30 @@ def linear(layer: nn.Module, path: str, index: int) -> nn.Linear:
 
 
 def axis_sizes(shape: ModelShape) -> dict[str, int]:
-    """How many of each unit stand along an axis of a dense layer."""
+    """Return the length of an axis of a dense layer for each kind of unit in ``UNITS``."""
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     heads = {"query_heads": shape.heads, "key_heads": shape.kv_heads}
     return {"neurons": shape.neurons, "queries": queries, "keys": keys, **heads}
 
 
-def places(one: Slice, shape: ModelShape) -> dict[str, slice]:
-    """The rows or columns of each part of a slice."""
-    found, start = {}, 0
-    for part in one.parts:
-        stop = start + axis_sizes(shape)[UNITS[part]]
-        found[part] = slice(start, stop)
-        start = stop
-    return found
+def part_ranges(piece: Slice, shape: ModelShape) -> dict[str, slice]:
+    """Return the rows or columns of each part of a slice."""
+    ranges, start, sizes = {}, 0, axis_sizes(shape)
+    for part in piece.parts:
+        ranges[part] = slice(start, start + sizes[UNITS[part]])
+        start += sizes[UNITS[part]]
+    return ranges
 
 
 def projection(layer: nn.Module, layout: Layout, shape: ModelShape, part: str, index: int) -> Projection:
-    """A projection of a layer, by its key in ``UNITS``."""
-    one = next(one for one in layout.slices if part in one.parts)
-    module = linear(layer, one.path, index)
-    return module if len(one.parts) == 1 else Rows(module, places(one, shape)[part])
+    """Return a projection of a layer by its key in ``UNITS``."""
+    piece = next(piece for piece in layout.slices if part in piece.parts)
+    module = linear(layer, piece.path, index)
+    return module if len(piece.parts) == 1 else Rows(module, part_ranges(piece, shape)[part])
 
 
 def common_shape(model: nn.Module, layout: Layout) -> ModelShape:
-    """The sizes that all layers share; ModelError where they differ, or parts do not fit."""
+    """Return the sizes that all layers share; ModelError where they differ, or parts do not fit."""
     layers = list(model.get_submodule(layout.layers).children())
     if not layers:
         raise ModelError("the model has no decoder layers: check num_hidden_layers in its configuration")
@@ -134,14 +132,14 @@ def common_shape(model: nn.Module, layout: Layout) -> ModelShape:
 
 
 def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> ModelShape:
-    mapped = {one: linear(layer, one.path, index) for one in layout.slices if not one.optional}
+    maps = {piece: linear(layer, piece.path, index) for piece in layout.slices if not piece.optional}
     down, out = (linear(layer, path, index) for path in (layout.down_proj, layout.o_proj))
     head_width = int(layer.get_submodule(layout.attention).head_dim)  # type: ignore[arg-type]
-    keys = next(one for one in layout.slices if "k_proj" in one.parts)
-    # where queries stand with them, keys and values share the rest
-    fused = "q_proj" in keys.parts
-    key_rows = mapped[keys].out_features
-    key_rows = (key_rows - out.in_features) // 2 if fused else key_rows
+    keys = next(piece for piece in layout.slices if "k_proj" in piece.parts)
+    key_rows = maps[keys].out_features
+    if "q_proj" in keys.parts:
+        # one map of queries, keys and values
+        key_rows = (key_rows - out.in_features) // 2
     shape = ModelShape(
         layers=layers,
         neurons=down.in_features,
@@ -152,14 +150,10 @@ def _layer_shape(layer: nn.Module, layout: Layout, index: int, layers: int) -> M
     )
     if not key_rows // head_width or shape.heads % shape.kv_heads:
         raise ModelError(f"layer {index} has {shape.heads} query heads for {key_rows // head_width} key/value heads")
-    for one, module in mapped.items():
-        _require_size(one, module, shape, index)
+    for piece, module in maps.items():
+        units = sum(axis_sizes(shape)[UNITS[part]] for part in piece.parts)
+        expected = (units, shape.hidden) if piece.axis == 0 else (shape.hidden, units)
+        actual, name = tuple(module.weight.shape), piece.path.rpartition(".")[2]
+        if actual != expected:
+            raise ModelError(f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit")
     return shape
-
-
-def _require_size(one: Slice, module: nn.Linear, shape: ModelShape, index: int) -> None:
-    units = sum(axis_sizes(shape)[UNITS[part]] for part in one.parts)
-    expected = (units, shape.hidden) if one.axis == 0 else (shape.hidden, units)
-    if tuple(module.weight.shape) != expected:
-        name, actual = one.path.rpartition(".")[2], tuple(module.weight.shape)
-        raise ModelError(f"layer {index}: {name} is {actual}, expected {expected}: the model's parts do not fit")

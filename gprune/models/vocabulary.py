@@ -1,4 +1,4 @@
-"""Answers: how does a model's tokenizer read and write text, without loading the model?"""
+"""Read and write text with a model's tokenizer, without loading the model."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ _WIDEST = 3
 
 
 def tokenizer(model: str) -> Tokenizer:
-    """The tokenizer of a model; ModelError without a model here, or a readable tokenizer.json."""
+    """Return the tokenizer of a model; ModelError without a model here, or a readable tokenizer.json."""
     path = identity.tokenizer_folder(identity.locate(model)) / "tokenizer.json"
     if not path.is_file():
         raise ModelError(
@@ -24,25 +24,25 @@ def tokenizer(model: str) -> Tokenizer:
             "as a file and start a run with it on the page Runs & export"
         )
     try:
-        found: Tokenizer = Tokenizer.from_file(str(path))
+        reader: Tokenizer = Tokenizer.from_file(str(path))
     except Exception as error:  # the library raises nothing narrower
         raise ModelError(f"{str(path)!r} cannot be read ({error}): copy the model again") from error
-    found.no_padding()
-    found.no_truncation()
-    return found
+    reader.no_padding()
+    reader.no_truncation()
+    return reader
 
 
 def entries(model: str) -> int | None:
-    """Entries of a model's vocabulary; None where its folder cannot be read any more."""
+    """Return the entries of a model's vocabulary; None where its folder cannot be read any more."""
     try:
-        found = language_values(identity.configuration(identity.locate(model))).get("vocab_size")
+        size = language_values(identity.configuration(identity.locate(model))).get("vocab_size")
     except GpruneError:
         return None
-    return found if isinstance(found, int) and found > 0 else None
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def characters(model: str, ids: Array) -> int | None:
-    """Characters that (samples, length) token ids stand for; None where the tokenizer cannot be read."""
+    """Return the characters of (samples, length) token ids; None where the tokenizer cannot be read."""
     try:
         reader = tokenizer(model)
     except ModelError:
@@ -51,22 +51,21 @@ def characters(model: str, ids: Array) -> int | None:
 
 
 def around(reader: Tokenizer, ids: Sequence[int], at: int) -> tuple[str, str, str]:
-    """The text before the token `at` some place, its own, and the text after it, as they stand together.
+    """Return the text before the token at an index, its own text, and the text after it.
 
-    A token alone reads otherwise than in its place: spaces get lost, and a character may take several tokens,
-    which then stand together.
+    The three are decoded together: a token alone loses spaces, and may be a part of a character.
     """
     start, end = at, at + 1
     while start > max(at - _WIDEST, 0) and _text(reader, ids[:start]).endswith(_BROKEN):
         start -= 1
     while end < min(at + 1 + _WIDEST, len(ids)) and _text(reader, ids[:end]).endswith(_BROKEN):
         end += 1
-    before, through, whole = (_text(reader, part) for part in (ids[:start], ids[:end], ids))
-    if through.startswith(before) and whole.startswith(through):
-        own, after = through[len(before) :], whole[len(through) :]
+    before, through, full = (_text(reader, part) for part in (ids[:start], ids[:end], ids))
+    if through.startswith(before) and full.startswith(through):
+        token, after = through[len(before) :], full[len(through) :]
     else:
-        own, after = _text(reader, ids[start:end]), _text(reader, ids[end:])
-    return before, own or str(reader.id_to_token(ids[at]) or ""), after
+        token, after = _text(reader, ids[start:end]), _text(reader, ids[end:])
+    return before, token or str(reader.id_to_token(ids[at]) or ""), after
 
 
 def _text(reader: Tokenizer, ids: Sequence[int]) -> str:

@@ -1,15 +1,15 @@
-"""Answers: which tensors do weight files hold, of what shapes and types, and is the LM head one of its own?
+"""Read names, shapes and types of the tensors in safetensors files, without torch and without the numbers.
 
-A safetensors file starts with eight bytes of length and so much JSON. Needs no torch.
+A safetensors file starts with eight bytes that hold the length of a header in JSON.
 """
 
 import functools
 import math
+import operator
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from gprune.system import safe_parsing
 from gprune.system.errors import ModelError
@@ -19,8 +19,6 @@ _HEAD = "lm_head.weight"
 _EMBEDDING = "embed_tokens.weight"
 _TYPES = {"F32": "float32", "BF16": "bfloat16", "F16": "float16"}
 _BLOCK = 2**20
-_MOST = 100 * 2**20
-"""bytes of a header; safetensors itself reads no longer one"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +40,10 @@ class Tensor:
         return math.prod(self.shape)
 
 
-def counted(found: dict[str, Tensor], tied: bool) -> list[Tensor]:
-    """The tensors that hold numbers of their own: not the head of a model in which it is `tied`."""
-    head, embedding = (_by_name(found, name) for name in (_HEAD, _EMBEDDING))
-    return [one for one in found.values() if not (one is head and embedding is not None and tied)]
+def counted(tensors: dict[str, Tensor], tied: bool) -> list[Tensor]:
+    """Return the tensors that count as parameters: all but the head of a model in which it is `tied`."""
+    head, embedding = (_by_name(tensors, name) for name in (_HEAD, _EMBEDDING))
+    return [tensor for tensor in tensors.values() if not (tensor is head and embedding is not None and tied)]
 
 
 def is_head_separate(tensors: Mapping[str, Tensor]) -> bool:
@@ -83,38 +81,39 @@ def _are_equal(first: Tensor, second: Tensor, times: tuple[int, ...]) -> bool:
 
 
 def tensors(files: Iterable[Path]) -> dict[str, Tensor]:
-    """The tensors of safetensors files by name; other files are passed over.
+    """Return the tensors of safetensors files by name; other files are ignored.
 
     Raises ModelError where a file cannot be read or does not start with such a header.
     """
-    found: dict[str, Tensor] = {}
-    for file in (file for file in files if file.suffix == ".safetensors"):
+    result: dict[str, Tensor] = {}
+    for file in files:
+        if file.suffix != ".safetensors":
+            continue
         try:
-            found |= _of(file, file.stat().st_size, file.stat().st_mtime_ns)
+            result |= _read_header(file, file.stat().st_size, file.stat().st_mtime_ns)
         except (OSError, ValueError, KeyError, TypeError) as error:
-            said = safe_parsing.sentence(error, 160)
+            words = safe_parsing.sentence(error, 160)
             raise ModelError(
-                f"the weight file {str(file)!r} is truncated or damaged ({said}): copy or download it again"
+                f"the weight file {str(file)!r} is truncated or damaged ({words}): copy or download it again"
             ) from error
-    return found
+    return result
 
 
 @functools.lru_cache(maxsize=256)
-def _of(file: Path, size: int, time: int) -> dict[str, Tensor]:
-    """Read the header of a file; its size and `time` of change make the answer of a changed file a new one."""
+def _read_header(file: Path, size: int, time: int) -> dict[str, Tensor]:
+    """Read the header of a file; its size and `time` of change are the key of the cached result."""
     with file.open("rb") as opened:
         length = int.from_bytes(opened.read(_LENGTH), "little")
-        room = size - _LENGTH
-        if not 0 < length <= min(room, _MOST):
-            raise ValueError(f"its header has {length} bytes of {max(room, 0)}")
+        if not 0 < length <= size - _LENGTH:
+            raise ValueError(f"its header has {length} bytes of {max(size - _LENGTH, 0)}")
         values = safe_parsing.json_object(opened.read(length), "its header")
     values.pop("__metadata__", None)
-    return {name: _tensor(one, room - length, file, _LENGTH + length) for name, one in values.items()}
-
-
-def _tensor(values: dict[str, Any], room: int, file: Path, data: int) -> Tensor:
-    start, end = values["data_offsets"]
-    shape = tuple(values["shape"])
-    if not 0 <= start <= end <= room or not all(isinstance(size, int) and size >= 0 for size in shape):
-        raise ValueError(f"a tensor stands at {start} to {end} of {room} bytes")
-    return Tensor(shape, end - start, str(values["dtype"]), file, data + start)
+    tensors, data = {}, _LENGTH + length
+    for name, value in values.items():
+        start, end = value["data_offsets"]
+        if not 0 <= start <= end <= size - data:
+            raise ValueError(f"a tensor stands at {start} to {end} of {size - data} bytes")
+        tensors[name] = Tensor(
+            tuple(map(operator.index, value["shape"])), end - start, str(value["dtype"]), file, data + start
+        )
+    return tensors

@@ -1,4 +1,4 @@
-"""Answers: what are the weights of a layer, as numpy has them?"""
+"""Read the weights of a layer as numpy arrays."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -28,40 +28,39 @@ _PROJECTIONS = {
 
 
 def layer_weights(decoder: Decoder, layer: int) -> Callable[[str], Array]:
-    """What reads a matrix of a layer by its name: gate, up, down, query, key, value, out.
+    """Return a function that reads a matrix of a layer by its name: gate, up, down, query, key, value, out.
 
-    Each is float32 (out, in), a read-only copy on the CPU, made when it is asked for.
+    Each is a read-only float32 copy (out, in) on the CPU.
     """
 
     def read(name: str) -> Array:
         part = getattr(decoder, _PROJECTIONS[name])(layer)
         with present(module_of(part)):
-            found: Array = part.weight.detach().float().cpu().numpy().copy()
-        found.flags.writeable = False
-        return found
+            matrix: Array = part.weight.detach().float().cpu().numpy().copy()
+        matrix.flags.writeable = False
+        return matrix
 
     return read
 
 
 def neuron_parameters(name: str, layer: int, precision: str, decoder: Callable[[], Decoder]) -> Array:
-    """(neurons, 3 * hidden) float32 of one layer as `Decoder.neuron_parameters` has it, from the files.
+    """Return `Decoder.neuron_parameters` of a layer, (neurons, 3 * hidden) float32, read from the model's files.
 
-    `precision` is the number type in which the run had its weights; `decoder` gives the whole model, asked
-    for only where the weights are random and in no files. Raises ModelError where the model is gone, or its
-    files do not hold the layer.
+    `precision` is the number type of the run; `decoder` returns the loaded model and is called only where the weights
+    are random and in no files. Raises ModelError where the model is gone, or its files do not hold the layer.
     """
     folder = locate(name)
     if shapes.holds(folder):
         return decoder().neuron_parameters(layer).cpu().numpy()
     layout = layout_of(configuration(folder).get("model_type"), f"the model {str(folder)!r}")
-    places = [layout.place(part) for part in ("gate_proj", "up_proj", "down_proj")]
+    paths = [layout.place(part)[0] for part in ("gate_proj", "up_proj", "down_proj")]
     files = [file for file in weight_files(folder) if file.suffix == ".safetensors"]
     kind = DTYPES.get(precision, torch.float32)
     gate, up, down = (
-        _tensor(files, [f"{one}.{layer}.{path}.weight" for one in layout.stored], folder).to(kind).float()
-        for path, _ in places
+        _tensor(files, [f"{layers}.{layer}.{path}.weight" for layers in layout.stored], folder).to(kind).float()
+        for path in paths
     )
-    if places[0][0] == places[1][0]:
+    if paths[0] == paths[1]:
         gate, up = gate.chunk(2)
     return directions(gate, up, down).numpy()
 
@@ -72,10 +71,10 @@ def _tensor(files: list[Path], names: list[str], folder: Path) -> torch.Tensor:
         for file in files:
             with safe_open(str(file), framework="pt") as opened:
                 for name in set(names) & set(opened.keys()):
-                    found: torch.Tensor = opened.get_tensor(name)
-                    if not bool(torch.isfinite(found).all()):
+                    tensor: torch.Tensor = opened.get_tensor(name)
+                    if not bool(torch.isfinite(tensor).all()):
                         raise ModelError(f"{name} in {str(folder)!r} holds NaN or infinity: copy the model again")
-                    return found
+                    return tensor
     except (SafetensorError, OSError) as error:
         raise ModelError(f"the weights in {str(folder)!r} cannot be read ({error}): copy them again") from error
     raise ModelError(f"the weights in {str(folder)!r} hold no {names[0]}: copy the model again")

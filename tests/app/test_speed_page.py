@@ -203,7 +203,7 @@ def test_a_folder_of_equal_widths_is_told_to_need_no_code_and_no_padding(cache):
     assert export_card.has_code(folder) and not exports().exception
 
 
-def test_a_checkpoint_comes_with_its_plan_and_padding_is_a_job(cache, started, name):
+def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, started, name):
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     app = exports()
     codes = [code.value for code in app.code]
@@ -214,7 +214,7 @@ def test_a_checkpoint_comes_with_its_plan_and_padding_is_a_job(cache, started, n
     compile(export_card.load_here(Path('/it\'s "here"')), "snippet", "exec")
     command = export_card.measure_with_lm_eval(Path("/a folder"))
     assert "'pretrained=/a folder,trust_remote_code=True'" in command
-    assert [item.proto.label for item in app.get("download_button") if "plan" in item.proto.label]
+    assert [item.proto.label for item in app.get("download_button") if "pruning.json" in item.proto.label]
     folder = folder_of(cache, name, stages.checkpoint) / "model"
     app.button(key="sx_pad").click().run()
     ((study, arguments),) = started

@@ -164,7 +164,7 @@ def test_two_clicks_make_one_job_and_the_study_itself_another_and_progress_and_e
             on_progress(step, 4, f"part {step}")
         return padded.PaddedModel(target, "llama", 8, 2, *(padded.Size(n, 4 * n) for n in (300, 100, 200)))
 
-    monkeypatch.setattr(padded, "save", fake)
+    monkeypatch.setattr(padded, "save_padded", fake)
     assert main(["pad", "in", "out", "--job", str(tmp_path)]) == 0
     events = [json.loads(line) for line in (tmp_path / files.EVENTS).read_text().splitlines()]
     assert (events[0]["stage"], events[0]["done"], events[-1]["message"]) == ("pad", 0, "part 4")
@@ -175,7 +175,7 @@ def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):
     def fail(*_):
         raise CheckpointError("'out' already holds something: choose a new folder or file name")
 
-    monkeypatch.setattr(padded, "save", fail)
+    monkeypatch.setattr(padded, "save_padded", fail)
     assert main(["pad", "in", "out", "--job", str(tmp_path)]) == EXIT_ERROR
     state = read_state(tmp_path)
     assert (state.state, state.error[:27]) == ("failed", "'out' already holds somethi")
@@ -191,7 +191,7 @@ def test_a_cancelled_export_stops_at_its_next_step(tmp_path, monkeypatch):
         on_progress(1, 4, "padding")
         reached.append("further")
 
-    monkeypatch.setattr(padded, "save", fake)
+    monkeypatch.setattr(padded, "save_padded", fake)
     assert main(["pad", "in", "out", "--job", str(tmp_path)]) == EXIT_STOPPED
     assert read_state(tmp_path).state == "cancelled" and not reached
 

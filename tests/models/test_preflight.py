@@ -157,7 +157,7 @@ def test_a_folder_that_cannot_be_loaded_is_refused_before_anything_is_computed(f
         lambda: gprune.run(values, cache=cache, progress=False),
         lambda: load(str(folder), device="cpu"),
         lambda: require_loadable(folder),
-        lambda: measurable.load(str(folder), "cpu", "float32"),
+        lambda: measurable.load_model(str(folder), "cpu", "float32"),
         lambda: measurable.require_known(str(folder)),
     ):
         with pytest.raises(ModelError, match=words) as error:
@@ -226,8 +226,8 @@ def test_attention_of_the_publishers_machine_gives_way_to_sdpa_with_a_notice(tmp
     device = torch.device("cpu")
     waiting = read_weights(folder, device, "float32", False, offload=True)
     assert torch.equal(waiting(ids).logits, logits) and offloading.present(waiting.model.layers[0].mlp.up_proj)
-    assert torch.equal(measurable.load(str(folder), "cpu", "float32")(ids).logits, logits)
-    assert measurable.load(f"random:{folder}", "cpu", "float32").config._attn_implementation == "sdpa"
+    assert torch.equal(measurable.load_model(str(folder), "cpu", "float32")(ids).logits, logits)
+    assert measurable.load_model(f"random:{folder}", "cpu", "float32").config._attn_implementation == "sdpa"
     assert notice in inspection.inspect(str(folder)).loads
     study = tmp_path / "study.json"
     study.write_text(json.dumps(values))
@@ -250,7 +250,6 @@ def test_eager_attention_stays_as_it_is(tmp_path):
         ("gpt2", r" \(FFNs without a gate are not\)"),
         ("qwen3_vl", ""),
         ("gemma3n", ""),
-        ("mistrl", r" \(did you mean mistral\?\)"),
     ],
 )
 def test_a_family_is_refused_for_its_true_reason(model_type, reason):

@@ -9,21 +9,21 @@ have the same width is an ordinary one (`ordinary`), which loads by plain ``from
 import contextlib
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from gprune.models import devices, low_rank
+from gprune.models import devices, low_rank, weight_headers
 from gprune.models.export import model_card, modeling_gprune, ordinary, same_model
 from gprune.models.export.older_versions import add_older_rope_fields, save_tokenizer
 from gprune.models.export.pruning_file import PRUNING_FILE, PruningRecord, read_record, write_record
 from gprune.models.export.writing import as_checkpoint_error, new_folder, require_free_space
-from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_type, shape_of
+from gprune.models.families import FAMILIES, PRUNED_PREFIX, Layout, dense_type
 from gprune.models.identity import CONFIG_FILE, configuration, weight_files
-from gprune.models.loading import DTYPES, device_of, move, quiet, read_model, require_finite, require_readable
+from gprune.models.loading import DTYPES, device_of, move, quiet, read_model, require_finite
 from gprune.records import PrunedModel, PruningMasks
 from gprune.store import manifests
 from gprune.system.errors import CheckpointError, ModelError
@@ -144,15 +144,13 @@ def load_verified(folder: Path) -> nn.Module:
         return _read_verified(folder, None)
 
 
-def _read_verified(folder: Path, live: nn.Module | None) -> nn.Module:
-    """Load a checkpoint, on the device and in the number type of the live model where there is one."""
+def _read_verified(folder: Path, live: Any) -> nn.Module:
+    """Load a checkpoint, on the device and in the number type of the live model unless that is None."""
     record = read_record(folder)
-    if not record.padded and record.widths != widths_of(configuration(folder)):
-        raise CheckpointError(f"{CONFIG_FILE} and {PRUNING_FILE} name different widths: save the model again")
-    model = _read(folder, "auto" if live is None else same_model.dtype_of_weights(live))
+    model = _read(folder, "auto" if live is None else live.dtype)
     if live is not None:
         try:
-            model = move(model, same_model.device_of_weights(live))
+            model = move(model, live.device)
         except ModelError:
             # the comparison is as good on the CPU
             model = model.to("cpu")
@@ -169,7 +167,8 @@ def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:
     if family not in FAMILIES or not (is_pruned_class or (folder / PRUNING_FILE).is_file()):
         raise CheckpointError(f"the folder {str(folder)!r} holds a model of type {model_type!r}, not a pruned one")
     model_class = modeling_gprune.classes_of(family)
-    require_readable(weight_files(folder))
+    # finds truncated and damaged files
+    weight_headers.tensors(weight_files(folder))
     loader = model_class if is_pruned_class else model_class.dense_class
     return read_model(loader, folder, dtype=dtype).requires_grad_(False)
 
@@ -217,17 +216,6 @@ def _layout(model: Any) -> Layout:
 
 def _widths(masks: PruningMasks) -> tuple[list[int], list[int]]:
     return masks.ffn.sum(axis=1).tolist(), masks.heads.sum(axis=1).tolist()
-
-
-def widths_of(values: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return FFN neurons and key/value groups of every layer by a configuration; None for what it does not say."""
-    if str(values.get("model_type")).startswith(PRUNED_PREFIX):
-        return values.get("ffn_widths"), values.get("key_value_groups")
-    try:
-        shape = shape_of(values)
-    except (KeyError, TypeError, ValueError):
-        return None, None
-    return [shape.neurons] * shape.layers, [shape.kv_heads] * shape.layers
 
 
 def own_fields(model: Any, layout: Layout) -> dict[str, Any]:

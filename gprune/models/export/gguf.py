@@ -1,10 +1,11 @@
-"""Answers: how does a pruned model run in llama.cpp?
+"""Write a pruned model as a GGUF file for llama.cpp.
 
-A GGUF file of the architecture ``deci``, the one that llama.cpp builds with another number of heads,
-key/value heads and FFN neurons in every layer. Needs the package ``gguf`` (requirements-gguf.txt).
+The file has the architecture ``deci``, which llama.cpp builds with another number of heads, key/value heads and FFN
+neurons in every layer. Needs the package ``gguf`` (requirements-gguf.txt).
 """
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ ARCHITECTURE = "deci"
 DTYPES = ("float32", "float16")
 """Number types of the matrices; norms and biases are float32 in both."""
 _STEPS = 4
+Tensors = Callable[[], Iterator[tuple[str, Array]]]
+"""yields every tensor under llama.cpp's name"""
 _OUTSIDE = {
     "model.embed_tokens.weight": "token_embd.weight",
     "model.norm.weight": "output_norm.weight",
@@ -47,16 +50,19 @@ _ROPE_TYPES = ("default", "linear", "llama3")
 
 
 def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Progress = silent) -> int:
-    """Writes a pruned checkpoint with its tokenizer as one GGUF file, and reads it back; its size in bytes.
+    """Write a pruned checkpoint with its tokenizer as one GGUF file, read it back, and return its size in bytes.
 
-    `folder` is one that ``gprune.models.export.checkpoint.save`` made; `file` must not exist; `dtype` of the
-    matrices is one of ``DTYPES``; `on_progress` is told each of the four steps. Raises CheckpointError where
-    the package is missing, the checkpoint is damaged, llama.cpp has no place for a part of the model or of
-    its tokenizer, the target is taken, the disk is full, or the file does not read back as it was written.
-    Nothing is left behind.
+    `folder` is one that ``gprune.models.export.checkpoint.save`` made; `file` must not exist; `dtype` of the matrices
+    is one of ``DTYPES``. Raises CheckpointError where the package is missing, the checkpoint is damaged, llama.cpp
+    has no place for a part of the model or of its tokenizer, the target is taken, the disk is full, or the file does
+    not read back as it was written. Nothing is left behind.
     """
     folder, file = Path(folder), Path(file).absolute()
-    _require_package()
+    if find_spec("gguf") is None:
+        raise CheckpointError(
+            "GGUF files need the package gguf, which is not installed: run pip install -r "
+            "requirements-gguf.txt, or pip install gguf"
+        )
     if dtype not in DTYPES:
         raise CheckpointError(f"the number type of a GGUF file is {' or '.join(DTYPES)} (got {dtype!r})")
     if file.exists():
@@ -70,40 +76,29 @@ def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Pro
         vocabulary = vocabulary_of(load_tokenizer(str(folder)), model.config.vocab_size)
     require_free_space(file, sum(p.numel() for p in model.parameters()) * np.dtype(dtype).itemsize)
 
-    def tensors() -> Iterator[tuple[str, Array]]:
-        return _tensors(model, factors, np.dtype(dtype))
-
-    with new_file(file) as partial:
+    tensors = partial(_tensors, model, factors, np.dtype(dtype))
+    with new_file(file) as temporary:
         on_progress(2, _STEPS, "writing")
-        _write(partial, model, vocabulary, tensors, dtype)
+        _write(temporary, model, vocabulary, tensors, dtype)
         on_progress(3, _STEPS, "reading back")
-        _require_same(partial, tensors)
+        _require_same(temporary, tensors)
     on_progress(_STEPS, _STEPS, "written")
     return file.stat().st_size
 
 
-def _require_package() -> None:
-    if find_spec("gguf") is None:
-        raise CheckpointError(
-            "GGUF files need the package gguf, which is not installed: run pip install -r "
-            "requirements-gguf.txt, or pip install gguf"
-        )
-
-
 def _require_supported(model: Any) -> None:
-    """llama.cpp's deci computes llama's layer: SiLU, no norms of queries and keys."""
     config = model.config
     family = dense_type(config.model_type)
-    first = "pad the model and convert the padded folder" if ordinary.has_own_class(model) else "convert the folder"
+    remedy = "pad the model and convert the padded folder" if ordinary.has_own_class(model) else "convert the folder"
     if not FAMILIES[family].gguf and family != "qwen3":
         raise CheckpointError(
-            f"llama.cpp's deci architecture does not compute what a {family} model computes: {first} with "
+            f"llama.cpp's deci architecture does not compute what a {family} model computes: {remedy} with "
             "llama.cpp's own converter"
         )
     if any(".q_norm." in name for name, _ in model.named_parameters()):
         raise CheckpointError(
             "a qwen3 model has norms of queries and keys, which llama.cpp's deci architecture has not: "
-            f"{first} with llama.cpp's own converter"
+            f"{remedy} with llama.cpp's own converter"
         )
     if config.hidden_act != "silu":
         raise CheckpointError(f"llama.cpp's deci architecture uses SiLU, the model {config.hidden_act!r}")
@@ -126,7 +121,6 @@ def _rope_factors(model: Any) -> Array | None:
 
 
 def _tensors(model: Any, factors: Array | None, dtype: np.dtype[Any]) -> Iterator[tuple[str, Array]]:
-    """Every tensor under llama.cpp's name, one at a time."""
     tied = model.lm_head.weight is model.get_input_embeddings().weight
     for name, tensor in model.state_dict().items():
         if tied and name == "lm_head.weight":
@@ -150,10 +144,7 @@ def _name(name: str) -> str:
 
 
 def _interleaved(tensor: torch.Tensor, head_width: int) -> torch.Tensor:
-    """Rows of each head reordered from two halves to pairs of neighbours.
-
-    The two channels that rotate together lie half a head apart in transformers and side by side in deci.
-    """
+    """Reorder the rows of each head: channels that rotate together are half a head apart, and neighbours in deci."""
     halves = tensor.reshape(-1, 2, head_width // 2, *tensor.shape[1:])
     return halves.transpose(1, 2).reshape(tensor.shape)
 
@@ -168,14 +159,8 @@ def _converted(name: str, values: torch.Tensor, dtype: np.dtype[Any]) -> Array:
     return array.astype(dtype)
 
 
-def _write(
-    file: Path,
-    model: Any,
-    vocabulary: Vocabulary,
-    tensors: Callable[[], Iterator[tuple[str, Array]]],
-    dtype: str,
-) -> None:
-    """Header first, then the tensors one after the other, so that only one is in memory twice."""
+def _write(file: Path, model: Any, vocabulary: Vocabulary, tensors: Tensors, dtype: str) -> None:
+    # the header first, then the tensors one after the other, so that only one is in memory twice
     import gguf
 
     writer = gguf.GGUFWriter(file, ARCHITECTURE)
@@ -196,10 +181,9 @@ def _write(
 
 
 def _add_shape(writer: Any, model: Any) -> None:
-    """The widths of each layer and the constants of the architecture."""
     config, layers = model.config, model.model.layers
     width = layers[0].self_attn.head_dim
-    group_size = config.num_attention_heads // config.num_key_value_heads
+    group_size = ordinary.group_size(config)
     window = getattr(config, "sliding_window", None) or config.max_position_embeddings
     writer.add_block_count(len(layers))
     # up to the window, attention to the window is attention to all that is past
@@ -217,8 +201,7 @@ def _add_shape(writer: Any, model: Any) -> None:
     writer.add_vocab_size(config.vocab_size)
 
 
-def _require_same(file: Path, tensors: Callable[[], Iterator[tuple[str, Array]]]) -> None:
-    """Every tensor of the file, bit for bit."""
+def _require_same(file: Path, tensors: Tensors) -> None:
     import gguf
 
     written = {tensor.name: tensor for tensor in gguf.GGUFReader(file).tensors}

@@ -1,12 +1,11 @@
-"""Answers: how does llama.cpp split text as the model's own tokenizer does?
+"""Convert a tokenizer to the terms of llama.cpp, so that it splits text as the model's own tokenizer does.
 
-It knows two kinds of byte-pair encoding: SentencePiece's, with a score for each token, and the byte-level
-one, with a list of merges and one of the splittings it has built in. A tokenizer that it would read otherwise
-is refused, because a model that is fed other tokens only seems to be a bad model.
+llama.cpp has two kinds of byte-pair encoding: SentencePiece's, with a score for each token, and the byte-level one,
+with a list of merges and one of its built-in splittings. A tokenizer that it would read otherwise is refused, because
+a model that gets other tokens only seems to be bad.
 
-``gguf.SpecialVocab`` would read the special tokens, the merges and the chat template from the files. But it
-guesses from them what is added to a text, and says nothing of a token that is not added, which llama.cpp then
-adds where that is its default; here both are seen on a text.
+``gguf.SpecialVocab`` guesses from the files which tokens are added to a text, and does not say that a token is not
+added, which llama.cpp then adds by default. Here both are observed on a text.
 """
 
 import re
@@ -62,7 +61,7 @@ class Vocabulary:
     """Jinja template of a conversation; several as name and template, of which llama.cpp takes `default`"""
 
     def add_to(self, writer: Any) -> None:
-        """Adds every field to a ``gguf.GGUFWriter``."""
+        """Add every field to a ``gguf.GGUFWriter``."""
         writer.add_tokenizer_model(self.model)
         writer.add_tokenizer_pre(self.split)
         writer.add_token_list(self.tokens)
@@ -80,7 +79,7 @@ class Vocabulary:
 
 
 def vocabulary_of(tokenizer: Any, size: int) -> Vocabulary:
-    """Puts a tokenizer of transformers, with a ``backend_tokenizer``, into llama.cpp's terms.
+    """Convert a tokenizer of transformers that has a ``backend_tokenizer``.
 
     `size` is the rows of the model's embedding; those without a token become unused tokens. Raises
     CheckpointError where llama.cpp would split text otherwise, or the embedding has too few rows.
@@ -132,24 +131,24 @@ def _tokens(values: dict[str, Any], size: int) -> tuple[list[str], list[int]]:
 
 
 def _scores(tokens: list[str], kinds: list[int], merges: list[tuple[str, ...]]) -> list[float]:
-    """Minus the place of the first merge that makes a token.
+    """Return minus the index of the first merge that makes a token.
 
     llama.cpp merges any two neighbours whose joined text is a token, so every such pair must be a merge.
     """
-    known = {text for text, kind in zip(tokens, kinds, strict=True) if kind == NORMAL}
+    normal = {text for text, kind in zip(tokens, kinds, strict=True) if kind == NORMAL}
     pairs = set(merges)
-    place: dict[str, int] = {}
+    rank: dict[str, int] = {}
     for number, pair in enumerate(merges):
-        place.setdefault("".join(pair), number)
-    for text in known:
+        rank.setdefault("".join(pair), number)
+    for text in normal:
         splits = ((text[:at], text[at:]) for at in range(1, len(text)))
-        extra = next((s for s in splits if s[0] in known and s[1] in known and s not in pairs), None)
+        extra = next((s for s in splits if s[0] in normal and s[1] in normal and s not in pairs), None)
         if extra is not None:
             raise CheckpointError(
                 f"the tokenizer does not merge {extra[0]!r} and {extra[1]!r}, which llama.cpp would merge "
                 f"into its token {text!r}: the model would be given other tokens"
             )
-    return [-float(place[text]) if text in place else _NEVER_MERGED for text in tokens]
+    return [-float(rank[text]) if text in rank else _NEVER_MERGED for text in tokens]
 
 
 def _split(values: dict[str, Any]) -> str:
@@ -158,14 +157,14 @@ def _split(values: dict[str, Any]) -> str:
     steps = before.get("pretokenizers", [before])
     ignores = bool(values["model"].get("ignore_merges"))
     kinds = [step.get("type") for step in steps]
-    known = (values.get("normalizer") or {"type": "NFC"})["type"] == "NFC"
-    known &= kinds[-1:] == ["ByteLevel"] and not steps[-1].get("add_prefix_space")
-    own_pattern = known and steps[-1].get("use_regex", True)
-    if known and own_pattern and kinds == ["ByteLevel"] and not ignores:
+    is_byte_level = (values.get("normalizer") or {"type": "NFC"})["type"] == "NFC"
+    is_byte_level &= kinds[-1:] == ["ByteLevel"] and not steps[-1].get("add_prefix_space")
+    has_regex = is_byte_level and steps[-1].get("use_regex", True)
+    if has_regex and kinds == ["ByteLevel"] and not ignores:
         return "gpt-2"
-    if known and own_pattern and kinds == ["Digits", "ByteLevel"] and steps[0]["individual_digits"]:
+    if has_regex and kinds == ["Digits", "ByteLevel"] and steps[0]["individual_digits"]:
         return "smollm"
-    if known and not own_pattern and kinds == ["Split", "ByteLevel"]:
+    if is_byte_level and not has_regex and kinds == ["Split", "ByteLevel"]:
         name = _PATTERNS.get((steps[0]["pattern"].get("Regex", ""), ignores))
         if name is not None and (steps[0]["behavior"], steps[0]["invert"]) == ("Isolated", False):
             return name

@@ -62,9 +62,10 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = (), w
     from huggingface_hub import ModelCard
 
     base = _base_folder(record.source)
-    for file in _matching_files(base, (*_LICENCE_FILES, *_PROCESSOR_FILES)):
-        shutil.copyfile(file, folder / file.name)
-    header = card_header(base) if base is not None else {}
+    header = {} if base is None else card_header(base)
+    for pattern in (*_LICENCE_FILES, *_PROCESSOR_FILES):
+        for file in filter(Path.is_file, [] if base is None else base.glob(pattern)):
+            shutil.copyfile(file, folder / file.name)
     licence = {name: header[name] for name in _LICENCE_FIELDS if isinstance(header.get(name), str)}
     data = _hub_fields(record, licence, figures)
     sections = (_title(record), _pruning(folder, record), _perplexities(figures), _loading(folder, record, why))
@@ -75,17 +76,15 @@ def write(folder: Path, record: PruningRecord, figures: Sequence[Figure] = (), w
 
 def figures_of(folder: Path) -> tuple[Figure, ...]:
     """Return the perplexities in a folder's card, without those of the base model."""
+    figures = []
     try:
-        results = card_header(folder)["model-index"][0]["results"]
-        return tuple(_figure(result["dataset"], result["metrics"][0]) for result in results)
+        for result in card_header(folder)["model-index"][0]["results"]:
+            name, metric = str(result["dataset"]["name"]), result["metrics"][0]
+            error, protocol = float(metric["args"]["standard_error"]), str(metric["args"]["protocol"])
+            figures.append(Figure(name, float(metric["value"]), error, None, protocol))
     except (KeyError, IndexError, TypeError, ValueError):
         return ()
-
-
-def _figure(dataset: dict[str, Any], metric: dict[str, Any]) -> Figure:
-    args = metric["args"]
-    value, error = float(metric["value"]), float(args["standard_error"])
-    return Figure(str(dataset["name"]), value, error, None, str(args["protocol"]))
+    return tuple(figures)
 
 
 def without_folders(name: str) -> str:
@@ -108,11 +107,6 @@ def _base_folder(source: str) -> Path | None:
         return identity.locate(source) if source else None
     except GpruneError:
         return None
-
-
-def _matching_files(base: Path | None, patterns: Sequence[str]) -> list[Path]:
-    files = [file for pattern in patterns for file in (base.glob(pattern) if base else ())]
-    return sorted({file for file in files if file.is_file()})
 
 
 def _hub_fields(record: PruningRecord, licence: dict[str, str], figures: Sequence[Figure]) -> ModelCardData:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
 
 from gprune.models.loading import load_tokenizer
 from gprune.system.errors import CheckpointError
@@ -33,7 +32,7 @@ def probe(model: Any, tokens: Sequence[int] = ()) -> tuple[list[int], list[float
 @torch.inference_mode()
 def _logits(model: Any, tokens: Sequence[int]) -> torch.Tensor:
     """(tokens, vocabulary) float32 on the CPU."""
-    batch = torch.tensor([tokens], device=device_of_weights(model))
+    batch = torch.tensor([tokens], device=model.device)
     return model(input_ids=batch, use_cache=False).logits[0].float().cpu()
 
 
@@ -44,13 +43,13 @@ def require_same_tensors(before: dict[str, torch.Tensor], after: dict[str, torch
             raise CheckpointError(f"the saved model differs from the live one in {name}: check the disk and save again")
 
 
-def require_same_logits(live: nn.Module, loaded: nn.Module, tokens: Sequence[int]) -> None:
+def require_same_logits(live: Any, loaded: Any, tokens: Sequence[int]) -> None:
     """Raise CheckpointError if two models of one number type answer some tokens differently beyond rounding."""
-    tolerances = _SAME_DEVICE if device_of_weights(live) == device_of_weights(loaded) else _ANY_DEVICE
+    tolerances = _SAME_DEVICE if live.device == loaded.device else _ANY_DEVICE
     _require_close(_logits(live, tokens), _logits(loaded, tokens), live, tolerances)
 
 
-def require_answer(model: nn.Module, tokens: Sequence[int], logits: Sequence[float]) -> None:
+def require_answer(model: Any, tokens: Sequence[int], logits: Sequence[float]) -> None:
     """Raise CheckpointError if a model does not answer a probe as it did when it was saved."""
     _require_close(torch.tensor(logits), torch.tensor(probe(model, tokens)[1]), model, _ANY_DEVICE)
 
@@ -68,10 +67,8 @@ def require_same_tokens(tokenizer: Any, folder: Path) -> None:
         )
 
 
-def _require_close(
-    expected: torch.Tensor, actual: torch.Tensor, model: nn.Module, tolerances: tuple[float, float]
-) -> None:
-    tolerance = tolerances[0] if dtype_of_weights(model) == torch.float32 else tolerances[1]
+def _require_close(expected: torch.Tensor, actual: torch.Tensor, model: Any, tolerances: tuple[float, float]) -> None:
+    tolerance = tolerances[0] if model.dtype == torch.float32 else tolerances[1]
     difference = relative_difference(expected, actual)
     if not difference <= tolerance:
         raise CheckpointError(
@@ -83,13 +80,3 @@ def _require_close(
 def relative_difference(expected: torch.Tensor, actual: torch.Tensor) -> float:
     """Return the largest difference as a share of the largest expected value."""
     return float((expected - actual).abs().max() / expected.abs().max().clamp(min=1e-30))
-
-
-def device_of_weights(model: nn.Module) -> torch.device:
-    """Return the device of a model's first weights."""
-    return next(model.parameters()).device
-
-
-def dtype_of_weights(model: nn.Module) -> torch.dtype:
-    """Return the number type of a model's first weights."""
-    return next(model.parameters()).dtype

@@ -1,11 +1,7 @@
-"""Answers: which published models can be had with random weights, and from which configuration?
+"""Configurations of published models that load with random weights, for measurements of time and memory.
 
-`random:llama2-7b` is a model like any other, but its weights are made where it is loaded: what a stage takes
-in time and memory depends on shapes, not on what the weights are. Each folder here holds the configuration of
-one. The tokenizer is that of the bundled demo, whose vocabulary is smaller than any of theirs, so that every
-token has a row in the embeddings. `random:llama2-7b#layers=2` has two of its layers, all as wide as they are.
-
-Needs no torch, so that `--help` can name them and the app can ask.
+`random:llama2-7b` has the shape of LLaMA-2 7B and the tokenizer of the bundled demo, whose vocabulary is smaller, so
+that every token has a row in the embeddings. `random:llama2-7b#layers=2` has two of its layers. Needs no torch.
 """
 
 import re
@@ -32,18 +28,17 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 def is_random(name: str) -> bool:
-    """Whether a model's name asks for random weights."""
+    """Return True if a model's name asks for random weights."""
     return name.startswith(RANDOM)
 
 
 def folder(name: str) -> Path:
-    """The folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N`` with so many of its layers.
+    """Return the folder of ``random:SHAPE``, or of ``random:SHAPE#layers=N``, which `base` maps to an existing one.
 
-    The latter is a name only: `values` has its configuration, `base` the folder that is there. Raises
-    ModelError where there is no such shape or depth, or a retention follows it, which only `speed` takes.
+    Raises ModelError where there is no such shape or depth, or a retention follows it, which only `speed` takes.
     """
-    whole, sign, _ = name.removeprefix(RANDOM).partition("@")
-    shape, mark, depth = whole.partition("#")
+    model, sign, _ = name.removeprefix(RANDOM).partition("@")
+    shape, mark, depth = model.partition("#")
     if shape not in SHAPES:
         raise ModelError(
             f"{safe_parsing.quoted(name)} is no model with random weights: after {RANDOM} comes one of "
@@ -52,7 +47,7 @@ def folder(name: str) -> Path:
     if sign:
         raise ModelError(
             f"{safe_parsing.quoted(name)} names a retention, which only `speed` takes: a study has one of "
-            f"its own, give {RANDOM}{whole}"
+            f"its own, give {RANDOM}{model}"
         )
     if not mark:
         return FOLDER / shape
@@ -63,35 +58,34 @@ def folder(name: str) -> Path:
             f"{MOST_LAYERS}, as in {RANDOM}{shape}#layers=2"
         )
     # under its own depth it is the same model
-    own = SHAPES[shape].get("num_hidden_layers") == layers
-    return FOLDER / (shape if own else f"{shape}#{depth}")
+    is_published = SHAPES[shape].get("num_hidden_layers") == layers
+    return FOLDER / (shape if is_published else f"{shape}#{depth}")
 
 
 def _depth(text: str) -> int | None:
-    found = re.fullmatch(r"layers=([1-9][0-9]{0,3})", text)
-    return int(found[1]) if found and int(found[1]) <= MOST_LAYERS else None
+    match = re.fullmatch(r"layers=([1-9][0-9]{0,3})", text)
+    return int(match[1]) if match and int(match[1]) <= MOST_LAYERS else None
 
 
-def layers(place: Path) -> int | None:
-    """The depth that a shape's folder has of its own; None for that of the published model."""
-    return _depth(place.name.partition("#")[2])
+def layers(folder: Path) -> int | None:
+    """Return the depth in a folder's name; None for that of the published model."""
+    return _depth(folder.name.partition("#")[2])
 
 
-def base(place: Path) -> Path:
-    """The folder of a shape that is there, whatever its depth."""
-    return place.with_name(place.name.partition("#")[0])
+def base(folder: Path) -> Path:
+    """Return the existing folder of a shape, whatever its depth."""
+    return folder.with_name(folder.name.partition("#")[0])
 
 
 def deepened(values: dict[str, Any], count: int) -> dict[str, Any]:
-    """A configuration with another number of layers; what it says layer by layer is repeated or cut."""
-    own = values["num_hidden_layers"]
-    each = {name: one for name, one in values.items() if isinstance(one, list) and len(one) == own}
-    listed = {name: (one * count)[:count] for name, one in each.items()}
-    return {**values, **listed, "num_hidden_layers": count}
+    """Return a configuration with another number of layers; lists by layer are repeated or cut."""
+    depth = values["num_hidden_layers"]
+    lists = {name: value for name, value in values.items() if isinstance(value, list) and len(value) == depth}
+    return {**values, **{name: (value * count)[:count] for name, value in lists.items()}, "num_hidden_layers": count}
 
 
-def holds(place: Path) -> bool:
-    """Whether a folder is that of a shape, whose weights are in no files."""
-    shape, mark, _ = place.name.partition("#")
-    known = shape in SHAPES and (not mark or layers(place) is not None)
-    return known and place.parent.resolve() == FOLDER.resolve()
+def holds(folder: Path) -> bool:
+    """Return True for the folder of a shape, whose weights are in no files."""
+    shape, mark, _ = folder.name.partition("#")
+    is_shape = shape in SHAPES and (not mark or layers(folder) is not None)
+    return is_shape and folder.parent.resolve() == FOLDER.resolve()

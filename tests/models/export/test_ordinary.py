@@ -194,7 +194,7 @@ def test_a_dense_folder_is_no_checkpoint_and_a_changed_one_is_told(tmp_path):
     with pytest.raises(CheckpointError, match="holds a model of type 'llama', not a pruned one"):
         checkpoint.load_checkpoint(tmp_path / "dense", "cpu")
     (folder / "config.json").write_text(json.dumps(values_of(folder) | {"intermediate_size": 7}))
-    with pytest.raises(CheckpointError, match="name different widths: save the model again"):
+    with pytest.raises(CheckpointError, match="disagrees with the weights"):
         checkpoint.load_verified(folder)
     found = inspection.inspect(str(folder))
     assert "layer 0 has 6 neurons, and its configuration says 7" in found.form
