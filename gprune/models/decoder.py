@@ -228,6 +228,22 @@ class Decoder:
             self.forward_tokens, self.backward_tokens = before
             raise
 
+    @contextmanager
+    def counting(self) -> Iterator[Any]:
+        """Yield the model to other code, and count the tokens that go through it meanwhile."""
+
+        def count(_: nn.Module, arguments: tuple[Any, ...], named: dict[str, Any], __: Any) -> None:
+            ids = named.get("input_ids", arguments[0] if arguments else None)
+            if isinstance(ids, torch.Tensor):
+                self.count_forward(ids.numel())
+
+        backbone: Any = self.model.base_model
+        counter = backbone.register_forward_hook(count, with_kwargs=True)
+        try:
+            yield self.model
+        finally:
+            counter.remove()
+
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """(..., vocabulary) from (..., hidden), scaled and capped as the family's own forward does it."""
         return logits(self.model, hidden)

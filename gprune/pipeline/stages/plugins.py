@@ -101,7 +101,7 @@ def decide(
 ) -> tuple[PruningMasks, Array]:
     """Masks of a plug-in's method, and the margins by which its neurons were kept or removed.
 
-    Raises PluginError where it cannot decide, or changes the model.
+    Raises PluginError where it cannot decide.
     """
     plugin, study = _declared(method), work.study
     code = code_of(plugin, work.inputs)

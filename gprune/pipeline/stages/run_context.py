@@ -188,24 +188,10 @@ class RunContext:
 
     @contextmanager
     def lent(self, who: str) -> Iterator[Any]:
-        """Lends the dense model to code of another package, which must leave it as it was.
-
-        Its passes are counted as ours are. A model that comes back changed is loaded again before anything
-        else uses it. Raises PluginError where the model was changed.
-        """
-        from gprune.models import mutation_guard
-
+        """Lend the dense model to code of another package; the tokens of its passes are counted."""
         self.decoder.require_whole(who)
-        untouched = False
-        try:
-            with mutation_guard.watched(self.decoder, who) as model:
-                yield model
-            untouched = True
-        finally:
-            if not untouched:
-                self.__dict__.pop("decoder", None)
-                self._projected.clear()
-                self._cut = ("", None)
+        with self.decoder.counting() as model:
+            yield model
 
     @contextmanager
     def within_memory(self, what: str) -> Iterator[None]:

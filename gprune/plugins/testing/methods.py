@@ -68,7 +68,6 @@ def _check_on_scores(method: Method, shape: ModelShape, retention: float, case: 
 def _check_on_model(method: Method, family: str, dtype: str, retention: float, case: str) -> None:
     import torch
 
-    from gprune.models.mutation_guard import watched
     from gprune.models.tiny import tiny_decoder
 
     sizes: dict[str, Any] = {
@@ -85,8 +84,7 @@ def _check_on_model(method: Method, family: str, dtype: str, retention: float, c
     scored = [samples.scores(decoder.shape, seed) for seed in (2, 3)]
     problem = _problem(method, decoder.shape, retention, scored if method.needs == "both" else [])
     texts = tuple(ids[: 2 if method.texts == "both" else 1])
-    with on(case), watched(decoder, "the method") as model:
-        _twice(method, replace(problem, model=model, tokens=texts), case)
+    _twice(method, replace(problem, model=decoder.model, tokens=texts), case)
 
 
 def _problem(method: Method, shape: ModelShape, retention: float, scored: list[UnitScores]) -> Problem:
