@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.cli.export import recorded, shown
-from gprune.study.methods import knowing
 
 if TYPE_CHECKING:
     from gprune.analysis.mask_edits import Edited, MaskSet
@@ -57,7 +56,7 @@ def _cut(options: argparse.Namespace) -> int:
     from gprune.analysis.mask_edits import mask_sets
 
     results, chosen = _set_of(options)
-    with knowing(results.graph.told), shown("cut", options.job) as progress:
+    with shown("cut", options.job) as progress:
         found = mask_sets.repeated(results, chosen)
         _write(results, chosen, found, options, progress)
     masks = found.masks

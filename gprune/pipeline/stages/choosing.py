@@ -34,7 +34,7 @@ from gprune.system.units import listed
 
 def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
     """What is tried for some masks, or for the recommended recipe: masks and repair; the reference first."""
-    choice, method = graph.study.choice, of_masks(name)
+    choice, method = graph.study.choice, of_masks(name, graph.methods)
     if method.decision == "chosen":
         tried = [(one, word) for one in choice.masks for word in (UNREPAIRED, *choice.repairs)]
         return [(METHODS[one].masks, word) for one, word in tried if TRIED_SCALED not in word or one == choice.masks[0]]
@@ -45,7 +45,7 @@ def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
 @once
 def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
     """What some masks under a repair are worth on held-out text."""
-    study, method = graph.study, of_masks(name)
+    study, method = graph.study, of_masks(name, graph.methods)
     kind = word.partition(":")[0]
     needs: dict[str, Any] = {"masks": pruning.decided(graph, name)}
     if word == OWN:
@@ -140,7 +140,7 @@ def fitted_as_chosen(
 
     For `digest` and `edited` see `evaluation.edited_perplexity`.
     """
-    study, method = graph.study, of_masks(name)
+    study, method = graph.study, of_masks(name, graph.methods)
     words = [word for _, word in candidates(graph, name) if pruning.is_fitted(method, word)]
     needed = dict.fromkeys(role for word in words for role in pruning.tried_fit(method, study, word).roles)
 

@@ -25,12 +25,12 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
     Raises SettingsError where no method has masks of this name.
     """
-    return (chosen_masks if of_masks(name).decision == "chosen" else decided)(graph, name)
+    return (chosen_masks if of_masks(name, graph.methods).decision == "chosen" else decided)(graph, name)
 
 
 def pruned(graph: Graph, method: str) -> dict[str, Any]:
     """What a method's model is made from: its masks, and what the repairs of its weights need."""
-    known = METHODS[method]
+    known = graph.methods[method]
     if known.decision == "none":
         return {}
     kept = masks(graph, known.masks)
@@ -54,7 +54,7 @@ def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
 
 def _weights(graph: Graph, method: str) -> Stage[RepairedWeights]:
     """The weights fitted to a method's masks, or those that are chosen."""
-    known = METHODS[method]
+    known = graph.methods[method]
     if repairs(graph, method) != (AUTO,):
         return repaired(graph, known.masks)
     return chosen(graph, known.masks)
@@ -70,7 +70,7 @@ def _repaired_from(
 
     `fitted` gives the weights fitted to its masks, `learned` the scales learned after what the others need.
     """
-    known, found = METHODS[method], repairs(graph, method)
+    known, found = graph.methods[method], repairs(graph, method)
     texts = repair_texts(graph, known)
     if found == (AUTO,):
         # its own may be chosen
