@@ -14,7 +14,6 @@ from gprune.api.preview import Preview, preview
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run as Loaded
 from gprune.study import Study
-from gprune.study.methods import knowing
 from gprune.study.settings import require_choice
 from gprune.system import html_tables, safe_parsing
 from gprune.system.errors import CheckpointError
@@ -175,8 +174,7 @@ class Run:
             >>> sorted(table.index) == sorted(run.study.methods)
             True
         """
-        with knowing(self._loaded.told):
-            return frames.measured_perplexities(self._loaded)
+        return frames.measured_perplexities(self._loaded)
 
     @property
     def accuracy(self) -> pd.DataFrame:
@@ -187,8 +185,7 @@ class Run:
             >>> gprune.run("demo", progress=False).accuracy.columns[:4].tolist()
             ['method', 'task', 'acc', 'acc_norm']
         """
-        with knowing(self._loaded.told):
-            return frames.measured_accuracies(self._loaded)
+        return frames.measured_accuracies(self._loaded)
 
     def adapt(
         self,
@@ -224,8 +221,7 @@ class Run:
         """
         given: dict[str, Any] = {"drift_quantile": drift_quantile, "score_quantile": score_quantile}
         given |= {"score_scale": score_scale, "selection": selection, "retention": retention}
-        with knowing(self._loaded.told):
-            return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
+        return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -267,8 +263,7 @@ class Run:
         from gprune.api.models import cut
 
         require_choice("method", method, self.study.methods)
-        with knowing(self._loaded.told):
-            return cut(self._loaded, method, self._trusted, repair, recovered)
+        return cut(self._loaded, method, self._trusted, repair, recovered)
 
     def export(
         self,
@@ -297,8 +292,7 @@ class Run:
         require_choice("method", method, self.study.methods)
         with safe_parsing.refused_as(CheckpointError):
             place = safe_parsing.path(os.fspath(folder), "the folder")
-        with knowing(self._loaded.told):
-            return export(self._loaded, method, place, self._trusted, repair, recovered, on_progress)
+        return export(self._loaded, method, place, self._trusted, repair, recovered, on_progress)
 
     @property
     def figures(self) -> tuple[str, ...]:

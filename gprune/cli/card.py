@@ -6,7 +6,6 @@ from typing import Any
 
 from gprune.cli import add_cache, place, registered, say
 from gprune.cli.export import recorded
-from gprune.study.methods import knowing
 from gprune.study.settings import require
 
 _ABOUT = (
@@ -40,8 +39,7 @@ def _card(options: argparse.Namespace) -> int:
     require(0 < options.share <= 1, "--share", options.share, "more than 0 and at most 1")
     results, record = recorded(options)
     letter, run = calibration_report.letter_of(results.graph.study, options.text), options.run
-    with knowing(results.graph.told):
-        cards = calibration_report.measure(results, run, record.get("texts"))
+    cards = calibration_report.measure(results, run, record.get("texts"))
     if letter not in cards:
         raise StoreError(f"the run {quoted(run)} has not measured its text {letter} yet: run the study first")
     if options.out is not None:

@@ -26,7 +26,8 @@ def add(commands: Any) -> None:
     tasks = registered(commands, "tasks", _tasks)
     tasks.add_argument("tasks", nargs="*", metavar="TASK", help="tasks of lm-eval, or files of own questions")
     tasks.add_argument("--task-folder", default="", metavar="FOLDER", help="folder with local rows of tasks")
-    registered(commands, "plugins", _plugins)
+    plugins = registered(commands, "plugins", _plugins)
+    plugins.add_argument("--json", action="store_true", help="write them as one line of JSON to stdout")
     runs = registered(commands, "runs", _runs)
     runs.add_argument(
         "--filter", default="", metavar="WORDS", help="those that have all these words in name, model or tags"
@@ -102,18 +103,21 @@ def _tasks(options: argparse.Namespace) -> int:
     return EXIT_UNFILLED if any(reasons.values()) else 0
 
 
-def _plugins(_: argparse.Namespace) -> int:
-    """Prints every metric and method of another package; 3 where one cannot be used."""
-    from gprune.study.methods import INSTALLED, faults
+def _plugins(options: argparse.Namespace) -> int:
+    """Print the plug-ins; return 3 where one cannot be used."""
+    from gprune.study.methods import installed
 
-    for one in INSTALLED.values():
-        plugin = one.plugin
-        say(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {one.digest()}")
-    for fault in faults():
-        say(fault.words, file=sys.stderr)
-    if not INSTALLED and not faults():
+    plugins, faults = installed().plugins, installed().faults
+    if options.json:
+        say(installed().to_json())
+        return 0
+    for plugin in plugins.values():
+        say(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {plugin.digest}")
+    for fault in faults:
+        say(fault.message, file=sys.stderr)
+    if not plugins and not faults:
         say("no package brings a metric or a method: docs/plugins.md says how one does", file=sys.stderr)
-    return EXIT_UNFILLED if faults() else 0
+    return EXIT_UNFILLED if faults else 0
 
 
 def _line(name: str, record: dict[str, Any], tags: tuple[str, ...]) -> str:

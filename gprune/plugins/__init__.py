@@ -1,4 +1,4 @@
-"""Metrics and methods of other packages: what their authors write (docs/plugins.md), and what runs it.
+"""Metrics and methods of other packages (docs/plugins.md).
 
 from gprune.plugins import Facts, Kept, LayerWeights, Measured, Method, Metric, Problem
 """
@@ -18,10 +18,9 @@ __all__ = ["Facts", "Kept", "LayerWeights", "Measured", "Method", "Metric", "Pro
 
 
 def __getattr__(name: str) -> Any:
-    """What their authors write, loaded when it is asked for: the queue of jobs asks for names alone."""
+    """Import the interface when it is used: it needs numpy, and a list of names does not."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # the contract holds arrays
     from gprune.plugins import interface
 
     return getattr(interface, name)

@@ -1,14 +1,13 @@
-"""Asks a plug-in for scores, for facts of the weights, and for a decision; all in the computing process."""
+"""Ask a plug-in for scores, for facts of the weights and for a decision, and check the answer."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gprune.plugins import checks
-from gprune.plugins.discovery.declaration import Plugin
 from gprune.plugins.interface import Facts, LayerWeights, Measured, Method, Metric, Problem
-from gprune.plugins.loading import called
+from gprune.plugins.registry import PluginInfo
 from gprune.records import (
     ActivationStatistics,
     Array,
@@ -20,140 +19,145 @@ from gprune.records import (
     budget,
     merge_moments,
 )
-from gprune.system.errors import PluginError
+from gprune.system.errors import Cancelled, PluginError
+from gprune.system.safe_parsing import sentence
 
-_PARTS = {"ffn": "down", "attention": "out"}
-"""part of the statistics: the map whose inputs it measures"""
+R = TypeVar("R")
+_COLUMNS = {"ffn": "down", "attention": "out"}
+"""part of the statistics: the projection whose inputs it measures"""
 
 
-class Asked:
-    """A metric with what it scores: the statistics of a text and what is known of the weights."""
+def call(plugin: PluginInfo, action: str, function: Callable[..., R], *arguments: Any) -> R:
+    """Call a plug-in's function. Raises PluginError, which names `action`, where it fails."""
+    try:
+        return function(*arguments)
+    except (MemoryError, Cancelled):
+        raise
+    except Exception as error:
+        reason = sentence(f"{type(error).__name__}: {error}", 140)
+        raise PluginError(f"{plugin.description} failed in {action} ({reason})") from error
+
+
+def check(plugin: PluginInfo, function: Callable[..., R], *arguments: Any) -> R:
+    """Call a function of `checks`. Raises PluginError, which names the plug-in, where an answer is not valid."""
+    try:
+        return function(*arguments)
+    except PluginError as error:
+        raise PluginError(f"{plugin.description}: {error}") from error
+
+
+class MetricScorer:
+    """Score a text by a plug-in's metric. Scoring raises PluginError where the metric fails or an answer is invalid."""
 
     def __init__(
         self,
-        plugin: Plugin,
+        plugin: PluginInfo,
         metric: Metric,
         statistics: ActivationStatistics,
         norms: WeightNorms,
         shape: ModelShape,
         facts: WeightFacts | None = None,
     ) -> None:
-        """Binds a metric's code to the statistics of a whole calibration set, per shard.
+        """Bind a metric to the statistics of a calibration text, per shard.
 
-        `norms` are of the columns of down_proj and o_proj; `facts` what its `weigh` has found, where it has
-        one.
+        Args:
+            plugin: its description.
+            metric: its code.
+            statistics: of the text.
+            norms: of the columns of down_proj and o_proj.
+            shape: of the model.
+            facts: the result of `weigh_layers`, where the metric has a `weigh`.
         """
         self.plugin, self.metric, self.statistics = plugin, metric, statistics
         self.norms, self.shape, self.facts = norms, shape, facts
 
     def units(self, shards: Sequence[int] | None = None) -> UnitScores:
-        """Scores of every unit on the whole text, or on some of its shards.
-
-        Raises PluginError where the metric fails, or answers with what cannot be scores.
-        """
-        shape, chosen = self.shape, range(self.statistics.shards) if shards is None else shards
-        neurons, groups = self.neurons(chosen), np.empty((shape.layers, shape.kv_heads))
-        for layer in range(shape.layers):
-            found = self._call("groups", self.metric.groups, "attention", layer, chosen)
-            groups[layer] = self._checked(found, "groups", layer, shape.kv_heads)
-        # each channel has its group's score: what takes the mean of a group's channels gets it back
+        """Return the scores of every unit on the text, or on some of its shards."""
+        shape = self.shape
+        chosen = range(self.statistics.shards) if shards is None else shards
+        neurons = self.neurons(chosen)
+        groups = self._layers("groups", self.metric.groups, "attention", shape.kv_heads, chosen)
+        # each channel has the score of its group, so that the mean of a group's channels is that score
         channels = np.repeat(groups, shape.group_channels, axis=1)
         return UnitScores(self.plugin.name, self.statistics.text, neurons, groups, channels)
 
     def neurons(self, shards: Sequence[int]) -> Array:
-        """(layers, neurons) scores of neurons alone on some shards; for errors see `units`."""
-        found = np.empty((self.shape.layers, self.shape.neurons))
-        for layer in range(self.shape.layers):
-            values = self._call("neurons", self.metric.neurons, "ffn", layer, shards)
-            found[layer] = self._checked(values, "neurons", layer, self.shape.neurons)
-        return found
+        """Return the (layers, neurons) scores of neurons on some shards."""
+        return self._layers("neurons", self.metric.neurons, "ffn", self.shape.neurons, shards)
 
     def measured(self, part: str, layer: int, shards: Sequence[int]) -> Measured:
-        """What the metric is given of one layer's `part`, ffn or attention, on some shards."""
-        told, index, column = self.statistics, np.asarray(shards), _PARTS[part]
-        counts = told.shard_tokens[index]
-        mean, moment = (getattr(told, f"{part}_{name}")[index, layer] for name in ("mean", "moment"))
+        """Return the metric's input for one layer; `part` is ffn or attention."""
+        statistics, index, column = self.statistics, np.asarray(shards), _COLUMNS[part]
+        counts = statistics.shard_tokens[index]
+        mean, moment = (getattr(statistics, f"{part}_{name}")[index, layer] for name in ("mean", "moment"))
         mean, moment = merge_moments(counts.astype(np.float64), mean, moment)
         arrays = {
             "mean": mean,
             "variance": moment / counts.sum(),
-            "energy": getattr(told, f"{part}_energy")[index, layer].sum(axis=0),
+            "energy": getattr(statistics, f"{part}_energy")[index, layer].sum(axis=0),
             "column_square": getattr(self.norms, f"{column}_column_square")[layer],
             "column_absolute": getattr(self.norms, f"{column}_column_absolute")[layer],
         }
-        samples = int(told.shard_samples[index].sum())
+        samples = int(statistics.shard_samples[index].sum())
         facts = {} if self.facts is None else self.facts.of_layer(part, layer)
-        return Measured(
-            self.shape,
-            layer,
-            samples,
-            int(counts.sum()),
-            **{name: _closed(values) for name, values in arrays.items()},
-            facts={name: _closed(values) for name, values in facts.items()},
-        )
+        return Measured(self.shape, layer, samples, int(counts.sum()), **_read_only(arrays), facts=_read_only(facts))
 
-    def _call(self, what: str, function: Any, part: str, layer: int, shards: Sequence[int]) -> Any:
-        return called(self.plugin, what, function, self.measured(part, layer, shards))
-
-    def _checked(self, found: Any, what: str, layer: int, length: int) -> Array:
-        try:
-            return checks.scores(found, f"the scores of {what} in layer {layer}", length)
-        except PluginError as error:
-            raise PluginError(f"{self.plugin.words}: {error}") from error
+    def _layers(self, unit: str, function: Any, part: str, length: int, shards: Sequence[int]) -> Array:
+        """(layers, length) scores."""
+        scores = np.empty((self.shape.layers, length))
+        for layer in range(self.shape.layers):
+            answer = call(self.plugin, unit, function, self.measured(part, layer, shards))
+            scores[layer] = check(
+                self.plugin, checks.require_scores, answer, f"the scores of {unit} in layer {layer}", length
+            )
+        return scores
 
 
-def weighed(plugin: Plugin, metric: Metric, layers: Sequence[LayerWeights], progress: Any) -> WeightFacts:
-    """What a metric's `weigh` finds of every layer; `progress` is told after each.
+def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeights], progress: Any) -> WeightFacts:
+    """Return the facts that a metric's `weigh` computes of every layer.
 
-    Raises PluginError where it fails, or answers with what is no fact of a channel.
+    Raises PluginError where it fails, or an answer is not valid.
     """
-    found: list[Facts] = []
+    facts: list[Facts] = []
     for layer in layers:
         progress(layer.layer, len(layers), f"weights of layer {layer.layer + 1}")
-        answer = called(plugin, "weigh", metric.weigh or (lambda _: Facts()), layer)
-        try:
-            found.append(checks.facts(answer, layer.shape))
-        except PluginError as error:
-            raise PluginError(f"{plugin.words}: {error}") from error
-    alike = {(tuple(one.neurons), tuple(one.channels)) for one in found}
-    if len(alike) != 1:
-        raise PluginError(f"{plugin.words}: weigh gives facts of other names in some layers")
-    neurons, channels = alike.pop()
+        answer = call(plugin, "weigh", metric.weigh or (lambda _: Facts()), layer)
+        facts.append(check(plugin, checks.require_facts, answer, layer.shape))
+    names = {(tuple(item.neurons), tuple(item.channels)) for item in facts}
+    if len(names) != 1:
+        raise PluginError(f"{plugin.description}: weigh gives facts of other names in some layers")
+    neurons, channels = names.pop()
     shape = layers[0].shape
     return WeightFacts(
         plugin.name,
         neurons,
-        _stacked([[one.neurons[name] for name in neurons] for one in found], shape.neurons),
+        _stack([[item.neurons[name] for name in neurons] for item in facts], shape.neurons),
         channels,
-        _stacked([[one.channels[name] for name in channels] for one in found], shape.heads * shape.head_width),
+        _stack([[item.channels[name] for name in channels] for item in facts], shape.heads * shape.head_width),
     )
 
 
-def decided(plugin: Plugin, method: Method, problem: Problem) -> PruningMasks:
-    """The decision of a method. Raises PluginError where it fails, or answers with what cannot be cut."""
-    found = called(plugin, "decide", method.decide, problem)
-    shape, retention = problem.shape, problem.retention
-    try:
-        kept = checks.kept(found, shape, retention)
-    except PluginError as error:
-        raise PluginError(f"{plugin.words}: {error}") from error
-    reached = budget.retention(shape, kept.neurons, kept.groups)
-    return PruningMasks(plugin.name, kept.neurons, kept.groups, reached, retention)
+def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks:
+    """Return a method's decision. Raises PluginError where it fails, or the answer is not valid."""
+    answer = call(plugin, "decide", method.decide, problem)
+    kept = check(plugin, checks.require_kept, answer, problem.shape, problem.retention)
+    reached = budget.retention(problem.shape, kept.neurons, kept.groups)
+    return PruningMasks(plugin.name, kept.neurons, kept.groups, reached, problem.retention)
 
 
-def closed_weights(shape: ModelShape, layer: int, matrices: dict[str, Array]) -> LayerWeights:
-    """The weights of a layer from matrices that are in memory."""
-    closed = {name: _closed(values) for name, values in matrices.items()}
-    return LayerWeights(shape, layer, closed.__getitem__)
+def layer_weights(shape: ModelShape, layer: int, matrices: dict[str, Array]) -> LayerWeights:
+    """Return the weights of a layer from matrices in memory."""
+    return LayerWeights(shape, layer, _read_only(matrices).__getitem__)
 
 
-def _stacked(rows: list[list[Array]], length: int) -> Array:
-    """(layers, facts, length), with no fact too."""
+def _stack(rows: list[list[Array]], length: int) -> Array:
+    """(layers, facts, length), also without facts."""
     return np.array(rows, dtype=np.float64).reshape(len(rows), -1, length)
 
 
-def _closed(values: Array) -> Array:
-    """A read-only view: what a plug-in writes into is an error of its own."""
-    view = np.asarray(values).view()
-    view.flags.writeable = False
-    return view
+def _read_only(arrays: dict[str, Array]) -> dict[str, Array]:
+    """Views that raise an error where a plug-in writes into them."""
+    views = {name: np.asarray(values).view() for name, values in arrays.items()}
+    for view in views.values():
+        view.flags.writeable = False
+    return views

@@ -1,6 +1,6 @@
-"""What a plug-in declares, and what it is given: one form for an importance metric, one for a method.
+"""The declarations of a plug-in and their inputs: an importance metric, or a pruning method.
 
-Everything here is plain data and numpy. A metric scores the channels of one linear map of one layer from
+Everything here is plain data and numpy. A metric scores the channels of one projection of one layer from
 their moments over a text and from facts of the weights; a method decides which units stay, from scores or
 from the model itself.
 """
@@ -14,10 +14,10 @@ from gprune.records import Array, ModelShape, UnitScores
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Measured:
-    """The inputs of one linear map of one layer over a text: of down_proj (neurons) or o_proj (channels).
+    """The inputs of one projection of one layer over a text: of down_proj (neurons) or o_proj (channels).
 
     All arrays are float64, read-only, and of one length: the FFN width for neurons, heads * head_width for
-    o_proj. They say the same however the text was split into batches and shards, up to rounding.
+    o_proj. The split of the text into batches and shards changes them by rounding only.
     """
 
     shape: ModelShape
@@ -39,22 +39,22 @@ class Measured:
     column_absolute: Array
     """(channels,) mean of |w| over the channel's column of weights"""
     facts: Mapping[str, Array] = field(default_factory=dict)
-    """what the metric's own `weigh` has found of the weights, by name, (channels,) each"""
+    """the metric's `Facts` of the weights, by name, (channels,) each"""
 
     def grouped(self, channels: Array) -> Array:
-        """(key/value groups, channels of a group) of some values of o_proj's channels."""
+        """Return values of o_proj's channels as (key/value groups, channels of a group)."""
         return channels.reshape(self.shape.kv_heads, self.shape.group_channels)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LayerWeights:
-    """The weights of one layer as numpy has them: float32 (out, in), read-only, each read when asked for."""
+    """The weights of one layer: float32 (out, in), read-only, each read on access."""
 
     shape: ModelShape
     layer: int
     """index of the layer"""
     read: Callable[[str], Array]
-    """gives a matrix by its name"""
+    """returns a matrix by its name"""
 
     @property
     def gate(self) -> Array:
@@ -94,7 +94,7 @@ class LayerWeights:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Facts:
-    """What a metric needs to know of one layer's weights, so that scoring needs no model."""
+    """Numbers that a metric computes of one layer's weights, so that scoring needs no model."""
 
     neurons: Mapping[str, Array] = field(default_factory=dict)
     """by name, one number a neuron: (neurons,)"""
@@ -104,29 +104,29 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """An importance metric; the name under which studies know it is that of its entry point.
+    """An importance metric; its name in studies is that of its entry point.
 
-    It brings a method of its own name as well: the units with the highest scores on the primary text stay.
-    It is asked for the scores of a text, and hundreds of times for those of parts of it (the re-sampling
-    control of rank drift, and RASA). It gets no gradients: what needs them is a `Method` with the model.
+    It also brings a method of its own name: the units with the highest scores on the primary text stay. It scores
+    a text once, and hundreds of times parts of it (the resampling control of rank drift, and RASA). It gets no
+    gradients: what needs them is a `Method` with the model.
     """
 
     label: str
-    """what pages and tables call it"""
+    """its name on pages and in tables"""
     neurons: Callable[[Measured], Array]
     """(neurons,) finite scores, 0 or more; higher is more important"""
     groups: Callable[[Measured], Array]
     """(key/value groups,) finite scores, 0 or more, from the inputs of o_proj"""
     weigh: Callable[[LayerWeights], Facts] | None = None
-    """looks at the weights of a layer once for each model, where the norms of `Measured` do not do"""
+    """computes facts of a layer's weights once for each model, where the norms of `Measured` are not enough"""
     allocation: Literal["flap", "uniform"] = "flap"
-    """how the method of its name decides: one ranking of the whole model as FLAP does, or one ratio in every
-    layer as Wanda-sp does"""
+    """decision of the method of its name: one ranking of the model as in FLAP, or one ratio in every layer as in
+    Wanda-sp"""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Kept:
-    """What a method keeps."""
+    """The units that a method keeps."""
 
     neurons: Array
     """(layers, neurons) bool, True = kept; at least one in every layer"""
@@ -136,10 +136,10 @@ class Kept:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Problem:
-    """What a method is asked."""
+    """The input of a method."""
 
     shape: ModelShape
-    """sizes of the dense model, and what its units weigh: `gprune.records.budget` counts with them"""
+    """sizes of the dense model and weights of its units, as `gprune.records.budget` counts them"""
     retention: float
     """fraction of the decoder's linear weights to keep, in (0, 1)"""
     seed: int
@@ -147,27 +147,27 @@ class Problem:
     scores: tuple[UnitScores, ...] = ()
     """scores of the primary text, or of both; none where `needs` is the model alone"""
     model: Any = None
-    """the dense model as transformers has it, in evaluation mode and frozen; it must be left as it was. None
-    where `needs` is the scores alone"""
+    """the dense transformers model, in evaluation mode and frozen; it must be left unchanged. None where `needs` is
+    the scores alone"""
     tokens: tuple[Array, ...] = ()
     """(samples, length) token ids of the primary text, or of both; none without the model"""
-    progress: Callable[[int, int, str], None] = lambda done, total, words: None
-    """tells how far the method is"""
+    progress: Callable[[int, int, str], None] = lambda done, total, message: None
+    """reports progress"""
 
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """A pruning method: its decision at a retention. Its entry point's name is the method's name."""
+    """A pruning method: its decision at a retention. Its name is that of its entry point."""
 
     label: str
-    """what pages and tables call it"""
+    """its name on pages and in tables"""
     decide: Callable[[Problem], Kept]
-    """which units stay; what they weigh must meet the retention within one key/value group"""
+    """which units stay; their weights must meet the retention within one key/value group"""
     needs: Literal["scores", "model", "both"] = "scores"
-    """what its decision is made from"""
+    """inputs of its decision"""
     metric: str = ""
-    """whose scores, by name; those of the study's own metric where empty"""
+    """name of the metric of its scores; the study's metric where empty"""
     texts: Literal["primary", "both"] = "primary"
-    """which calibration texts it is given"""
+    """calibration texts that it gets"""
     compensated: bool = False
-    """whether the mean contribution of what is removed moves into the biases, as FLAP does"""
+    """the mean contribution of removed units moves into the biases, as in FLAP"""

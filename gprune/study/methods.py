@@ -1,20 +1,17 @@
-"""Every pruning method by name: whose decision it takes, from which text's scores, and what it is called.
+"""Every pruning method by name: whose decision it takes, from which text's scores, and its label.
 
-The rows of the tables of section 4 and of the appendix, and controls that say what each part of them
-brings. A study names the methods it compares; a result, a table and a page use the same names. What other
-packages bring stands in the same tables, as data: none of their code is run here (see
-gprune.plugins.discovery).
+The rows of the tables of section 4 and of the appendix, and controls that say what each part of them brings. A
+study names the methods it compares; a result, a table and a page use the same names. Plug-ins are registered in
+the same tables, without their code.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
-from dataclasses import dataclass, field, replace
+from collections import ChainMap
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any, Literal, cast
 
-from gprune.plugins import discovery
-from gprune.plugins.discovery import Fault, Installed, Plugin, Table
+from gprune.plugins.registry import Installed, PluginInfo, find_plugins
 from gprune.records.repairs import AUTO, COMPENSATION, WORDS, Repair, in_order
 from gprune.study.pruning_method import Method, method_of
 from gprune.study.settings import OwnRepair, RepairSettings
@@ -22,15 +19,7 @@ from gprune.system import safe_parsing
 from gprune.system.errors import PluginError, SettingsError
 from gprune.system.nearest import not_one_of
 
-
-def _look() -> None:
-    """Has the tables below filled; see `faults`, whose type a checker knows only further down."""
-    faults()
-
-
 _METRICS = {"flap": "FLAP", "wanda_sp": "Wanda-sp", "twflap": "token-weighted FLAP"}
-METRICS: Table[str] = Table(_METRICS, _look, lambda: _TOLD.get().metrics)
-"""importance metrics by name, as people call them"""
 BUILT_IN_METRICS = tuple(_METRICS)
 SCORINGS = {
     "single": "the primary text",
@@ -116,15 +105,16 @@ _BUILT_IN = {
         Method(RECOMMENDED, "Recommended recipe", RECOMMENDED, "chosen"),
     )
 }
-METHODS: Table[Method] = Table(_BUILT_IN, _look, lambda: _TOLD.get().methods)
 BUILT_IN = tuple(_BUILT_IN)
-"""the methods of this project, whatever else is installed"""
-PLUGINS: Table[Plugin] = Table({}, _look, lambda: _TOLD.get().plugins)
-"""every metric and method of other packages, by place: installed, or told by the run at hand (`knowing`)"""
-INSTALLED: Table[Installed] = Table({}, _look)
-"""those that are installed and can be used, by place"""
-_MOST_TOLD = 200
-"""plug-ins of one run; no study names as many"""
+"""the methods of this project"""
+_PLUGIN_METRICS: dict[str, str] = {}
+_PLUGIN_METHODS: dict[str, Method] = {}
+METRICS: Mapping[str, str] = ChainMap(_PLUGIN_METRICS, _METRICS)
+"""labels of importance metrics by name: built in, and of registered plug-ins"""
+METHODS: Mapping[str, Method] = ChainMap(_PLUGIN_METHODS, _BUILT_IN)
+"""methods by name: built in, and of registered plug-ins"""
+PLUGINS: dict[str, PluginInfo] = {}
+"""registered plug-ins by id: installed, or named in the record of a run"""
 
 CONTROLS = tuple(name for name, method in _BUILT_IN.items() if method.control)
 """what says whether a gain needs the modules, the adaptation and the learning; none is compared by default"""
@@ -134,25 +124,40 @@ DEFAULT = ("dense", "gprune", "flap", "flap_no_bias", "wanda_sp")
 
 
 @cache
-def faults() -> tuple[Fault, ...]:
-    """Plug-ins that are installed and cannot be used, with the reason; the others are in the tables now.
-
-    Called first, it reads the metadata of every installed package.
-    """
-    found = discovery.found(BUILT_IN_METRICS, BUILT_IN)
-    # a method that is declared stands before the one that a metric of its name would bring
-    for one in sorted(found.installed, key=lambda one: one.plugin.kind == "metric"):
-        INSTALLED.add(one.plugin.place, one)
-        adopt(one.plugin)
-    return found.faults
+def installed() -> Installed:
+    """Return the plug-ins of this environment, found once per process, and register them."""
+    installation = find_plugins(BUILT_IN_METRICS, BUILT_IN)
+    register(installation.plugins.values(), replaces=True)
+    return installation
 
 
-def of_masks(masks: str) -> Method:
-    """The method whose decision some masks are; SettingsError where no method has masks of this name."""
-    found = next((method for method in METHODS.values() if method.masks == masks), None)
-    if found is None:
+def register(plugins: Iterable[PluginInfo], replaces: bool = False) -> None:
+    """Add plug-ins to the tables; those of the same name stay unless it `replaces` them."""
+    by_id = {plugin.id: plugin for plugin in plugins}
+    metrics = {plugin.name: plugin.label for plugin in by_id.values() if plugin.kind == "metric"}
+    tables: tuple[tuple[dict[str, Any], Mapping[str, Any]], ...] = (
+        (PLUGINS, by_id),
+        (_PLUGIN_METRICS, metrics),
+        (_PLUGIN_METHODS, methods_of(by_id.values())),
+    )
+    for table, items in tables:
+        table.update({name: item for name, item in items.items() if replaces or name not in table})
+
+
+def methods_of(plugins: Iterable[PluginInfo]) -> dict[str, Method]:
+    """Return the methods of plug-ins by name: those declared, then those that metrics bring."""
+    methods: dict[str, Method] = {}
+    for plugin in sorted(plugins, key=lambda plugin: plugin.kind == "metric"):
+        methods.setdefault(plugin.name, method_of(plugin))
+    return methods
+
+
+def of_masks(masks: str, methods: Mapping[str, Method] = METHODS) -> Method:
+    """Return the method that decides some masks. Raises SettingsError where no method has masks of this name."""
+    method = next((method for method in methods.values() if method.masks == masks), None)
+    if method is None:
         raise SettingsError(f"no method has masks called {masks!r}")
-    return found
+    return method
 
 
 def with_controls(methods: Sequence[str]) -> tuple[str, ...]:
@@ -190,129 +195,66 @@ def fit_of(method: Method, study: Any) -> RepairSettings:
     return replace(chosen, kind=cast(Any, chosen.base)) if chosen.scaled else chosen
 
 
-def adopt(plugin: Plugin) -> None:
-    """Puts a plug-in that is installed into the tables."""
-    PLUGINS.add(plugin.place, plugin)
-    METHODS.add(plugin.name, method_of(plugin))
-    if plugin.kind == "metric":
-        METRICS.add(plugin.name, plugin.label)
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What runs say of plug-ins, so that they open without them; nothing changes it, see `knowing`."""
-
-    plugins: Mapping[str, Plugin] = field(default_factory=dict)
-    """by place"""
-    methods: Mapping[str, Method] = field(default_factory=dict)
-    metrics: Mapping[str, str] = field(default_factory=dict)
-    """labels by name"""
-
-    def __or__(self, others: "Told") -> "Told":
-        """This, and of others what this does not say."""
-        more = [one for place, one in others.plugins.items() if place not in self.plugins]
-        return _told_of((*self.plugins.values(), *more)) if more else self
-
-    @property
-    def absent(self) -> "Told":
-        """Of this what no installed package brings."""
-        return _told_of([one for place, one in self.plugins.items() if place not in INSTALLED])
-
-
-def _told_of(plugins: Sequence[Plugin]) -> Told:
-    # as for installed ones, a method stands before the one that a metric of its name would bring
-    found = {one.place: one for one in sorted(plugins, key=lambda one: one.kind == "metric")}
-    methods: dict[str, Method] = {}
-    for one in found.values():
-        methods.setdefault(one.name, method_of(one))
-    return Told(found, methods, {one.name: one.label for one in found.values() if one.kind == "metric"})
-
-
-_TOLD: ContextVar[Told] = ContextVar("told", default=Told())  # noqa: B039  (nothing changes it)
-
-
-def told(plugins: object) -> Told:
-    """What a run says of its plug-ins, by place, among its inputs; what is of another form is passed over.
-
-    Such a plug-in has names and words, and can be chosen for no new run. None takes the name of what is built
-    in.
-    """
-    found = []
+def recorded_plugins(plugins: object) -> tuple[PluginInfo, ...]:
+    """Return the plug-ins among the inputs of a run, and register them; values of another form are left out."""
+    recorded = []
     for values in plugins.values() if isinstance(plugins, Mapping) else ():
         try:
-            plugin = Plugin.from_plain(values)
+            plugin = PluginInfo.from_record(values)
         except (PluginError, AttributeError, TypeError):
             continue
-        if plugin.name not in (BUILT_IN_METRICS if plugin.kind == "metric" else BUILT_IN):
-            found.append(plugin)
-    return _told_of(found[:_MOST_TOLD])
+        if plugin.name not in _METRICS and plugin.name not in _BUILT_IN:
+            recorded.append(plugin)
+    register(recorded)
+    return tuple(recorded)
 
 
-def told_by(record: Mapping[str, Any]) -> Told:
-    """What the record of a run says of its plug-ins; nothing where it says nothing of what it has read."""
+def register_recorded(record: Mapping[str, Any]) -> None:
+    """Register the plug-ins that the record of a run names, so that its study can be read without them."""
     provenance = record.get("provenance")
     inputs = provenance.get("inputs") if isinstance(provenance, Mapping) else None
-    return told(inputs.get("plugins") if isinstance(inputs, Mapping) else None)
-
-
-@contextmanager
-def knowing(one: Told) -> Iterator[None]:
-    """Has the tables say what a run tells of plug-ins, in this block and thread, and to nobody else.
-
-    It stands before what is installed under the same name now, and before what a block around this one knows.
-    Also a decorator, for what is called later.
-    """
-    before = _TOLD.set(one | _TOLD.get())
-    try:
-        yield
-    finally:
-        _TOLD.reset(before)
-
-
-def usable(name: str) -> bool:
-    """Whether a method can run here: it is built in, or its plug-in is installed."""
-    plugin = METHODS[name].plugin
-    return plugin is None or plugin.place in INSTALLED
+    recorded_plugins(inputs.get("plugins") if isinstance(inputs, Mapping) else None)
 
 
 def choices() -> tuple[str, ...]:
-    """The methods that a new study can name."""
-    return tuple(filter(usable, METHODS))
+    """Return the methods that a new study can name."""
+    plugins = installed().plugins
+    return (*BUILT_IN, *(name for name, method in _PLUGIN_METHODS.items() if method.plugin_id in plugins))
 
 
 def metric_choices() -> tuple[str, ...]:
-    """The metrics that a new study can name."""
-    return tuple(name for name in METRICS if name in BUILT_IN_METRICS or f"metric.{name}" in INSTALLED)
+    """Return the metrics that a new study can name."""
+    return (*BUILT_IN_METRICS, *(p.name for p in installed().plugins.values() if p.kind == "metric"))
 
 
 def require_known(field: str, name: str) -> None:
-    """Checks that a study can name a metric or a method; `field` is metric, or methods.
-
-    Raises SettingsError where nothing of this name is built in, installed, or told by the run at hand.
-    """
-    known: Mapping[str, Any] = METRICS if field == "metric" else METHODS
-    if name in known:
+    """Raise SettingsError unless a study can name a metric or a method; `field` is metric, or methods."""
+    names: Mapping[str, Any] = METRICS if field == "metric" else METHODS
+    if name in names:
         return
-    names = metric_choices() if field == "metric" else choices()
-    fault = next((one for one in faults() if one.name == name), None)
+    faults = installed().faults
+    if name in names:
+        return
+    fault = next((fault for fault in faults if fault.name == name), None)
     if fault is not None:
-        raise SettingsError(f"{field} names {safe_parsing.quoted(name)}, but {fault.words}")
-    raise SettingsError(not_one_of(field, name, names, "if another package brings it, install that package"))
+        raise SettingsError(f"{field} names {safe_parsing.quoted(name)}, but {fault.message}")
+    available = metric_choices() if field == "metric" else choices()
+    raise SettingsError(not_one_of(field, name, available, "if another package brings it, install that package"))
 
 
-def plugins_of(metric: str, methods: Sequence[str]) -> tuple[Plugin, ...]:
-    """The plug-ins that a study with this metric and these methods takes part in, each once."""
-    known = [METHODS[name] for name in methods]
-    metrics = {metric, *(method.metric for method in known)}
-    places = [f"metric.{name}" for name in METRICS if name in metrics]
-    places += [method.plugin.place for method in known if method.plugin is not None]
-    return tuple(PLUGINS[place] for place in dict.fromkeys(places) if place in PLUGINS)
+def plugins_of(metric: str, methods: Sequence[str]) -> tuple[PluginInfo, ...]:
+    """Return the plug-ins that a study with this metric and these methods uses.
 
-
-def installed(plugin: Plugin) -> Installed:
-    """Where a plug-in is; PluginError where it is not installed."""
-    if plugin.place not in INSTALLED:
-        raise PluginError(
-            f"{plugin.words} is not installed here: install {plugin.distribution}, or choose another {plugin.kind}"
+    Raises SettingsError where one is not installed.
+    """
+    if metric in _METRICS and not set(methods) - set(BUILT_IN):
+        return ()
+    available = installed().plugins
+    ids = [f"metric.{name}" for name in (metric, *(METHODS[name].metric for name in methods))]
+    ids += [METHODS[name].plugin_id for name in methods]
+    for plugin in (PLUGINS[id] for id in ids if id in PLUGINS and id not in available):
+        raise SettingsError(
+            f"{plugin.description} is not installed here: install {plugin.distribution}, or choose another "
+            f"{plugin.kind}"
         )
-    return INSTALLED[plugin.place]
+    return tuple(available[id] for id in dict.fromkeys(ids) if id in available)

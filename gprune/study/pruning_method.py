@@ -5,7 +5,7 @@ gprune.study.methods has the table of all of them, by name.
 
 from dataclasses import dataclass
 
-from gprune.plugins.discovery import Plugin
+from gprune.plugins.registry import PluginInfo
 from gprune.records.repairs import COMPENSATION
 from gprune.study.settings import OwnRepair
 
@@ -41,7 +41,7 @@ class Method:
     """masks that are the same by definition, and share their key"""
     form_of: str = ""
     """the method that it is another form of: with two texts, without its repair, in one pass"""
-    plugin: Plugin | None = None
+    plugin: PluginInfo | None = None
     """what brings it, where that is another package: its decision, or its metric"""
     epochs: int = 1
     """how many times as many epochs it learns as the study's sparsity section says"""
@@ -79,14 +79,19 @@ class Method:
         return self.name if self.plugin is not None and self.plugin.kind == "metric" else ""
 
     @property
+    def plugin_id(self) -> str:
+        """Id of the plug-in; empty of a built-in method."""
+        return "" if self.plugin is None else self.plugin.id
+
+    @property
     def changes(self) -> dict[str, str]:
         """Settings under which GPrune itself is this control; modules that no setting names are left out."""
         named = {"modularization.kind": self.modules} if self.modules == "random" else {}
         return named | ({} if self.adapts else {"reliability.selection": "none"})
 
 
-def method_of(plugin: Plugin) -> Method:
-    """The method that a plug-in is; of a metric, the one that prunes by it alone."""
+def method_of(plugin: PluginInfo) -> Method:
+    """Return the method of a plug-in; of a metric, the one that prunes by its scores."""
     name, label = plugin.name, plugin.label
     if plugin.kind == "metric":
         return Method(name, label, name, plugin.allocation, name, plugin=plugin)

@@ -31,7 +31,6 @@ from gprune.app.ui.panel import Panel, panel
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
-from gprune.study.methods import Told
 
 CEILING = 300_000
 ROWS = ("cost", "differences", "explained", "kept_by_both", "layers", "neuron_ranks", "perplexity")
@@ -256,7 +255,7 @@ def test_a_panel_knows_what_makes_it_again(monkeypatch: pytest.MonkeyPatch) -> N
         return Panel(go.Figure(go.Scatter(x=[bins], y=[_hand], marker={"opacity": 0.5})), "caption")
 
     assert KNOWN.pop("a_name") is made and made.options == {"bins": 5, "log": False, "text": ""}
-    found = made(SimpleNamespace(told=Told()), bins=7, log=False, _hand=3, text="A")
+    found = made(SimpleNamespace(), bins=7, log=False, _hand=3, text="A")
     assert found.code is not None and found.code.options == {"bins": 7, "text": "A"}
     assert (found.title, made.about) == ("heading", "What it shows")
     assert found.figure.data[0].unselected.marker.opacity == 0.5, "a click fades no other mark"

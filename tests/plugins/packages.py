@@ -1,17 +1,13 @@
 """Small packages that bring metrics and methods, installed by hand as pip would leave them."""
 
-import base64
-import hashlib
+import importlib
 import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-from gprune.plugins import discovery
+from gprune.plugins.registry import IN_APP, Installed
 from gprune.study import methods
 
 METRIC = """\
@@ -39,7 +35,6 @@ even = Method(label="even cut", decide=decide)
 """
 BOTH = {"bring/__init__.py": "", "bring/metric.py": METRIC, "bring/method.py": METHOD}
 METRICS, METHODS = {"size": "bring.metric:size"}, {"even": "bring.method:even"}
-_TABLES = ("METRICS", "METHODS", "PLUGINS", "INSTALLED")
 
 
 def install(
@@ -77,39 +72,30 @@ def install(
     if project is not None:
         (info / "direct_url.json").write_text(json.dumps({"url": project.as_uri(), "dir_info": {"editable": True}}))
         (site / f"{name}.pth").write_text(f"{project}\n")
-    told = [f"{path},sha256={_hash(site / path)},1" for path in ({} if project else files)]
-    (info / "RECORD").write_text("\n".join([*told, f"{info.name}/METADATA,,"]) + "\n")
-
-
-def _hash(path: Path) -> str:
-    return base64.urlsafe_b64encode(hashlib.sha256(path.read_bytes()).digest()).rstrip(b"=").decode()
-
-
-def found() -> discovery.Found:
-    """What this environment brings now."""
-    return discovery.found(methods.BUILT_IN_METRICS, methods.BUILT_IN)
 
 
 @contextmanager
-def adopted(patch: pytest.MonkeyPatch) -> Iterator[discovery.Found]:
+def new_process() -> Iterator[Installed]:
     """The tables of methods as a process has them that starts now; as they were afterwards."""
-    before: dict[str, Any] = {name: dict(getattr(methods, name)) for name in _TABLES}
-    now = found()
-    patch.setattr(methods, "faults", lambda: now.faults)
-    for one in sorted(now.installed, key=lambda one: one.plugin.kind == "metric"):
-        methods.INSTALLED.add(one.plugin.place, one)
-        methods.adopt(one.plugin)
+    tables = (methods.PLUGINS, methods._PLUGIN_METHODS, methods._PLUGIN_METRICS)
+    before, in_app = [dict(table) for table in tables], IN_APP.is_set()
+    for table in tables:
+        table.clear()
+    IN_APP.clear()
+    forget()
     try:
-        yield now
+        yield methods.installed()
     finally:
-        for name, items in before.items():
-            getattr(methods, name)._items = items
+        for table, items in zip(tables, before, strict=True):
+            table.clear()
+            table.update(items)
+        (IN_APP.set if in_app else IN_APP.clear)()
+        methods.installed.cache_clear()
 
 
 def forget(package: str = "bring") -> None:
-    """Lets go of the modules of a package and of the digest they were imported under."""
-    from gprune.plugins import loading
-
-    loading._imported.clear()
+    """Forgets the modules of a package, and which packages are installed."""
+    methods.installed.cache_clear()
+    importlib.invalidate_caches()
     for name in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
         del sys.modules[name]

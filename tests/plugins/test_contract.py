@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from gprune.plugins import Facts, Kept, Method, Metric
-from gprune.plugins.calls import Asked
-from gprune.plugins.discovery import Plugin
+from gprune.plugins.calls import MetricScorer
+from gprune.plugins.registry import describe
 from gprune.plugins.testing import ContractError, check_method, check_metric, samples
 from gprune.pruning import scoring
 from gprune.pruning.allocation import uniform
@@ -42,7 +42,7 @@ def test_built_in_metrics_declared_as_a_plug_in_score_as_they_do(name, metric):
     check_metric(metric)
     shape = samples.SHAPES["grouped-query attention and odd widths"]
     statistics, norms = samples.text(shape).statistics(samples.SHARDS), samples.weights(shape).norms()
-    asked = Asked(Plugin("metric", "own", metric.label, "ours", "0"), metric, statistics, norms, shape)
+    asked = MetricScorer(describe(metric, "own", "ours", "0"), metric, statistics, norms, shape)
     for shards in (None, [0, 2]):
         ours = scoring.score(name, statistics, norms, shape, CalibrationSettings(shards=4), shards)
         found = asked.units(shards)

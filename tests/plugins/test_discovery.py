@@ -1,36 +1,38 @@
-"""Which plug-ins are there, known without running any of their code; and why one is not."""
+"""Which plug-ins are there, in commands and in the app; and why one is not."""
 
+import shutil
 import subprocess
 import sys
 
 import pytest
-from plugins.packages import BOTH, METHOD, METRIC, adopted, found, install
+from plugins.packages import BOTH, METHOD, METRIC, forget, install, new_process
 
+from gprune.plugins.registry import IN_APP, PluginInfo
 from gprune.study import Study, methods
 from gprune.system.errors import PluginError, SettingsError
 
-EXPLODING = {path: source + "\nraise RuntimeError('imported')\n" for path, source in BOTH.items()}
+
+def found():
+    with new_process() as now:
+        return now
 
 
-def test_a_metric_and_a_method_are_known_and_nothing_is_imported(site):
-    install(site, files=EXPLODING)
+def test_a_metric_and_a_method_are_imported_and_described(site):
+    install(site)
     now = found()
     assert now.faults == ()
-    method, metric = (one.plugin for one in now.installed)
-    assert (metric.place, metric.label, metric.weighs) == ("metric.size", "weight size", False)
-    assert (method.place, method.label, method.needs, method.metric) == (
-        "method.even",
-        "even cut",
-        "scores",
-        "",
-    )
-    assert {(one.distribution, one.version) for one in (method, metric)} == {("bring", "1.0")}
-    assert not {"bring", "bring.metric", "bring.method"} & set(sys.modules)
+    metric, method = now.plugins.values()
+    assert (metric.id, metric.label, metric.weighs) == ("metric.size", "weight size", False)
+    assert (method.id, method.label, method.needs, method.metric) == ("method.even", "even cut", "scores", "")
+    assert {(plugin.distribution, plugin.version, plugin.digest) for plugin in (method, metric)} == {
+        ("bring", "1.0", "bring 1.0")
+    }
+    assert now.code["metric.size"].label == "weight size"
 
 
-def test_they_stand_in_the_tables_of_methods_and_a_study_can_name_them(site, monkeypatch):
+def test_they_stand_in_the_tables_of_methods_and_a_study_can_name_them(site):
     install(site)
-    with adopted(monkeypatch):
+    with new_process():
         study = Study("m", "a", "b", metric="size", methods=("flap", "size", "even"))
         assert methods.choices()[-2:] == ("even", "size") and methods.metric_choices()[-1] == "size"
         own = methods.METHODS["size"]
@@ -41,14 +43,16 @@ def test_they_stand_in_the_tables_of_methods_and_a_study_can_name_them(site, mon
             "size",
             True,
         )
-        assert [one.place for one in methods.plugins_of(study.metric, study.methods)] == [
+        assert [plugin.id for plugin in methods.plugins_of(study.metric, study.methods)] == [
             "metric.size",
             "method.even",
         ]
-    with pytest.raises(SettingsError, match="metric must be one of flap, .*got 'size'.*install that package"):
-        Study("m", "a", "b", metric="size")
-    with pytest.raises(SettingsError, match="methods must be one of dense, .*'even'"):
-        Study("m", "a", "b", methods=("even",))
+    shutil.rmtree(site)
+    with new_process():
+        with pytest.raises(SettingsError, match="metric must be one of flap, .*got 'size'.*install that package"):
+            Study("m", "a", "b", metric="size")
+        with pytest.raises(SettingsError, match="methods must be one of dense, .*'even'"):
+            Study("m", "a", "b", methods=("even",))
 
 
 def replaced(path, old, new):
@@ -57,51 +61,27 @@ def replaced(path, old, new):
 
 
 WRONG = {
-    "no label": (replaced("bring/metric.py", 'label="weight size", ', ""), {}, "has no label"),
-    "a label that is computed": (
-        replaced("bring/metric.py", '"weight size"', '"weight " + "size"'),
-        {},
-        "label in metric.py is .*write its value out",
-    ),
+    "no label": (replaced("bring/metric.py", 'label="weight size", ', ""), {}, "importing it failed .TypeError"),
     "a label with markup": (
         replaced("bring/metric.py", '"weight size"', '"<b>size</b>"'),
         {},
         "its label must be at most 60 letters",
     ),
-    "a label with the name of a symbol": (
-        replaced("bring/metric.py", '"weight size"', '"size :material/delete:"'),
+    "another object": (
+        replaced("bring/metric.py", "size = Metric(", "size = dict("),
         {},
-        "its label must be at most 60 letters",
+        "bring.metric:size is .*not a gprune.plugins.Metric",
     ),
-    "a label with an address": (
-        replaced("bring/metric.py", '"weight size"', '"see www.example.org"'),
-        {},
-        "and no address",
-    ),
-    "a made object": (
-        replaced("bring/metric.py", "size = Metric(", "size = make("),
-        {},
-        r"does not assign size = Metric\(\.\.\.\)",
-    ),
-    "arguments without names": (
-        replaced("bring/metric.py", 'label="weight size"', '"weight size"'),
-        {},
-        "all its fields by name",
-    ),
-    "arguments in a dictionary": (
-        replaced("bring/metric.py", 'label="weight size"', '**{"label": "weight size"}'),
-        {},
-        "all its fields by name",
-    ),
-    "no Python": ({**BOTH, "bring/metric.py": "size = ("}, {}, "metric.py cannot be read"),
+    "no Python": ({**BOTH, "bring/metric.py": "size = ("}, {}, "importing it failed .SyntaxError"),
+    "no library": ({**BOTH, "bring/metric.py": "import no_such_library"}, {}, "No module named 'no_such_library'"),
     "an unknown word": (
         replaced("bring/metric.py", "groups=groups", 'groups=groups, allocation="best"'),
         {},
         "allocation must be one of flap, uniform .*'best'",
     ),
-    "no such module": (BOTH, {"size": "bring.other:size"}, "no module bring.other"),
-    "no such name": (BOTH, {"size": "bring.metric:other"}, "does not assign other = Metric"),
-    "no reference": (BOTH, {"size": "bring.metric"}, "must be written as package.module:NAME"),
+    "no such module": (BOTH, {"size": "bring.other:size"}, "No module named 'bring.other'"),
+    "no such name": (BOTH, {"size": "bring.metric:other"}, "has no attribute 'other'"),
+    "no reference": (BOTH, {"size": "bring.metric"}, "bring.metric is .*not a gprune.plugins.Metric"),
     "a built-in name": (BOTH, {"flap": "bring.metric:size"}, "a built-in metric or method has this name"),
     "the name of a built-in method": (BOTH, {"fang": "bring.metric:size"}, "built-in metric or method"),
     "no name": (BOTH, {"../size": "bring.metric:size"}, "cannot be used: choose small letters"),
@@ -109,85 +89,133 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_what_is_wrong_with_one_is_said_of_it_and_the_other_stays(site, case):
+def test_a_fault_is_said_of_one_and_the_other_stays(site, case):
     files, metrics, reason = WRONG[case]
-    install(site, files=files, metrics=metrics or {"size": "bring.metric:size"})
-    now = found()
-    (fault,) = now.faults
-    assert fault.kind == "metric" and fault.distribution == "bring" and "metric" in fault.words
-    with pytest.raises(PluginError, match=reason):
-        raise PluginError(fault.words)
-    assert [one.plugin.name for one in now.installed] == ["even"]
+    metrics = metrics or {"size": "bring.metric:size"}
+    install(site, files=files, metrics=metrics)
+    with new_process() as now:
+        (fault,) = now.faults
+        assert fault.message.startswith(f"the metric {fault.name} of bring is left out: ")
+        with pytest.raises(PluginError, match=reason):
+            raise PluginError(fault.message)
+        assert [plugin.name for plugin in now.plugins.values()] == ["even"]
+        # before anything is computed, a study that names it gets the reason
+        if next(iter(metrics)) == "size":
+            with pytest.raises(SettingsError, match="metric names 'size', but the metric size of bring is left out"):
+                Study("m", "a", "b", metric="size")
 
 
-def test_two_packages_of_one_name_are_both_left_out_and_named(site):
+def test_of_two_packages_with_one_name_one_is_left_out(site):
     install(site)
     files = {"other/__init__.py": METRIC}
     install(site, "other", files, {"size": "other:size"}, {})
     now = found()
-    assert {fault.words for fault in now.faults} == {
-        f"the metric size of {one} is left out: {two} brings a metric of this name too: uninstall one of them"
-        for one, two in (("bring", "other"), ("other", "bring"))
-    }
-    assert [one.plugin.name for one in now.installed] == ["even"]
+    brings = now.plugins["metric.size"].distribution
+    (other,) = {"bring", "other"} - {brings}
+    assert [fault.message for fault in now.faults] == [
+        f"the metric size of {other} is left out: {brings} brings a metric of this name too: uninstall one of them"
+    ]
 
 
 def test_a_method_needs_its_metric(site):
     named = METHOD.replace('label="even cut"', 'label="even cut", metric="size"')
     install(site, files={**BOTH, "bring/method.py": named})
-    assert len(found().installed) == 2
+    assert len(found().plugins) == 2
     install(site, files={**BOTH, "bring/method.py": named}, metrics={})
     (fault,) = found().faults
-    assert "it needs the metric 'size', which is neither built in nor installed" in fault.words
+    assert "it needs the metric 'size', which is neither built in nor installed" in fault.message
 
 
-DAMAGED = {
-    "RECORD": (
-        "bring/metric.py,sha256=x,1,2,3\n",
-        "the metric size of bring is left out: its metadata cannot",
-    ),
-    "entry_points.txt": ("[gprune.metrics]\nsize\n", "is left out: its"),
-    "direct_url.json": ("{" * 50, "the metric size of bring is left out: its metadata cannot be read"),
-    "METADATA": ("", "a package without a name"),
-}
-
-
-@pytest.mark.parametrize("file", DAMAGED)
-def test_damaged_metadata_are_told_and_end_nothing(site, file):
+def test_damaged_metadata_are_told_and_end_nothing(site):
     install(site)
     install(site, "well", {"well.py": METRIC}, {"other_size": "well:size"}, {})
-    text, sentence = DAMAGED[file]
-    (site / "bring-1.0.dist-info" / file).write_text(text)
+    (site / "bring-1.0.dist-info" / "direct_url.json").write_text("{" * 50)
     now = found()
-    assert "other_size" in {one.plugin.name for one in now.installed}
-    said = [fault.words for fault in now.faults] + [one.plugin.words for one in now.installed]
-    assert any(sentence in words for words in said), said
-
-
-def test_a_metric_that_is_no_name_is_refused_before_a_record_holds_it(site):
-    for given in ("None", "0", "b'flap'"):
-        named = METHOD.replace('label="even cut"', f'label="even cut", metric={given}')
-        install(site, files={**BOTH, "bring/method.py": named})
-        (fault,) = found().faults
-        assert "its field metric must be the name of a metric" in fault.words and fault.name == "even"
+    assert list(now.plugins) == ["metric.other_size"]
+    assert [fault.message.partition(" is left out")[0] for fault in now.faults] == [
+        "the metric size of bring",
+        "the method even of bring",
+    ]
 
 
 @pytest.mark.process
-def test_packages_are_looked_through_once_a_name_is_asked_for_that_is_not_built_in():
+def test_the_process_of_the_app_lists_them_by_a_child_process_and_imports_none(site):
+    install(site, files={**BOTH, "bring/__init__.py": "print('imported')"})
+    install(site, "full", {"full_disk.py": "raise OSError('no disk')"}, {}, {"odd": "full_disk:odd"})
+    with new_process() as imported:
+        pass
+    with new_process():
+        forget()
+        IN_APP.set()
+        listed = methods.installed()
+        assert listed.plugins == imported.plugins and listed.faults == imported.faults and listed.code == {}
+        assert len(listed.plugins) == 2 and "no disk" in listed.faults[0].reason
+        assert methods.METHODS["even"].label == "even cut"
+        assert not {"bring", "full_disk"} & set(sys.modules)
+
+
+@pytest.mark.process
+def test_no_package_is_looked_through_before_a_name_is_used_that_is_not_built_in():
     code = """
-import importlib.metadata
-looked = []
-importlib.metadata.distributions = lambda **_: looked.append(1) or []
-from gprune.study.methods import METHODS, METRICS
-assert METHODS["flap"].label == "FLAP" and "wanda_sp" in METRICS and not looked
-assert "other" not in METHODS and len(METHODS) and list(METRICS) and looked == [1]
+from gprune.plugins import registry
+searched = []
+registry.entry_points = lambda **_: searched.append(1) or []
+from gprune.study import Study
+from gprune.study.methods import METHODS, METRICS, choices
+Study("m", "a", "b")
+assert METHODS["flap"].label == "FLAP" and "wanda_sp" in METRICS and not searched
+assert "flap" in choices() and "flap" in choices() and searched == [1, 1]
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_they_are_found_where_the_working_directory_was_deleted(site, tmp_path, monkeypatch):
+PLAIN = {"kind": "method", "name": "even", "label": "Even", "distribution": "x", "version": "1"}
+INVALID = [
+    {"name": "flap", "kind": "metric"},
+    {"name": "fang"},
+    {"name": "../../x"},
+    {"label": "<script>"},
+    {"kind": "virus"},
+    {"label": "x" * 500},
+    {"needs": "everything"},
+    {"metric": 3},
+]
+
+
+def record_of(plugins):
+    return {"provenance": {"inputs": {"plugins": plugins}}}
+
+
+@pytest.mark.parametrize("change", INVALID, ids=str)
+def test_a_record_registers_no_invalid_plug_in(change):
+    with new_process():
+        for plugins in (None, 3, {"x": 3}, {"x": {"kind": ["metric"]}}, {"x": PLAIN | change}):
+            methods.register_recorded(record_of(plugins))
+            assert not methods.PLUGINS
+        methods.register_recorded(record_of({"x": PLAIN}))
+        assert methods.METHODS["even"].label == "Even" and methods.METHODS["fang"].label == "FANG"
+        # it is known, and offered for no new study
+        assert "even" not in methods.choices()
+
+
+def test_what_is_installed_stands_before_what_a_record_says(site):
     install(site)
-    (tmp_path / "gone").mkdir()
-    monkeypatch.chdir(tmp_path / "gone")
-    (tmp_path / "gone").rmdir()
-    assert [one.plugin.name for one in found().installed] == ["even", "size"]
+    with new_process():
+        assert methods.METHODS["even"].label == "even cut"
+        methods.register_recorded(record_of({"x": PLAIN}))
+        assert methods.METHODS["even"].label == "even cut"
+        methods.installed.cache_clear()
+        methods.PLUGINS.clear()
+        methods._PLUGIN_METHODS.clear()
+        methods.register_recorded(record_of({"x": PLAIN}))
+        assert methods.METHODS["even"].label == "Even"
+        assert methods.plugins_of("flap", ("even",))[0].label == methods.METHODS["even"].label == "even cut"
+
+
+def test_a_description_is_read_as_it_was_written():
+    for plugin in (
+        PluginInfo("method", "even", "Even", "x", "1", "x 1", needs="both", metric="size", compensated=True),
+        PluginInfo("metric", "size", "Size", "x", "1", "x 1", weighs=True, allocation="uniform"),
+    ):
+        assert PluginInfo.from_record(plugin.to_record()) == plugin
+        assert all(isinstance(value, str) for value in plugin.to_record().values())

@@ -5,7 +5,7 @@ import shutil
 import pytest
 import tiny_study
 import torch
-from plugins.packages import adopted, forget, install
+from plugins.packages import forget, install, new_process
 
 import gprune
 from gprune.__main__ import main
@@ -20,31 +20,31 @@ def logits(model):
 
 
 @pytest.mark.slow
-def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp_path, monkeypatch, capsys):
+def test_every_method_is_exported_with_its_repair_and_its_perplexities(site, tmp_path, capsys):
     install(site)
     values = tiny_study.made(tmp_path, methods=METHODS, repair={"kind": "least_squares"}, device="cpu")
-    with adopted(monkeypatch):
+    with new_process():
         name = gprune.run(values, cache=tmp_path / "cache", progress=False).name
-    run = gprune.open(name, cache=tmp_path / "cache")
-    shutil.rmtree(site / "bring")
-    forget()
-    measured = run.perplexity.set_index(["method", "text"])["perplexity"]
-    for method in METHODS[1:]:
-        out = tmp_path / "out" / method
-        assert main(["export", run.name, method, str(out), "--cache", str(tmp_path / "cache")]) == 0
-        assert "read back and compared" in capsys.readouterr().out
-        assert torch.equal(logits(checkpoint.load_checkpoint(out, "cpu")), logits(run.model(method)))
-        plan = pruning_file.read_record(out)
-        assert plan.pruned.repaired_by == "least squares" and plan.study["retention"] == 0.5
-        told = {figure.text: figure for figure in model_card.figures_of(out)}
-        for text in run.study.evaluation.texts:
-            one = told[text.rpartition("/")[2]]
-            assert one.perplexity == pytest.approx(measured[method, text], abs=1e-4)
-            assert one.protocol.startswith("perplexity over 6 windows of 16 tokens")
-    # what the API gives is the same folder but for the card's own figures of the base
-    held = gprune.save(run.model("fang"), tmp_path / "held")
-    first, second = ((one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("pruning.json",))
-    assert first == second and (held / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
+        run = gprune.open(name, cache=tmp_path / "cache")
+        shutil.rmtree(site / "bring")
+        forget()
+        measured = run.perplexity.set_index(["method", "text"])["perplexity"]
+        for method in METHODS[1:]:
+            out = tmp_path / "out" / method
+            assert main(["export", run.name, method, str(out), "--cache", str(tmp_path / "cache")]) == 0
+            assert "read back and compared" in capsys.readouterr().out
+            assert torch.equal(logits(checkpoint.load_checkpoint(out, "cpu")), logits(run.model(method)))
+            plan = pruning_file.read_record(out)
+            assert plan.pruned.repaired_by == "least squares" and plan.study["retention"] == 0.5
+            told = {figure.text: figure for figure in model_card.figures_of(out)}
+            for text in run.study.evaluation.texts:
+                one = told[text.rpartition("/")[2]]
+                assert one.perplexity == pytest.approx(measured[method, text], abs=1e-4)
+                assert one.protocol.startswith("perplexity over 6 windows of 16 tokens")
+        # what the API gives is the same folder but for the card's own figures of the base
+        held = gprune.save(run.model("fang"), tmp_path / "held")
+        first, second = ((one / name).read_bytes() for one in (held, out.parent / "fang") for name in ("pruning.json",))
+        assert first == second and (held / "README.md").read_text() == (out.parent / "fang" / "README.md").read_text()
 
 
 def test_what_cannot_be_exported_is_told_in_a_sentence(tmp_path, monkeypatch, capsys):

@@ -19,7 +19,6 @@ from gprune.app.report.gathering import Entry
 from gprune.app.report.origin import Origin, Pairs
 from gprune.app.ui import paper_figure
 from gprune.pipeline.runs.opened import Run
-from gprune.study.methods import knowing
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.files import write_bytes
 
@@ -178,12 +177,10 @@ class Report:
 
 def make(run: Run, cards: Sequence[str] = (), values: Mapping[str, Any] | None = None) -> Report:
     """Makes the report of a run; for `cards`, all where left out, `values` and errors see `gather`."""
-    # their tables are made only when they are written
-    with knowing(run.told):
-        entries = gathering.gather(run, cards or gathering.names(), values)
-        missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
-        there = [entry for entry in entries if entry.figure is not None or cards]
-        return Report(as_html(origin.of(run), there), len(entries) - len(missing), missing)
+    entries = gathering.gather(run, cards or gathering.names(), values)
+    missing = {entry.name: entry.problem for entry in entries if entry.figure is None}
+    there = [entry for entry in entries if entry.figure is not None or cards]
+    return Report(as_html(origin.of(run), there), len(entries) - len(missing), missing)
 
 
 def require_place(path: Path) -> None:

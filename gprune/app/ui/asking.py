@@ -12,7 +12,6 @@ from gprune.app.preview import Answer, Source
 from gprune.app.ui import packed, url_state
 from gprune.app.ui.text import plain, said
 from gprune.pipeline.runs.opened import Run
-from gprune.study.methods import knowing
 
 EVERY = 0.7
 """seconds between two looks while windows are still coming"""
@@ -73,7 +72,7 @@ def look(run: Run, more: Callable[[], bool], draw: Callable[[bool], None], every
             st.rerun(scope="app")
         draw(refining)
 
-    st.fragment(run_every=every if refining else None)(knowing(run.told)(answers))()
+    st.fragment(run_every=every if refining else None)(answers)()
 
 
 def paired(text: str, answer: Answer | None, against: str, slot: str | None = None, title: str | None = None) -> None:

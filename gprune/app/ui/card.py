@@ -34,7 +34,6 @@ from gprune.app.ui.text import said
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.study import Study
-from gprune.study.methods import knowing
 from gprune.system.errors import CorpusError, GpruneError, ModelError
 
 MAXIMISED = "card"
@@ -261,8 +260,7 @@ def card(key: str, title: str, run: Run | None = None, figure: str = "") -> Iter
     `figure` is the name of the one that it is there for, if it is there for one.
     """
     # cards that stand side by side are equally high
-    known = knowing(run.told) if run is not None else nullcontext()
-    with known, st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
+    with st.container(border=True, key=f"card_{key}", height="stretch", gap="small"):
         drawn = Card(key, title, run)
         drawn.is_for(figure)
         try:

@@ -14,7 +14,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.memo import memoized, once_a_draw
 from gprune.evaluation import protocol
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, as_told, record
+from gprune.pipeline.runs.opened import Run, record
 from gprune.pipeline.stages import Results, Stage
 from gprune.pipeline.stages.comparisons import COMPARISONS, SUBSTITUTION
 from gprune.pruning import rasa
@@ -136,7 +136,6 @@ def measured(run: Run) -> list[tuple[str, str]]:
 
 
 @once_a_draw
-@as_told
 def measurements(run: Run) -> list[Measurement]:
     """Every perplexity of a run that is there; StoreError where one, or its masks, are damaged."""
     masks, there = run.masks(), measured(run)

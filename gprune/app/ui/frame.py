@@ -4,8 +4,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from functools import reduce, wraps
-from operator import or_
+from functools import wraps
 from textwrap import shorten
 from typing import Any
 
@@ -39,8 +38,8 @@ from gprune.app.ui.panel import PanelFunction
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
+from gprune.plugins.registry import IN_APP
 from gprune.study.demo import demo_study
-from gprune.study.methods import Told, knowing
 from gprune.system.units import duration, seconds_since
 
 SITUATION = "frame_situation"
@@ -67,6 +66,7 @@ def run(
         figure: finds a figure of any page by its name, for the slides.
         retention_curve: draws the figure of the last slide.
     """
+    IN_APP.set()
     page = st.navigation(dict(sections), position="hidden")
     _require_door()
     place = url_state.open_place(page.url_path, list(page_names.page(page.url_path).places))
@@ -77,18 +77,14 @@ def run(
     present.show()
     assets.look("look")
     situation = _looked_at()
-    # lists name every run, and what is installed as it calls itself: as a run calls it only on pages of that
-    every = reduce(or_, (run.told for run in situation.runs), Told()).absent
-    with knowing(every):
-        _draw(situation, place, sections)
-        complaints, run = st.container(), current_run()
-        with knowing(run.told if run and place != "launch" else Told()):
-            if slides.on():
-                slides.show(run, figure, retention_curve)
-            else:
-                help_drawer.show(help_page)
-                tour.banner(place, run)
-                page.run()
+    _draw(situation, place, sections)
+    complaints, run = st.container(), current_run()
+    if slides.on():
+        slides.show(run, figure, retention_curve)
+    else:
+        help_drawer.show(help_page)
+        tour.banner(place, run)
+        page.run()
     url_state.finish(complaints)
     settle_memory()
 

@@ -12,7 +12,6 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from gprune.pipeline.runs.opened import Run
-from gprune.study.methods import knowing
 from gprune.study.settings import require, require_whole
 
 P = ParamSpec("P")
@@ -69,10 +68,7 @@ class PanelFunction(Generic[P]):
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> Panel:
         """Makes the panel of a run, the first argument."""
-        # of whatever run it is: what that tells of plug-ins is in its words, and in no other's
-        run: Any = args[0]
-        with knowing(run.told):
-            made = self.make(*args, **options)
+        made = self.make(*args, **options)
         if self.clicked:
             # a clicked mark does not fade the others: what is selected is marked by the page
             for trace in made.figure.data:

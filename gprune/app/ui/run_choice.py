@@ -16,7 +16,6 @@ from gprune.app.ui.text import plain, short
 from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.study import ReliabilitySettings
-from gprune.study.methods import knowing
 
 RUN, SHOWN = "run", "frame_shown_run"
 """key in the address; where the session keeps the name of the run that is shown"""
@@ -66,8 +65,7 @@ def _told(run: Run, field: str, value: str) -> str:
     """A setting as a label names it."""
     study = run.study
     if field == "metric":
-        with knowing(run.told):
-            return label(study.metric)
+        return label(study.metric)
     short_ones = {
         "retention": f"keep {100 * study.retention:.3g} %",
         "model": short(study.model),

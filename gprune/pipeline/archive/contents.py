@@ -38,8 +38,8 @@ def graph_of(values: dict[str, Any], what: str) -> Graph:
     hold no study of today.
     """
     try:
-        with methods.knowing(methods.told_by(values)):
-            study = from_dict(values["study"])
+        methods.register_recorded(values)
+        study = from_dict(values["study"])
     except SettingsError as error:
         raise UnreadableError(sentence(f"{what} holds a study of another version: {error}")) from error
     inputs = from_plain((values.get("provenance") or {}).get("inputs"))

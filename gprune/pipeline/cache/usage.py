@@ -21,7 +21,7 @@ from gprune.pipeline.stages.inputs import from_plain
 from gprune.store import DAMAGED, Store, explained, require_folder, states
 from gprune.store.checksums import Stamp, stamp
 from gprune.study import from_dict
-from gprune.study.methods import knowing, told_by
+from gprune.study.methods import register_recorded
 
 _KEY = re.compile(r"[0-9a-f]{32}")
 RUNS, EXPORTS = "runs", "exports"
@@ -288,8 +288,8 @@ def _ahead(values: dict[str, Any]) -> frozenset[str]:
     if inputs is None:
         return frozenset()
     try:
-        with knowing(told_by(values)):
-            return frozenset(stage.key for stage in named(Graph(from_dict(values["study"]), inputs)).values())
+        register_recorded(values)
+        return frozenset(stage.key for stage in named(Graph(from_dict(values["study"]), inputs)).values())
     except (GpruneError, ValueError, KeyError, TypeError, AttributeError, OverflowError):
         return frozenset()
 

@@ -18,7 +18,6 @@ from gprune.pipeline import runs
 from gprune.pipeline.stages import Graph, accuracy, pruned, speed
 from gprune.pipeline.stages.graph import every_need, once
 from gprune.study import EvaluationSettings, Study
-from gprune.study.methods import knowing
 
 _MEASURES = ("tasks", "few_shot", "limit", "task_folder", "speed", "batch")
 """settings of the evaluation that say what is measured later, or change no result"""
@@ -148,8 +147,7 @@ def _extended(
     machine: str,
 ) -> Graph:
     inputs = replace(graph.inputs, tasks=dict(tasks), scoring=scoring, machine=machine)
-    with knowing(graph.told):
-        return Graph(replace(graph.study, evaluation=evaluation), inputs, graph.letters)
+    return Graph(replace(graph.study, evaluation=evaluation), inputs, graph.letters)
 
 
 def _home(own: Source, group: Iterable[Source], found: Mapping[str, Attached]) -> str:

@@ -10,7 +10,7 @@ from gprune.pipeline.runs import notes
 from gprune.pipeline.stages import Graph
 from gprune.pipeline.stages.inputs import from_plain, lacking
 from gprune.study import from_dict
-from gprune.study.methods import knowing, told_by
+from gprune.study.methods import register_recorded
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, UnreadableError
 
@@ -49,8 +49,8 @@ def _record(path: str, changed: int, which: tuple[int, int]) -> Read:
     except UnreadableError as error:
         return None, None, str(error)
     try:
-        with knowing(told_by(values)):
-            study = from_dict(values["study"])
+        register_recorded(values)
+        study = from_dict(values["study"])
     except SettingsError as error:
         return None, None, safe_parsing.sentence(f"{path} holds a study of another version: {error}")
     inputs = from_plain((values.get("provenance") or {}).get("inputs"))

@@ -4,11 +4,11 @@ Records are shared between sessions, read-only. Every cache here is keyed by str
 names its content, and a stamp its files as they are, so nothing that is cached can go stale.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache, wraps
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, ParamSpec, TypeVar, cast
 
 from gprune import records
 from gprune.pipeline import runs, stages
@@ -19,7 +19,7 @@ from gprune.pipeline.stages.results import Declaration
 from gprune.records import ModelShape, ModelSize
 from gprune.store import Store, default_cache
 from gprune.study import EvaluationSettings, Study
-from gprune.study.methods import METHODS, Told, knowing, of_masks
+from gprune.study.methods import of_masks
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.units import seconds_since_1970
 
@@ -69,16 +69,10 @@ class Run:
     """what other runs have measured of its models; None where nobody looked"""
 
     @property
-    def told(self) -> Told:
-        """What its record says of plug-ins, for `knowing`: so it is shown, whatever is installed."""
-        return self.graph.told
-
-    @property
     def cutting(self) -> dict[str, str]:
-        """Names of masks by the method of its study that uses them; the dense model has none."""
-        with knowing(self.told):
-            cutting = (METHODS[name] for name in self.study.methods if METHODS[name].decision != "none")
-            return {method.name: method.masks for method in cutting}
+        """Return names of masks by the method of its study that uses them; the dense model has none."""
+        methods = (self.graph.methods[name] for name in self.study.methods)
+        return {method.name: method.masks for method in methods if method.decision != "none"}
 
     @property
     def title(self) -> str:
@@ -233,8 +227,7 @@ class Run:
     @property
     def masked(self) -> list[str]:
         """Masks that are there, by the names under which methods use them, GPrune's first, controls last."""
-        with knowing(self.told):
-            controls = {name: of_masks(name).control for name in self.cutting.values()}
+        controls = {name: of_masks(name, self.graph.methods).control for name in self.cutting.values()}
         order = sorted(controls, key=lambda name: (name != "gprune", controls[name], name))
         return [name for name in order if self.has(stages.masks, name)]
 
@@ -254,17 +247,6 @@ class Run:
     def has_agreement(self) -> bool:
         """Whether any comparison of modules is there."""
         return any(self.there(stage) for stage in stages.agreements(self.graph).values())
-
-
-def as_told(ask: Callable[Concatenate[Run, P], R]) -> Callable[Concatenate[Run, P], R]:
-    """Has a function of a run know what that run tells of plug-ins, also among other runs."""
-
-    @wraps(ask)
-    def asked(run: Run, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        with knowing(run.told):
-            return ask(run, *args, **kwargs)
-
-    return asked
 
 
 def root() -> str:

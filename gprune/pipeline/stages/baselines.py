@@ -7,7 +7,7 @@ layer above the pruned ones, and LLM-Pruner needs the gradient of the weights.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from gprune.pipeline.stages.graph import PAIR, Graph, Stage, StageId, once, sett
 from gprune.pipeline.stages.inputs import GRADIENT
 from gprune.pipeline.stages.run_context import RunContext
 from gprune.pipeline.stages.scoring import scores, scoring
+from gprune.plugins.registry import PluginInfo
 from gprune.pruning.allocation import uniform
 from gprune.pruning.allocation.alignment import aligned, margin
 from gprune.pruning.modules.functional_groups import functional_groups, group_profile
@@ -67,7 +68,7 @@ def decided(
         settings["grouping"] = study.baselines.fang_grouping
     plugin = method.plugin if method.decision == "plugin" else None
     if plugin is not None:
-        settings |= {"seed": study.seed, **plugins.settings_of(graph, plugin)}
+        settings |= {"seed": study.seed, **plugins.settings_of(plugin)}
     if method.scoring == "pooled":
         # scored here and not by a stage of its own
         how = scoring(graph, "primary", "flap" if method.decision == "fang" else method.metric)
@@ -319,7 +320,7 @@ _DECISIONS: dict[str, Callable[[Graph, Method], Declared]] = {
     "osscar": removed,
     "slimllm": removed,
     "plugin": lambda graph, method: (
-        plugins.needs_of(graph, method, scores),
-        partial(plugins.decide, method),
+        plugins.needs_of(graph, cast(PluginInfo, method.plugin), scores),
+        partial(plugins.decide, cast(PluginInfo, method.plugin)),
     ),
 }

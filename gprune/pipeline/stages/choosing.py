@@ -33,7 +33,7 @@ from gprune.system.units import listed
 
 def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
     """What is tried for some masks, or for the recommended recipe: masks and repair; the reference first."""
-    choice, method = graph.study.choice, of_masks(name)
+    choice, method = graph.study.choice, of_masks(name, graph.methods)
     if method.decision == "chosen":
         tried = [(one, word) for one in choice.masks for word in (UNREPAIRED, *choice.repairs)]
         return [(METHODS[one].masks, word) for one, word in tried if TRIED_SCALED not in word or one == choice.masks[0]]
@@ -44,7 +44,7 @@ def candidates(graph: Graph, name: str) -> list[tuple[str, str]]:
 @once
 def candidate(graph: Graph, name: str, word: str) -> Stage[CandidateFigures]:
     """What some masks under a repair are worth on held-out text."""
-    study, method = graph.study, of_masks(name)
+    study, method = graph.study, of_masks(name, graph.methods)
     kind = word.partition(":")[0]
     needs: dict[str, Any] = {"masks": pruning.decided(graph, name)}
     if word == OWN:

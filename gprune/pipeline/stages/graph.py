@@ -14,14 +14,16 @@ from __future__ import annotations
 import hashlib
 import json
 import threading
+from collections import ChainMap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import wraps
-from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from gprune import records
 from gprune.pipeline.stages.inputs import CHECK, FRESH, ROLES, SAMPLED, Inputs
 from gprune.study import Study, methods, run_name
+from gprune.study.pruning_method import Method
 from gprune.system.errors import StoreError
 
 R = TypeVar("R")
@@ -199,8 +201,11 @@ class Graph:
         self.study, self.letters = study, letters
         self.known = inputs is not None
         self.inputs = inputs or Inputs.unknown(study)
-        self.told = methods.told(self.inputs.plugins)
-        """what is known of its plug-ins wherever it is declared, whatever is installed"""
+        recorded = methods.recorded_plugins(self.inputs.plugins)
+        self.plugins = ChainMap({plugin.id: plugin for plugin in recorded}, methods.PLUGINS)
+        """plug-ins by id, as they were when its inputs were read"""
+        self.methods: Mapping[str, Method] = ChainMap(methods.methods_of(recorded), cast(Any, methods.METHODS))
+        """methods by name, likewise"""
         self._stages: dict[StageId, Stage[Any]] = {}
         self._names: dict[str, Stage[Any]] = {}
         self.asked: dict[Any, Any] = {}
@@ -279,8 +284,7 @@ def once(declare: Callable[Concatenate[Graph, P], R]) -> Callable[Concatenate[Gr
         question = (declare, args, tuple(sorted(kwargs.items())))
         with graph.lock:
             if question not in graph.asked:
-                with methods.knowing(graph.told):
-                    graph.asked[question] = declare(graph, *args, **kwargs)
+                graph.asked[question] = declare(graph, *args, **kwargs)
             found: R = graph.asked[question]
         return found
 

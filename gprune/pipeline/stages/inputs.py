@@ -16,18 +16,16 @@ from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, shapes, vocabulary
 from gprune.models.loadable import require_loadable
 from gprune.pipeline.stages.task_data import require_task_names, scoring_of, task_digests
-from gprune.plugins.discovery import Plugin
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.choice import with_word
 from gprune.study.settings import require
 from gprune.system import machine
-from gprune.system.errors import PluginError, SettingsError
+from gprune.system.errors import SettingsError
 from gprune.system.progress import Progress
 
 ROLES = ("primary", "auxiliary", "substitute")
 """the roles of A, B and C"""
-DIGEST = "digest"
 GRADIENT = "gradient"
 """the role of the text that only LLM-Pruner reads, where that is not the primary text"""
 SAMPLED = "sampled"
@@ -61,12 +59,7 @@ class Inputs:
     """the libraries that tokenize, with their versions, and how many embeddings the model has; empty in records
     of versions that did not keep them"""
     plugins: dict[str, dict[str, str]] = field(default_factory=dict)
-    """the metrics and methods of other packages that it names, by place: what they declare, and the digest of
-    package, version and content"""
-
-    def digest_of(self, plugin: Plugin) -> str:
-        """What the keys of a plug-in's results hold of it; empty where this study does not use it."""
-        return self.plugins.get(plugin.place, {}).get(DIGEST, "")
+    """the plug-ins that it names, by id: the fields of gprune.plugins.registry.PluginInfo"""
 
     @classmethod
     def unknown(cls, study: Study) -> Inputs:
@@ -223,18 +216,8 @@ def _tokenizing(model: str) -> str:
 
 
 def plugins_read(study: Study) -> dict[str, dict[str, str]]:
-    """What the plug-ins of a study declare and hold now, by place; none of their code is imported.
-
-    Raises SettingsError where one is not installed, or its files cannot be read.
-    """
-    found = {}
-    for plugin in methods.plugins_of(study.metric, study.involved):
-        try:
-            known = methods.installed(plugin)
-            found[plugin.place] = known.plugin.to_plain() | {DIGEST: known.digest()}
-        except PluginError as error:
-            raise SettingsError(str(error)) from error
-    return found
+    """Return the plug-ins of a study by id. Raises SettingsError where one is not installed."""
+    return {plugin.id: plugin.to_record() for plugin in methods.plugins_of(study.metric, study.involved)}
 
 
 def recipe_of(study: Study, text: str, role: Role) -> corpora.Recipe:

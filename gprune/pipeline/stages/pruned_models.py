@@ -24,12 +24,12 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
     Raises SettingsError where no method has masks of this name.
     """
-    return (chosen_masks if of_masks(name).decision == "chosen" else decided)(graph, name)
+    return (chosen_masks if of_masks(name, graph.methods).decision == "chosen" else decided)(graph, name)
 
 
 def pruned(graph: Graph, method: str) -> dict[str, Any]:
     """What a method's model is made from: its masks, and what the repairs of its weights need."""
-    known = METHODS[method]
+    known = graph.methods[method]
     if known.decision == "none":
         return {}
     kept = masks(graph, known.masks)
@@ -49,7 +49,7 @@ def scales(graph: Graph, method: str) -> Stage[LearnedScales]:
 
 def _weights(graph: Graph, method: str) -> Stage[RepairedWeights]:
     """The weights fitted to a method's masks, or those that are chosen."""
-    known = METHODS[method]
+    known = graph.methods[method]
     if repairs(graph, method) != (AUTO,):
         return repaired(graph, known.masks)
     return chosen(graph, known.masks)
@@ -57,7 +57,7 @@ def _weights(graph: Graph, method: str) -> Stage[RepairedWeights]:
 
 def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
     """What the repairs of a method need, by parameter; scales are learned after the other repairs."""
-    methods_own, sequence = METHODS[method], repairs(graph, method)
+    methods_own, sequence = graph.methods[method], repairs(graph, method)
     texts = repair_texts(graph, methods_own)
     if sequence == (AUTO,):
         # its own may be chosen

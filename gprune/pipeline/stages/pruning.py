@@ -139,8 +139,8 @@ def decided(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
     Making them raises MethodError where the method cannot run on the model or at the retention. Raises
     SettingsError where no method has masks of this name.
     """
-    method = of_masks(name)
-    identity, title = StageId("masks", method=name), f"masks of {METHODS[method.name].label}"
+    method = of_masks(name, graph.methods)
+    identity, title = StageId("masks", method=name), f"masks of {graph.methods[method.name].label}"
     if not method.learns:
         return baselines.decided(graph, method, identity, title, fixed_attention(graph, method))
 
@@ -174,7 +174,7 @@ def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWei
     `word` is of a repair that a choice tries, OWN or one of choice.repairs: where it cannot be fitted, the
     choice does without it.
     """
-    study, method = graph.study, of_masks(masks_name)
+    study, method = graph.study, of_masks(masks_name, graph.methods)
     found = {"masks": decided(graph, masks_name)}
     if not word:
         identity, settings = StageId(FITTED, method=masks_name), fit_of(method, study)
@@ -190,7 +190,7 @@ def repaired(graph: Graph, masks_name: str, word: str = "") -> Stage[RepairedWei
 
 def _fitted_and_scaled(graph: Graph, masks_name: str, word: str) -> Stage[RepairedWeights]:
     """The weights that a choice tries after a fit and learned scales, as one record."""
-    method, variant = of_masks(masks_name), tuple(word.split(":"))
+    method, variant = of_masks(masks_name, graph.methods), tuple(word.split(":"))
     needs: dict[str, Any] = {
         "masks": decided(graph, masks_name),
         "weights": repaired(graph, masks_name, word.replace(TRIED_SCALED, "least_squares")),
@@ -288,10 +288,10 @@ def scaling(
 def meant(graph: Graph, method: str, kind: str) -> tuple[Repair, ...]:
     """The repairs that were chosen for a method, by the kind that the chosen weights name."""
     if kind == OWN:
-        return own_repairs(METHODS[method], graph.study)
+        return own_repairs(graph.methods[method], graph.study)
     return (REPAIRS[kind],) if kind in REPAIRS else ()
 
 
 def repairs(graph: Graph, method: str) -> tuple[Repair, ...]:
     """What is done to the weights that a method keeps, as far as the study says (`choosing.carried_out`)."""
-    return repairs_of(METHODS[method], graph.study)
+    return repairs_of(graph.methods[method], graph.study)

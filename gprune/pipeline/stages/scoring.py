@@ -24,7 +24,7 @@ from gprune.pipeline.stages.calibration import (
 )
 from gprune.pipeline.stages.graph import PAIR, FieldSubset, Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.run_context import RunContext
-from gprune.plugins.discovery import Plugin
+from gprune.plugins.registry import PluginInfo
 from gprune.pruning.drift import rank_drift
 from gprune.pruning.scoring import neuron_scorer, score, twflap
 from gprune.records import Array, Partition, RankDrift, UnitScores
@@ -97,7 +97,7 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
         title += f" under the modules of {_letters(graph, pair)}" if pair != PAIR else ""
         identity = StageId("scores", (text, *_own(pair)))
         return _weighted(graph, identity, title, pair, partition(graph, *pair))
-    plugin = plugins.of_metric(metric)
+    plugin = plugins.of_metric(graph, metric)
     if plugin is not None:
         return _plugged(graph, StageId("scores", (text,), metric="" if own else metric), title, plugin)
     calibration = graph.study.calibration
@@ -120,7 +120,7 @@ def scoring(graph: Graph, text: str, metric: str = "", pair: Pair = PAIR) -> Sco
     return Scoring(identity, title, needs, scorer, settings, head_settings)
 
 
-def _plugged(graph: Graph, identity: StageId, title: str, plugin: Plugin) -> Scoring:
+def _plugged(graph: Graph, identity: StageId, title: str, plugin: PluginInfo) -> Scoring:
     """A metric of another package."""
     needs: dict[str, Any] = {
         "statistics": statistics(graph, identity.texts[0]),
@@ -128,14 +128,13 @@ def _plugged(graph: Graph, identity: StageId, title: str, plugin: Plugin) -> Sco
         "shape": shape(graph),
     }
     if plugin.weighs:
-        needs["facts"] = plugins.weighed(graph, plugin.name)
-    inputs = graph.inputs
+        needs["facts"] = plugins.weighed(graph, plugin)
 
     def scorer(_: Study, parts: Mapping[str, Any]) -> Scorer:
-        asked = plugins.scorer(plugin, inputs, parts)
-        return Scorer(asked.units, asked.neurons)
+        scored = plugins.scorer(plugin, parts)
+        return Scorer(scored.units, scored.neurons)
 
-    settings = {"metric": plugin.name, **plugins.settings_of(graph, plugin)}
+    settings = {"metric": plugin.name, **plugins.settings_of(plugin)}
     return Scoring(identity, title, needs, scorer, settings, {})
 
 

@@ -1,7 +1,7 @@
-"""Made-up texts and weights: what a plug-in is given, small enough to be checked in every way.
+"""Made-up texts and weights, on which plug-ins are checked.
 
-The inputs of down_proj and o_proj are drawn token by token, so that any group of sequences can be measured by
-itself, any channel moved to another place, and any value set to what float16 allows at most.
+The inputs of down_proj and o_proj are drawn token by token, so that any sequences can be measured alone, any
+channel moved, and any value set to the limits of float16.
 """
 
 from __future__ import annotations
@@ -12,39 +12,36 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from gprune.plugins import LayerWeights
-from gprune.plugins.calls import closed_weights
-from gprune.plugins.discovery.declaration import require_facts
+from gprune.plugins import LayerWeights, Method, Metric
+from gprune.plugins.calls import layer_weights
+from gprune.plugins.registry import PluginInfo, describe
 from gprune.records import ActivationStatistics, Array, ModelShape, UnitScores, WeightNorms
 from gprune.system.errors import PluginError
 
 
 class ContractError(AssertionError):
-    """A plug-in does not hold what it must; the message says what, on what, and what to do."""
+    """A plug-in fails a check; the message says which, on what input, and what to do."""
 
 
-def require(holds: bool, words: str) -> None:
-    """Raises `ContractError` with some words unless something holds."""
-    if not holds:
-        raise ContractError(words)
-
-
-def declares(kind: str, **facts: object) -> None:
-    """Checks the fields that a plug-in, a metric or a method, says of itself, as its discovery will.
-
-    Raises ContractError where it would be left out.
-    """
-    with on(f"the declaration of the {kind}"):
-        require_facts(facts)
+def require(condition: bool, message: str) -> None:
+    """Raise ContractError unless a condition holds."""
+    if not condition:
+        raise ContractError(message)
 
 
 @contextmanager
-def on(case: str) -> Iterator[None]:
-    """Raises ContractError that says on which made-up case the plug-in failed."""
+def report_case(case: str) -> Iterator[None]:
+    """Turn a PluginError into a ContractError that names the case."""
     try:
         yield
     except PluginError as error:
         raise ContractError(f"{case}: {error}") from error
+
+
+def describe_checked(code: Metric | Method) -> PluginInfo:
+    """Describe a plug-in that is checked. Raises ContractError where its fields would be refused."""
+    with report_case(f"the declaration of the {type(code).__name__.lower()}"):
+        return describe(code, "checked", "this package", "0")
 
 
 SAMPLES, LENGTH = 12, 5
@@ -78,25 +75,23 @@ class Text:
     """(layers, samples, length, heads * head_width)"""
 
     def statistics(self, shards: Sequence[Sequence[int]]) -> ActivationStatistics:
-        """What the calibration pass keeps of it, a shard for each group of sequences."""
+        """Return the statistics of a calibration pass, with a shard for each group of sequences."""
         values: dict[str, Array] = {}
-        for part, every in (("ffn", self.ffn), ("attention", self.attention)):
-            flat = [every[:, list(one)].reshape(len(every), -1, every.shape[-1]) for one in shards]
-            means = [one.mean(axis=1) for one in flat]
-            pairs = list(zip(flat, means, strict=True))
-            values[f"{part}_mean"] = np.stack(means)
-            values[f"{part}_moment"] = np.stack([((x - m[:, None]) ** 2).sum(axis=1) for x, m in pairs])
-            values[f"{part}_energy"] = np.stack([(one**2).sum(axis=1) for one in flat])
-            values[f"{part}_released_fluctuation"] = np.zeros((len(every), every.shape[-1]))
-        samples = np.array([len(one) for one in shards])
+        for part, inputs in (("ffn", self.ffn), ("attention", self.attention)):
+            tokens = [inputs[:, list(shard)].reshape(len(inputs), -1, inputs.shape[-1]) for shard in shards]
+            values[f"{part}_mean"] = np.stack([x.mean(axis=1) for x in tokens])
+            values[f"{part}_moment"] = np.stack([x.var(axis=1) * x.shape[1] for x in tokens])
+            values[f"{part}_energy"] = np.stack([(x**2).sum(axis=1) for x in tokens])
+            values[f"{part}_released_fluctuation"] = np.zeros((len(inputs), inputs.shape[-1]))
+        samples = np.array([len(shard) for shard in shards])
         return ActivationStatistics("a made-up text", "", samples, samples * self.ffn.shape[2], **values)
 
-    def moved(self, neurons: Array, channels: Array) -> Text:
-        """The same with neurons and channels of o_proj in another order."""
+    def permuted(self, neurons: Array, channels: Array) -> Text:
+        """Return the text with neurons and channels of o_proj in another order."""
         return Text(self.ffn[..., neurons], self.attention[..., channels])
 
     def part(self, samples: Sequence[int]) -> Text:
-        """Some of its sequences."""
+        """Return some of its sequences."""
         return Text(self.ffn[:, list(samples)], self.attention[:, list(samples)])
 
 
@@ -108,51 +103,51 @@ class Weights:
     matrices: dict[str, Array]
 
     def layers(self) -> list[LayerWeights]:
-        """As a metric's `weigh` gets them."""
+        """Return the weights as a metric's `weigh` gets them."""
         count = range(self.shape.layers)
-        return [closed_weights(self.shape, i, {n: m[i] for n, m in self.matrices.items()}) for i in count]
+        return [layer_weights(self.shape, i, {name: m[i] for name, m in self.matrices.items()}) for i in count]
 
     def norms(self) -> WeightNorms:
-        """As every metric gets them."""
+        """Return the norms that every metric gets."""
         down, out = (self.matrices[name].astype(np.float64) for name in ("down", "out"))
         return WeightNorms((down**2).sum(axis=1), abs(down).mean(axis=1), (out**2).sum(axis=1), abs(out).mean(axis=1))
 
-    def moved(self, neurons: Array, groups: Array) -> Weights:
-        """The same model with its neurons and its key/value groups in another order."""
+    def permuted(self, neurons: Array, groups: Array) -> Weights:
+        """Return the weights with neurons and key/value groups in another order."""
         keys = spread(groups, self.shape.head_width)
         queries = spread(groups, self.shape.group_channels)
         rows = {"gate": neurons, "up": neurons, "query": queries, "key": keys, "value": keys}
-        moved = {n: m[:, rows[n]] if n in rows else m for n, m in self.matrices.items()}
-        columns = {"down": moved["down"][:, :, neurons], "out": moved["out"][:, :, queries]}
-        return replace(self, matrices=moved | columns)
+        matrices = {name: m[:, rows[name]] if name in rows else m for name, m in self.matrices.items()}
+        columns = {"down": matrices["down"][:, :, neurons], "out": matrices["out"][:, :, queries]}
+        return replace(self, matrices=matrices | columns)
 
 
 def spread(groups: Array, width: int) -> Array:
-    """(groups * width,) the channels of some groups, in the order of the groups."""
+    """Return the (groups * width,) channels of some groups, in the order of the groups."""
     return (np.asarray(groups)[:, None] * width + np.arange(width)).ravel()
 
 
 def text(shape: ModelShape, seed: int = 0) -> Text:
-    """A text in which channels differ in mean and spread, as they do in a model."""
-    generator, found = np.random.default_rng(seed), []
+    """Return a text whose channels differ in mean and spread, as they do in a model."""
+    generator, inputs = np.random.default_rng(seed), []
     for width in (shape.neurons, shape.heads * shape.head_width):
         spreads = generator.gamma(2.0, 1.0, (shape.layers, 1, 1, width))
-        found.append(generator.normal(0.4, 1.0, (shape.layers, SAMPLES, LENGTH, width)) * spreads)
-    return Text(*found)
+        inputs.append(generator.normal(0.4, 1.0, (shape.layers, SAMPLES, LENGTH, width)) * spreads)
+    return Text(*inputs)
 
 
 def extreme(shape: ModelShape) -> Text:
-    """A text with the largest and the smallest values that float16 has, and channels that say nothing."""
-    found = text(shape, 5)
-    for values in (found.ffn, found.attention):
+    """Return a text with the largest and the smallest values of float16, and channels that are always zero."""
+    extreme_text = text(shape, 5)
+    for values in (extreme_text.ffn, extreme_text.attention):
         values[..., 0] = HALF * np.sign(values[..., 0])
         values[..., 1] = 6e-8
         values[..., 2] = 0.0
-    return found
+    return extreme_text
 
 
 def weights(shape: ModelShape, seed: int = 1, largest: float = 0.0) -> Weights:
-    """Random float32 weights; with a largest value, neuron 0 and channel 0 have it and others are zero."""
+    """Return random float32 weights; neuron 0 and channel 0 have the `largest` value, if any, and 2 has zeros."""
     generator, hidden = np.random.default_rng(seed), shape.hidden
     queries, keys = shape.heads * shape.head_width, shape.kv_heads * shape.head_width
     sizes = {
@@ -164,17 +159,17 @@ def weights(shape: ModelShape, seed: int = 1, largest: float = 0.0) -> Weights:
         "value": (keys, hidden),
         "out": (hidden, queries),
     }
-    found = {n: generator.normal(0, 0.3, (shape.layers, *size)) for n, size in sizes.items()}
+    matrices = {name: generator.normal(0, 0.3, (shape.layers, *size)) for name, size in sizes.items()}
     if largest:
-        for name, values in found.items():
-            across = name in ("down", "out")
-            for place, value in ((0, largest), (2, 0.0)):
-                values[(..., place) if across else (slice(None), min(place, values.shape[1] - 1))] = value
-    return Weights(shape, {name: values.astype(np.float32) for name, values in found.items()})
+        for name, values in matrices.items():
+            rows = values.swapaxes(1, 2) if name in ("down", "out") else values
+            rows[:, min(2, rows.shape[1] - 1)] = 0.0
+            rows[:, 0] = largest
+    return Weights(shape, {name: values.astype(np.float32) for name, values in matrices.items()})
 
 
 def scores(shape: ModelShape, seed: int = 2, power: float = 1.0) -> UnitScores:
-    """Made-up scores of every unit, no two alike."""
+    """Return scores of every unit; no two are equal unless `power` is 0."""
     generator = np.random.default_rng(seed)
     sizes = ((shape.layers, shape.neurons), (shape.layers, shape.kv_heads))
     ffn, groups = (generator.gamma(1.0, 1.0, size) ** power for size in sizes)

@@ -11,7 +11,7 @@ from gprune.app.ui import tables
 from gprune.app.ui.card import Card
 from gprune.app.ui.text import plain
 from gprune.pipeline import stages
-from gprune.pipeline.runs.opened import Run, as_told
+from gprune.pipeline.runs.opened import Run
 from gprune.pipeline.stages import MethodInputs, Results
 from gprune.pipeline.stages.method_inputs import repaired_alike
 from gprune.study.methods import METHODS
@@ -34,7 +34,6 @@ def facts(shown: Shown) -> dict[tuple[str, str], MethodInputs]:
     return {name: one for name, one in found.items() if one is not None}
 
 
-@as_told
 def _given(run: Run, method: str) -> MethodInputs | None:
     known = METHODS[method]
     if known.decision == "none" or not run.has(stages.masks, known.masks):

@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +20,6 @@ from gprune.pipeline.runs.opened import MissingResultError, Run, all_runs
 from gprune.pipeline.stages.method_inputs import repair_label
 from gprune.records import PruningMasks
 from gprune.store import Store
-from gprune.study.methods import Told, knowing
 from gprune.study.settings import require_choice
 from gprune.system.errors import SettingsError, StoreError
 from gprune.system.safe_parsing import quoted
@@ -46,11 +43,6 @@ class Shown:
     """what of it is not so by itself, as options of the figures"""
     standings: Mapping[str, Mapping[str, HoldoutStatus]]
     """what the evaluation texts of each run are to its calibration texts, by run"""
-
-    @property
-    def told(self) -> Told:
-        """What its runs tell of plug-ins, for `knowing`: of two that call one otherwise the first."""
-        return reduce(or_, (run.told for run in self.runs))
 
     @property
     def expected(self) -> Expected:
@@ -179,8 +171,7 @@ def _names(lines: list[Line], chosen: list[Run]) -> dict[tuple[str, str], str]:
     for line in lines:
         own = words.get(line.name, ())
         tail = ", ".join(word for word, keep in zip(own, differ, strict=False) if keep)
-        with knowing(runs[line.rows[0].run].told):
-            name = called(line.method)
+        name = called(line.method)
         names[line.name] = f"{name} · {tail}" if tail else name
     return _distinct(names)
 
@@ -191,8 +182,7 @@ def _words(line: Line, runs: dict[str, Run]) -> tuple[str, ...]:
     seeds = f"{count} seeds" if count > 1 else f"seed {study.seed}"
     repaired = repair_label(study) or "own repair"
     widths = "equal widths" if study.sparsity.equal else "free widths"
-    with knowing(run.told):
-        metric = label(study.metric)
+    metric = label(study.metric)
     return run.title or run.name, f"keep {percent(study.retention)}", metric, widths, repaired, seeds
 
 

@@ -1,7 +1,6 @@
 """The figures of the view of methods by name, each from a run and what can be set beside its card."""
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import wraps
 from typing import Any, ParamSpec
 
 from gprune.analysis import choices, generalization, kept_units
@@ -21,7 +20,7 @@ from gprune.app.ui.unit import NOTHING, Selection
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import MissingResultError, Run
 from gprune.records import Choice, Perplexity
-from gprune.study.methods import METHODS, RECOMMENDED, knowing
+from gprune.study.methods import METHODS, RECOMMENDED
 from gprune.study.settings import require_choice
 from gprune.study.study import short
 from gprune.system.errors import MethodError
@@ -45,25 +44,11 @@ def _every_text(run: Run, values: Mapping[str, Any]) -> Iterable[dict[str, Any]]
     return [{"text": text} | asked for text in shown_of(run, **asked).texts]
 
 
-def _of_all(make: Callable[P, Panel]) -> Callable[P, Panel]:
-    """Has a figure of lines know what each of its runs tells of plug-ins, and not the run at hand alone."""
-
-    @wraps(make)
-    def made(*args: Any, **options: Any) -> Any:
-        lines = {name: options[name] for name in LINES if name in options}
-        shown = options.get("_shown") or shown_of(args[0], **lines)
-        with knowing(shown.told):
-            return make(*args, **options | {"_shown": shown})
-
-    return made
-
-
 def _lines_panel(
     name: str, card: str, heading: str, reads: Asked = lambda run, values: [_lines(run, values)]
 ) -> Callable[[Callable[P, Panel]], PanelFunction[P]]:
     """Declares a figure of lines, which `reads` finds in an address."""
-    declared = panel(name, card, heading, reads=reads, group=LINES)
-    return lambda make: declared(_of_all(make))
+    return panel(name, card, heading, reads=reads, group=LINES)
 
 
 @_lines_panel("perplexity", "cp_charts", "Perplexity on a log axis", _every_text)

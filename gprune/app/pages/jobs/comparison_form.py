@@ -88,8 +88,8 @@ def ask(widget: Callable[..., Any], field: str, *given: Any, form: str = "launch
 def methods_field(demo: Study) -> tuple[str, ...]:
     """The methods side by side, with the controls where the switch is on."""
     chosen = ask(st.multiselect, "methods", list(choices()), demo.methods, format_func=label)
-    for fault in methods.faults():
-        st.caption(f":material/extension_off: {plain(fault.words)}")
+    for fault in methods.installed().faults:
+        st.caption(f":material/extension_off: {plain(fault.message)}")
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
     return with_controls(chosen) if switched else tuple(chosen)
 

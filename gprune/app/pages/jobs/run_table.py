@@ -17,7 +17,7 @@ from gprune.app.ui.text import short
 from gprune.app.ui.work import Situation
 from gprune.pipeline import stages
 from gprune.pipeline.cache.usage import RunUsage
-from gprune.pipeline.runs.opened import Run, Unreadable, as_told, record
+from gprune.pipeline.runs.opened import Run, Unreadable, record
 from gprune.records import Perplexity
 from gprune.study.methods import METHODS
 from gprune.system.errors import StoreError
@@ -141,7 +141,6 @@ def _row(run: Run, known: Mapping[str, str], usage: RunUsage | None, chosen: lis
     }
 
 
-@as_told
 def _result(run: Run, method: str, text: str) -> str:
     """A perplexity as a cell shows it; of the best pruned model with whose it is."""
     pruned = [name for name in run.study.methods if METHODS[name].decision != "none"]

@@ -9,7 +9,7 @@ from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run
 from gprune.records import PruningMasks
 from gprune.study import ReliabilitySettings
-from gprune.study.methods import METHODS
+from gprune.study.methods import BUILT_IN, METHODS
 
 
 def own_masks(run: Run) -> PruningMasks:
@@ -24,7 +24,8 @@ def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
 
 def methods(run: Run) -> dict[str, str]:
     """Every method that decides which units go, by name; those that cannot be decided here say so later."""
-    names = [name for name, method in METHODS.items() if method.decision != "none" and not method.learns]
+    methods = {name: METHODS[name] for name in (*run.study.methods, *BUILT_IN)}
+    names = [name for name, method in methods.items() if method.decision != "none" and not method.learns]
     own = [name for name in run.study.methods if name in names]
     return {name: label(name) for name in dict.fromkeys(["gprune", *own, *names])}
 

@@ -11,7 +11,6 @@ from gprune.app.ui import derived_cache, frame, selection, url_state
 from gprune.app.ui.card import Card, card, card_of, panel_card
 from gprune.pipeline.runs.opened import Run
 from gprune.study import ReliabilitySettings
-from gprune.study.methods import knowing
 
 VIEW = "rasa_view"
 VIEWS = {"changes": "What changes", "cost": "What it costs", "modules": "Modules"}
@@ -43,8 +42,7 @@ def _laboratory(run: Run) -> None:
     lines_card.show(run, settings, _select)
     url_state.segmented("Show", VIEWS, VIEW, "changes", label_visibility="collapsed")
     if view == "cost":
-        with knowing(run.told):
-            retention_card.show(run, settings)
+        retention_card.show(run, settings)
         if not whole and preview_card.wants_to_follow(run):
             st.rerun(scope="app")
     elif view == "modules":

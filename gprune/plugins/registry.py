@@ -1,0 +1,242 @@
+"""Metrics and methods that other packages bring by entry points (docs/plugins.md).
+
+    [project.entry-points."gprune.metrics"]      name of the metric = "module:NAME"
+    [project.entry-points."gprune.methods"]      name of the method = "module:NAME"
+
+A command that computes or validates imports them. The app's process never does: it asks a child process for
+their names, labels and facts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from importlib.metadata import Distribution, EntryPoint, entry_points
+from pathlib import Path
+from threading import Event
+from typing import Any, Literal, cast
+
+from gprune.system import installation
+from gprune.system.errors import PluginError, UnreadableError
+from gprune.system.safe_parsing import json_object, quoted, sentence
+
+Kind = Literal["metric", "method"]
+GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
+LONGEST = 60
+"""characters of a name or a label"""
+LISTING_SECONDS = 120.0
+IN_APP = Event()
+"""set in the app's process, which imports no plug-in"""
+_NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+_LABEL = re.compile(r"[^\W_](?:[^\W_]|[ .,+/()'’-])*")
+_CHOICES = {
+    "kind": ("metric", "method"),
+    "allocation": ("flap", "uniform"),
+    "needs": ("scores", "model", "both"),
+    "texts": ("primary", "both"),
+}
+_FLAGS = ("weighs", "compensated")
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """Describe a plug-in without its code. Raises PluginError where a field is not valid."""
+
+    kind: Kind
+    name: str
+    label: str
+    distribution: str
+    version: str
+    digest: str = ""
+    """what result keys hold of it: distribution, version and, of an editable install, a hash of its files"""
+    weighs: bool = False
+    """of a metric: it reads the weights"""
+    allocation: str = "flap"
+    """of a metric: see gprune.plugins.Metric"""
+    needs: str = "scores"
+    """of a method, as the following: see gprune.plugins.Method"""
+    metric: str = ""
+    texts: str = "primary"
+    compensated: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        for name in (self.name, *([self.metric] if self.metric != "" else [])):
+            if not isinstance(name, str) or len(name) > LONGEST or not _NAME.fullmatch(name):
+                raise PluginError(
+                    f"the name {quoted(name)} cannot be used: choose small letters, digits and single underscores"
+                )
+        if not isinstance(self.label, str) or len(self.label) > LONGEST or not _LABEL.fullmatch(self.label):
+            raise PluginError(
+                f"its label must be at most {LONGEST} letters, digits, spaces and .,+/()'- (got {quoted(self.label)})"
+            )
+        for field_name, words in _CHOICES.items():
+            value = getattr(self, field_name)
+            if value not in words:
+                raise PluginError(f"its field {field_name} must be one of {', '.join(words)} (got {quoted(value)})")
+        if not isinstance(self.compensated, bool):
+            raise PluginError("its field compensated must be True or False")
+
+    @property
+    def id(self) -> str:
+        """Kind and name: `metric.magnitude`."""
+        return f"{self.kind}.{self.name}"
+
+    @property
+    def description(self) -> str:
+        """Name and origin, for sentences."""
+        return f"the {self.kind} {self.name} of {self.distribution} {self.version}"
+
+    def to_record(self) -> dict[str, str]:
+        """Return the fields that are set, as text, for the record of a run."""
+        values = {name: value for name, value in asdict(self).items() if value not in (False, "")}
+        return values | {name: "yes" for name in _FLAGS if getattr(self, name)}
+
+    @classmethod
+    def from_record(cls, values: Mapping[str, Any]) -> PluginInfo:
+        """Read the result of `to_record`. Raises PluginError where it describes no plug-in."""
+        names = {item.name for item in fields(cls)} - {*_FLAGS}
+        flags: dict[str, Any] = {name: values.get(name) == "yes" for name in _FLAGS}
+        try:
+            return cls(**{name: value for name, value in values.items() if name in names}, **flags)
+        except TypeError as error:
+            raise PluginError("the record of a plug-in lacks a field") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A plug-in that cannot be used."""
+
+    name: str
+    subject: str
+    """kind, name and distribution, for sentences"""
+    reason: str
+
+    @property
+    def message(self) -> str:
+        """One sentence."""
+        return sentence(f"{self.subject} is left out: {self.reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """The plug-ins of this environment, by id."""
+
+    plugins: Mapping[str, PluginInfo] = field(default_factory=dict)
+    faults: tuple[Fault, ...] = ()
+    code: Mapping[str, Any] = field(default_factory=dict)
+    """a Metric or a Method each; empty in the app's process"""
+
+    def to_json(self) -> str:
+        """Return the plug-ins without their code on one line."""
+        plugins = [plugin.to_record() for plugin in self.plugins.values()]
+        return json.dumps({"plugins": plugins, "faults": [asdict(fault) for fault in self.faults]})
+
+
+def find_plugins(built_in_metrics: Collection[str], built_in_methods: Collection[str]) -> Installed:
+    """Import the plug-ins of this environment, or list them where this is the app's process."""
+    points = [point for group in GROUPS for point in entry_points(group=group)]
+    if not points:
+        return Installed()
+    return _list_plugins() if IN_APP.is_set() else _import_plugins(points, {*built_in_metrics}, {*built_in_methods})
+
+
+def describe(code: Any, name: str, distribution: str, version: str, digest: str = "") -> PluginInfo:
+    """Describe a Metric or a Method. Raises PluginError where a field is not valid."""
+    kind: Kind = "metric" if hasattr(code, "weigh") else "method"
+    names = ("allocation",) if kind == "metric" else ("needs", "metric", "texts", "compensated")
+    facts = {key: getattr(code, key) for key in names}
+    weighs = kind == "metric" and code.weigh is not None
+    return PluginInfo(kind, name, code.label, distribution, version, digest, weighs=weighs, **facts)
+
+
+def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[str]) -> Installed:
+    plugins: dict[str, PluginInfo] = {}
+    code: dict[str, Any] = {}
+    faults: list[Fault] = []
+    # metrics come first: a method may name one
+    for point in points:
+        kind, distribution = GROUPS[point.group], cast(Distribution, point.dist)
+        try:
+            digest = _digest(distribution)
+            value = _import(point, kind)
+            plugin = describe(value, point.name, distribution.name, distribution.version, digest)
+            _require_free(plugin, plugins, metrics, methods)
+        except (PluginError, UnreadableError, OSError, ValueError) as error:
+            faults.append(Fault(point.name, f"the {kind} {point.name} of {distribution.name}", str(error)))
+            continue
+        plugins[plugin.id], code[plugin.id] = plugin, value
+    return Installed(plugins, tuple(faults), code)
+
+
+def _import(point: EntryPoint, kind: Kind) -> Any:
+    from gprune.plugins.interface import Method, Metric
+
+    expected = Metric if kind == "metric" else Method
+    try:
+        value = point.load()
+    except Exception as error:
+        raise PluginError(f"importing it failed ({sentence(f'{type(error).__name__}: {error}', 140)})") from error
+    if not isinstance(value, expected):
+        raise PluginError(f"{point.value} is {quoted(value)}, not a gprune.plugins.{expected.__name__}")
+    return value
+
+
+def _require_free(plugin: PluginInfo, plugins: Mapping[str, PluginInfo], metrics: set[str], methods: set[str]) -> None:
+    """Raise PluginError where the name of a plug-in is taken, or its metric does not exist."""
+    if plugin.name in metrics | methods:
+        raise PluginError("a built-in metric or method has this name: choose another")
+    for rival in plugins.values():
+        # a metric brings a method of its own name, which its own package may replace
+        if rival.name == plugin.name and (rival.kind == plugin.kind or rival.distribution != plugin.distribution):
+            raise PluginError(f"{rival.distribution} brings a {rival.kind} of this name too: uninstall one of them")
+    if plugin.metric and plugin.metric not in metrics and f"metric.{plugin.metric}" not in plugins:
+        raise PluginError(f"it needs the metric {plugin.metric!r}, which is neither built in nor installed")
+
+
+def _digest(distribution: Distribution) -> str:
+    identity = f"{distribution.name} {distribution.version}"
+    origin = json_object(distribution.read_text("direct_url.json") or "{}", "direct_url.json")
+    if not origin.get("dir_info", {}).get("editable"):
+        return identity
+    modules = {point.module for point in distribution.entry_points if point.group in GROUPS}
+    modules |= set((distribution.read_text("top_level.txt") or "").split())
+    content = hashlib.sha256()
+    for name, path in sorted({file for module in modules for file in _files(module.partition(".")[0])}):
+        content.update(f"{name} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return f"{identity} {content.hexdigest()[:32]}"
+
+
+def _files(module: str) -> Iterator[tuple[str, Path]]:
+    """The files of a top-level module or package, with their paths relative to it."""
+    spec = importlib.util.find_spec(module)
+    if spec is None:
+        return
+    if not spec.submodule_search_locations:
+        yield module, Path(spec.origin or "")
+    for root in spec.submodule_search_locations or ():
+        for folder, _, names in os.walk(root, followlinks=True):
+            if "__pycache__" not in folder:
+                paths = (Path(folder, name) for name in names)
+                yield from ((f"{module}/{path.relative_to(root).as_posix()}", path) for path in paths)
+
+
+def _list_plugins() -> Installed:
+    """List the plug-ins by `gprune plugins --json` in a child process."""
+    command = installation.command("gprune", "plugins", "--json")
+    try:
+        process = subprocess.run(
+            command, cwd=installation.CHILD_FOLDER, capture_output=True, text=True, timeout=LISTING_SECONDS
+        )
+        # a plug-in may print while it is imported
+        values = json_object(process.stdout.splitlines()[-1], "its output")
+    except (OSError, subprocess.TimeoutExpired, IndexError, UnreadableError) as error:
+        return Installed(faults=(Fault("", "every plug-in", f"`gprune plugins` failed ({sentence(error, 140)})"),))
+    plugins = [PluginInfo.from_record(record) for record in values["plugins"]]
+    return Installed({plugin.id: plugin for plugin in plugins}, tuple(Fault(**fault) for fault in values["faults"]))
