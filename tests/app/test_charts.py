@@ -34,7 +34,7 @@ from gprune.records import ModelShape
 from gprune.study.methods import Told
 
 CEILING = 300_000
-ROWS = ("cost", "differences", "explained", "kept_by_both", "layers", "neuron_ranks", "perplexity")
+ROWS = ("cost", "differences", "explained", "layers", "neuron_ranks", "perplexity")
 ROWS += "text_overlap"
 
 

@@ -16,7 +16,7 @@ PURPOSE = (
 """what the tool is for, after its name"""
 TAB, HELP = "tab", "help"
 """keys in the address: the open tab of a page, and the part of the help that is open beside any page"""
-HELP_PARTS = {"read": "This page", "words": "Words", "ideas": "Ideas", "keys": "Keyboard"}
+HELP_PARTS = {"read": "This page", "words": "Words", "keys": "Keyboard"}
 
 NAMES = {
     "overview": "Overview",
