@@ -21,7 +21,7 @@ _MOST = 8
 
 
 def shown() -> bool:
-    """Whether the help is open."""
+    """Return True if the help is open."""
     return bool(url_state.choice(HELP, ["", *HELP_PARTS], ""))
 
 

@@ -1,4 +1,4 @@
-"""Which pages there are and what each shows: in the navigation, in links and in reports.
+"""The table of pages and their places, for navigation, links and reports.
 
 A page shows one or several places, each behind a tab of its own. This is the one table that every link is
 made from.

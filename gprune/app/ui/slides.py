@@ -25,13 +25,13 @@ _GROWN = 1.7
 
 
 def on() -> bool:
-    """Whether a step of the tour is shown to an audience."""
+    """Return True if a step of the tour is presented."""
     return present.on() and tour.under_way() > 0
 
 
 @dataclass(frozen=True, slots=True)
 class SlideFigures:
-    """What the slides draw."""
+    """The figures of the slides."""
 
     panels: Mapping[str, PanelFunction[...]]
     """the figures of all pages by name"""
