@@ -34,8 +34,7 @@ from gprune.records import ModelShape
 from gprune.study.methods import Told
 
 CEILING = 300_000
-ROWS = ("cost", "differences", "explained", "layers", "neuron_ranks", "perplexity")
-ROWS += "text_overlap"
+ROWS = ("cost", "differences", "explained", "layers", "neuron_ranks", "perplexity", "text_overlap")
 
 
 def _statistics(run):
