@@ -4,8 +4,7 @@ import streamlit as st
 
 from gprune.app.ui import frame
 from gprune.app.ui.page_names import PAGES, SECTIONS, TOOL, Page
-from gprune.app.ui.panel import PanelFunction
-from gprune.pipeline.runs.opened import Run
+from gprune.app.ui.slides import SlideFigures
 
 st.set_page_config(page_title=TOOL, page_icon="✂️", layout="wide", initial_sidebar_state=264)
 
@@ -18,24 +17,18 @@ def _page(page: Page) -> st.Page:
 
 
 def _help() -> None:
-    # read by those who open it
+    # imported when the help is opened
     from gprune.app.pages.help import page
 
     page.show()
 
 
-def _figure(name: str) -> PanelFunction[...]:
-    # those of all pages are loaded for a slide alone
+def _figures() -> SlideFigures:
+    # imported for a slide
     from gprune.app.figures import KNOWN
-
-    return KNOWN[name]
-
-
-def _retention_curve(run: Run) -> None:
-    # loaded for the last slide alone
     from gprune.app.pages.rasa import retention_slide
 
-    retention_slide.show(run)
+    return SlideFigures(KNOWN, retention_slide.show)
 
 
-frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help, _figure, _retention_curve)
+frame.run({heading: list(map(_page, pages)) for heading, pages in SECTIONS.items()}, _help, _figures)

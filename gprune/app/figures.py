@@ -7,7 +7,6 @@ from gprune.app.pages.calibration_data import panels as calibration_data
 from gprune.app.pages.comparison import panels as comparison
 from gprune.app.pages.decision import panels as decision
 from gprune.app.pages.flipped_questions import panels as flipped_questions
-from gprune.app.pages.help import panels as guide
 from gprune.app.pages.inspector import panels as inspector
 from gprune.app.pages.jobs import panels as jobs
 from gprune.app.pages.mask_atlas import panels as mask_atlas
@@ -25,6 +24,6 @@ __all__ = ["KNOWN", "PAGES"]
 PAGES = (
     *(overview, calibration_data, rank_drift, module_agreement, inspector, neuron_map),
     *(pruning_decisions, mask_atlas, reliability, comparison, decision, flipped_questions, speed_export),
-    *(jobs, guide),
+    jobs,
 )
 """the modules that declare figures, as the app lists their pages"""

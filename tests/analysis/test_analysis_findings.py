@@ -4,7 +4,6 @@ import re
 
 import numpy as np
 import pytest
-from made_records import a_partition
 
 from gprune.analysis import comparison, neurons, verdict
 from gprune.analysis import drift as drift_analysis
@@ -15,9 +14,7 @@ from gprune.data.texts.corpus_relation import OTHER
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pruning.drift import rank_drift
 from gprune.records import (
-    AdaptedScores,
     Agreement,
-    PruningMasks,
     TextOverlap,
     UnitScores,
 )
@@ -172,51 +169,3 @@ def test_movers_are_the_largest_moves_with_their_ranks(seed):
     assert sorted(moves)[-10:] == pytest.approx(sorted(np.abs(found.first - found.second)))
     for neuron, first, second in zip(found.neurons, found.first, found.second, strict=True):
         assert (first, second) == pytest.approx((rank[0][neuron], rank[1][neuron]))
-
-
-def test_the_example_moves_most_beyond_its_own_noise_and_knows_its_fate():
-    record, a, b = a_drift(3, 1.0, 0.1)
-    excess = record.magnitude - np.maximum(record.resample_primary, record.resample_auxiliary)
-    place = neurons.telling(record)
-    assert excess[place] == excess.max()
-    assert neurons.telling(record, 1) == (1, int(excess[1].argmax()))
-    # of the furthest, one that says more comes before one that moves more; from further down, none does
-    order = [tuple(int(part) for part in np.unravel_index(each, (3, 50))) for each in np.argsort(-excess, axis=None)]
-    for number, expected in ((7, order[7]), (neurons.AMONG, order[0])):
-        divided = np.zeros((3, 50), bool)
-        divided[order[number]] = True
-        assert neurons.telling(record, None, divided) == expected
-    partition = a_partition(np.tile(np.arange(50) % 4, (3, 1)))
-    adapted, source = np.zeros(12, bool), np.zeros(12, np.int8)
-    module = place[0] * 4 + place[1] % 4
-    adapted[module], source[module] = True, 1
-    adaptation = AdaptedScores(a.ffn, adapted, source, 0.5, 0.5)
-    kept = np.zeros((3, 50), bool)
-    kept[place] = True
-    heads = np.ones((3, 2), bool)
-    masks = {
-        "gprune": PruningMasks("gprune", kept, heads, 0.5, 0.5),
-        "flap": PruningMasks("flap", ~kept, heads, 0.5, 0.5),
-    }
-    found = neurons.example(record, (a, b), place, partition, adaptation, masks)
-    assert (found.module, found.size) == (place[1] % 4, int((partition.labels[0] == place[1] % 4).sum()))
-    assert found.adapted and found.from_auxiliary and found.kept == {"gprune": True, "flap": False}
-    assert abs(found.first - found.second) == pytest.approx(record.magnitude[place])
-    bare = neurons.example(record, (a, b), place, None, None, {})
-    assert bare.module is None and bare.adapted is None and bare.kept == {}
-
-
-@pytest.mark.parametrize(
-    ("position", "words"),
-    [
-        (1.0, "in the top 1 %"),
-        (0.97, "in the top 3 %"),
-        (0.75, "in the top 25 %"),
-        (0.5, "in the upper half"),
-        (0.49, "in the lower half"),
-        (0.25, "in the bottom 25 %"),
-        (0.0, "in the bottom 1 %"),
-    ],
-)
-def test_a_rank_in_words(position, words):
-    assert neurons.standing(position) == words

@@ -47,7 +47,6 @@ VIEWS: tuple[tuple[str, dict[str, str]], ...] = (
     ("comparison", {}),
     ("comparison", {"cp_methods": "gprune", "layer": "1"}),
     ("speed_export", {"sx_widths_method": "flap", "sx_phase": "prefill", "layer": "3"}),
-    ("guide", {"layer": "1", "neuron": "7"}),
 )
 """pages, as they are and with what can be set beside their cards"""
 

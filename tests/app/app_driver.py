@@ -39,11 +39,10 @@ PLACES = {
     "retention": "retention",
     "neuron_map": "map",
     "mask_atlas": "atlas",
-    "guide": "report",
     "glossary": "report",
 }
 """where what the tests call by its subject stands; the help is beside one without charts"""
-OPEN_HELP = {"guide": "ideas", "glossary": "words"}
+OPEN_HELP = {"glossary": "words"}
 CHARTS = {
     "overview": 4,
     "rank_drift": 4,
@@ -64,7 +63,6 @@ CHARTS = {
     "retention": 1,
     "neuron_map": 1,
     "mask_atlas": 3,
-    "guide": 2,
     "glossary": 0,
 }
 """charts of each"""

@@ -33,8 +33,7 @@ from gprune.pipeline.runs.opened import Run
 from gprune.records import ModelShape
 
 CEILING = 300_000
-ROWS = ("cost", "differences", "explained", "kept_by_both", "layers", "neuron_ranks", "perplexity")
-ROWS += ("text_overlap",)
+ROWS = ("cost", "differences", "explained", "layers", "neuron_ranks", "perplexity", "text_overlap")
 
 
 def _statistics(run):
@@ -71,7 +70,7 @@ def test_axes_are_titled_and_the_background_is_the_themes(small_run):
         webgl |= {name for trace in drawn.data if trace.type.endswith("gl")}
     # rows that name themselves have no title, nor have the two ends of a slope
     rows = {f"{name} y" for name in ROWS}
-    assert (untitled, webgl) == (rows | {"movers x", "neuron x"}, {"neuron_map"})
+    assert (untitled, webgl) == (rows | {"movers x"}, {"neuron_map"})
 
 
 def test_colours_and_lines_of_methods_floors_and_controls(small_run):
@@ -240,7 +239,7 @@ def test_a_text_without_a_difference_has_no_panel(small_run):
 
 
 def test_every_figure_is_declared_by_the_panels_of_its_page() -> None:
-    assert len(KNOWN) == 53 and set(gathering.names()) == set(KNOWN)
+    assert len(KNOWN) == 50 and set(gathering.names()) == set(KNOWN)
     for name, one in KNOWN.items():
         assert one.make.__module__.startswith("gprune.app.pages.") and one.make.__module__.endswith(".panels")
         assert one.name == name and one.heading and one.about and gathering.page_of(name)

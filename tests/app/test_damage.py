@@ -19,23 +19,23 @@ from gprune.study.methods import DEFAULT
 pytestmark = pytest.mark.slow
 SHOWN = {
     "shape": "inspection reliability overview rank_drift module_agreement pruning_decisions "
-    "comparison decision speed_export guide neuron_map mask_atlas retention",
+    "comparison decision speed_export neuron_map mask_atlas retention",
     "tokens": "calibration_data inspection",
     "statistics": "calibration_data inspection neuron_map",
     "groups": "module_agreement",
-    "scores": "overview rank_drift reliability inspection guide mask_atlas retention",
-    "drift": "inspection overview rank_drift reliability pruning_decisions calibration_data guide mask_atlas",
-    "partition": "rank_drift module_agreement reliability pruning_decisions guide neuron_map mask_atlas retention",
-    "modules": "overview reliability guide retention",
-    "masks": "inspection overview reliability pruning_decisions comparison decision speed_export guide "
+    "scores": "overview rank_drift reliability inspection mask_atlas retention",
+    "drift": "inspection overview rank_drift reliability pruning_decisions calibration_data mask_atlas",
+    "partition": "rank_drift module_agreement reliability pruning_decisions neuron_map mask_atlas retention",
+    "modules": "overview reliability retention",
+    "masks": "inspection overview reliability pruning_decisions comparison decision speed_export "
     "neuron_map mask_atlas retention",
-    "perplexity": "overview comparison decision guide retention",
+    "perplexity": "overview comparison decision retention",
     "accuracy": "speed_export",
     "answers": "flipped_questions",
     "questions": "flipped_questions",
     "speed": "speed_export",
-    "agreement": "overview module_agreement guide",
-    "adapted": "overview inspection guide",
+    "agreement": "overview module_agreement",
+    "adapted": "overview inspection",
 }
 """the pages that draw a kind of result"""
 

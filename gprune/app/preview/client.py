@@ -18,7 +18,7 @@ from gprune.app.server import require_trust
 
 
 class Client(WorkerManager):
-    """Answers the questions of all sessions of one server with one worker at most."""
+    """Client of the preview: all sessions of a server share at most one worker."""
 
     def ask(self, source: Source, question: Question, owner: str, base: Question | None = None) -> str:
         """Asks what masks cost; the owner's earlier preview is dropped, unless it is the same.
@@ -41,7 +41,7 @@ class Client(WorkerManager):
         return self._put(source, questions, owner, CURVE, base)
 
     def read(self, source: Source, what: What, models: Sequence[Question], owner: str) -> str:
-        """Has models read a passage token by token, go on from a prompt, or say what a neuron does.
+        """Request a passage token by token, a continuation of a prompt, or facts of a neuron.
 
         The owner's last one is dropped. A neuron is asked of the dense model.
 
@@ -56,7 +56,7 @@ class Client(WorkerManager):
         return asked
 
     def reading(self, identity: str) -> Reading | None:
-        """What is known of a passage or a continuation; None where it was not asked, or long ago."""
+        """Return the state of a passage or continuation; None if it was never requested or has expired."""
         with self._changed:
             found = self._token_requests.look(identity, time.monotonic())
             self._wake()
@@ -73,7 +73,7 @@ class Client(WorkerManager):
             return answer
 
     def state(self, source: Source) -> State:
-        """Where the worker of a run stands."""
+        """Return the state of the worker of a run."""
         key = key_of(source.model)
         with self._changed:
             child, waiting = self._child, bool(self._open(key))

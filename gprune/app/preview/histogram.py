@@ -1,4 +1,4 @@
-"""Answers: how often has a neuron had which activation, on texts that are read a few sequences at a time?
+"""Histogram of activations that is extended a few sequences at a time.
 
 The width of a bin is a power of two and its edges are whole multiples of it, so that counts from several
 turns and texts add up exactly in the bins of whichever has the widest.

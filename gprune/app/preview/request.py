@@ -1,4 +1,4 @@
-"""Answers: what is asked of the preview, of which run, and is it the same as what was asked before?
+"""Requests to the preview and their identities.
 
 A question is resolved here, without torch: which masks, which results behind its repairs, which losses are
 in the store already. Its identity is a hash of all that its numbers depend on, so that two sessions never get
@@ -32,7 +32,7 @@ DENSE, FOREIGN = "dense", "foreign"
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What a model loses on the windows of a text."""
+    """A request for the losses of a model on the windows of a text."""
 
     text: str
     """evaluation text, one of those of the study; empty where `role` says which text it is"""
@@ -63,12 +63,12 @@ class Source:
 
     @property
     def results(self) -> Results:
-        """What the cache has of the run."""
+        """The results of the run in the cache."""
         return Results(Store(Path(self.root)), self.graph)
 
     @property
     def device(self) -> str:
-        """Where the run's model is loaded: cpu, cuda or cuda:1."""
+        """The device of the run's model: cpu, cuda or cuda:1."""
         asked = self.graph.study.device
         if asked != "auto":
             return asked
@@ -76,7 +76,7 @@ class Source:
 
     @property
     def model(self) -> dict[str, Any]:
-        """What a worker loads; runs of equal values share one."""
+        """The model that a worker loads; runs with equal values share a worker."""
         study, inputs = self.graph.study, self.graph.inputs
         return {
             "root": str(Path(self.root).resolve()),
@@ -184,7 +184,7 @@ def scale_roles(source: Source) -> tuple[str, ...]:
 
 
 def _fits(source: Source, question: Question) -> bool:
-    """Whether a repair of the method is fitted to its masks."""
+    """Return True if a repair of the method is fitted to its masks."""
     return any(one.fitted for one in stages.carried_out(source.results, question.method))
 
 

@@ -1,4 +1,4 @@
-"""Who waits for what: questions with their owners, their turns, and what became of them.
+"""Queues of requests: their owners, their turns and their results.
 
 The part of the bookkeeping that does not depend on what is asked. Pure: no process, no clock, no lock.
 """
@@ -38,7 +38,7 @@ class Entry(ABC):
     @property
     @abstractmethod
     def loads(self) -> dict[str, Any]:
-        """What its worker has loaded; see gprune.app.preview.request.Source."""
+        """The model that its worker loads; see gprune.app.preview.request.Source."""
 
     @property
     def model(self) -> str:
@@ -47,7 +47,7 @@ class Entry(ABC):
 
     @property
     def urgent(self) -> bool:
-        """Whether somebody waits before it: it is no point of a curve."""
+        """True if it is a preview, not a point of a curve."""
         return any(kind == PREVIEW for _, kind in self.owners)
 
 
@@ -66,7 +66,7 @@ class RequestQueue(ABC, Generic[E, I]):
 
     @abstractmethod
     def item(self, entry: E) -> I | None:
-        """What a worker would do next for a question; None where nothing is left."""
+        """Return the next item of work of a request; None if nothing is left."""
 
     @abstractmethod
     def heard(self, item: I, reply: dict[str, Any], seconds: float) -> None:
@@ -77,7 +77,7 @@ class RequestQueue(ABC, Generic[E, I]):
         """Notes why something cannot be had: all questions that need it fail."""
 
     def wanted(self, item: I) -> bool:
-        """Whether somebody still waits for an item that the worker has."""
+        """Return True if a request still waits for an item of the worker."""
         return True
 
     def open(self, model: str | None = None) -> list[E]:
@@ -94,7 +94,7 @@ class RequestQueue(ABC, Generic[E, I]):
         return item
 
     def next(self, model: str) -> I | None:
-        """What a worker with this model does now; None where nothing is to be done."""
+        """Return the next item of work for a worker with this model; None if there is none."""
         for entry in sorted(self.open(model), key=order):
             item = self.turn(entry)
             if item is not None:
@@ -155,13 +155,13 @@ class RequestQueue(ABC, Generic[E, I]):
             entry.progress, entry.problem = "open", ""
 
     def _forget_entries(self, most: int) -> None:
-        """Lets go of the oldest answers that nobody waits for."""
+        """Remove the oldest answers that no request waits for."""
         for identity in surplus(self._entries, most, {entry.identity for entry in self.open()}):
             del self._entries[identity]
 
 
 def order(entry: Entry) -> tuple[bool, int]:
-    """Whose turn is next: previews before curves; among equals what has waited longest for a turn."""
+    """Sort key of requests: previews before curves, then the one that has waited longest."""
     return not entry.urgent, entry.served
 
 

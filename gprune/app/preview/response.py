@@ -1,4 +1,4 @@
-"""Answers: what is known so far of a question, against what, and is the difference beyond noise?
+"""Responses of the preview: losses so far, the paired difference from a base, and its verdict.
 
 Both sides are measured on the same windows, and only windows that both sides have are compared (paired). The
 windows are visited in a random order that never changes, so that the first ones stand for all of the text.
@@ -22,7 +22,7 @@ Progress = Literal["open", "complete", "dropped", "failed"]
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """Where the worker of a run stands."""
+    """State of the worker of a run."""
 
     phase: Phase
     """cold: none was asked for; loading: it reads the model; warm: it answers; fitting: it repairs weights
@@ -38,7 +38,7 @@ class State:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Answer:
-    """What is known so far; the arrays have one place a window, NaN where it has not been measured."""
+    """Losses so far, one for each window, NaN if it has not been measured."""
 
     identity: str
     """what it is asked for by"""

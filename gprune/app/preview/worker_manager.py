@@ -37,7 +37,7 @@ _BROKEN = "live evaluation failed ({}): ask again"
 
 
 class JobGate:
-    """What the queue of jobs said last, for every model that is loaded or wanted."""
+    """Reasons to wait for the queue of jobs, by model."""
 
     def __init__(self, waits_for: Callable[[Path, str], str]) -> None:
         """Looks at nothing yet; `waits_for` says why a preview has to wait, as `hindrance` does."""
@@ -53,12 +53,12 @@ class JobGate:
                 self._said[key_of(model)] = time.monotonic(), reason
 
     def reason(self, model: dict[str, Any]) -> str:
-        """Why a model has to wait; while the queue has not been looked at, nothing begins."""
+        """Return the reason why a model waits; nothing starts before the queue was read."""
         return self._said.get(key_of(model), (0.0, "the queue of jobs is being read"))[1]
 
 
 def hindrance(root: Path, device: str) -> str:
-    """Why a preview on cpu, cuda or cuda:1 has to wait, in a sentence; empty where it has not."""
+    """Return the reason why a preview on cpu, cuda or cuda:1 waits; empty if it does not."""
     for job in reconciliation.at_work(root):
         if device == CPU or _wants(job, _card(device)):
             return f"live evaluation waits while a job is at work: {job.label}"
@@ -80,7 +80,7 @@ def _card(device: str) -> int:
 
 
 class WorkerManager:
-    """Has one worker at most answer what is open, and ends it when there is nothing to do."""
+    """Run at most one worker for the open requests, and end it when there are none."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class WorkerManager:
         return [entry for request_queue in self._request_queues for entry in request_queue.open(model)]
 
     def _wake(self) -> None:
-        """Has the manager look at once where something is open; the lock is held."""
+        """Wake the manager if a request is open; the caller holds the lock."""
         if self._thread is None and self._open():
             self._thread = threading.Thread(target=self._keep, name="preview", daemon=True)
             self._thread.start()
@@ -218,7 +218,7 @@ class WorkerManager:
         self._measured, self._worked = False, now
 
     def _due(self, wanted: Entry | None, now: float) -> str:
-        """Why the worker has to end now; empty where it has not."""
+        """Return the reason to end the worker now; empty if there is none."""
         child = self._child
         if child is None:
             return ""

@@ -59,7 +59,7 @@ class WorkerProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether the process has ended, and its memory is free again."""
+        """Return True if the process has ended and its memory is free."""
         return self._process.poll() is not None
 
     def end(self) -> None:

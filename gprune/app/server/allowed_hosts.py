@@ -1,4 +1,4 @@
-"""Answers: under which addresses does the server answer, and what is the one that a person opens?"""
+"""Host names and origins of the server, and the address that a person opens."""
 
 import re
 import socket

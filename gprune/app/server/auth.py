@@ -1,4 +1,4 @@
-"""Answers: may this request reach the app?
+"""The guard of the server: a request needs a known host, an own origin and the cookie of the token.
 
 Pure ASGI middleware, so that it sees what a WebSocket asks for as well as every HTTP request. It lets through
 what names this server exactly, comes from none but its own pages, and carries the cookie that only the
@@ -94,7 +94,7 @@ class Keys:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What is said to those who stay outside."""
+    """Response to a request that is refused."""
 
     status: int
     body: str

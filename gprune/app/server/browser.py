@@ -15,7 +15,7 @@ SECONDS = 60.0
 
 
 def has_screen() -> bool:
-    """Whether a window can be shown to the person who started the server."""
+    """Return True if a browser window can be opened for the person who started the server."""
     if any(name in os.environ for name in ("SSH_CONNECTION", "SSH_TTY")):
         return False
     if sys.platform in ("darwin", "win32"):

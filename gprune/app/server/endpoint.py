@@ -1,4 +1,4 @@
-"""Answers: where is a server to be found, can it listen there, and what is a person told about it?"""
+"""Address and port of the server, and the message that is printed when it starts."""
 
 import errno
 import getpass
@@ -21,7 +21,7 @@ UNSAFE = (
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where one server is to be found."""
+    """Address, port, names and secrets of a server."""
 
     address: str
     """what it listens on"""
@@ -39,11 +39,11 @@ class Endpoint:
 
     @property
     def private(self) -> bool:
-        """Whether it listens to this machine alone."""
+        """True if it listens on this machine only."""
         return self.address in (*LOOPBACK, "::1")
 
     def told(self) -> str:
-        """What a person is told once the server listens."""
+        """Return the message that is printed once the server listens."""
         others = [f"{origin}/?{TOKEN}={self.keys.token}" for origin in self.names.public]
         addresses = "\n".join(f"    {one}" for one in (self.entry, *others))
         tunnel = "\n".join(f"    {one}" for one in self._tunnels())

@@ -1,4 +1,4 @@
-"""Answers: what does a request ask for, and from where, as far as its browser says?"""
+"""A request as the guard sees it: target, origin, token and cookies."""
 
 import re
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Answers: was this process started as the app's server, and what may it do?
+"""Options of the process that serves the app.
 
 The command that serves the app notes its terms here, in the memory of its own process: neither a page nor a
 variable of the environment can change them.
@@ -15,7 +15,7 @@ TRUST_OPTION = "--trust-remote-code"
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """What a server was started for."""
+    """Options of the server."""
 
     trust_remote_code: bool = False
     """whether a study may ask for the Python code of its model to be run"""
@@ -35,7 +35,7 @@ def current_terms() -> ServerOptions | None:
 
 
 def trusts_code() -> bool:
-    """Whether this server may run code that comes with a model."""
+    """Return True if this server may run code of models."""
     given = current_terms()
     return given is not None and given.trust_remote_code
 

@@ -34,7 +34,7 @@ from gprune.app.ui import (
 from gprune.app.ui.commands import command
 from gprune.app.ui.memo import one_draw
 from gprune.app.ui.page_names import PURPOSE, TOOL, where
-from gprune.app.ui.panel import PanelFunction
+from gprune.app.ui.slides import SlideFigures
 from gprune.app.ui.text import plain, said
 from gprune.pipeline import runs
 from gprune.pipeline.runs.opened import Run, root
@@ -55,16 +55,14 @@ _counted: list[int] = [0]
 def run(
     sections: Mapping[str, Sequence[Any]],
     help_page: Callable[[], None],
-    figure: Callable[[str], PanelFunction[...]],
-    retention_curve: Callable[[Run], None],
+    figures: Callable[[], SlideFigures],
 ) -> None:
     """Draws the frame around the page that was asked for, and the page.
 
     Args:
         sections: Streamlit's pages under their headings, as `page_names.SECTIONS` lists them.
         help_page: draws what the help says, where it is open.
-        figure: finds a figure of any page by its name, for the slides.
-        retention_curve: draws the figure of the last slide.
+        figures: imports what the slides draw.
     """
     IN_APP.set()
     page = st.navigation(dict(sections), position="hidden")
@@ -80,7 +78,7 @@ def run(
     _draw(situation, place, sections)
     complaints, run = st.container(), current_run()
     if slides.on():
-        slides.show(run, figure, retention_curve)
+        slides.show(run, figures())
     else:
         help_drawer.show(help_page)
         tour.banner(place, run)

@@ -16,13 +16,12 @@ SEARCH = "help_search"
 """key of what is searched for"""
 LONGEST = 200
 """characters of it"""
-_WHOLE = "help_whole"
 _MOST = 8
 """words that a card's button asks for"""
 
 
 def shown() -> bool:
-    """Whether the help is open."""
+    """Return True if the help is open."""
     return bool(url_state.choice(HELP, ["", *HELP_PARTS], ""))
 
 
@@ -63,14 +62,7 @@ def show(draw: Callable[[], None]) -> None:
         st.fragment(_drawer)(draw)
 
 
-def draw_page() -> None:
-    """Has the page drawn that the help stands beside; for callbacks of what the help shows."""
-    st.session_state[_WHOLE] = True
-
-
 def _drawer(draw: Callable[[], None]) -> None:
-    if st.session_state.pop(_WHOLE, False) and url_state.in_fragment():
-        st.rerun()
     with st.container(horizontal=True, vertical_alignment="center"):
         st.markdown("#### Help", width="stretch")
         # a card that fills the window goes first

@@ -1,4 +1,4 @@
-"""Which pages there are and what each shows: in the navigation, in links and in reports.
+"""The table of pages and their places, for navigation, links and reports.
 
 A page shows one or several places, each behind a tab of its own. This is the one table that every link is
 made from.
@@ -16,7 +16,7 @@ PURPOSE = (
 """what the tool is for, after its name"""
 TAB, HELP = "tab", "help"
 """keys in the address: the open tab of a page, and the part of the help that is open beside any page"""
-HELP_PARTS = {"read": "This page", "words": "Words", "ideas": "Ideas", "keys": "Keyboard"}
+HELP_PARTS = {"read": "This page", "words": "Words", "keys": "Keyboard"}
 
 NAMES = {
     "overview": "Overview",

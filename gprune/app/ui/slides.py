@@ -5,14 +5,15 @@ which Escape gives back.
 """
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 import streamlit as st
 
 from gprune.app.ui import assets, faults, present, slide_foot, tour
-from gprune.app.ui.panel import PanelFunction
+from gprune.app.ui.panel import Panel, PanelFunction
 from gprune.pipeline.runs.opened import MissingResultError, Run
 
 _LETTERS = 21
@@ -24,18 +25,22 @@ _GROWN = 1.7
 
 
 def on() -> bool:
-    """Whether a step of the tour is shown to an audience."""
+    """Return True if a step of the tour is presented."""
     return present.on() and tour.under_way() > 0
 
 
-def show(run: Run | None, figure: Callable[[str], PanelFunction[...]], retention_curve: Callable[[Run], None]) -> None:
-    """Draws the slide.
+@dataclass(frozen=True, slots=True)
+class SlideFigures:
+    """The figures of the slides."""
 
-    Args:
-        run: the run that is presented.
-        figure: finds a figure of any page by its name.
-        retention_curve: draws the figure of the last slide.
-    """
+    panels: Mapping[str, PanelFunction[...]]
+    """the figures of all pages by name"""
+    retention_curve: Callable[[Run], None]
+    """draws the figure of the last slide"""
+
+
+def show(run: Run | None, figures: SlideFigures) -> None:
+    """Draws the slide."""
     number = tour.under_way()
     step = tour.STEPS[number - 1]
     # whoever ends presenting goes on where the slide was
@@ -50,17 +55,16 @@ def show(run: Run | None, figure: Callable[[str], PanelFunction[...]], retention
                 # the sentence names a result that is missing
                 with contextlib.suppress(MissingResultError):
                     if run is not None and step.figure:
-                        _figure(run, step, figure)
+                        _figure(step.figure, figures.panels[step.figure](run))
                     elif run is not None:
-                        retention_curve(run)
+                        figures.retention_curve(run)
         _foot(number)
 
 
-def _figure(run: Run, step: tour.Step, figure: Callable[[str], PanelFunction[...]]) -> None:
-    panel = figure(step.figure)(run)
+def _figure(name: str, panel: Panel) -> None:
     st.plotly_chart(
         grown(panel.figure),
-        key=f"slide_{step.figure}",
+        key=f"slide_{name}",
         height="stretch",
         config={"displayModeBar": False},
         alt=panel.alt or panel.caption,

@@ -1,9 +1,7 @@
-"""What a run says, for the overview, the tour and the help: each from the results that are there."""
+"""Findings of a run for the overview and the tour, from the results that are there."""
 
 import contextlib
 from collections.abc import Sequence
-
-import numpy as np
 
 from gprune import records
 from gprune.analysis import comparison, neurons, thresholds, verdict
@@ -16,7 +14,6 @@ from gprune.analysis.verdict import OURS, Headline, Opponents
 from gprune.app.ui import derived_cache, job_runs
 from gprune.app.ui.memo import memoized, once_a_draw
 from gprune.app.ui.text import short
-from gprune.app.ui.unit import Selection
 from gprune.evaluation import holdout
 from gprune.evaluation.holdout import HoldoutStatus
 from gprune.pipeline import stages
@@ -120,7 +117,7 @@ def curves(run: Run, layer: int | None = None) -> list[ranks.Distribution]:
 
 
 def movers_of(run: Run, layer: int | None, among: int | None) -> neurons.Movers:
-    """The neurons that move most in a layer, else in the one that drifts most, `among` with them."""
+    """Return the neurons that move most in a layer, by default the one that drifts most, and the neuron `among`."""
     first, second = (run.key(stages.scores, role) for role in stages.PAIR)
     return _movers(run.root, run.key(stages.drift), first, second, layer, among)
 
@@ -133,28 +130,6 @@ def _movers(
     scores = [record(root, "scores", key, records.UnitScores.__name__) for key in (primary, auxiliary)]
     chosen = neurons.unstable_layer(found) if layer is None else layer
     return neurons.movers(found, scores[0], scores[1], chosen, among=among)
-
-
-def example_of(run: Run, chosen: Selection) -> neurons.Example:
-    """One neuron with all that the run knows of it: the selected one, else a telling one.
-
-    Of the neurons (of a selected layer) that move furthest beyond their own noise, one is taken about which
-    the methods disagree. Raises MissingResultError where drift or scores are not there.
-    """
-    found, masks = run.load(stages.drift), run.masks()
-    kept = [mask.ffn for mask in masks.values()]
-    divided = np.any(kept, axis=0) & ~np.all(kept, axis=0) if kept else None
-    place = neurons.telling(found, chosen.layer, divided)
-    if chosen.layer is not None and chosen.neuron is not None:
-        place = chosen.layer, chosen.neuron
-    return neurons.example(
-        found,
-        (run.load(stages.scores, "primary"), run.load(stages.scores, "auxiliary")),
-        place,
-        run.find(stages.partition),
-        run.find(stages.adapted),
-        masks,
-    )
 
 
 def drift_finding(run: Run) -> str:

@@ -28,7 +28,7 @@ def masks(graph: Graph, name: str = "gprune") -> Stage[PruningMasks]:
 
 
 def pruned(graph: Graph, method: str) -> dict[str, Any]:
-    """What a method's model is made from: its masks, and what the repairs of its weights need."""
+    """Return the inputs of a method's model: its masks and what its repairs need."""
     known = graph.methods[method]
     if known.decision == "none":
         return {}
@@ -56,7 +56,7 @@ def _weights(graph: Graph, method: str) -> Stage[RepairedWeights]:
 
 
 def _repair_inputs(graph: Graph, method: str, masks: Stage[PruningMasks]) -> dict[str, Any]:
-    """What the repairs of a method need, by parameter; scales are learned after the other repairs."""
+    """Return the inputs of a method's repairs by parameter; scales are learned after the other repairs."""
     methods_own, sequence = graph.methods[method], repairs(graph, method)
     texts = repair_texts(graph, methods_own)
     if sequence == (AUTO,):
@@ -127,7 +127,7 @@ def recovered(graph: Graph, method: str) -> Stage[RecoveredWeights]:
 
 
 def recovered_from(graph: Graph, method: str) -> dict[str, Any]:
-    """What a method's recovered model is made from."""
+    """Return the inputs of a method's recovered model."""
     return pruned(graph, method) | {"recovered": recovered(graph, method)}
 
 

@@ -24,7 +24,7 @@ _COLORS = {"ce_primary": TEXT_A, "ce_auxiliary": TEXT_B, "distillation": GREY}
 
 @panel("learning", *_CARD)
 def learning(run: Run) -> Panel:
-    """How the losses of the sparsity learning went."""
+    """Losses of the sparsity learning by step."""
     history = run.load(stages.learning)
     return Panel(
         losses(history, LOSSES),
@@ -35,7 +35,7 @@ def learning(run: Run) -> Panel:
 
 @panel("learned_retention", *_CARD)
 def learned_retention(run: Run) -> Panel:
-    """How retention went while the sparsity was learned."""
+    """Retention during the sparsity learning by step."""
     return Panel(
         retention(run.load(stages.learning), "retention", run.study.retention),
         "Retention, the kept fraction of the decoder's weights; the dashed line is the target.",
@@ -45,7 +45,7 @@ def learned_retention(run: Run) -> Panel:
 
 @panel("recovery_learning", "jobs_recovery", "How the pruned models were recovered")
 def recovery(run: Run) -> Panel:
-    """How the loss of every method's recovery went."""
+    """Loss of every method's recovery by step."""
     if not stages.recovers(run.study):
         raise MethodError("no method of this run was trained on: its recovery.kind is none")
     pruned = [name for name in run.study.methods if METHODS[name].decision != "none"]

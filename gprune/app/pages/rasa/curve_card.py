@@ -99,7 +99,7 @@ def draw_line(points: Sequence[Known], retention: float, key: str, *, fills: boo
 
 
 def measured(cells: Sequence[Measurement], text: str) -> list[Known]:
-    """What a run has measured on a text, as answers that are whole; nothing without the dense model."""
+    """Return a run's measurements on a text as complete answers; empty without the dense model."""
     here = {cell.method: cell for cell in cells if cell.text == text and len(cell.losses)}
     dense = here.pop(DENSE, None)
     return [
@@ -166,7 +166,7 @@ def _error(answer: Answer) -> float:
 
 
 def at_the_line(choice: whatif.LabChoice, method: str) -> whatif.LabChoice:
-    """What a method of the curve decides at the line; baselines decide by A."""
+    """Return the choice of a method at the line; baselines are scored on A."""
     learned = METHODS[method].decision == "learned"
     return replace(choice, method=method, scoring=choice.scoring if learned else whatif.PRIMARY)
 

@@ -1,4 +1,4 @@
-"""What the cards of the page compute, each once for its keys."""
+"""Choices of the page and the masks that follow from them."""
 
 from collections.abc import Mapping
 
@@ -13,7 +13,7 @@ from gprune.study.methods import BUILT_IN, METHODS
 
 
 def own_masks(run: Run) -> PruningMasks:
-    """What the run itself has decided; MissingResultError where it has not come that far."""
+    """Return the run's masks of GPrune; MissingResultError if they are not there."""
     return run.load(stages.masks, "gprune")
 
 

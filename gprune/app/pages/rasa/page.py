@@ -53,7 +53,7 @@ def _laboratory(run: Run) -> None:
 
 
 def _modules(run: Run, settings: ReliabilitySettings) -> None:
-    """What other quantiles would adapt, and what the rule decides for every module."""
+    """Draw the plane of quantiles and the table of every module."""
     _grid(run, settings)
     with card("rasa_table", "Every module", run) as drawn:
         _table(run, drawn, settings)

@@ -1,4 +1,4 @@
-"""What a choice of the lab costs on unseen text: measured in a worker, and refined while one looks."""
+"""Live perplexity of a choice on unseen text, measured by the worker."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -65,7 +65,7 @@ class _Asked:
 
 
 def wants_to_follow(run: Run) -> bool:
-    """Whether the card shows another choice than the lab now has."""
+    """Return True if the choice has changed since the card was drawn."""
     return st.session_state.get(_SHOWN) != retention_card.choice(run, controls.settings(run))
 
 

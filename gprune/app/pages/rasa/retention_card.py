@@ -1,4 +1,4 @@
-"""What visibly moves a model: how much is kept, whose scores decide, and by which method."""
+"""The card of retention, method and scoring text."""
 
 import streamlit as st
 
@@ -14,7 +14,7 @@ TEXT, METHOD = "rasa_text", "rasa_method"
 
 
 def choice(run: Run, settings: ReliabilitySettings) -> whatif.LabChoice:
-    """What was chosen, from the address."""
+    """Return the choice that the address holds."""
     return whatif.LabChoice(
         url_state.choice(METHOD, lab.methods(run), "gprune"),
         controls.retention(run),

@@ -27,7 +27,7 @@ def show(run: Run) -> None:
     identities = preview.pool().ask_many(Source(run.root, run.graph), requests.questions, asking.owner("slide"))
     curve = dict(zip(requests.points, identities, strict=True))
     # live points lack what is fitted to the run's own masks
-    points = [point for point in points if not preview.left_out(run.graph, point[0])]
+    points = [point for point in points if point[0] in methods and not preview.left_out(run.graph, point[0])]
     asking.look(run, partial(asking.coming, identities), lambda _: _draw(run, points, curve))
 
 

@@ -1,4 +1,4 @@
-"""Answers: how strongly does a neuron answer to tokens of passages, or of a text, and which does it promote?
+"""Activations of a neuron on passages and texts, and the tokens that it promotes.
 
 The passages stand in sequences that the run has drawn; each is read from its beginning, because a token is
 answered by all before it, and no further than it is asked for. The model runs up to the neuron's layer.

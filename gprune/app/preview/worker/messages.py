@@ -1,4 +1,4 @@
-"""How the app and the worker of the preview talk: one JSON object a line, over the child's input and output.
+"""Messages between the app and the worker: one JSON object a line over stdin and stdout of the worker.
 
 The first line from the app says which model to load; every later one asks for the losses of some windows:
 

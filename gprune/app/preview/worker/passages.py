@@ -1,4 +1,4 @@
-"""Answers: what does a model make of one passage, token by token, and how does it go on from a prompt?
+"""Losses of a passage token by token, and continuations of a prompt.
 
 A window of an evaluation text is the run's own, tokens and all; what is typed is tokenised as the run
 tokenises a document, with the special tokens that the tokenizer adds. Only the last text is kept.

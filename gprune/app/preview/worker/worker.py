@@ -42,7 +42,7 @@ def main() -> int:
 
 
 class RequestHandler:
-    """Answers one line after another with the model that the first one names."""
+    """Reply to one line after another with the model that the first one names."""
 
     def __init__(self, say: Callable[[dict[str, Any]], None] = lambda _: None) -> None:
         """Loads nothing; `say` is told how far an answer is that takes long."""
@@ -51,7 +51,7 @@ class RequestHandler:
         self._dropped: set[Any] = set()
 
     def drop(self, identity: object) -> None:
-        """Has an answer that takes long given up; called from any thread."""
+        """Cancel a long request; called from any thread."""
         self._dropped.add(identity)
 
     def answer(self, data: bytes) -> dict[str, Any]:

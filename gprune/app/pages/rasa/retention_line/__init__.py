@@ -32,7 +32,7 @@ _MARGIN = 1.15
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a method costs at one retention."""
+    """Perplexity of a method at one retention."""
 
     x: float
     """fraction of the decoder's weights kept"""
