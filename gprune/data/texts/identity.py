@@ -40,7 +40,7 @@ def fingerprint(text: str, role: Role, memory: Path | None = None, tokens: int |
         "joined": source.joined,
     }
     if source.kind == "embedded":
-        content |= {"embedded": name.place, "split": source.split, "version": _version(name.place)}
+        content |= {"embedded": name.place, "split": source.split, "version": texts.version(name.place)}
     elif source.kind == "sampled":
         content |= {"sampled": asdict(sampling_of(name)), "role": role}
     elif not source.files:
@@ -120,10 +120,3 @@ def _digests(files: Sequence[Path], memory: Path | None) -> list[str]:
         except OSError as error:
             raise CorpusError(f"the file {str(error.filename)!r} cannot be read: {error.strerror}") from error
     return [found[file] for file in files]
-
-
-def _version(name: str) -> str:
-    try:
-        return texts.version(name)
-    except ModuleNotFoundError as error:
-        raise CorpusError(f"the text {name!r} cannot be built: it needs the package {error.name!r}") from error

@@ -5,16 +5,15 @@ on validation, as the literature does. Plain files and files of records have no 
 they are in both roles.
 """
 
-import contextlib
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from gprune.data.demo import prefetch, texts
+from gprune.data.demo import texts
 from gprune.data.texts import catalogue, hub, layout, naming, rows, sampled
 from gprune.data.texts.naming import TextName
 from gprune.system import safe_parsing
@@ -116,22 +115,6 @@ def documents(source: Source, cache: Path | None = None) -> Iterator[str]:
         )
 
 
-def build_ahead(names: Iterable[str], cache: Path) -> None:
-    """Lets another process build the embedded texts among these names, and returns at once.
-
-    Whoever reads them from the same cache later finds them there, or waits for the rest. A name that means no
-    embedded text, or nothing at all, is passed over.
-    """
-    prefetch.start([naming.parse(text).place for text in names if is_embedded(text)], cache)
-
-
-def is_embedded(text: str) -> bool:
-    """Whether a name means a text that is made on the spot; no file is opened."""
-    with contextlib.suppress(SettingsError):
-        return naming.parse(text).place in texts.NAMES
-    return False
-
-
 def fields_of(source: Source) -> tuple[str, ...]:
     """The fields that make up a document; none where the text has no records."""
     return rows.first_fields(source.files[0], source.name) if source.files else ()
@@ -150,12 +133,7 @@ def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
             ": start a run with it"
         )
     if source.kind == "embedded":
-        try:
-            if cache is not None:
-                prefetch.wait(source.name.place, cache)
-            yield from texts.documents(source.name.place, source.split, cache)
-        except (OSError, ModuleNotFoundError) as error:
-            raise CorpusError(f"the text {source.name.place!r} cannot be built: {error}") from error
+        yield from texts.documents(source.name.place, source.split)
     for file in source.files:
         yield from rows.read_documents(file, source.name)
 

@@ -45,11 +45,11 @@ class TaskSource:
 def documents(source: TaskSource, cache: Path | None = None) -> list[Row]:
     """Reads and checks every document of a task, with the columns that it reads, in the order of the file.
 
-    `cache` keeps the demo's texts from call to call. Raises CorpusError, with task, file, row and column,
+    Raises CorpusError, with task, file, row and column,
     where the file cannot be read, is empty, or a row is not what the task needs.
     """
     if source.kind == "demo":
-        asked = questions.questions(source.task, cache)
+        asked = questions.questions(source.task)
         return [{**asdict(question), "choices": list(question.choices)} for question in asked]
     if source.file is None:
         raise CorpusError(f"the task {source.task!r} is not on this machine: download it first")

@@ -55,15 +55,6 @@ def test_options_and_files_that_change_the_tokens_change_the_fingerprint(rows, t
     assert "10 characters" in texts.describe(str(file))
 
 
-def test_embedded_text_without_its_package(monkeypatch):
-    def version(name):
-        raise ModuleNotFoundError("missing", name="sklearn")
-
-    monkeypatch.setattr("gprune.data.demo.texts.version", version)
-    with pytest.raises(CorpusError, match="'science-docs' cannot be built: it needs the package 'sklearn'"):
-        texts.fingerprint("science-docs", "calibration")
-
-
 def test_hub_text_is_known_by_name_until_it_is_here(put_in_cache, parquet, tmp_path):
     names = ("wikitext2", "wikitext2#split=test", "ptb", "c4", "hub:a/b", "hub:a/b#config=en")
     assert len({texts.fingerprint(name, "calibration") for name in names}) == len(names)
