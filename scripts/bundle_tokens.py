@@ -1,12 +1,10 @@
-"""Answers: how are the tokens made that come with the demo's model (`gprune.data.texts.bundled`)?
+"""Draw the tokens that come with the demo's model (`gprune.data.texts.bundled`).
 
-Draws, with the Python and the packages at hand, what the demo reads of its texts. To be run again whenever
-one of these, the tokenizer, the texts or the demo's settings change.
+To be run again whenever the texts, the tokenizer or the demo's settings change.
 
 Usage: python scripts/bundle_tokens.py
 """
 
-import platform
 import sys
 from pathlib import Path
 
@@ -21,32 +19,29 @@ from gprune.models.loading import load_tokenizer  # noqa: E402
 from gprune.study.demo import TEXTS, demo_study  # noqa: E402
 
 
-def made(cache: Path | None = None) -> dict[str, tuple[np.ndarray, int]]:
-    """Ids and how many sequences their text has in all, by key; `cache` keeps the built texts."""
+def draw_tokens() -> dict[str, tuple[np.ndarray, int]]:
+    """Return ids, and how many sequences their text has in all, by key."""
     study, tokenizer = demo_study(), load_tokenizer("demo")
     calibration, evaluation = study.calibration, study.evaluation
-    asked = {"samples": calibration.samples, "length": calibration.length, "seed": study.seed}
-    limit, known = evaluation.tokens, identity.tokenizer_fingerprint("demo")
+    settings = {"samples": calibration.samples, "length": calibration.length, "seed": study.seed}
+    limit, fingerprint = evaluation.tokens, identity.tokenizer_fingerprint("demo")
     assert limit is not None
-    found: dict[str, tuple[np.ndarray, int]] = {}
+    tokens: dict[str, tuple[np.ndarray, int]] = {}
     for name in TEXTS:
-        drawn = texts.draw(name, tokenizer, **asked, cache=cache)
-        found[bundled.key(texts.fingerprint(name, "calibration"), known, **asked)] = (
-            drawn.ids,
-            drawn.available,
-        )
-        stream = texts.stream(name, tokenizer, cache, limit)
-        found[bundled.key(texts.fingerprint(name, "evaluation"), known, limit=limit)] = stream, 0
-    return found
+        drawn = texts.draw(name, tokenizer, **settings)
+        key = bundled.key(texts.fingerprint(name, "calibration"), fingerprint, **settings)
+        tokens[key] = drawn.ids, drawn.available
+        stream = texts.stream(name, tokenizer, limit=limit)
+        tokens[bundled.key(texts.fingerprint(name, "evaluation"), fingerprint, limit=limit)] = stream, 0
+    return tokens
 
 
 def main() -> None:
-    """Writes the file."""
-    found = made()
+    """Write the file."""
+    tokens = draw_tokens()
     # the demo's tokenizer has 4,096 tokens
-    narrow = {place: np.ascontiguousarray(ids, dtype=np.uint16) for place, (ids, _) in found.items()}
-    counts = {place: str(count) for place, (_, count) in found.items()}
-    save_file(narrow, bundled.FILE, counts | {bundled.PYTHON: platform.python_version()})
+    ids = {key: np.ascontiguousarray(values, dtype=np.uint16) for key, (values, _) in tokens.items()}
+    save_file(ids, bundled.FILE, {key: str(count) for key, (_, count) in tokens.items()})
     print(f"{bundled.FILE}: {bundled.FILE.stat().st_size:,} bytes")
 
 

@@ -80,8 +80,8 @@ def main() -> None:
     _start_log(options.log)
     torch.set_num_threads(options.threads)
     recipe = Recipe()
-    train = {name: texts.documents(name, "train", options.cache) for name in texts.TRAINED}
-    held_out = {name: texts.documents(name, "test", options.cache) for name in texts.TRAINED}
+    train = {name: texts.documents(name, "train") for name in texts.TRAINED}
+    held_out = {name: texts.documents(name, "test") for name in texts.TRAINED}
     tokenizer = train_tokenizer(train, recipe)
     encoded = {name: encode(tokenizer, documents) for name, documents in train.items()}
     tests = {name: torch.cat(encode(tokenizer, documents)) for name, documents in held_out.items()}
@@ -257,7 +257,6 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--threads", type=int, default=1, help="CPU threads")
     parser.add_argument("--out", type=Path, default=MODEL_FOLDER, help="model folder to write")
     parser.add_argument("--log", type=Path, default=None, help="log file; also printed")
-    parser.add_argument("--cache", type=Path, default=None, help="folder of the built texts")
     parser.add_argument("--measure-minutes", type=float, default=4.0, help="between readings")
     parser.add_argument("--save-minutes", type=float, default=10.0, help="between checkpoints")
     return parser.parse_args()

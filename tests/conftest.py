@@ -80,7 +80,7 @@ def built_once(tmp_path_factory: pytest.TempPathFactory) -> BuiltOnce:
 
 
 # a trained model and its texts, the texts out of every installed package, a whole run
-SLOW_FIXTURES = {"shared", "text_cache", "finished"}
+SLOW_FIXTURES = {"shared", "finished"}
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

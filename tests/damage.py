@@ -69,13 +69,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     return json.loads((folder / NAME).read_text(encoding="utf-8"))
 
 
-def write_manifest(folder: Path, entries: Any, *, sealed: bool = True) -> None:
-    """Writes a manifest with a seal that fits, or one as it was before there were checksums."""
-    if sealed:
-        (folder / NAME).write_bytes(manifests.sealed({k: v for k, v in entries.items() if k != "seal"}))
-    else:
-        plain = {name: value for name, value in entries.items() if name not in (SUMS, "seal")}
-        (folder / NAME).write_text(json.dumps(plain), encoding="utf-8")
+def write_manifest(folder: Path, entries: Any) -> None:
+    """Write a manifest with a seal that fits."""
+    (folder / NAME).write_bytes(manifests.sealed({k: v for k, v in entries.items() if k != "seal"}))
 
 
 def _raw(data: bytes) -> Damage:
@@ -99,18 +95,11 @@ def _letter(folder: Path, chosen: random.Random) -> None:
 
 
 def _entry(name: str, *values: Any) -> Damage:
-    """Another value of an entry of the manifest, sealed or of the old form."""
+    """Another value of an entry of the manifest, sealed anew."""
 
     def damage(folder: Path, chosen: random.Random) -> None:
         changed = read_manifest(folder) | {name: chosen.choice(values)}
-        write_manifest(folder, changed, sealed=chosen.random() < 0.5)
-
-    return damage
-
-
-def _sealed_entry(name: str, *values: Any) -> Damage:
-    def damage(folder: Path, chosen: random.Random) -> None:
-        write_manifest(folder, read_manifest(folder) | {name: chosen.choice(values)})
+        write_manifest(folder, changed)
 
     return damage
 
@@ -131,7 +120,7 @@ def _file_named(*names: str) -> Damage:
         entries, name = read_manifest(folder), chosen.choice(names)
         entries["files"][name] = 2
         entries[SUMS][name] = checksums.of_bytes(b"{}")
-        write_manifest(folder, entries, sealed=chosen.random() < 0.5)
+        write_manifest(folder, entries)
 
     return damage
 
@@ -141,7 +130,7 @@ def _file_forgotten(folder: Path, chosen: random.Random) -> None:
     if entries["files"]:
         name = chosen.choice(sorted(entries["files"]))
         del entries["files"][name], entries[SUMS][name]
-        write_manifest(folder, entries, sealed=chosen.random() < 0.5)
+        write_manifest(folder, entries)
     else:
         _entry("files", None)(folder, chosen)
 
@@ -151,7 +140,7 @@ def _size(*sizes: Any) -> Damage:
         entries = read_manifest(folder)
         names = sorted(entries["files"]) or ["new.npy"]
         entries["files"][chosen.choice(names)] = chosen.choice(sizes)
-        write_manifest(folder, entries, sealed=chosen.random() < 0.5)
+        write_manifest(folder, entries)
 
     return damage
 
@@ -163,7 +152,7 @@ def _value(*values: Any) -> Damage:
         entries = read_manifest(folder)
         if entries.get("values"):
             entries["values"][chosen.choice(sorted(entries["values"]))] = chosen.choice(values)
-            write_manifest(folder, entries, sealed=chosen.random() < 0.5)
+            write_manifest(folder, entries)
         else:
             _entry("record", "Nothing")(folder, chosen)
 
@@ -181,7 +170,7 @@ def _other_shape(folder: Path, chosen: random.Random) -> None:
     np.save(path, array[..., None] if chosen.random() < 0.5 else array.astype("U3"), allow_pickle=False)
     entries["files"][path.name] = path.stat().st_size
     entries[SUMS][path.name] = checksums.of_bytes(path.read_bytes())
-    write_manifest(folder, entries, sealed=chosen.random() < 0.5)
+    write_manifest(folder, entries)
 
 
 def _file_lost(folder: Path, chosen: random.Random) -> None:
@@ -233,7 +222,7 @@ MANIFESTS: dict[str, Damage] = {
     "passes": _entry("passes", [1], 3, {"forward": "one"}, {"forward": -1}, "all"),
     "resumed": _entry("resumed", 3, [], {"step": 1}, {"step": -1, "seconds": 1.0, "passes": None}),
     "left out": _entry("left_out", 3, "masks", [1], {"a": 1}),
-    "checksums": _sealed_entry(SUMS, None, [], {}, "a" * 64, {"ids.npy": "A" * 64}),
+    "checksums": _entry(SUMS, None, [], {}, "a" * 64, {"ids.npy": "A" * 64}),
     "checksums lost": _without(SUMS),
     "seal lost": _without("seal"),
     "files lost": _without("files"),

@@ -96,14 +96,14 @@ def calls(project):
 
 
 READ_ELSEWHERE = {
+    "gprune/data/demo/texts.py": "documents that come with the package",
+    "gprune/data/demo/questions.py": "questions that come with the package",
     "gprune/store/manifests.py": "what json.dumps has written in the line before",
     "gprune/pipeline/record.py": "the study in memory, as its own to_json writes it",
 }
 """files that parse JSON by themselves, and why they may"""
 BUILT_PATTERNS = {
     "gprune/pipeline/archive/privacy.py": "escaped names of this machine and its folders, no file's",
-    "gprune/data/demo/prose.py": "put together from constants",
-    "gprune/data/demo/questions.py": "a word that an expression of letters alone has found",
     "gprune/experiments/reproduction/scale.py": "constants of the module",
 }
 """files that match a regular expression which is not written out in the call, and why they may"""

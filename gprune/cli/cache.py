@@ -112,11 +112,6 @@ def _verify(options: argparse.Namespace) -> int:
         say(f"{name}: {fault}")
     read = f"{found.files} files of {found.results} results, {amount(found.size)}"
     say(f"{read}: {len(found.faults)} damaged")
-    if found.unsummed:
-        say(
-            f"{found.unsummed} results are from before there were checksums: only their sizes, types and "
-            "shapes could be checked"
-        )
     if found.faults:
         say("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
     _tell_unreadable(found.runs)

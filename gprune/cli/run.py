@@ -195,12 +195,6 @@ def _result(
     ranks: Ranks | None = None,
 ) -> dict[str, Any]:
     """Runs one study, and shows how it gets on."""
-    from gprune.data import texts
-    from gprune.pipeline.stages.texts_to_build import to_build
-
-    # before the imports that they are built beside
-    texts.build_ahead(to_build(study), store.texts)
-
     from gprune import pipeline
     from gprune.cli import progress
 

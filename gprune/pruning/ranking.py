@@ -1,7 +1,7 @@
 """Rank arithmetic: ranks within a layer and within a module, discrepancy, correlation (pure numpy).
 
-Ranks are ascending (0 = least important); equal scores share their average rank. scipy.stats ranks no faster,
-not within groups, and takes a second to import.
+Ranks are ascending (0 = least important); equal scores share their average rank. scipy.stats takes 3 times as long for
+whole layers of 11,008 neurons and 12 times within modules (docs/performance.md), and a second to import.
 """
 
 from __future__ import annotations

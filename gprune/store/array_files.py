@@ -48,21 +48,21 @@ def write(path: Path, array: np.ndarray[Any, Any]) -> str:
         return writer.digest
 
 
-def read(path: Path, wanted: str | None) -> np.ndarray[Any, Any]:
-    """Reads an array from a file that `write` made, of a SHA-256 where that is known.
+def read(path: Path, wanted: str) -> np.ndarray[Any, Any]:
+    """Read an array of this SHA-256 from a file that `write` made.
 
     Raises OSError where it cannot be read, ValueError where it holds something else, or no array.
     """
     seen = checksums.stamp(path)
     if seen[0] > LARGEST_IN_MEMORY and not forgets_open_files(path):
-        _require(wanted, checksums.of_file(path) if wanted else wanted, path)
+        _require(wanted, checksums.of_file(path), path)
         mapped = _mapped(path, seen)
         if mapped is not None:
             return mapped
     data = again(path.read_bytes)
     digest = checksums.of_bytes(data)
     checksums.remember(path, seen, digest)
-    _require(wanted, digest if wanted else wanted, path)
+    _require(wanted, digest, path)
     with _PARSING:
         found: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
     return found
@@ -113,6 +113,6 @@ def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
     return (shape, dtype) if 10 + length + math.prod(shape) * dtype.itemsize == size else None
 
 
-def _require(wanted: str | None, digest: str | None, path: Path) -> None:
+def _require(wanted: str, digest: str, path: Path) -> None:
     if digest != wanted:
         raise ValueError(f"{path.name} does not hold what was written")

@@ -4,7 +4,7 @@
      "sha256": {"ids.npy": "9f86…"}, "seal": "60303…"}
 
 The seal is the SHA-256 of the manifest itself with zeros in its place, so that a changed letter is found as a
-changed array is. Manifests of before the checksums have neither; their files are known by their size alone.
+changed array is.
 
 `look` says whether a folder is what its manifest says, without reading an array: names, sizes, number types
 and shapes. What a record may hold follows from its class. `unlike` reads everything and compares checksums.
@@ -95,9 +95,9 @@ def fields_of(folder: Path, manifest: Mapping[str, Any], kind: type) -> dict[str
 
     Raises OSError where a file cannot be read, ValueError where one does not hold what was written.
     """
-    sums = manifest.get(SUMS, {})
+    sums = manifest[SUMS]
     names = {name: array_files.file_name(name) for name in axes_of(kind)}
-    arrays = {name: array_files.read(folder / file, sums.get(file)) for name, file in names.items()}
+    arrays = {name: array_files.read(folder / file, sums[file]) for name, file in names.items()}
     return plain_values(kind, manifest) | arrays
 
 
@@ -112,7 +112,7 @@ def look(folder: Path, kind: type | None = None) -> Looked:
         found = _look(folder, kind)
         _keep(folder, kind, found)
     if found.manifest is not None:
-        for name, wanted in found.manifest.get(SUMS, {}).items():
+        for name, wanted in found.manifest[SUMS].items():
             # what a read has found out; nothing is read here
             if checksums.known(folder / name, found.stamps[name]) not in (wanted, None):
                 return Looked(None, changed(name), found.stamps)
@@ -141,7 +141,7 @@ def unlike(folder: Path, manifest: Mapping[str, Any]) -> str:
 
     Empty if all do. Raises OSError where one cannot be read.
     """
-    sums = manifest.get(SUMS, {})
+    sums = manifest[SUMS]
     return next((changed(name) for name in sums if checksums.of_file(folder / name) != sums[name]), "")
 
 
@@ -210,14 +210,13 @@ def _look(folder: Path, kind: type | None) -> Looked:
 def _read(data: bytes) -> dict[str, Any]:
     """A manifest whose entries on files are in order."""
     manifest = safe_parsing.json_object(data, NAME, finite=False)
-    sums, seal = manifest.get(SUMS), manifest.get(SEAL)
-    if sums is not None or seal is not None:
-        if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
-            raise _DamagedError(f"{NAME} is not as it was written")
+    seal = manifest.get(SEAL)
+    if not isinstance(seal, str) or not _DIGEST.fullmatch(seal) or _seal_of(data, seal) != seal:
+        raise _DamagedError(f"{NAME} is not as it was written")
     files = manifest.get("files")
     if not isinstance(files, dict) or not all(type(size) is int and size >= 0 for size in files.values()):
         raise _DamagedError(f"{NAME} does not say which files there are")
-    if seal is not None and not _is_sums(sums, files):
+    if not _is_sums(manifest.get(SUMS), files):
         raise _DamagedError(f"{NAME} lacks checksums")
     return manifest
 

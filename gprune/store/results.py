@@ -37,7 +37,7 @@ class Store:
 
     @property
     def texts(self) -> Path:
-        """Folder in which texts that are built on the spot are kept."""
+        """Folder of texts."""
         return self.root / "texts"
 
     @property

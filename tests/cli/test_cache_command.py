@@ -16,7 +16,6 @@ from gprune.cli import progress
 from gprune.pipeline import runs
 from gprune.pipeline.cache import removal
 from gprune.pipeline.cache.usage import stored
-from gprune.pipeline.stages import KINDS
 from gprune.records import ModelShape
 from gprune.store import DAMAGED, Store
 from gprune.system.units import amount
@@ -156,16 +155,6 @@ def test_verify_names_what_is_damaged_and_says_so_in_its_status(cache, capsys):
     assert code == 1 and named == {str(folder.relative_to(store.root)) for folder in folders}
     assert f": {len(folders)} damaged" in said.out and "made anew" in said.err
     assert len(stored(store)) == count and not (store.root / DAMAGED).exists()
-
-
-def test_results_of_before_the_checksums_are_read_and_counted(cache, capsys):
-    store, _ = cache
-    for place in damage.results(store)[:4]:
-        folder = store.folder(*place)
-        damage.write_manifest(folder, damage.read_manifest(folder), sealed=False)
-        assert store.has(*place, KINDS[place[0]].record) and store.check(*place)
-    code, said = cache_says(capsys, store, "verify")
-    assert code == 0 and said.out.splitlines()[-1].startswith("4 results are from before there were checksums")
 
 
 SEEDS = ("3", "0", "1")

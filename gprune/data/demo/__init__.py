@@ -1,8 +1,8 @@
-"""Answers: where are the demo model and its texts that come with GPrune Studio?
+"""The demo model and its texts, which come with GPrune Studio.
 
 ``MODEL_FOLDER`` holds a small LLaMA that ``scripts/train_demo.py`` trained from scratch;
-``gprune.data.demo.texts`` builds the three texts it was trained and is measured on. ``tokens.safetensors``
-holds what the demo reads of these, see ``gprune.data.texts.bundled``.
+``gprune.data.demo.texts`` reads the three texts it was trained and is measured on. ``tokens.safetensors``
+holds the tokens that the demo reads of these, see ``gprune.data.texts.bundled``.
 """
 
 from pathlib import Path

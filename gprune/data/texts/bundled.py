@@ -1,9 +1,8 @@
-"""Answers: which tokens of the embedded texts come with the project, so that a first run waits for no text?
+"""Tokens of the embedded texts that come with the package, so that a first run of the demo tokenizes no text.
 
 The demo's calibration sets and the starts of its streams lie beside its model, each under a key that hashes
-all that decides it. A text of another Python or of other packages, by another tokenizer, of another seed or
-size is not among them: it is built and tokenized as ever. `scripts/bundle_tokens.py` writes the file, and a
-test draws all of it anew.
+all that decides it. Tokens by another tokenizer, of another seed or size are not among them. The script
+`scripts/bundle_tokens.py` writes the file.
 """
 
 import hashlib
@@ -17,8 +16,6 @@ from gprune.data.texts.tokens import token_fingerprint
 from gprune.records import Array, Tokens
 
 FILE = MODEL_FOLDER.parent / "tokens.safetensors"
-PYTHON = "python"
-"""the version of Python whose texts these are, which tests ask for"""
 
 
 def key(text: str, tokenizer: str, **asked: int) -> str:

@@ -1,8 +1,7 @@
 """Answers: which texts are known by name, and what does each need?
 
 WikiText-2, PTB and C4 are the paper's calibration and evaluation texts (section 4), and BookCorpus is what
-LLM-Pruner's released code reads; they come from the hub. The embedded texts are made on the spot from what is
-installed and need no network.
+LLM-Pruner's released code reads; they come from the hub. The embedded texts come with the package.
 """
 
 from collections.abc import Mapping

@@ -57,7 +57,7 @@ def fingerprint(
         "joined": source.joined,
     }
     if source.kind == "embedded":
-        content |= {"embedded": name.place, "split": source.split, "version": _version(name.place)}
+        content |= {"embedded": name.place, "split": source.split, "version": texts.version(name.place)}
     elif source.kind == "sampled":
         content |= {"sampled": asdict(sampling_of(name)), "role": role}
     elif source.rows is not None:
@@ -139,10 +139,3 @@ def _digests(source: Source, memory: Path | None) -> Sequence[str]:
         return digests.of_files(source.files, memory, salt.encode())
     except OSError as error:
         raise CorpusError(f"the file {str(error.filename)!r} cannot be read: {error.strerror}") from error
-
-
-def _version(name: str) -> str:
-    try:
-        return texts.version(name)
-    except ModuleNotFoundError as error:
-        raise CorpusError(f"the text {name!r} cannot be built: it needs the package {error.name!r}") from error

@@ -4,15 +4,14 @@ A calibration set is drawn from the split train; perplexity is measured on the s
 on validation, as the literature does. Files have no splits and are read as they are in both roles.
 """
 
-import contextlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from gprune.data.demo import prefetch, texts
+from gprune.data.demo import texts
 from gprune.data.texts import catalogue, naming, reading, sampled
 from gprune.data.texts.hub_rows import EVERYTHING, HubRows, HubSplit
 from gprune.data.texts.naming import TextName
@@ -108,41 +107,26 @@ def by_amount(text: str) -> bool:
     return partial_text or sampled.is_sampled(name) or name.startswith(HUB_PREFIX)
 
 
-def documents(source: Source, cache: Path | None = None) -> Iterator[str]:
-    """Yield the documents of a text on this machine, in order; `cache` keeps embedded texts.
+def documents(source: Source) -> Iterator[str]:
+    """Yield the documents of a text on this machine, in order.
 
     Raise CorpusError if a file cannot be read, or the slice of documents is empty.
     """
     span = source.name.documents
     # of a hub text the slice is what was fetched
     if span == slice(None) or source.kind == "hub":
-        yield from _all_documents(source, cache)
+        yield from _all_documents(source)
         return
     count = 0
-    for document in reading.slice_documents(_all_documents(source, cache), span):
+    for document in reading.slice_documents(_all_documents(source), span):
         count += 1
         yield document
     if not count:
-        total = sum(1 for _ in _all_documents(source, cache))
+        total = sum(1 for _ in _all_documents(source))
         option = source.name.option("documents")
         raise CorpusError(
             f"documents={option} of the text {source.name.asked!r} selects none of its {total:,} documents"
         )
-
-
-def build_ahead(names: Iterable[str], cache: Path) -> None:
-    """Start another process that builds the embedded texts among these names, and return at once.
-
-    Who reads them from the same cache later finds them there, or waits for the rest. Other names are ignored.
-    """
-    prefetch.start([naming.parse(text).place for text in names if is_embedded(text)], cache)
-
-
-def is_embedded(text: str) -> bool:
-    """Return True if a name means a text that is made on the spot; no file is opened."""
-    with contextlib.suppress(SettingsError):
-        return naming.parse(text).place in texts.NAMES
-    return False
 
 
 def fields_of(source: Source) -> tuple[str, ...]:
@@ -152,19 +136,14 @@ def fields_of(source: Source) -> tuple[str, ...]:
     return reading.first_fields(source.dataset, source.name)
 
 
-def _all_documents(source: Source, cache: Path | None) -> Iterator[str]:
+def _all_documents(source: Source) -> Iterator[str]:
     if source.kind == "sampled":
         raise CorpusError(
             f"the text {source.name.asked!r} is written by the model in a run and cannot be read without one"
             ": start a run with it"
         )
     if source.kind == "embedded":
-        try:
-            if cache is not None:
-                prefetch.wait(source.name.place, cache)
-            yield from texts.documents(source.name.place, source.split, cache)
-        except (OSError, ModuleNotFoundError) as error:
-            raise CorpusError(f"the text {source.name.place!r} cannot be built: {error}") from error
+        yield from texts.documents(source.name.place, source.split)
     if source.rows is not None:
         yield from source.rows.documents()
     if source.dataset is not None:

@@ -65,7 +65,7 @@ def _candidates(source: Source, cache: Path | None, seed: int, kept: int, length
     """The documents with the smallest random numbers, in their order, and how many documents there are."""
     generator, total = np.random.default_rng(seed), 0
     smallest: list[tuple[float, str]] = []
-    for document in documents(source, cache):
+    for document in documents(source):
         total += 1
         number = float(generator.random())
         if len(document.encode("utf-8", "replace")) < length - _SPECIAL:
@@ -218,10 +218,10 @@ def _flow(source: Source, tokenizer: Any, cache: Path | None, enough: int | None
 def _strings(source: Source, cache: Path | None) -> Iterator[str]:
     """What is tokenised at a time; a text of white space only counts as empty."""
     if source.joined:
-        whole = BLANK_LINE.join(documents(source, cache))
+        whole = BLANK_LINE.join(documents(source))
         yield from [whole] if whole.strip() else []
         return
-    for document in documents(source, cache):
+    for document in documents(source):
         if document.strip():
             yield document
 

@@ -118,7 +118,7 @@ def readable_faults(task: str) -> Iterator[None]:
 @lru_cache(maxsize=32)
 def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, int], ...], cache: Path | None) -> Loaded:
     """Files and their times make changed rows another task."""
-    rows = [] if source.kind == "registered" and source.file is None else read_documents(source, cache)
+    rows = [] if source.kind == "registered" and source.file is None else read_documents(source)
     with readable_faults(source.task):
         if source.kind == "registered":
             manager = registry.task_manager(source.task)

@@ -78,13 +78,13 @@ def no_data(task: str, reason: str) -> str:
     )
 
 
-def read_documents(source: TaskSource, cache: Path | None = None) -> list[Row]:
-    """Read and check the local rows of a task; `cache` keeps the demo's texts from call to call.
+def read_documents(source: TaskSource) -> list[Row]:
+    """Read and check the local rows of a task.
 
     Raises CorpusError, with file, row and column, where one cannot be used.
     """
     if source.kind == "demo":
-        asked = questions.questions(source.task, cache)
+        asked = questions.questions(source.task)
         return [{**asdict(question), "choices": list(question.choices)} for question in asked]
     if source.file is None:
         raise CorpusError(f"the task {source.task!r} has no local rows: they come from the hub")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from gprune.pipeline.cache.usage import Stored, stored, unreadable
 from gprune.system.errors import DamagedError, StoreError
 from gprune.pipeline.stages import KINDS
-from gprune.store import Store, manifests
+from gprune.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,11 +15,9 @@ class Verified:
 
     results: int
     files: int
-    """those with a checksum and their manifests, and those of whose size alone is known"""
+    """those of the results and their manifests"""
     size: int
     """bytes of the results"""
-    unsummed: int
-    """results without checksums"""
     faults: dict[str, str]
     """what is wrong, by the place of a result"""
     runs: dict[str, str]
@@ -28,17 +26,16 @@ class Verified:
 
 def verified(store: Store, progress: Callable[[Stored, int, int], None]) -> Verified:
     """Reads every file of every result; `progress` gets each, how many are done, and how many there are."""
-    found, faults, files, unsummed = stored(store), dict[str, str](), 0, 0
+    found, faults, files = stored(store), dict[str, str](), 0
     for done, one in enumerate(found, start=1):
         kind = KINDS[one.stage].record
         try:
             manifest = store.manifest(one.stage, one.key, kind) or {}
             store.check(one.stage, one.key, kind)
             files += 1 + len(manifest.get("files", ()))
-            unsummed += manifests.SUMS not in manifest
         except DamagedError as error:
             faults[one.name] = error.fault
         except StoreError as error:
             faults[one.name] = str(error)
         progress(one, done, len(found))
-    return Verified(len(found), files, sum(one.size for one in found), unsummed, faults, unreadable(store))
+    return Verified(len(found), files, sum(one.size for one in found), faults, unreadable(store))

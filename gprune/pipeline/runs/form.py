@@ -1,6 +1,6 @@
 """What the fields of a run's record must be: every field that a page, a table or a later run relies on.
 
-Fields may be absent, as in records of earlier versions; those that nobody reads may be anything. Reasons for
+Fields may be absent; those that nobody reads may be anything. Reasons for
 what is unavailable are explanations only: those of another form are passed over.
 """
 

@@ -16,8 +16,8 @@ from gprune.study.methods import METHODS, RECOMMENDED
 from gprune.study.settings import require
 
 UNTIL = ("positions", "answers", "drift", "adapted", "agreement", "masks", "perplexity", "all")
-"""what a run may stop after: positions are the strongest ones on every text, answers those behind accuracies,
-both of which older runs lack; agreement needs no masks, perplexity writes no model folder, all does"""
+"""what a run may stop after: positions are the strongest ones on every text, answers those behind accuracies;
+agreement needs no masks, perplexity writes no model folder, all does"""
 
 WRITTEN = ("gprune", RECOMMENDED)
 """the methods whose pruned models a whole run writes as folders"""

@@ -42,7 +42,7 @@ class RunContext:
     ) -> None:
         """Binds a study to digests of what it reads.
 
-        `text_cache` keeps texts that are built on the spot; `loading` is told when the model is loaded;
+        `text_cache` is the folder of texts in the cache; `loading` is told when the model is loaded;
         `ranks` are the processes that compute together, of which this is the first; None where it is alone.
         """
         self.company = None if ranks is None else Processes(ranks, study, inputs.precision, self._forget)

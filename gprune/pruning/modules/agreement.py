@@ -1,10 +1,8 @@
 """How far two partitions of the same neurons agree (appendix, module agreement).
 
 Adjusted Rand Index, corrected for chance, and matched overlap, the share of neurons that keep their module
-after the best one-to-one matching of modules. Pure numpy and scipy.
+after the best one-to-one matching of modules.
 """
-
-from math import comb
 
 import numpy as np
 
@@ -30,33 +28,6 @@ def contingency(first: Array, second: Array) -> Array:
     columns, column = np.unique(second, return_inverse=True)
     table: Array = np.bincount(row * len(columns) + column, minlength=len(rows) * len(columns))
     return table.reshape(len(rows), len(columns))
-
-
-def adjusted_rand_index(first: Array, second: Array) -> float:
-    """Adjusted Rand Index of two partitions.
-
-    Args:
-        first: (units,) module labels.
-        second: (units,) module labels of the same units.
-
-    Returns:
-        1 for the same partition up to labels, about 0 for independent ones, below 0 for less than chance.
-    """
-    # scikit-learn's adjusted_rand_score, the tests' reference, gives the same number in more than twice the
-    # time at 11008 neurons, and nothing else here needs the second that its import takes
-    table = contingency(first, second)
-    together = _pairs(table)
-    in_first, in_second = _pairs(table.sum(axis=1)), _pairs(table.sum(axis=0))
-    every = comb(int(table.sum()), 2)
-    # multiplied by 2 * every, so that all terms are whole numbers and exact
-    expected = 2 * in_first * in_second
-    largest = (in_first + in_second) * every
-    return 1.0 if largest == expected else (2 * together * every - expected) / (largest - expected)
-
-
-def _pairs(counts: Array) -> int:
-    """Number of pairs within groups of these sizes."""
-    return int((counts.astype(np.int64) * (counts.astype(np.int64) - 1) // 2).sum())
 
 
 def matched_overlap(first: Array, second: Array) -> float:
@@ -95,7 +66,10 @@ def compare(first: Partition, second: Partition) -> tuple[Array, Array]:
             f"partitions of {first.labels.shape} and {second.labels.shape} (layers, neurons) cannot be "
             "compared: choose two of the same model"
         )
+    # takes a second to import, which the app's process never needs
+    from sklearn.metrics import adjusted_rand_score
+
     pairs = list(zip(first.labels, second.labels, strict=True))
-    indices = np.array([adjusted_rand_index(a, b) for a, b in pairs])
+    indices = np.array([adjusted_rand_score(a, b) for a, b in pairs])
     overlaps = np.array([matched_overlap(a, b) for a, b in pairs])
     return indices, overlaps

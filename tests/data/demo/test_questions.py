@@ -1,6 +1,7 @@
-"""Are the demo's questions held out, the same every time, well formed, and can the demo model answer them?"""
+"""The demo's questions are held out and well formed, and the demo model can answer them."""
 
 import ast
+import hashlib
 import json
 import math
 
@@ -22,14 +23,30 @@ def accuracy(*arguments, **options):
 
 
 @pytest.fixture(scope="module")
-def asked(text_cache):
-    return {name: questions.questions(name, text_cache) for name in questions.NAMES}
+def asked():
+    return {name: questions.questions(name) for name in questions.NAMES}
+
+
+DIGESTS = {
+    "demo_continuation": ("b4d692019993", "ad3c1b6017e866124f84089458c8215f4eb054ca9d09d2b0d0cce548e2731e62"),
+    "demo_order": ("1d8387fec7a2", "0066cfa8185d606e11c9ee67c1a9ce978e680742ca2e9aaad2442af7f33ee4f2"),
+    "demo_cloze": ("bb2b273d9371", "540de288d49dcbc64e7368b9cb039a8254b2451c1f4043b18d0b239556c1b706"),
+}
+"""SHA-256 of the questions under the versions of `questions.VERSIONS`"""
+
+
+@pytest.mark.parametrize("name", questions.NAMES)
+def test_a_version_stands_for_the_questions(name, asked):
+    digest = hashlib.sha256(repr(asked[name]).encode()).hexdigest()
+    assert (questions.version(name), digest) == DIGESTS[name]
+    with pytest.raises(ValueError, match="unknown kind of question 'demo'; known kinds: demo_continuation"):
+        questions.version("demo")
 
 
 @pytest.mark.parametrize("name", questions.NAMES)
 def test_questions_are_many_and_distinct_with_one_right_choice(name, asked):
     found = asked[name]
-    assert 150 <= len(found) <= 200
+    assert len(found) == 200
     for question in found:
         assert len(set(question.choices)) == len(question.choices) == questions.CHOICES[name]
         assert all(choice.strip() == choice for choice in question.choices)
@@ -38,9 +55,9 @@ def test_questions_are_many_and_distinct_with_one_right_choice(name, asked):
 
 
 @pytest.mark.long
-def test_continuations_are_held_out_and_follow_their_passage(asked, text_cache):
-    held_out = {" ".join(line.split()) for name in PROSE for line in lines(name, "test", text_cache)}
-    trained = {" ".join(line.split()) for name in PROSE for line in lines(name, "train", text_cache)}
+def test_continuations_are_held_out_and_follow_their_passage(asked):
+    held_out = {" ".join(line.split()) for name in PROSE for line in lines(name, "test")}
+    trained = {" ".join(line.split()) for name in PROSE for line in lines(name, "train")}
     for question in asked["demo_continuation"]:
         lines_of = [f"{question.question} {choice}" for choice in question.choices]
         whole = lines_of.pop(question.answer)
@@ -49,13 +66,13 @@ def test_continuations_are_held_out_and_follow_their_passage(asked, text_cache):
         assert not any(line.startswith(tuple(lines_of)) for line in held_out | trained)
 
 
-def lines(name, split, cache):
-    return [line for document in texts.documents(name, split, cache) for line in document.split("\n\n")]
+def lines(name, split):
+    return [line for document in texts.documents(name, split) for line in document.split("\n\n")]
 
 
-def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked, text_cache):
+def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked):
     held_out, trained = (
-        "\n".join(" ".join(line.split()) for name in PROSE for line in lines(name, split, text_cache))
+        "\n".join(" ".join(line.split()) for name in PROSE for line in lines(name, split))
         for split in texts.SPLITS[::-1]
     )
     for question in asked["demo_order"]:
@@ -67,9 +84,9 @@ def test_orders_hold_the_same_words_and_only_the_right_one_is_a_sentence(asked, 
         assert wrong not in held_out
 
 
-def test_clozes_stand_in_held_out_code_and_the_version_follows_the_texts(asked, text_cache, monkeypatch):
-    documents = texts.documents("python-code", "test", text_cache)
-    trained = texts.documents("python-code", "train", text_cache)
+def test_clozes_stand_in_held_out_code(asked):
+    documents = texts.documents("python-code", "test")
+    trained = texts.documents("python-code", "train")
     assert all(ast.parse(document) for document in documents)
     for question in asked["demo_cloze"]:
         right = question.choices[question.answer]
@@ -77,23 +94,13 @@ def test_clozes_stand_in_held_out_code_and_the_version_follows_the_texts(asked, 
         assert right in question.question
         assert not any(choice in question.question for choice in question.choices if choice != right)
         assert not any(question.question + right in document for document in trained)
-    before = {name: questions.version(name) for name in questions.NAMES}
-    assert len(set(before.values())) == len(questions.NAMES)
-    monkeypatch.setattr(texts, "version", lambda name: "other" if name == "science-docs" else name)
-    changed = {name: questions.version(name) for name in questions.NAMES}
-    monkeypatch.setattr(texts, "version", lambda name: name)
-    plain = {name: questions.version(name) for name in questions.NAMES}
-    assert [name for name in questions.NAMES if changed[name] != plain[name]] == [
-        "demo_continuation",
-        "demo_order",
-    ]
 
 
 @pytest.mark.long
-def test_the_bundled_model_answers_above_chance(text_cache):
+def test_the_bundled_model_answers_above_chance():
     demo = load("demo", device="cpu")
     settings = EvaluationSettings(limit=ASKED)
-    found = accuracy(demo.model, demo.tokenizer, questions.NAMES, settings, cache=text_cache)
+    found = accuracy(demo.model, demo.tokenizer, questions.NAMES, settings)
     for name, result in found.items():
         assert result.samples == ASKED
         assert result.chance == pytest.approx(1 / questions.CHOICES[name], rel=1e-12)
@@ -120,9 +127,9 @@ def training():
     return json.loads((MODEL_FOLDER / "training.json").read_text(encoding="utf-8"))
 
 
-def held_out_windows(name, cache):
+def held_out_windows(name):
     tokenizer = AutoTokenizer.from_pretrained(MODEL_FOLDER)
-    text = (tokenizer.eos_token + tokenizer.bos_token).join(texts.documents(name, "test", cache))
+    text = (tokenizer.eos_token + tokenizer.bos_token).join(texts.documents(name, "test"))
     stream = torch.tensor(tokenizer.encode(text, add_special_tokens=False))
     rows = stream[: len(stream) // WINDOW * WINDOW].view(-1, WINDOW)
     return rows[:: len(rows) // WINDOWS][:WINDOWS]
@@ -143,9 +150,8 @@ def test_folder_is_small_enough_to_be_bundled_and_tokenizer_keeps_the_text_and_a
 
 
 @pytest.mark.parametrize("name", texts.TRAINED)
-def test_held_out_perplexity_is_what_the_training_states(name, model, training, text_cache):
-    found = perplexity(model, held_out_windows(name, text_cache))
+def test_held_out_perplexity_is_what_the_training_states(name, model, training):
+    found = perplexity(model, held_out_windows(name))
     assert found < model.config.vocab_size / 20
-    # Other versions of Python and the packages carry other texts.
-    if training["text_versions"][name] == texts.version(name):
-        assert found < LARGEST_RATIO * training["perplexity"][name]
+    assert training["text_versions"][name] == texts.version(name)
+    assert found < LARGEST_RATIO * training["perplexity"][name]

@@ -55,15 +55,6 @@ def test_options_and_files_that_change_the_tokens_change_the_fingerprint(rows, t
     assert "10 characters" in texts.describe(str(file))
 
 
-def test_embedded_text_without_its_package(monkeypatch):
-    def version(name):
-        raise ModuleNotFoundError("missing", name="sklearn")
-
-    monkeypatch.setattr("gprune.data.demo.texts.version", version)
-    with pytest.raises(CorpusError, match="'science-docs' cannot be built: it needs the package 'sklearn'"):
-        texts.fingerprint("science-docs", "calibration")
-
-
 def test_description_says_what_is_read(rows, tmp_path, monkeypatch):
     expected = "file rows.jsonl, 1,200 documents, 9,780 characters, fields prefix + gold joined"
     assert texts.describe(rows) == expected
