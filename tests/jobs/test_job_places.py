@@ -166,7 +166,7 @@ def test_only_a_run_that_comes_to_its_clock_is_timed(cache, supervisors):
     study = timed(0)
     assert [measures_speed(study, until) for until in ("all", "perplexity", "masks")] == [True, True, False]
     assert not measures_speed(make_study())
-    for arguments, expected in (((), True), (("--until", "masks"), False), (("cut", "a", "b"), False)):
+    for arguments, expected in (((), True), (("--until", "masks"), False), (("pad", "a", "b"), False)):
         assert submit(cache, study, "", arguments).timed == expected
 
 

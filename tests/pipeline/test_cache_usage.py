@@ -191,7 +191,7 @@ def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(tmp_path,
 
 def test_an_export_at_work_keeps_the_run_that_it_takes(tmp_path):
     run = write_run(tmp_path)
-    a_job(tmp_path, "running", arguments=("cut", run, "mine", "/out"))
+    a_job(tmp_path, "running", arguments=("export", run, "flap", "/out"))
     assert "is at work on it" in refused(tmp_path, run)
     other = write_run(tmp_path, study=a_study(seed=5))
     assert removal.remove(Store(tmp_path), other) > 0
