@@ -9,7 +9,7 @@ import pytest
 import tiny_study
 import torch
 from plugins.conftest import site as site  # noqa: PLC0414
-from plugins.packages import adopted, install
+from plugins.packages import install, new_process
 from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 import gprune
@@ -171,9 +171,9 @@ def test_the_estimate_counts_learning_scales(run):
         assert need(stage.id, more).device(12) > found.device(6) > case.weights
 
 
-def test_methods_of_other_packages_are_scaled(site, tmp_path, monkeypatch):
+def test_methods_of_other_packages_are_scaled(site, tmp_path):
     install(site)
-    with adopted(monkeypatch):
+    with new_process():
         values = values_in(tmp_path, methods=["dense", "even", "size"])
         values["repair"] |= {"kind": "own+scales"}
         result = pipeline.run(from_dict(values), Store(tmp_path / "cache"), lambda *_: None, until="perplexity")

@@ -1,4 +1,4 @@
-"""Has missing studies run as jobs: as many at a time as the queue has places for.
+"""Run missing studies as jobs: as many at a time as the queue has places for.
 
 Studies that measure speed come last and one by one; that nothing of the cache disturbs their clock is the
 queue's own rule (gprune.jobs.device_slots).
@@ -44,12 +44,12 @@ class ScheduledStudy:
 
     @property
     def shared(self) -> Study:
-        """What tells it from other entries: all of it."""
+        """The study by which entries are told apart: all of it."""
         return self.study
 
     @property
     def timed(self) -> bool:
-        """Whether it measures speed, and nothing may run beside it."""
+        """Return True if it measures speed, so that nothing may run beside it."""
         return measures_speed(self.study, self.until)
 
 
@@ -151,11 +151,11 @@ class Schedule(Generic[E]):
                     due.append(entry)
                 else:
                     self._ended(entry, "")
-            some = [submission.StudyJob(entry.study, entry.study.name, arguments(entry.until)) for entry in due]
-            known = self._known() if some else set()
-            found = jobs.submit_slurm(self.cache, some, slurm, exclusive=timed) if some else []
-            for entry, job in zip(due, found, strict=True):
-                self._open.append(Open(entry, job.id, own=job.id not in known))
+            study_jobs = [submission.StudyJob(entry.study, entry.study.name, arguments(entry.until)) for entry in due]
+            job_ids = self._job_ids() if study_jobs else set()
+            submitted = jobs.submit_slurm(self.cache, study_jobs, slurm, exclusive=timed) if study_jobs else []
+            for entry, job in zip(due, submitted, strict=True):
+                self._open.append(Open(entry, job.id, own=job.id not in job_ids))
 
     def _room(self, entry: E) -> bool:
         if entry.timed:
@@ -164,44 +164,43 @@ class Schedule(Generic[E]):
         return len(self._open) <= device_slots.at_once()
 
     def _start(self, entry: E) -> None:
-        found = self._already_open(entry)
-        if found is not None:
-            self._open.append(found)
+        open_job = self._already_open(entry)
+        if open_job is not None:
+            self._open.append(open_job)
             return
         if not self._needed(entry):
             self._ended(entry, "")
             return
-        known = self._known()
+        job_ids = self._job_ids()
         job = jobs.submit(self.cache, entry.study, entry.study.name, arguments(entry.until), self._build).id
-        self._open.append(Open(entry, job, own=job not in known))
+        self._open.append(Open(entry, job, own=job not in job_ids))
 
-    def _known(self) -> set[str]:
-        """The jobs that are there: what is submitted and is one of them was somebody else's first."""
+    def _job_ids(self) -> set[str]:
+        # a job that is submitted and among them was somebody else's first
         return {job.id for job in jobs.jobs(self.cache)}
 
     def _already_open(self, entry: E) -> Open[E] | None:
         """A job that is under way and makes what an entry wants, whoever started it."""
-        taken, digest = {item.job for item in self._open}, fingerprint(entry.study, arguments(entry.until))
+        open_ids, digest = {item.job for item in self._open}, fingerprint(entry.study, arguments(entry.until))
         for job in jobs.jobs(self.cache):
-            if job.state not in ("queued", "running") or job.id in taken:
+            if job.state not in ("queued", "running") or job.id in open_ids:
                 continue
             if job.fingerprint == digest or (not self._each and self._makes(job, entry)):
                 return Open(entry, job.id, own=False)
         return None
 
     def _makes(self, job: jobs.Job, entry: E) -> bool:
-        """Whether a job makes all that an entry wants, under another name or beside more."""
+        """Return True if a job makes all that an entry wants, under another name or beside more."""
         if job.arguments not in (arguments(entry.until), ()):
             return False
         # a model or a text that cannot be read here makes nothing
         with contextlib.suppress(GpruneError):
             study = jobs.study_of(self.cache, job.id)
-            own = self._keys(replace(entry.study, device=study.device), entry.until)
-            return own <= self._keys(study, entry.until if job.arguments else "all")
+            needed = self._keys(replace(entry.study, device=study.device), entry.until)
+            return needed <= self._keys(study, entry.until if job.arguments else "all")
         return False
 
     def _keys(self, study: Study, until: str) -> set[str]:
-        """Keys of what a study wants."""
         return {stage.key for stage in wanted(opened(study, Store(self.cache)).graph, until)}
 
     def _look(self, failures: dict[Study, str]) -> None:
@@ -228,7 +227,7 @@ class Schedule(Generic[E]):
         return False
 
     def _ending(self, item: Open[E]) -> str | None:
-        """None while a job is under way; afterwards why it failed, or an empty text."""
+        """Return None while a job is under way; afterwards why it failed, or an empty text."""
         try:
             job = jobs.get(self.cache, item.job)
         except JobError as error:
@@ -265,5 +264,5 @@ class Schedule(Generic[E]):
 
 
 def arguments(until: str) -> tuple[str, ...]:
-    """What the command of a study is told besides."""
+    """Return the arguments of a study's command besides the study."""
     return "--until", until

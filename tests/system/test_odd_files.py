@@ -181,8 +181,8 @@ def test_questions_with_a_million_choices_are_checked_in_no_time(tmp_path):
     row = {"question": "q", "choices": [*choices, choices[-1]], "answer": 0}
     (tmp_path / "own.jsonl").write_text(json.dumps(row))
     began = time.thread_time()
-    with pytest.raises(CorpusError, match="has '299999' more than once"):
-        tasks.documents(tasks.TaskSource("own", "own", tmp_path / "own.jsonl"))
+    with pytest.raises(CorpusError, match="must be a list of at least 2 texts, none empty and none twice"):
+        tasks.read_documents(tasks.TaskSource("own", "own", tmp_path / "own.jsonl"))
     assert time.thread_time() - began < 5
 
 
@@ -200,7 +200,7 @@ QUESTIONS = {
 def test_an_answer_that_is_none(tmp_path, task, answer):
     (tmp_path / "task.jsonl").write_text(json.dumps(QUESTIONS[task] | {"label": answer}))
     with pytest.raises(CorpusError, match="in the column 'label', which must be a number from 0 to 1") as refusal:
-        tasks.documents(tasks.TaskSource(task, "standard", tmp_path / "task.jsonl"))
+        tasks.read_documents(tasks.TaskSource(task, "registered", tmp_path / "task.jsonl"))
     said(refusal.value)
 
 

@@ -18,35 +18,35 @@ from gprune.records import Array, Tokens
 FILE = MODEL_FOLDER.parent / "tokens.safetensors"
 
 
-def key(text: str, tokenizer: str, **asked: int) -> str:
-    """Under what some tokens lie: the digests of a text and of a tokenizer, and what is asked for."""
-    content = {"text": text, "tokenizer": tokenizer, **asked}
+def key(text: str, tokenizer: str, **sizes: int) -> str:
+    """Return the key of some tokens: a hash of the digests of a text and of a tokenizer, and of sizes and seed."""
+    content = {"text": text, "tokenizer": tokenizer, **sizes}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def drawn(name: str, text: str, tokenizer: str, samples: int, length: int, seed: int) -> Tokens | None:
-    """The calibration set that `draw` makes of the text `name`; None where it does not come with the project.
+    """Return the calibration set that `draw` makes of the text `name`, None if it does not come with the package.
 
     `text` and `tokenizer` are digests of what they hold.
     """
-    found = _kept(key(text, tokenizer, samples=samples, length=length, seed=seed))
-    if found is None:
+    tokens = _read(key(text, tokenizer, samples=samples, length=length, seed=seed))
+    if tokens is None:
         return None
-    ids, available = found
+    ids, available = tokens
     return Tokens(text=name, fingerprint=token_fingerprint(ids), ids=ids, available=available)
 
 
 def stream(text: str, tokenizer: str, limit: int | None) -> Array | None:
-    """(limit,) the start of a stream as `stream` of this package gives it; None where it is not there."""
-    found = None if limit is None else _kept(key(text, tokenizer, limit=limit))
-    return None if found is None else found[0]
+    """Return the (limit,) start of a stream as `stream` of this package gives it, None if it is not there."""
+    tokens = None if limit is None else _read(key(text, tokenizer, limit=limit))
+    return None if tokens is None else tokens[0]
 
 
-def _kept(place: str) -> tuple[Array, int] | None:
-    """The int32 ids under a key, and how many sequences their text has in all."""
+def _read(name: str) -> tuple[Array, int] | None:
+    """Return the int32 ids under a key, and how many sequences their text has in all."""
     with safe_open(FILE, framework="numpy") as file:
-        known = file.metadata()
-        if place not in file.keys():  # noqa: SIM118
+        counts = file.metadata()
+        if name not in file.keys():  # noqa: SIM118
             return None
-        ids: Array = file.get_tensor(place).astype(np.int32)
-        return ids, int(known[place])
+        ids: Array = file.get_tensor(name).astype(np.int32)
+        return ids, int(counts[name])

@@ -1,4 +1,4 @@
-"""Answers: where does each study of a sweep stand, and what is left to do? Has the missing ones run.
+"""Run the missing studies of a sweep, and say where each of them stands.
 
 The run's record says whether a study is done, the newest job of it where it stands until then. What was
 killed, jobs included, reads as interrupted: nothing says that it cannot work.
@@ -29,8 +29,8 @@ def prepare(variations: Sequence[Variation], store: Store) -> None:
     Raises GpruneError where a model, a text or a task is missing or cannot be used; see
     pipeline.stages.inputs.
     """
-    for one in variations:
-        read(one.study, {}, store=store)
+    for variation in variations:
+        read(variation.study, {}, store=store)
 
 
 def run(
@@ -62,8 +62,8 @@ def run(
     # what was killed is told from what is under way
     jobs.reconcile(store.root)
     stay = (DONE,) if again else (DONE, FAILED)
-    before = standings(variations, store, until)
-    left = [ScheduledStudy(one.variation.study, until) for one in before if one.state not in stay]
+    statuses = standings(variations, store, until)
+    left = [ScheduledStudy(status.variation.study, until) for status in statuses if status.state not in stay]
     Schedule(store.root, watch, ended, needed, build, slurm, each=True).run(left)
     return standings(variations, store, until)
 
@@ -89,7 +89,7 @@ class StudyStatus:
 
 
 def finished(study: Study, store: Store, until: str) -> bool:
-    """Whether a study has left a run that is done, and everything that it was to make is there."""
+    """Return True if a study has left a run that is done, and everything that it was to make is there."""
     record = runs.read(store, run_name(study))
     if record is None or runs.standing(record) != "done":
         return False
@@ -100,37 +100,38 @@ def finished(study: Study, store: Store, until: str) -> bool:
         # what it reads has gone; its run says what it was
         return False
     results = Results(store, Graph(study, inputs))
-    found = results.course(until)
-    wanted = [stage for stage in found if not KINDS[stage.kind].extra]
-    kept = RunRecord(results, until, {}, missing_tasks, lambda *_: None)
-    return kept.covers(wanted) and kept.whole(wanted)
+    wanted = [stage for stage in results.course(until) if not KINDS[stage.kind].extra]
+    run_record = RunRecord(results, until, {}, missing_tasks, lambda *_: None)
+    return run_record.covers(wanted) and run_record.whole(wanted)
 
 
 def standings(variations: Sequence[Variation], store: Store, until: str) -> list[StudyStatus]:
-    """Where the studies of a sweep stand, in their order."""
+    """Return where the studies of a sweep stand, in their order."""
     newest: dict[str, jobs.Job] = {}
     for job in jobs.jobs(store.root):
         newest.setdefault(job.fingerprint, job)
-    return [_standing(one, store, until, newest.get(fingerprint(one.study, arguments(until)))) for one in variations]
+    return [
+        _standing(variation, store, until, newest.get(fingerprint(variation.study, arguments(until))))
+        for variation in variations
+    ]
 
 
-def _standing(one: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
-    run, job_id = run_name(one.study), job.id if job else ""
-    if (job is None or not job.active) and finished(one.study, store, until):
-        return StudyStatus(one, run, DONE, "", job_id)
+def _standing(variation: Variation, store: Store, until: str, job: jobs.Job | None) -> StudyStatus:
+    run, job_id = run_name(variation.study), job.id if job else ""
+    if (job is None or not job.active) and finished(variation.study, store, until):
+        return StudyStatus(variation, run, DONE, "", job_id)
     if job is not None and job.state != "done":
         state = INTERRUPTED if job.killed else job.state
-        return StudyStatus(one, run, state, _words(job, store), job_id)
+        return StudyStatus(variation, run, state, _words(job, store), job_id)
     record = runs.read(store, run) or {}
     state = runs.standing(record)
     if state and state != "done":
         # a run that a terminal has started
-        return StudyStatus(one, run, state, record.get("error") or "", job_id)
-    return StudyStatus(one, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
+        return StudyStatus(variation, run, state, record.get("error") or "", job_id)
+    return StudyStatus(variation, run, MISSING, INCOMPLETE if job is not None and state else "", job_id)
 
 
 def _words(job: jobs.Job, store: Store) -> str:
-    """What there is to say of a job that is not done."""
     if job.state not in ("running", "cancelling"):
         return job.error or job.note
     progress = jobs.progress(store.root, job.id)
