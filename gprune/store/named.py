@@ -10,7 +10,6 @@ import json
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Generic, TypeVar
@@ -42,9 +41,9 @@ def cleaned(name: Any, what: str, *, hyphen: bool = True) -> str:
     return found
 
 
-def name_of(what: str, *, hyphen: bool = True) -> forms.After:
+def name_of(what: str, *, hyphen: bool = True) -> forms.Before:
     """For the field of a form that holds a name: see `cleaned`."""
-    return forms.After(lambda name: cleaned(name, what, hyphen=hyphen))
+    return forms.Before(lambda name: cleaned(name, what, hyphen=hyphen))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +116,11 @@ class Collection(Generic[T]):
     def read(self, raw: bytes) -> list[T]:
         """What a file holds; SettingsError where it is of another kind, or something in it is not valid."""
         values = self._opened(raw)
-        return forms.read(_several(self), values)[self.entries] if self.entries else [self.one.of(values)]
+        if not self.entries:
+            return [self.one.parse(values)]
+        few = forms.Rule(f"1 to {MOST} {self.what}", lambda listed: 1 <= len(listed) <= MOST)
+        listed = Annotated[types.GenericAlias(list, self.one), few]  # type: ignore[valid-type]
+        return forms.validate(listed, values.get(self.entries), where=self.entries)
 
     def _values(self, chosen: Sequence[T]) -> dict[str, Any]:
         listed = [self.plain(one) for one in chosen]
@@ -136,11 +139,3 @@ class Collection(Generic[T]):
             shown = safe_parsing.quoted(values.get("version"))
             raise SettingsError(f"the file has version {shown} and {VERSION} is read here: export it again")
         return values
-
-
-@cache
-def _several(kept: Collection[Any]) -> Any:
-    """The type of a file that lists what a collection keeps."""
-    few = forms.Rule(f"1 to {MOST} {kept.what}", lambda listed: 1 <= len(listed) <= MOST)
-    listed: Any = Annotated[types.GenericAlias(list, kept.one), few]
-    return Annotated[dict, forms.Table({kept.entries: listed}, (kept.entries,))]

@@ -9,7 +9,7 @@ the masks that came out says whether repeating it gives them again.
 
 import hashlib
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from gprune.store import named as named_files
 from gprune.study.methods import METHODS
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, MethodError, SettingsError
-from gprune.system.forms import Form, Listed, shorter
+from gprune.system.forms import Listed, LooseForm, shorter
 from gprune.system.safe_parsing import quoted
 
 _WORDS = ("name", "method", "masks", "modules", "digest")
@@ -33,10 +33,9 @@ _Key = Annotated[str, shorter(128)]
 
 
 @dataclass(frozen=True, slots=True)
-class MaskSet(Form):
+class MaskSet(LooseForm):
     """Edits of a method's masks under a name."""
 
-    LOOSE: ClassVar = True
     name: Annotated[_Key, named_files.name_of("a mask set", hyphen=False)]
     """what people call it"""
     method: _Key

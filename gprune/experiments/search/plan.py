@@ -6,17 +6,16 @@ ones on more, the best on most and under several seeds.
 
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from gprune.study import Study, field_names, short
-from gprune.study.field_types import Words
 from gprune.study.methods import require_known
-from gprune.study.settings import read, require
+from gprune.study.settings import Words, read, require
 from gprune.system import limits, safe_parsing
-from gprune.system.forms import Before, Form, Items, Listed, Rule, between
+from gprune.system.forms import Before, Form, Listed, Rule, between
 
 FIXED = ("model", "primary", "auxiliary", "retention", "seed", "methods", "name", "group", "device", "dtype")
 """fields of a study that a search does not vary: they say what is pruned, or change no result"""
@@ -33,8 +32,8 @@ def _is_value(value: Any) -> bool:
 _Count = Annotated[int, between(0, limits.MOST_COUNT)]
 _Value = Annotated[
     Any,
-    Rule("a number, a text, a switch or a list of these", _is_value, first=True),
     Before(lambda value: tuple(value) if isinstance(value, list) else value),
+    Rule("a number, a text, a switch or a list of these", _is_value),
 ]
 
 
@@ -55,7 +54,7 @@ class Rung(Form):
     WHAT: ClassVar = "a round"
     configurations: _Count
     """drawn ones that take part; the study as it stands is measured in every round besides"""
-    settings: Items[Any] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
     """dotted fields of the study that say how much data: samples, windows"""
     seeds: Listed[_Count] = (0,)
     """seeds under which every configuration is run"""
@@ -70,7 +69,7 @@ class Plan(Form):
     """what it is called on pages and in the report"""
     study: Study
     """what every trial differs from"""
-    space: Items[Listed[_Value]]
+    space: dict[str, Listed[_Value]]
     """dotted fields of the study, and the values that each may take"""
     rungs: Listed[Rung]
     """the rounds, in order"""
@@ -86,11 +85,11 @@ class Plan(Form):
         counts = [rung.configurations for rung in self.rungs]
         falling = all(more > fewer >= 1 for more, fewer in itertools.pairwise(counts)) and counts[-1] >= 1
         require(falling, "rungs", counts, "rounds of ever fewer configurations, at least 1")
-        most = min(math.prod(len(values) for _, values in self.space), limits.MOST_COUNT) - 1
+        most = min(math.prod(len(values) for values in self.space.values()), limits.MOST_COUNT) - 1
         require(counts[0] <= most, "rungs", counts[0], f"at most {most} configurations, which the space has")
         require(bool(self.study.evaluation.texts), "study.evaluation.texts", (), "at least one text")
         known = field_names()
-        for name, values in self.space:
+        for name, values in self.space.items():
             require(name in known, "space", name, "fields of a study")
             require(name not in FIXED and not name.startswith("evaluation."), "space", name, "free to vary")
             require(len(set(values)) == len(values) > 1, f"space[{name}]", values, "several different values")
@@ -126,7 +125,7 @@ def from_file(path: Path, within: Path | None = None) -> Plan:
 
     Raises SettingsError where the file is missing, or does not hold a valid plan.
     """
-    return read(path, "search file", lambda values: Plan.of(placed(values, within)))
+    return read(path, "search file", lambda values: Plan.parse(placed(values, within)))
 
 
 def placed(values: Any, within: Path | None) -> Any:

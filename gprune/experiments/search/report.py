@@ -112,7 +112,7 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
             ("setting", "values", "the study's own"),
             [
                 (f"`{name}`", ", ".join(map(_cell, values)), _cell(attrgetter(name)(study)))
-                for name, values in plan.space
+                for name, values in plan.space.items()
             ],
         ).markdown(),
     ]
@@ -125,7 +125,7 @@ def markdown(plan: Plan, rounds: Sequence[Round], made: Made) -> str:
 
 def _round(plan: Plan, number: int, done: Round) -> list[str]:
     rung = done.rung
-    sizes = ", ".join(f"{name} {_cell(value)}" for name, value in rung.settings) or "the study's own sizes"
+    sizes = ", ".join(f"{name} {_cell(value)}" for name, value in rung.settings.items()) or "the study's own sizes"
     names = [f"perplexity, {short(text)}" for text in plan.study.evaluation.texts]
     heads = ("configuration", "change of perplexity", *names, "settings")
     return [

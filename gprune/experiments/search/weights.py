@@ -25,9 +25,8 @@ from gprune.records import Array, Choice
 from gprune.store import Store
 from gprune.study import Study, short
 from gprune.study.choice import OWN, UNREPAIRED, with_word
-from gprune.study.field_types import Real, Words
 from gprune.study.methods import METHODS, RECOMMENDED
-from gprune.study.settings import read, require
+from gprune.study.settings import Words, read, require
 from gprune.system.errors import StoreError
 from gprune.system.files import make_folder, write_json, write_text
 from gprune.system.forms import Form, Listed
@@ -47,9 +46,9 @@ class Plan(Form):
     """what it is called"""
     studies: Listed[Study]
     """what the cases of each development model differ from; evaluation texts are calibrated on by pairs"""
-    retentions: Listed[Real]
+    retentions: Listed[float]
     """retentions of the cases"""
-    weights: Listed[Listed[Real]]
+    weights: Listed[Listed[float]]
     """of each choice the weights of perplexity on held-out A and B and of divergence; scaled to a sum of 1"""
 
     def __post_init__(self) -> None:
@@ -98,7 +97,7 @@ class Case:
 
 def from_file(path: Path, within: Path | None = None) -> Plan:
     """Reads a plan; `within` holds the model and the texts that it names. SettingsError where it is none."""
-    return read(path, "search file", lambda values: Plan.of(placed(values, within)))
+    return read(path, "search file", lambda values: Plan.parse(placed(values, within)))
 
 
 def measured(plan: Plan, store: Store, told: Callable[[str], None]) -> list[Case]:

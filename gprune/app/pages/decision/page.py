@@ -127,7 +127,7 @@ def compared(study: Study, texts: list[str], retentions: list[float]) -> list[St
     if not texts or not retentions:
         raise SettingsError("choose at least one text and one retention")
     # a third text decides no mask, and could be one of these
-    sweep = Sweep.of(
+    sweep = Sweep.parse(
         {
             "title": f"Texts of {short(study.model)}",
             "study": study.with_settings({"substitute": ""}).to_dict(),

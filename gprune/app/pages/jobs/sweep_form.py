@@ -73,7 +73,7 @@ def planned(study: Study, typed: str, title: str, until: str) -> Sweep:
         if name in space:
             raise SettingsError(f"{quoted(name)} is named twice: put all its values into one list")
         space[name] = _values(values)
-    sweep = Sweep.of({"title": title.strip() or "sweep", "study": study.to_dict(), "space": space, "until": until})
+    sweep = Sweep.parse({"title": title.strip() or "sweep", "study": study.to_dict(), "space": space, "until": until})
     if sweep.count > MOST_OPEN:
         raise SettingsError(
             f"the sweep makes {sweep.count:,} studies, and the queue takes at most {MOST_OPEN}: shorten a "
@@ -101,7 +101,7 @@ def _json(text: str) -> Any:
 def _command(sweep: Sweep) -> None:
     """The same from a terminal, which needs the sweep as a file."""
     values = {"title": sweep.title, "study": asdict(sweep.study), "until": sweep.until}
-    values["space"] = {name: list(listed) for name, listed in sweep.space}
+    values["space"] = {name: list(listed) for name, listed in sweep.space.items()}
     st.code("python -m gprune sweep sweep.json", language="bash")
     file = (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()
     tables.download("Download sweep.json", file, "sweep.json", "application/json", "sweep_file")

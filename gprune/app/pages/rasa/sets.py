@@ -4,35 +4,37 @@
 """
 
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from gprune.store.named import Collection, name_of
 from gprune.study import ReliabilitySettings
-from gprune.system.forms import After, Checked, Table
+from gprune.system.forms import Before, Form, checked
 
 _FIELDS = ("drift_quantile", "score_quantile", "score_scale", "selection")
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class ThresholdSet(Checked):
+class ThresholdSet(Form):
     """A rule of RASA under a name."""
 
-    TAKES: ClassVar = True
     name: Annotated[str, name_of("a threshold set")]
     """what people call it"""
     settings: ReliabilitySettings
     """the rule"""
 
 
-def _made(values: dict[str, Any]) -> ThresholdSet:
-    return ThresholdSet(values["name"], ReliabilitySettings(**{name: values[name] for name in _FIELDS}))
+def _nested(values: Any) -> Any:
+    if not isinstance(values, dict):
+        return values
+    return {"name": values.get("name"), "settings": {name: values[name] for name in values if name != "name"}}
 
 
 def _plain(one: ThresholdSet) -> dict[str, Any]:
     return {"name": one.name} | {field: getattr(one.settings, field) for field in _FIELDS}
 
 
-_ONE = Annotated[dict, Table(dict.fromkeys(("name", *_FIELDS), Any), ("name", *_FIELDS), None), After(_made)]
+_ONE = Annotated[ThresholdSet, Before(_nested)]
 SETS: Collection[ThresholdSet] = Collection(
     "thresholds", "gprune-thresholds", "threshold sets", _ONE, _plain, entries="sets", finite=False
 )
