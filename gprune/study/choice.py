@@ -17,9 +17,9 @@ _KINDS = ("affine", "least_squares", "least_squares_bias", TRIED_SCALED)
 _TEXTS = get_args(TextsUsed)
 
 
-def _words(given: tuple[str, ...]) -> bool:
-    parts = [word.partition(":")[::2] for word in given]
-    return bool(given) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
+def _words(candidates: tuple[str, ...]) -> bool:
+    parts = [word.partition(":")[::2] for word in candidates]
+    return bool(candidates) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
 
 
 @checked

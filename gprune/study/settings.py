@@ -22,8 +22,8 @@ PRESET_LENGTHS = {"128": 128, "2048": 2048}
 
 def _as_integer(value: Any) -> Any:
     # JSON may write a count as 8.0; numpy has integers of its own
-    whole = value.is_integer() if isinstance(value, float) else isinstance(value, Integral)
-    return int(value) if whole and not isinstance(value, bool) else value
+    is_whole_number = value.is_integer() if isinstance(value, float) else isinstance(value, Integral)
+    return int(value) if is_whole_number and not isinstance(value, bool) else value
 
 
 def _as_text(value: Any) -> Any:
@@ -131,8 +131,8 @@ class CalibrationSettings(Form):
         """Checks the fields against each other."""
         rule = f"at least calibration.shards ({self.shards}), so that no shard is empty"
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
-        asked = {"calibration.samples": self.samples, "calibration.length": self.length}
-        limits.require_affordable(limits.MOST_TOKENS, "tokens of each text", asked)
+        factors = {"calibration.samples": self.samples, "calibration.length": self.length}
+        limits.require_affordable(limits.MOST_TOKENS, "tokens of each text", factors)
 
 
 @checked
@@ -172,8 +172,8 @@ class BaselineSettings(Form):
 
     def __post_init__(self) -> None:
         """Checks the fields against each other."""
-        asked = {f"baselines.taylor_{one}": getattr(self, f"taylor_{one}") for one in ("samples", "length")}
-        limits.require_affordable(limits.MOST_TOKENS, "tokens of gradients", asked)
+        factors = {f"baselines.taylor_{one}": getattr(self, f"taylor_{one}") for one in ("samples", "length")}
+        limits.require_affordable(limits.MOST_TOKENS, "tokens of gradients", factors)
 
 
 @checked
@@ -209,8 +209,8 @@ class ModularizationSettings(Form):
 
     def __post_init__(self) -> None:
         """Checks the fields against each other."""
-        asked = {"modularization.restarts": self.restarts, "candidates": len(self.candidates)}
-        limits.require_affordable(limits.MOST_CLUSTERINGS, "k-means runs in every layer", asked)
+        factors = {"modularization.restarts": self.restarts, "candidates": len(self.candidates)}
+        limits.require_affordable(limits.MOST_CLUSTERINGS, "k-means runs in every layer", factors)
 
 
 @checked

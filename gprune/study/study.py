@@ -232,7 +232,7 @@ class Study(Form):
             "Metric": self.metric,
             "Retention": f"{self.retention:g}",
             "Methods": ", ".join(self.methods),
-            "Evaluated on": ", ".join(short(one) for one in (*evaluation.texts, *evaluation.tasks)),
+            "Evaluated on": ", ".join(short(name) for name in (*evaluation.texts, *evaluation.tasks)),
             "Seed": f"{self.seed}",
         }
 
@@ -255,8 +255,8 @@ class Study(Form):
             for part in path:
                 target = target.get(part) if isinstance(target, dict) else None
             if not isinstance(target, dict) or last not in target:
-                shown = safe_parsing.quoted(dotted)
-                raise SettingsError(f"a study has no field {shown}; {forms.suggestion(str(dotted), field_names())}")
+                quoted = safe_parsing.quoted(dotted)
+                raise SettingsError(f"a study has no field {quoted}; {forms.suggestion(str(dotted), field_names())}")
             target[last] = value
         return from_dict(values)
 
@@ -287,8 +287,8 @@ def run_name(study: Study) -> str:
 
 def short(name: str) -> str:
     """Name of a text, a model or a task without the folders before it; options stay."""
-    place, sign, options = name.partition("#")
-    return place.rstrip("/").rpartition("/")[2] + sign + options
+    location, sign, options = name.partition("#")
+    return location.rstrip("/").rpartition("/")[2] + sign + options
 
 
 def field_names() -> tuple[str, ...]:

@@ -107,8 +107,7 @@ def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bo
 
 def _was_made(record: dict[str, Any], stage: Stage[Any]) -> bool:
     """Whether the run says that it has made a result."""
-    entry = record["stages"].get(stage.name)
-    return isinstance(entry, dict) and entry.get("key") == stage.key
+    return record["stages"].get(stage.name, {}).get("key") == stage.key
 
 
 def _left_out_before(record: dict[str, Any]) -> dict[str, str]:
