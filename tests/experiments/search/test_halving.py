@@ -19,11 +19,11 @@ from gprune.study.profiles import Profile
 from gprune.system.errors import SettingsError
 
 STUDY = {"model": "m", "primary": "a", "auxiliary": "b", "evaluation": {"texts": ["x", "y"]}}
-SPACE = (
-    ("modularization.temperature", (1.0, 0.1, 0.05)),
-    ("sparsity.learning_rate", (0.05, 0.1, 0.2)),
-    ("sparsity.epochs", (2, 3)),
-)
+SPACE = {
+    "modularization.temperature": (1.0, 0.1, 0.05),
+    "sparsity.learning_rate": (0.05, 0.1, 0.2),
+    "sparsity.epochs": (2, 3),
+}
 
 
 def a_plan(*rungs, **changes):
@@ -98,11 +98,11 @@ def test_what_could_not_be_run_comes_last_and_never_wins():
         ({"rungs": (Rung(18),)}, "at most 17 configurations"),
         ({"rungs": ()}, "at least one round"),
         (
-            {"space": (("sparsity.surrogate", ("sigmoid", "tanh")),), "rungs": (Rung(1),)},
+            {"space": {"sparsity.surrogate": ("sigmoid", "tanh")}, "rungs": (Rung(1),)},
             "sparsity.surrogate",
         ),
-        ({"space": (("sparsity.epochs", (2, 2)),), "rungs": (Rung(1),)}, "several different values"),
-        ({"space": (("retention", (0.5, 0.3)),), "rungs": (Rung(1),)}, "free to vary"),
+        ({"space": {"sparsity.epochs": (2, 2)}, "rungs": (Rung(1),)}, "several different values"),
+        ({"space": {"retention": (0.5, 0.3)}, "rungs": (Rung(1),)}, "free to vary"),
         ({"study": from_dict({**STUDY, "evaluation": {}})}, "at least one text"),
     ],
 )
@@ -253,5 +253,5 @@ def test_the_committed_search_has_forty_configurations_and_its_profile_is_a_stud
     study = from_dict({"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"})
     assert profiles.applied(study, "paper") == study
     recommended = profiles.profile("recommended")
-    assert dict(recommended.settings).keys() <= {name for name, _ in plan.space}
+    assert dict(recommended.settings).keys() <= plan.space.keys()
     assert profiles.applied(study, "recommended") == study.with_settings(dict(recommended.settings))
