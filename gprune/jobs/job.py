@@ -19,18 +19,17 @@ from gprune.jobs.state import JobState, Seconds, Shown, one_line, read_state, wr
 from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder, write_text
-from gprune.system.forms import Form, Listed
+from gprune.system.forms import Listed, LooseForm
 from gprune.system.network_files import move
 
 LOCAL, SLURM = "local", "slurm"
 
 
 @dataclass(frozen=True, slots=True)
-class _Record(Form):
+class _Record(LooseForm):
     """What is kept of a job from its beginning, see Job; the last four are missing in earlier versions."""
 
     WHAT: ClassVar = "it"
-    LOOSE: ClassVar = True
     label: Shown
     created: Seconds
     command: Listed[Shown]
@@ -199,7 +198,7 @@ def read_job(folder: Path) -> Job:
     state = read_state(folder)
     slurm = read_record(folder) if is_slurm(folder) else None
     try:
-        kept = _Record.of(files.read_json(folder / files.JOB) or {})
+        kept = _Record.parse(files.read_json(folder / files.JOB) or {})
     except SettingsError as error:
         reason = f"its {files.JOB} is missing or damaged ({error})"
         raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error

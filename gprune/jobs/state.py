@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from gprune.jobs import folder as files
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
-from gprune.system.forms import Form, Number, Rule, between, one_of
+from gprune.system.forms import LooseForm, Rule, between, one_of
 from gprune.system.network_files import refresh
 
 MOST_TEXT = 20_000
@@ -36,15 +36,14 @@ def is_text(value: object) -> bool:
 
 
 Shown = Annotated[str, Rule("text that can be shown", is_text)]
-Seconds = Annotated[Number, Rule("seconds, up to the year 5000", lambda value: 0 <= value < LATEST)]
+Seconds = Annotated[float, Rule("seconds, up to the year 5000", lambda value: 0 <= value < LATEST)]
 _Process = Annotated[int, between(1, 2**31 - 1)]
 
 
 @dataclass(frozen=True, slots=True)
-class JobState(Form):
+class JobState(LooseForm):
     """Where a job stands; times are seconds since 1970, process starts seconds since the machine started."""
 
-    LOOSE: ClassVar = True
     state: Annotated[str, one_of(STATES)] = "queued"
     """one of STATES"""
     pid: _Process | None = None
@@ -119,7 +118,7 @@ def read_state(folder: Path) -> JobState:
     values = files.read_json(folder / files.STATE) or {}
     try:
         # one that does not say where the job stands is damaged as well
-        return JobState.of({"state": ""} | values)
+        return JobState.parse({"state": ""} | values)
     except SettingsError:
         return JobState(state="failed", error=DAMAGED)
 

@@ -95,6 +95,6 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     for part in _PARTS.split():
-        found = vars(import_module(f"{__name__}.{part}"))
-        globals().update({one: found[one] for one in __all__ if one in found})
+        members = vars(import_module(f"{__name__}.{part}"))
+        globals().update({public: members[public] for public in __all__ if public in members})
     return globals()[name]

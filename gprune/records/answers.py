@@ -63,15 +63,15 @@ class Questions(Record):
             raise ValueError("Questions.ends does not divide the text into questions and options")
 
     @classmethod
-    def of(cls, task: str, asked: list[tuple[str, list[str]]]) -> Questions:
+    def of(cls, task: str, items: list[tuple[str, list[str]]]) -> Questions:
         """Keeps every question of a task with its options, each cut to what is kept of it."""
         pieces = [
-            piece for question, options in asked for piece in (_tail(question), *(_head(option) for option in options))
+            piece for question, options in items for piece in (_tail(question), *(_head(option) for option in options))
         ]
         # half a surrogate pair, which JSON may hold, is no text
         encoded = [piece.encode("utf-8", "replace") for piece in pieces]
         ends = np.cumsum([len(piece) for piece in encoded], dtype=np.int64)
-        counts = np.array([len(options) for _, options in asked], dtype=np.int32)
+        counts = np.array([len(options) for _, options in items], dtype=np.int32)
         return cls(task, np.frombuffer(b"".join(encoded), dtype=np.uint8), ends, counts)
 
     def asked(self, number: int) -> tuple[str, list[str]]:

@@ -90,7 +90,7 @@ def axes_of(kind: type) -> dict[str, Axes]:
     if kind not in _axes:
         hints = typing.get_type_hints(kind, include_extras=True)
         declared = {name: getattr(hint, "__metadata__", (None,))[0] for name, hint in hints.items()}
-        _axes[kind] = {name: found for name, found in declared.items() if isinstance(found, Axes)}
+        _axes[kind] = {name: axes for name, axes in declared.items() if isinstance(axes, Axes)}
     return _axes[kind]
 
 
@@ -113,9 +113,9 @@ def misfit(kind: type, shapes: Mapping[str, tuple[int, ...]]) -> str:
 def require_axes(record: object) -> None:
     """Checks that the array fields have the declared dimensions, and fit each other; else ValueError."""
     kind = type(record)
-    found = misfit(kind, {name: np.shape(getattr(record, name)) for name in axes_of(kind)})
-    if found:
-        raise ValueError(f"{kind.__name__}.{found}")
+    fault = misfit(kind, {name: np.shape(getattr(record, name)) for name in axes_of(kind)})
+    if fault:
+        raise ValueError(f"{kind.__name__}.{fault}")
 
 
 def require_range(record: object, least: int, most: int, *names: str) -> None:

@@ -23,8 +23,8 @@ def retention(shape: ModelShape, ffn: Array, heads: Array) -> float:
 
     `ffn` (layers, neurons) and `heads` (layers, key/value groups) are bool, True = kept.
     """
-    kept = np.count_nonzero(ffn) * shape.neuron_weights + np.count_nonzero(heads) * shape.group_weights
-    return kept / shape.decoder_weights
+    weights = np.count_nonzero(ffn) * shape.neuron_weights + np.count_nonzero(heads) * shape.group_weights
+    return weights / shape.decoder_weights
 
 
 def nearest_whole(value: float) -> int:
@@ -48,8 +48,8 @@ def uniform_counts(
         return (budget - groups * shape.group_weights) / shape.neuron_weights
 
     def distance(groups: int) -> tuple[float, float]:
-        wanted = neurons(groups)
-        return max(1 - wanted, wanted - shape.neurons, 0.0), abs(groups - target * shape.kv_heads)
+        count = neurons(groups)
+        return max(1 - count, count - shape.neurons, 0.0), abs(groups - target * shape.kv_heads)
 
     numbers = [*filter(possible, range(1, shape.kv_heads)), shape.kv_heads]
     chosen = min(numbers, key=distance)
@@ -88,9 +88,9 @@ def proposed_alignment(shape: ModelShape, target: float) -> int:
 def highest(scores: Array, count: int) -> Array:
     """(..., units) bool, True for the `count` highest scores of each row; of equal ones the first."""
     order = np.argsort(-np.asarray(scores), axis=-1, kind="stable")[..., :count]
-    kept = np.zeros(np.shape(scores), dtype=bool)
-    np.put_along_axis(kept, order, True, axis=-1)
-    return kept
+    mask = np.zeros(np.shape(scores), dtype=bool)
+    np.put_along_axis(mask, order, True, axis=-1)
+    return mask
 
 
 def keep_one(mask: Array, scores: Array) -> Array:
@@ -112,20 +112,20 @@ def fill_exactly(shape: ModelShape, ffn: Array, heads: Array, margin: Array, tar
     order = np.argsort(margin, axis=None, kind="stable")
     position: Array = np.empty(np.shape(margin), dtype=np.int64)
     position.ravel()[order] = np.arange(order.size)
-    kept = keep_one(ffn, position)
+    mask = keep_one(ffn, position)
     fixed = np.count_nonzero(heads) * shape.group_weights
-    wanted = nearest_whole((target * shape.decoder_weights - fixed) / shape.neuron_weights)
-    excess = np.count_nonzero(kept) - min(max(wanted, shape.layers), kept.size)
+    count = nearest_whole((target * shape.decoder_weights - fixed) / shape.neuron_weights)
+    excess = np.count_nonzero(mask) - min(max(count, shape.layers), mask.size)
     if excess > 0:
         # every layer's best neuron stays, whatever its margin
-        removable = kept.copy()
-        removable[np.arange(shape.layers), np.where(kept, position, -1).argmax(axis=1)] = False
+        removable = mask.copy()
+        removable[np.arange(shape.layers), np.where(mask, position, -1).argmax(axis=1)] = False
         lowest = order[removable.ravel()[order]][:excess]
-        kept.ravel()[lowest] = False
+        mask.ravel()[lowest] = False
     if excess < 0:
-        highest = order[~kept.ravel()[order]][excess:]
-        kept.ravel()[highest] = True
-    return kept
+        highest = order[~mask.ravel()[order]][excess:]
+        mask.ravel()[highest] = True
+    return mask
 
 
 def least_neurons(shape: ModelShape, alignment: int) -> int:
@@ -186,6 +186,6 @@ def _aligned_widths(counts: Array, sums: Array, wanted: float, alignment: int) -
 def _finite(margin: Array) -> Array:
     """Margins with infinities replaced by the largest and smallest finite one, so that blocks have means."""
     values = np.asarray(margin, dtype=np.float64)
-    known = values[np.isfinite(values)]
-    low, high = (known.min(), known.max()) if known.size else (0.0, 0.0)
+    finite = values[np.isfinite(values)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 0.0)
     return np.clip(values, low, high)

@@ -49,4 +49,4 @@ class Choice(Record):
     @property
     def order(self) -> list[int]:
         """Places of the candidates, the best first, those without a number last."""
-        return [int(place) for place in np.argsort(self.numbers, kind="stable")]
+        return [int(index) for index in np.argsort(self.numbers, kind="stable")]

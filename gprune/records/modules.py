@@ -141,5 +141,5 @@ class Agreement(Record):
     @classmethod
     def of(cls, rows: Mapping[str, PartitionAgreement]) -> Agreement:
         """Puts comparisons together, at least one, by name."""
-        found = list(rows.values())
-        return cls(tuple(rows), np.stack([row.ari for row in found]), np.stack([row.overlap for row in found]))
+        parts = list(rows.values())
+        return cls(tuple(rows), np.stack([row.ari for row in parts]), np.stack([row.overlap for row in parts]))

@@ -155,8 +155,8 @@ def labels(repairs: Iterable[Repair]) -> str:
 
 def in_order(names: Iterable[str]) -> tuple[Repair, ...]:
     """Repairs by their names, in the order in which they are carried out."""
-    wanted = set(names)
-    return tuple(repair for name, repair in REPAIRS.items() if name in wanted)
+    selected = set(names)
+    return tuple(repair for name, repair in REPAIRS.items() if name in selected)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

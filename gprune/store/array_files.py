@@ -48,27 +48,27 @@ def write(path: Path, array: np.ndarray[Any, Any]) -> str:
         return writer.digest
 
 
-def read(path: Path, wanted: str) -> np.ndarray[Any, Any]:
+def read(path: Path, expected: str) -> np.ndarray[Any, Any]:
     """Read an array of this SHA-256 from a file that `write` made.
 
     Raises OSError where it cannot be read, ValueError where it holds something else, or no array.
     """
-    seen = checksums.stamp(path)
-    if seen[0] > LARGEST_IN_MEMORY and not forgets_open_files(path):
-        _require(wanted, checksums.of_file(path), path)
-        mapped = _mapped(path, seen)
+    stamp = checksums.stamp(path)
+    if stamp[0] > LARGEST_IN_MEMORY and not forgets_open_files(path):
+        _require(expected, checksums.of_file(path), path)
+        mapped = _mapped(path, stamp)
         if mapped is not None:
             return mapped
     data = again(path.read_bytes)
     digest = checksums.of_bytes(data)
-    checksums.remember(path, seen, digest)
-    _require(wanted, digest, path)
+    checksums.remember(path, stamp, digest)
+    _require(expected, digest, path)
     with _PARSING:
-        found: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
-    return found
+        array: np.ndarray[Any, Any] = np.load(io.BytesIO(data), allow_pickle=False)
+    return array
 
 
-def _mapped(path: Path, seen: checksums.Stamp) -> np.ndarray[Any, Any] | None:
+def _mapped(path: Path, stamp: checksums.Stamp) -> np.ndarray[Any, Any] | None:
     """A map of a copy of a file that has this stamp; None where there is no room for one, or no such file.
 
     Raises OSError where the file cannot be read, ValueError where it changes meanwhile, or holds no array.
@@ -84,7 +84,7 @@ def _mapped(path: Path, seen: checksums.Stamp) -> np.ndarray[Any, Any] | None:
                 target.flush()
             except OSError:
                 return None
-            if checksums.stamp_of(os.fstat(source.fileno())) != seen:
+            if checksums.stamp_of(os.fstat(source.fileno())) != stamp:
                 raise ValueError(f"{path.name} was changed while it was read")
             with _PARSING:
                 return np.load(f"/proc/self/fd/{copy}", mmap_mode="r", allow_pickle=False)
@@ -102,17 +102,17 @@ def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
 
     start, size = again(beginning)
     length = int.from_bytes(start[8:10], "little")
-    found = _HEADER.fullmatch(start[10 : 10 + length])
-    if not start.startswith(b"\x93NUMPY\x01\x00") or found is None:
+    match = _HEADER.fullmatch(start[10 : 10 + length])
+    if not start.startswith(b"\x93NUMPY\x01\x00") or match is None:
         return None
-    shape = tuple(int(digits) for digits in re.findall(rb"\d+", found[2]))
+    shape = tuple(int(digits) for digits in re.findall(rb"\d+", match[2]))
     try:
-        dtype = np.dtype(found[1].decode())
+        dtype = np.dtype(match[1].decode())
     except TypeError:
         return None
     return (shape, dtype) if 10 + length + math.prod(shape) * dtype.itemsize == size else None
 
 
-def _require(wanted: str, digest: str, path: Path) -> None:
-    if digest != wanted:
+def _require(expected: str, digest: str, path: Path) -> None:
+    if digest != expected:
         raise ValueError(f"{path.name} does not hold what was written")

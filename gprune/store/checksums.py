@@ -62,28 +62,28 @@ def of_file(path: Path) -> str:
 
 def _of_file(path: Path) -> str:
     with open(path, "rb") as file:
-        seen = stamp_of(os.fstat(file.fileno()))
-        digest = known(path, seen) or hashlib.file_digest(file, "sha256").hexdigest()
-        if stamp_of(os.fstat(file.fileno())) == seen:
-            remember(path, seen, digest)
+        stamp_before = stamp_of(os.fstat(file.fileno()))
+        digest = known(path, stamp_before) or hashlib.file_digest(file, "sha256").hexdigest()
+        if stamp_of(os.fstat(file.fileno())) == stamp_before:
+            remember(path, stamp_before, digest)
     return digest
 
 
-def known(path: Path, seen: Stamp) -> str | None:
+def known(path: Path, stamp: Stamp) -> str | None:
     """SHA-256 of a file that looks so, where it is known; nothing is read."""
-    found = _known.get(str(path))
-    return found[1] if found is not None and found[0] == seen else None
+    entry = _known.get(str(path))
+    return entry[1] if entry is not None and entry[0] == stamp else None
 
 
-def remember(path: Path, seen: Stamp, digest: str) -> None:
+def remember(path: Path, stamp: Stamp, digest: str) -> None:
     """Keeps what a file's content sums up to, unless the file is so young that it could change unseen."""
-    if settled(seen):
-        _known[str(path)] = seen, digest
+    if settled(stamp):
+        _known[str(path)] = stamp, digest
 
 
-def settled(seen: Stamp) -> bool:
+def settled(stamp: Stamp) -> bool:
     """Whether a further change of a file that looks so would be seen."""
-    return abs(time.time_ns() - seen[2]) > _TICK_NANOSECONDS
+    return abs(time.time_ns() - stamp[2]) > _TICK_NANOSECONDS
 
 
 def stamp_of(status: os.stat_result) -> Stamp:

@@ -38,44 +38,44 @@ def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"
 
 
 def _of_file(path: Path, memory: Path | None, salt: bytes) -> str:
-    place = path.resolve()
-    with open(place, "rb") as file:
-        seen = stamp_of(os.fstat(file.fileno()))
-        kept = _record(memory, place, salt) if memory is not None and seen[0] >= _LARGE else None
-        known, found = _known.get((str(place), salt)), None
-        if known is not None and known[0] == seen:
-            found = known[1]
-        elif kept is not None:
-            found = _recorded(kept, seen)
-        digest = found or hashlib.file_digest(file, lambda: hashlib.sha256(salt)).hexdigest()
-        if settled(seen) and stamp_of(os.fstat(file.fileno())) == seen:
-            _known[str(place), salt] = seen, digest
-            if kept is not None and found is None:
-                _keep(kept, seen, digest)
+    resolved = path.resolve()
+    with open(resolved, "rb") as file:
+        stamp = stamp_of(os.fstat(file.fileno()))
+        record = _record(memory, resolved, salt) if memory is not None and stamp[0] >= _LARGE else None
+        entry, digest_before = _known.get((str(resolved), salt)), None
+        if entry is not None and entry[0] == stamp:
+            digest_before = entry[1]
+        elif record is not None:
+            digest_before = _recorded(record, stamp)
+        digest = digest_before or hashlib.file_digest(file, lambda: hashlib.sha256(salt)).hexdigest()
+        if settled(stamp) and stamp_of(os.fstat(file.fileno())) == stamp:
+            _known[str(resolved), salt] = stamp, digest
+            if record is not None and digest_before is None:
+                _keep(record, stamp, digest)
     return digest
 
 
-def _record(memory: Path, place: Path, salt: bytes) -> Path:
+def _record(memory: Path, path: Path, salt: bytes) -> Path:
     """The small file that keeps the digest of a file."""
-    named = hashlib.sha256(os.fsencode(place) + b"\0" + salt).hexdigest()
-    return memory / f"{named[:32]}.json"
+    name = hashlib.sha256(os.fsencode(path) + b"\0" + salt).hexdigest()
+    return memory / f"{name[:32]}.json"
 
 
-def _recorded(kept: Path, seen: Stamp) -> str | None:
+def _recorded(path: Path, stamp: Stamp) -> str | None:
     """The digest that was kept of a file which looks so; what cannot be read or is none counts as nothing."""
     try:
-        found = safe_parsing.json_object(kept.read_bytes(), "the digest")
+        values = safe_parsing.json_object(path.read_bytes(), "the digest")
     except (OSError, UnreadableError):
         return None
-    digest = found.get("sha256")
+    digest = values.get("sha256")
     valid = isinstance(digest, str) and len(digest) == 64 and not set(digest) - set("0123456789abcdef")
-    return str(digest) if valid and found.get("stamp") == list(seen) else None
+    return str(digest) if valid and values.get("stamp") == list(stamp) else None
 
 
-def _keep(kept: Path, seen: Stamp, digest: str) -> None:
+def _keep(path: Path, stamp: Stamp, digest: str) -> None:
     # a cache that is not there yet, full or closed costs the next process its time, and nothing else
     with contextlib.suppress(OSError):
-        if not kept.parent.parent.is_dir():
+        if not path.parent.parent.is_dir():
             return
-        make_folder(kept.parent)
-        write_json(kept, {"stamp": list(seen), "sha256": digest})
+        make_folder(path.parent)
+        write_json(path, {"stamp": list(stamp), "sha256": digest})

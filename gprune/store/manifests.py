@@ -107,23 +107,23 @@ def look(folder: Path, kind: type | None = None) -> Looked:
     `kind` is the class of its record, by default the one that the manifest names. Raises OSError where the
     disk or its permissions keep it from being read.
     """
-    found = _looked.get((str(folder), kind))
-    if found is None or found.stamps != _stamps(folder, found.stamps):
-        found = _look(folder, kind)
-        _keep(folder, kind, found)
-    if found.manifest is not None:
-        for name, wanted in found.manifest[SUMS].items():
+    looked = _looked.get((str(folder), kind))
+    if looked is None or looked.stamps != _stamps(folder, looked.stamps):
+        looked = _look(folder, kind)
+        _keep(folder, kind, looked)
+    if looked.manifest is not None:
+        for name, expected in looked.manifest[SUMS].items():
             # what a read has found out; nothing is read here
-            if checksums.known(folder / name, found.stamps[name]) not in (wanted, None):
-                return Looked(None, changed(name), found.stamps)
-    return found
+            if checksums.known(folder / name, looked.stamps[name]) not in (expected, None):
+                return Looked(None, changed(name), looked.stamps)
+    return looked
 
 
 def stamp_of(folder: Path) -> str:
     """What changes whenever a file that lies right in a folder does; empty where there is no such folder."""
     try:
-        with os.scandir(folder) as found:
-            stamps = sorted((entry.name, *checksums.stamp_of(entry.stat())) for entry in found)
+        with os.scandir(folder) as entries:
+            stamps = sorted((entry.name, *checksums.stamp_of(entry.stat())) for entry in entries)
     except OSError:
         return ""
     return repr(stamps)
@@ -131,9 +131,9 @@ def stamp_of(folder: Path) -> str:
 
 def refuse(folder: Path, kind: type, fault: str) -> None:
     """Remembers that a folder cannot be used although its manifest fits, until one of its files changes."""
-    for one in (kind, None):
-        seen = look(folder, one)
-        _keep(folder, one, Looked(None, seen.fault or fault, seen.stamps))
+    for record_type in (kind, None):
+        looked = look(folder, record_type)
+        _keep(folder, record_type, Looked(None, looked.fault or fault, looked.stamps))
 
 
 def unlike(folder: Path, manifest: Mapping[str, Any]) -> str:
@@ -153,10 +153,10 @@ def spoilt(path: Path) -> str:
     """
     for folder in path.absolute().parents:
         if _KEY.fullmatch(folder.name) and (folder / NAME).is_file():
-            seen, inner = look(folder), path.absolute().relative_to(folder).as_posix()
-            sums = (seen.manifest or {}).get(SUMS, {})
+            looked, inner = look(folder), path.absolute().relative_to(folder).as_posix()
+            sums = (looked.manifest or {}).get(SUMS, {})
             chosen = {name: one for name, one in sums.items() if f"{name}/".startswith(f"{inner}/")}
-            return seen.fault or unlike(folder, {SUMS: chosen})
+            return looked.fault or unlike(folder, {SUMS: chosen})
     return ""
 
 
@@ -165,21 +165,21 @@ def changed(name: str) -> str:
     return f"{name} does not hold what was written"
 
 
-def _keep(folder: Path, kind: type | None, found: Looked) -> None:
-    if _MISSING not in found.stamps.values() and all(map(checksums.settled, found.stamps.values())):
-        _looked[str(folder), kind] = found
+def _keep(folder: Path, kind: type | None, looked: Looked) -> None:
+    if _MISSING not in looked.stamps.values() and all(map(checksums.settled, looked.stamps.values())):
+        _looked[str(folder), kind] = looked
     else:
         _looked.pop((str(folder), kind), None)
 
 
 def _stamps(folder: Path, names: Mapping[str, Stamp]) -> dict[str, Stamp]:
-    found = {}
+    stamps = {}
     for name in names:
         try:
-            found[name] = checksums.stamp(folder / name)
+            stamps[name] = checksums.stamp(folder / name)
         except OSError:
-            found[name] = _MISSING
-    return found
+            stamps[name] = _MISSING
+    return stamps
 
 
 def _look(folder: Path, kind: type | None) -> Looked:
@@ -200,8 +200,8 @@ def _look(folder: Path, kind: type | None) -> Looked:
         _require_names(manifest["files"])
         stamps |= _stamps(folder, manifest["files"])
         _require_files(folder, manifest["files"])
-        wanted = kind or _named(manifest)
-        fault = details_fault(manifest) or (record_fault(folder, manifest, wanted) if wanted else "")
+        record_type = kind or _named(manifest)
+        fault = details_fault(manifest) or (record_fault(folder, manifest, record_type) if record_type else "")
     except (UnreadableError, _DamagedError) as error:
         return Looked(None, str(error), stamps)
     return Looked(None if fault else manifest, fault, stamps)
@@ -235,9 +235,9 @@ def _is_sums(sums: object, files: Mapping[str, int]) -> bool:
 def _require_names(files: Mapping[str, int]) -> None:
     """Checks that every file is named as one below the folder."""
     for name in files:
-        place = PurePosixPath(name)
-        longest = max((len(part.encode("utf-8", "surrogatepass")) for part in place.parts), default=0)
-        plain = str(place) == name and not place.is_absolute() and ".." not in place.parts
+        path = PurePosixPath(name)
+        longest = max((len(part.encode("utf-8", "surrogatepass")) for part in path.parts), default=0)
+        plain = str(path) == name and not path.is_absolute() and ".." not in path.parts
         if not plain or "\0" in name or not 0 < longest <= 255 or name == NAME:
             raise _DamagedError(f"{NAME} names the file {safe_parsing.quoted(name)}")
 
@@ -248,11 +248,11 @@ def _require_files(folder: Path, files: Mapping[str, int]) -> None:
         parts = PurePosixPath(name).parts
         try:
             places = [folder.joinpath(*parts[: end + 1]) for end in range(len(parts))]
-            found = [again(partial(os.lstat, place)) for place in places]
+            statuses = [again(partial(os.lstat, place)) for place in places]
         except (OSError, ValueError) as error:
             raise _DamagedError(f"{safe_parsing.quoted(name)} is missing") from error
-        *above, status = found
-        if not all(stat.S_ISDIR(one.st_mode) for one in above):
+        *above, status = statuses
+        if not all(stat.S_ISDIR(parent.st_mode) for parent in above):
             # a link could lead anywhere
             raise _DamagedError(f"{safe_parsing.quoted(name)} is in no folder of its own")
         if not stat.S_ISREG(status.st_mode):

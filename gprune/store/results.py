@@ -58,10 +58,10 @@ class Store:
         `kind` is the class of its record, by default the one that the manifest names.
         """
         try:
-            found = manifests.look(self.folder(stage, key), kind).manifest
+            manifest = manifests.look(self.folder(stage, key), kind).manifest
         except OSError:
             return None
-        return None if found is None else dict(found)
+        return None if manifest is None else dict(manifest)
 
     def has(self, stage: str, key: str, kind: type | None = None) -> bool:
         """Whether a whole result is there, as far as it can be told without reading it; see `manifest`."""
@@ -115,13 +115,13 @@ class Store:
     def _whole(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
         try:
-            seen = manifests.look(folder, kind)
+            looked = manifests.look(folder, kind)
         except OSError as error:
             raise _unreadable(folder, error) from error
-        if seen.manifest is not None:
-            return seen.manifest
-        if seen.fault:
-            raise DamagedError(stage, key, seen.fault)
+        if looked.manifest is not None:
+            return looked.manifest
+        if looked.fault:
+            raise DamagedError(stage, key, looked.fault)
         raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
 
     def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
@@ -135,22 +135,22 @@ class Store:
         try:
             self.check(stage, key, kind)
         except DamagedError as error:
-            place = self._aside(stage, key)
-            where = f"is kept in {place}" if place else "another process has moved it away"
+            target = self._aside(stage, key)
+            where = f"is kept in {target}" if target else "another process has moved it away"
             return f"the stored result was damaged ({error.fault}) and {where}"
         return ""
 
     def _aside(self, stage: str, key: str) -> Path | None:
         """Moves a result away, and says where it is now; None where it has gone meanwhile."""
-        place = self.root / DAMAGED / f"{stage}-{key}-{uuid4().hex[:8]}"
+        target = self.root / DAMAGED / f"{stage}-{key}-{uuid4().hex[:8]}"
         try:
-            make_folder(place.parent)
-            move(self.folder(stage, key), place)
+            make_folder(target.parent)
+            move(self.folder(stage, key), target)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise explain(error, self.root) from error
-        return place
+        return target
 
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
         """Writes a frozen record; if another process has written it meanwhile, that one stays.
@@ -237,8 +237,8 @@ class Store:
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
         with explained(self.root):
             make_folder(path.parent)
-            held = Lock(path)
-            while not held.acquire(1.0):
+            lock = Lock(path)
+            while not lock.acquire(1.0):
                 if on_wait:
                     on_wait()
         try:
@@ -246,7 +246,7 @@ class Store:
             refresh(self.root / stage)
             yield
         finally:
-            held.release()
+            lock.release()
 
     def sweep(self) -> None:
         """Removes what killed processes left half-written more than a day ago.

@@ -39,16 +39,16 @@ class Interval:
         text = os.environ.get(VARIABLE, "").strip()
         if not text:
             return cls(seconds=USUAL_SECONDS)
-        found = _EVERY.fullmatch(text)
-        if text != "off" and (found is None or not float(found[1])):
+        match = _EVERY.fullmatch(text)
+        if text != "off" and (match is None or not float(match[1])):
             raise SettingsError(
                 f"{VARIABLE} must be seconds as '30 s', steps as '10 steps', or 'off' (got {safe_parsing.quoted(text)})"
             )
-        if found is None:
+        if match is None:
             return cls()
-        if found[2].startswith("step"):
-            return cls(steps=max(1, int(float(found[1]))))
-        return cls(seconds=float(found[1]))
+        if match[2].startswith("step"):
+            return cls(steps=max(1, int(float(match[1]))))
+        return cls(seconds=float(match[1]))
 
     def over(self, steps: int, seconds: float) -> bool:
         """Whether so many steps and seconds after the last state it is time for the next."""
@@ -72,8 +72,8 @@ class Spent:
     @classmethod
     def of(cls, values: Any) -> Spent:
         """From a state; ValueError where it does not say."""
-        fits = isinstance(values, list) and len(values) == 3 and {type(one) for one in values} <= {int, float}
-        if not fits or not all(math.isfinite(one) and one >= 0 for one in values):
+        fits = isinstance(values, list) and len(values) == 3 and {type(number) for number in values} <= {int, float}
+        if not fits or not all(math.isfinite(number) and number >= 0 for number in values):
             raise ValueError("it does not say what it has cost")
         return cls(int(values[0]), int(values[1]), float(values[2]))
 

@@ -82,15 +82,17 @@ class StateFile:
         if not 0 < length <= min(_MOST_HEADER, len(data) - 8):
             raise ValueError("its header is cut off")
         header = safe_parsing.json_object(data[8 : 8 + length], "its header")
-        named = header.get("__metadata__")
-        if not isinstance(named, dict) or not all(isinstance(named.get(one), str) for one in (_DIGEST, _ABOUT)):
+        metadata = header.get("__metadata__")
+        if not isinstance(metadata, dict) or not all(
+            isinstance(metadata.get(field), str) for field in (_DIGEST, _ABOUT)
+        ):
             raise ValueError("it is no state of ours")
-        if _sum_of(data, named[_DIGEST]) != named[_DIGEST]:
+        if _sum_of(data, metadata[_DIGEST]) != metadata[_DIGEST]:
             raise ValueError("it is not as it was written")
-        about: dict[str, Any] = safe_parsing.json_value(named[_ABOUT], "what it says", digits=_DIGITS)
-        for name, wanted in (("form", FORM), ("stage", self.stage), ("key", self.key)):
-            if about[name] != wanted:
-                raise ValueError(f"its {name} is {safe_parsing.quoted(about[name])} and not {wanted!r}")
+        about: dict[str, Any] = safe_parsing.json_value(metadata[_ABOUT], "what it says", digits=_DIGITS)
+        for name, expected in (("form", FORM), ("stage", self.stage), ("key", self.key)):
+            if about[name] != expected:
+                raise ValueError(f"its {name} is {safe_parsing.quoted(about[name])} and not {expected!r}")
         if not all(type(about[name]) is int for name in ("step", "steps")) or type(about["values"]) is not dict:
             raise ValueError("it does not say where it stands")
         return about
@@ -122,11 +124,11 @@ class StateFile:
 
         Raises StoreError where the cache cannot be written.
         """
-        place = self.store.root / DAMAGED / f"{self.stage}-{self.key}-{uuid4().hex[:8]}{SUFFIX}"
+        target = self.store.root / DAMAGED / f"{self.stage}-{self.key}-{uuid4().hex[:8]}{SUFFIX}"
         with explained(self.store.root):
-            make_folder(place.parent)
-            move(self.path, place)
-        return place
+            make_folder(target.parent)
+            move(self.path, target)
+        return target
 
     def remove(self) -> None:
         """Removes the state, and what a killed process has left of one; where that may not be, they stay.
@@ -134,7 +136,7 @@ class StateFile:
         Nobody writes one now: the result's lock is held, or the result is there.
         """
         torn = self.path.parent.glob(f".{self.key}-*{SUFFIX}")
-        for path in (self.path, *(one for one in torn if is_beside(one.name))):
+        for path in (self.path, *(leftover for leftover in torn if is_beside(leftover.name))):
             with contextlib.suppress(OSError):
                 path.unlink()
 
@@ -142,12 +144,12 @@ class StateFile:
 def listed(store: Store, stage: str) -> list[StateFile]:
     """The states that a cache holds of a kind of result."""
     paths = sorted((store.root / stage).glob(f"[!.]*{SUFFIX}"))
-    found = []
+    files = []
     for path in paths:
         # a file of another name was not put there by this program
         with contextlib.suppress(StoreError):
-            found.append(StateFile(store, stage, path.name.removesuffix(SUFFIX)))
-    return found
+            files.append(StateFile(store, stage, path.name.removesuffix(SUFFIX)))
+    return files
 
 
 def sweep(store: Store) -> None:

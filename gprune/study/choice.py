@@ -3,10 +3,9 @@
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, cast, get_args
 
-from gprune.study.field_types import Several, Text, Whole
-from gprune.study.settings import SCALED, RepairSettings, TextsUsed
+from gprune.study.settings import SCALED, RepairSettings, SampledText, Several, Text, TextsUsed, Whole
 from gprune.system import limits
-from gprune.system.forms import Checked, Rule, between
+from gprune.system.forms import Form, Rule, between, checked
 
 MOST_CANDIDATES = 16
 """masks and repairs that the recommended recipe is chosen from at most"""
@@ -18,13 +17,14 @@ _KINDS = ("affine", "least_squares", "least_squares_bias", TRIED_SCALED)
 _TEXTS = get_args(TextsUsed)
 
 
-def _words(given: tuple[str, ...]) -> bool:
-    parts = [word.partition(":")[::2] for word in given]
-    return bool(given) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
+def _words(candidates: tuple[str, ...]) -> bool:
+    parts = [word.partition(":")[::2] for word in candidates]
+    return bool(candidates) and all(kind in _KINDS and texts in _TEXTS for kind, texts in parts)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class ChoiceSettings(Checked):
+class ChoiceSettings(Form):
     """What `repair.kind` auto and the method recommended choose from, and by which text."""
 
     WHERE: ClassVar = "choice."
@@ -34,9 +34,7 @@ class ChoiceSettings(Checked):
     sequences: Annotated[Whole, between(2, limits.MOST_COUNT)] = 128
     """sequences of each of these texts, of calibration.length tokens: drawn in addition to the calibration
     ones, and only where something is chosen"""
-    fresh: Annotated[
-        Text, Rule("a text that the model writes, as self:#seed=1", lambda text: text.startswith("self:"))
-    ] = "self:#seed=1"
+    fresh: SampledText = "self:#seed=1"
     """the fresh text; its seed is none of those that anything is fitted to"""
     repairs: Annotated[
         Several[Text],

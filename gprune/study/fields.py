@@ -47,12 +47,12 @@ OPTIONS = {
 def documentation() -> dict[str, str]:
     """What each field means, by dotted name; a section by its own name."""
     top = _field_texts(Study)
-    found = dict(top)
+    texts = dict(top)
     for name in field_names():
         section, _, field = name.rpartition(".")
         if section:
-            found[name] = _field_texts(_hints(Study)[section])[field]
-    return found
+            texts[name] = _field_texts(_hints(Study)[section])[field]
+    return texts
 
 
 @cache
@@ -92,8 +92,8 @@ def assignment(word: str) -> tuple[str, Any]:
     """
     field, sign, value = word.partition("=")
     if not sign:
-        shown = safe_parsing.quoted(word)
-        raise SettingsError(f"--set takes FIELD=VALUE (got {shown}), as reliability.drift_quantile=0.85")
+        quoted = safe_parsing.quoted(word)
+        raise SettingsError(f"--set takes FIELD=VALUE (got {quoted}), as reliability.drift_quantile=0.85")
     try:
         return field, safe_parsing.json_value(value, f"the value of {safe_parsing.quoted(field)}")
     except UnreadableError as error:

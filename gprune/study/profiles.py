@@ -58,13 +58,13 @@ def recipe() -> str:
         f"Recommended recipe, a method of its own: it tries the masks of {listed(labels)} with several "
         "repairs and takes what is best on held-out text."
     )
-    known = _evidence()
-    if not known:
+    evidence = _evidence()
+    if not evidence:
         return f"{words} What that brings is not measured yet: no figure is claimed."
     return (
-        f"{words} On {listed(known['models'])}, which its weights were chosen on, it had "
-        f"{known['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
-        f"{known['to the best unrepaired']:.2f} of the best masks’ without repair ({known['cases']} cases)."
+        f"{words} On {listed(evidence['models'])}, which its weights were chosen on, it had "
+        f"{evidence['to GPrune']:.2f} of GPrune’s perplexity on unseen text and "
+        f"{evidence['to the best unrepaired']:.2f} of the best masks’ without repair ({evidence['cases']} cases)."
     )
 
 

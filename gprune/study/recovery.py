@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Annotated, ClassVar, Literal
 
-from gprune.study.field_types import Real, Several, Text, Whole
-from gprune.study.settings import TextsUsed, require, roles_of
+from gprune.study.settings import Several, Text, TextsUsed, Whole, require, roles_of
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
-from gprune.system.forms import NOT_NEGATIVE, POSITIVE, Checked, Rule, at_least, between
+from gprune.system.forms import NOT_NEGATIVE, POSITIVE, Form, Rule, at_least, between, checked
 
 LINEAR_MAPS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 """the linear maps of a layer"""
@@ -22,8 +21,9 @@ _TARGETS = Rule(
 )
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class RecoverySettings(Checked):
+class RecoverySettings(Form):
     """How every pruned model is trained on, once its weights are repaired; the same for every method."""
 
     WHERE: ClassVar = "recovery."
@@ -36,22 +36,22 @@ class RecoverySettings(Checked):
     """steps of training"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
     """sequences of one step"""
-    learning_rate: Annotated[Real, POSITIVE] = 0.003
+    learning_rate: Annotated[float, POSITIVE] = 0.003
     """Adam step size of the factors, with cosine decay"""
     rank: Annotated[Whole, at_least(1), forms.at_most(limits.MOST_RANK)] = 8
     """rank of the change of each map"""
-    alpha: Annotated[Real, POSITIVE] = 16.0
+    alpha: Annotated[float, POSITIVE] = 16.0
     """the product of both factors is multiplied by alpha / rank"""
     targets: Annotated[Several[Text], _TARGETS] = LINEAR_MAPS
     """linear maps of each layer that are trained"""
-    distillation_weight: Annotated[Real, NOT_NEGATIVE] = 1.0
+    distillation_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """weight of the distillation from the dense model"""
-    distillation_temperature: Annotated[Real, POSITIVE] = 1.0
+    distillation_temperature: Annotated[float, POSITIVE] = 1.0
     """temperature of the distillation"""
-    cross_entropy_weight: Annotated[Real, NOT_NEGATIVE] = 0.0
+    cross_entropy_weight: Annotated[float, NOT_NEGATIVE] = 0.0
     """weight of the cross-entropy of the next token; 0 trains on distillation alone"""
 
-    def require_together(self) -> None:
+    def __post_init__(self) -> None:
         """Checks the fields against each other."""
         both = self.distillation_weight + self.cross_entropy_weight
         rule = "positive where recovery.cross_entropy_weight is 0, or nothing is trained"

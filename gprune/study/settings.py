@@ -9,16 +9,33 @@ from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from gprune.study.field_types import Real, Several, Text, Whole
 from gprune.system import forms, limits
 from gprune.system.errors import SettingsError
-from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Checked, Rule, at_least, between
+from gprune.system.forms import NOT_NEGATIVE, POSITIVE, SHARE, Form, Rule, at_least, at_most, between, checked
 from gprune.system.nearest import not_one_of
-from gprune.system.safe_parsing import json_file, path, quoted, refused_as
+from gprune.system.safe_parsing import is_whole, json_file, path, quoted, refused_as
 
 T = TypeVar("T")
 
 PRESET_LENGTHS = {"128": 128, "2048": 2048}
+
+
+def _as_integer(value: Any) -> Any:
+    # JSON may write a count as 8.0; numpy has integers of its own
+    is_whole_number = value.is_integer() if isinstance(value, float) else isinstance(value, Integral)
+    return int(value) if is_whole_number and not isinstance(value, bool) else value
+
+
+def _as_text(value: Any) -> Any:
+    # a window preset is a name that looks like a number
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+Whole = Annotated[int, forms.Before(_as_integer), Rule("a number of 64 bits", lambda number: abs(number) < 2**63)]
+SOUND = Rule("text without NUL or half a character", lambda text: "\0" not in text and is_whole(text))
+Words = Annotated[str, forms.shorter(limits.LONGEST_TEXT), SOUND]
+Text = Annotated[Words, forms.Before(_as_text)]
+Several = Annotated[forms.Listed[T], forms.shorter(limits.LONGEST_LIST, "a list", "entries")]
 
 
 def read(place: str | Path, name: str, make: Callable[[Any], T], *, pipe: bool = False) -> T:
@@ -63,14 +80,20 @@ def _is_length(preset: str) -> bool:
     return digits and 2 <= int(preset) <= limits.MOST_LENGTH
 
 
+_LENGTH = Rule(f"128, 2048 or another number of tokens from 2 to {limits.MOST_LENGTH}", _is_length)
 _DIFFERENT = Rule("texts that differ from each other", lambda value: len(set(value)) == len(value))
 _COUNTS = Rule(
     f"module counts of at least 2 and at most {limits.MOST_MODULES}",
     lambda counts: bool(counts) and 2 <= min(counts) and max(counts) <= limits.MOST_MODULES,
 )
-_SEQUENCE = forms.at_most(limits.MOST_LENGTH, "tokens, since no model reads more at once")
+_EVEN = Rule("an even number of at least 2", lambda number: number >= 2 and number % 2 == 0)
+_QUARTERS = Rule("a multiple of 4, one quarter for each subset", lambda number: number >= 4 and number % 4 == 0)
+_SEQUENCE = at_most(limits.MOST_LENGTH, "tokens, since no model reads more at once")
 TextsUsed = Literal["primary", "auxiliary", "both", "both_and_sampled", "sampled"]
 """calibration texts that something is made from, once the units are decided"""
+SampledText = Annotated[
+    Text, Rule("a text that the model writes, as self:#seed=1", lambda text: text.startswith("self:"))
+]
 _AtMost = Annotated[
     Whole | None,
     Rule("at least 1, or null for all", lambda most: most is None or 1 <= most <= limits.MOST_COUNT),
@@ -87,8 +110,9 @@ def roles_of(texts: TextsUsed) -> tuple[str, ...]:
     return {"both": pair, "both_and_sampled": (*pair, "sampled")}.get(texts, (texts,))
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class CalibrationSettings(Checked):
+class CalibrationSettings(Form):
     """How the calibration sets are drawn and what is measured on them."""
 
     WHERE: ClassVar = "calibration."
@@ -96,11 +120,7 @@ class CalibrationSettings(Checked):
     """sequences drawn from each text (paper: 2048)"""
     length: Annotated[Whole, at_least(2, "tokens"), _SEQUENCE] = 128
     """tokens of each sequence (paper: 128)"""
-    shards: Annotated[
-        Whole,
-        Rule("an even number of at least 2", lambda shards: shards >= 2 and shards % 2 == 0),
-        forms.at_most(16),
-    ] = 8
+    shards: Annotated[Whole, _EVEN, at_most(16)] = 8
     """disjoint groups of sequences kept apart, for the re-sampling control and the repeatability"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 16
     """sequences of one forward pass; changes speed, not results"""
@@ -111,16 +131,17 @@ class CalibrationSettings(Checked):
     positions: Annotated[Whole, between(0, limits.MOST_POSITIONS)] = 8
     """strongest positions kept for each neuron and text; 0 keeps none; changes no other result"""
 
-    def require_together(self) -> None:
+    def __post_init__(self) -> None:
         """Checks the fields against each other."""
         rule = f"at least calibration.shards ({self.shards}), so that no shard is empty"
         require(self.samples >= self.shards, "calibration.samples", self.samples, rule)
-        asked = {"calibration.samples": self.samples, "calibration.length": self.length}
-        limits.require_affordable(limits.MOST_TOKENS, "tokens of each text", asked)
+        factors = {"calibration.samples": self.samples, "calibration.length": self.length}
+        limits.require_affordable(limits.MOST_TOKENS, "tokens of each text", factors)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class ContextSettings(Checked):
+class ContextSettings(Form):
     """The kinds of context behind token-weighted FLAP and FANG's groups (section 4, base metrics)."""
 
     WHERE: ClassVar = "contexts."
@@ -128,11 +149,9 @@ class ContextSettings(Checked):
     """context clusters of each layer (FANG: 7)"""
     dimensions: Annotated[Whole, between(1, limits.MOST_COUNT)] = 64
     """principal components the tokens are clustered in (FANG: 64); clamped to what there is"""
-    tokens: Annotated[
-        Whole, at_least(2), forms.at_most(limits.MOST_CONTEXT_TOKENS, "tokens, which are in memory at once")
-    ] = 16384
+    tokens: Annotated[Whole, at_least(2), at_most(limits.MOST_CONTEXT_TOKENS, "tokens held in memory")] = 16384
     """tokens that the clusters are made from, rounded up to whole sequences"""
-    temperature: Annotated[Real, POSITIVE] = 1.0
+    temperature: Annotated[float, POSITIVE] = 1.0
     """of the token weights; distances between contexts have a mean of 1"""
     clustering: Literal["balanced", "released"] = "balanced"
     """clusters of equal size, or as FANG's code has them: within 40 % of that, the best of several starts"""
@@ -140,8 +159,9 @@ class ContextSettings(Checked):
     """a module of GPrune weights tokens by the context it stands out in, or by a mixture of all of them"""
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class BaselineSettings(Checked):
+class BaselineSettings(Form):
     """What the baselines of section 4 leave open."""
 
     WHERE: ClassVar = "baselines."
@@ -154,14 +174,15 @@ class BaselineSettings(Checked):
     fang_grouping: Literal["balanced", "released"] = "balanced"
     """group sizes that differ by one at most, or the released code's, for widths that divide evenly only"""
 
-    def require_together(self) -> None:
+    def __post_init__(self) -> None:
         """Checks the fields against each other."""
-        asked = {f"baselines.taylor_{one}": getattr(self, f"taylor_{one}") for one in ("samples", "length")}
-        limits.require_affordable(limits.MOST_TOKENS, "tokens of gradients", asked)
+        factors = {f"baselines.taylor_{one}": getattr(self, f"taylor_{one}") for one in ("samples", "length")}
+        limits.require_affordable(limits.MOST_TOKENS, "tokens of gradients", factors)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class ModularizationSettings(Checked):
+class ModularizationSettings(Form):
     """Behavior-consistent modularization (BCM), section 3.1."""
 
     WHERE: ClassVar = "modularization."
@@ -173,33 +194,32 @@ class ModularizationSettings(Checked):
     """k-means starts for each candidate count; the best silhouette wins"""
     seeding: Literal["plain", "greedy"] = "plain"
     """k-means++ draws each centroid once, or several times and takes the best: better silhouettes"""
-    split_fraction: Annotated[Real, SHARE] = 0.2
+    split_fraction: Annotated[float, SHARE] = 0.2
     """share of modules with the largest drift variation that are split in two (paper: 20 %)"""
-    pair_weight: Annotated[Real, NOT_NEGATIVE] = 0.1
+    pair_weight: Annotated[float, NOT_NEGATIVE] = 0.1
     """weight of the pairwise dispersion term of the quartile of most dispersed modules"""
-    repulsion_weight: Annotated[Real, NOT_NEGATIVE] = 0.1
+    repulsion_weight: Annotated[float, NOT_NEGATIVE] = 0.1
     """weight of the repulsion between centroids"""
-    consistency_weight: Annotated[Real, NOT_NEGATIVE] = 1.0
+    consistency_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """weight of the rank-drift consistency, divided by the layer's variance of each drift coordinate"""
-    learning_rate: Annotated[Real, POSITIVE] = 0.02
+    learning_rate: Annotated[float, POSITIVE] = 0.02
     """Adam step size of the centroids"""
-    steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps over all neurons of every layer")] = (
-        150
-    )
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps over all neurons of every layer")] = 150
     """refinement steps"""
-    temperature: Annotated[Real, POSITIVE] = 1.0
+    temperature: Annotated[float, POSITIVE] = 1.0
     """softmax temperature of the memberships (paper: none, that is 1)"""
     direction: Literal["auto", "preset", "magnitude", "direction"] = "auto"
     """auto applies the paper's admission rule; preset its outcome for the metric; the others force it"""
 
-    def require_together(self) -> None:
+    def __post_init__(self) -> None:
         """Checks the fields against each other."""
-        asked = {"modularization.restarts": self.restarts, "candidates": len(self.candidates)}
-        limits.require_affordable(limits.MOST_CLUSTERINGS, "k-means runs in every layer", asked)
+        factors = {"modularization.restarts": self.restarts, "candidates": len(self.candidates)}
+        limits.require_affordable(limits.MOST_CLUSTERINGS, "k-means runs in every layer", factors)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class ReliabilitySettings(Checked):
+class ReliabilitySettings(Form):
     """Reliability-aware score adaptation (RASA), section 3.2."""
 
     WHERE: ClassVar = "reliability."
@@ -207,42 +227,35 @@ class ReliabilitySettings(Checked):
     """which modules are adapted; drift_and_score is the paper's"""
     source: Literal["repeatability", "random"] = "repeatability"
     """how the scoring text of an adapted module is chosen; repeatability is the paper's"""
-    drift_quantile: Annotated[Real, SHARE] = 0.90
+    drift_quantile: Annotated[float, SHARE] = 0.90
     """γ_drift: a module at or above this quantile of drift is sensitive (paper: 0.90)"""
-    score_quantile: Annotated[Real, SHARE] = 0.90
+    score_quantile: Annotated[float, SHARE] = 0.90
     """γ_score: at or below this quantile of score a module is weakly supported (paper: 0.90)"""
     score_scale: Literal["raw", "standardized"] = "raw"
     """mean raw score as in the paper, or of scores standardised within the layer"""
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class SparsitySettings(Checked):
+class SparsitySettings(Form):
     """Modular sparsity learning (MSL), section 3.3."""
 
     WHERE: ClassVar = "sparsity."
-    epochs: Annotated[
-        Whole,
-        NOT_NEGATIVE,
-        forms.at_most(limits.MOST_EPOCHS, "passes, each through the whole model and back"),
-    ] = 2
+    epochs: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_EPOCHS, "passes through the model and back")] = 2
     """passes over both calibration sets (paper: 2 to 3)"""
-    batch: Annotated[
-        Whole,
-        Rule("a multiple of 4, one quarter for each subset", lambda batch: batch >= 4 and batch % 4 == 0),
-        forms.at_most(limits.MOST_BATCH),
-    ] = 32
+    batch: Annotated[Whole, _QUARTERS, at_most(limits.MOST_BATCH)] = 32
     """sequences of one step, a quarter from each of the subsets A', A'', B', B''"""
     supervision: Literal["adaptive", "primary", "dual"] = "adaptive"
     """cross-entropy of the FFN thresholds: the paper's adaptive rule, A only, or both always"""
-    distillation_weight: Annotated[Real, NOT_NEGATIVE] = 1.0
+    distillation_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """weight of the distillation from the dense model, on both texts"""
-    distillation_temperature: Annotated[Real, POSITIVE] = 1.0
+    distillation_temperature: Annotated[float, POSITIVE] = 1.0
     """temperature of the distillation"""
-    learning_rate: Annotated[Real, POSITIVE] = 0.05
+    learning_rate: Annotated[float, POSITIVE] = 0.05
     """Adam step size of the thresholds, with cosine decay"""
-    penalty: Annotated[Real, NOT_NEGATIVE] = 100.0
+    penalty: Annotated[float, NOT_NEGATIVE] = 100.0
     """rho of the augmented Lagrangian"""
-    dual_rate: Annotated[Real, NOT_NEGATIVE] = 0.1
+    dual_rate: Annotated[float, NOT_NEGATIVE] = 0.1
     """the multiplier grows by dual_rate * rho * g each step"""
     surrogate: Literal["long_tailed", "identity", "sigmoid"] = "long_tailed"
     """straight-through derivative of the step function"""
@@ -268,16 +281,17 @@ class SparsitySettings(Checked):
         return aligned | ({"widths": self.widths} if self.equal else {})
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class GateSettings(Checked):
+class GateSettings(Form):
     """Gates: a value for each unit, learned by MSL's losses and in its batches and epochs."""
 
     WHERE: ClassVar = "gates."
     start: Literal["primary", "mean"] = "primary"
     """whose ranks the gates start from: those of the primary text's scores, or the mean of both texts'"""
-    learning_rate: Annotated[Real, POSITIVE] = 0.1
+    learning_rate: Annotated[float, POSITIVE] = 0.1
     """Adam step size of the gates, which start between 0 and 1, with cosine decay"""
-    temperature: Annotated[Real, POSITIVE] = 1.5
+    temperature: Annotated[float, POSITIVE] = 1.5
     """of the sigmoid that stands in for the mask on the way back (GRASPrune: 1.5)"""
 
 
@@ -285,34 +299,35 @@ SCALED = "+scales"
 """ends the word of a repair that learned scales follow"""
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class ScaleSettings(Checked):
+class ScaleSettings(Form):
     """Learned scales: a factor for each kept unit, a bias for each output channel, everything else fixed."""
 
     WHERE: ClassVar = "scales."
-    steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps")] = 128
+    steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 128
     """steps of learning after masks and other repairs"""
     batch: Annotated[Whole, between(1, limits.MOST_BATCH)] = 18
     """sequences of one step, equally many of each text"""
-    samples: Annotated[Whole, at_least(1), forms.at_most(limits.MOST_COUNT)] = 128
+    samples: Annotated[Whole, at_least(1), at_most(limits.MOST_COUNT)] = 128
     """sequences of each text that take part, at most calibration.samples"""
     texts: TextsUsed = "both_and_sampled"
     """calibration texts that scales are learned on; sampled is what the dense model writes, repair.sampled"""
-    learning_rate: Annotated[Real, POSITIVE] = 0.01
+    learning_rate: Annotated[float, POSITIVE] = 0.01
     """Adam step size of the scales, with cosine decay"""
-    bias_rate: Annotated[Real, NOT_NEGATIVE] = 0.25
+    bias_rate: Annotated[float, NOT_NEGATIVE] = 0.25
     """step size of the biases as a multiple of that of the scales; 0 keeps them at 0"""
-    distillation_weight: Annotated[Real, NOT_NEGATIVE] = 1.0
+    distillation_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """weight of the distillation from the dense model"""
-    distillation_temperature: Annotated[Real, POSITIVE] = 1.0
+    distillation_temperature: Annotated[float, POSITIVE] = 1.0
     """temperature of the distillation"""
-    cross_entropy_weight: Annotated[Real, NOT_NEGATIVE] = 1.0
+    cross_entropy_weight: Annotated[float, NOT_NEGATIVE] = 1.0
     """weight of the cross-entropy of the next token"""
-    joint_steps: Annotated[Whole, NOT_NEGATIVE, forms.at_most(limits.MOST_STEPS, "steps")] = 32
+    joint_steps: Annotated[Whole, NOT_NEGATIVE, at_most(limits.MOST_STEPS, "steps")] = 32
     """steps of the method gates_scaled, which learns gates together with scales and biases"""
-    joint_rate: Annotated[Real, POSITIVE] = 0.02
+    joint_rate: Annotated[float, POSITIVE] = 0.02
     """Adam step size of the scales in gates_scaled"""
-    gate_rate: Annotated[Real, POSITIVE] = 0.05
+    gate_rate: Annotated[float, POSITIVE] = 0.05
     """Adam step size of the gates in gates_scaled"""
 
     @property
@@ -320,15 +335,16 @@ class ScaleSettings(Checked):
         """The roles of its texts."""
         return roles_of(self.texts)
 
-    def require_together(self) -> None:
+    def __post_init__(self) -> None:
         """Check that a loss remains."""
         both = self.distillation_weight + self.cross_entropy_weight
         rule = "positive where scales.cross_entropy_weight is 0, or nothing is learned"
         require(both > 0, "scales.distillation_weight", self.distillation_weight, rule)
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class RepairSettings(Checked):
+class RepairSettings(Form):
     """What is done to the weights that stay, once the masks are decided; the same for every method."""
 
     WHERE: ClassVar = "repair."
@@ -353,14 +369,12 @@ class RepairSettings(Checked):
     after another repair, as the section `scales` says"""
     texts: TextsUsed = "both"
     """calibration texts that it is made from; sampled is what the dense model writes itself"""
-    sampled: Annotated[
-        Text, Rule("a text that the model writes, as self:#seed=1", lambda text: text.startswith("self:"))
-    ] = "self:"
+    sampled: SampledText = "self:"
     """the text that the model writes, where it is among those of the repair or of the recovery"""
     target: Literal["residual_stream", "dense_inputs", "own_inputs"] = "residual_stream"
     """what is fitted to: the dense model's residual stream after the block, what its projection gives there,
     or what the dense projection gives for the pruned model's own inputs"""
-    damping: Annotated[Real, NOT_NEGATIVE] = 0.1
+    damping: Annotated[float, NOT_NEGATIVE] = 0.1
     """ridge towards the old weights, in means of the diagonal of the inputs' second moments"""
 
     @property
@@ -381,25 +395,21 @@ class RepairSettings(Checked):
 
 @dataclass(frozen=True, slots=True)
 class OwnRepair(RepairSettings):
-    """A fit that a method has by itself, as its authors set it; no field of a study."""
+    """A fit that a method has by itself, as its authors set it; not validated, since no user types it."""
 
     whole: bool = False
     """whether damping counts in the mean over all inputs of a map, and not over the kept ones alone"""
 
-    def __post_init__(self) -> None:
-        """Checks nothing, since nobody types it: the table of methods must not wait for the checker."""
 
-
+@checked
 @dataclass(frozen=True, slots=True)
-class EvaluationSettings(Checked):
+class EvaluationSettings(Form):
     """What the pruned models are measured on."""
 
     WHERE: ClassVar = "evaluation."
     texts: Annotated[Several[Text], _DIFFERENT] = ()
     """texts whose perplexity is measured, by name or file"""
-    preset: Annotated[
-        Text, Rule(f"128, 2048 or another number of tokens from 2 to {limits.MOST_LENGTH}", _is_length)
-    ] = "128"
+    preset: Annotated[Text, _LENGTH] = "128"
     """window preset: 128 (the paper's), 2048, or a number of tokens for a custom window"""
     windows: _AtMost = None
     """windows measured at most; null measures all"""

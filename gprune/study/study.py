@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
 from gprune.study.choice import MOST_CANDIDATES, TRIED_SCALED, ChoiceSettings
-from gprune.study.field_types import Real, Several, Text, Whole
 from gprune.study.methods import DEFAULT, METHODS, RECOMMENDED, require_known
 from gprune.study.recovery import RecoverySettings
 from gprune.study.settings import (
@@ -29,13 +28,16 @@ from gprune.study.settings import (
     ReliabilitySettings,
     RepairSettings,
     ScaleSettings,
+    Several,
     SparsitySettings,
+    Text,
+    Whole,
     read,
     require,
 )
 from gprune.system import forms, html_tables, limits, safe_parsing
 from gprune.system.errors import SettingsError
-from gprune.system.forms import NOT_NEGATIVE, Checked, Rule
+from gprune.system.forms import NOT_NEGATIVE, Form, Rule, checked
 
 _UNNAMED = ("name", "group", "offload")
 """fields that do not tell one study from another: what it is called, and where its model waits"""
@@ -58,11 +60,14 @@ _LATER_SECTIONS = {
 
 
 _Name = Annotated[Text, forms.shorter(limits.LONGEST_NAME)]
+_EACH_ONCE = Rule("at least one method, each once", lambda names: bool(names) and len(set(names)) == len(names))
+_PARTIAL = Rule("more than 0 and less than 1: 0.5 keeps half of the decoder's weights", lambda share: 0 < share < 1)
 _Given = Annotated[Text, Rule("a name or a path, not empty", lambda text: bool(text.strip()))]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class Study(Checked):
+class Study(Form):
     """One study: a model, two calibration texts, a metric, a retention, and the settings of each stage.
 
     Example:
@@ -73,7 +78,6 @@ class Study(Checked):
     """
 
     WHAT: ClassVar = "a study"
-    TAKES: ClassVar = True
     model: _Given
     """folder or hub name of the dense model; `demo` is the bundled one, and `random:llama2-7b` one of random
     weights in that shape, `random:llama2-7b#layers=2` with two of its layers, to see what a study takes (see
@@ -84,22 +88,13 @@ class Study(Checked):
     """auxiliary calibration text B (paper: PTB)"""
     metric: Text = "flap"
     """base importance metric"""
-    retention: Annotated[
-        Real,
-        Rule(
-            "more than 0 and less than 1: 0.5 keeps half of the decoder's weights",
-            lambda share: 0 < share < 1,
-        ),
-    ] = 0.5
+    retention: Annotated[float, _PARTIAL] = 0.5
     """fraction R* of the decoder layers' linear weights that is kept"""
     substitute: Text = ""
     """third calibration text C, which the agreement figure substitutes for A and for B"""
     seed: Annotated[Whole, NOT_NEGATIVE] = 0
     """seed of every random choice (paper: 0)"""
-    methods: Annotated[
-        Several[Text],
-        Rule("at least one method, each once", lambda names: bool(names) and len(set(names)) == len(names)),
-    ] = DEFAULT
+    methods: Annotated[Several[Text], _EACH_ONCE] = DEFAULT
     """what is pruned and measured side by side"""
     name: _Name = ""
     """what to call the study on the pages; changes no result"""
@@ -141,7 +136,7 @@ class Study(Checked):
     evaluation: EvaluationSettings = field(default_factory=EvaluationSettings)
     """what the result is measured on"""
 
-    def require_together(self) -> None:
+    def __post_init__(self) -> None:
         """Checks the fields against each other, and the names of metric and methods."""
         require_known("metric", self.metric)
         for method in self.methods:
@@ -167,25 +162,17 @@ class Study(Checked):
 
     def _require_affordable(self) -> None:
         """Refuses what each setting alone allows and together would take for ever."""
-        asked = {
-            "sparsity.epochs": self.sparsity.epochs,
-            "texts": 2,
-            "calibration.samples": self.calibration.samples,
-            "calibration.length": self.calibration.length,
+        sequences = {"texts": 2, "calibration.samples": self.calibration.samples}
+        steps = max(self.scales.steps, self.scales.joint_steps)
+        tasks: dict[str, dict[str, int]] = {
+            "tokens to learn from": {"sparsity.epochs": self.sparsity.epochs, **sequences},
+            "tokens to recover on": {"recovery.steps": self.recovery.steps, "recovery.batch": self.recovery.batch},
+            "tokens to learn scales from": {"scales.steps": steps, "scales.batch": self.scales.batch},
         }
-        limits.require_affordable(limits.MOST_LEARNING, "tokens to learn from", asked)
-        asked = {
-            "recovery.steps": self.recovery.steps,
-            "recovery.batch": self.recovery.batch,
-            "calibration.length": self.calibration.length,
-        }
-        limits.require_affordable(limits.MOST_LEARNING, "tokens to recover on", asked)
-        asked = {
-            "scales.steps": max(self.scales.steps, self.scales.joint_steps),
-            "scales.batch": self.scales.batch,
-            "calibration.length": self.calibration.length,
-        }
-        limits.require_affordable(limits.MOST_LEARNING, "tokens to learn scales from", asked)
+        for words, counts in tasks.items():
+            limits.require_affordable(
+                limits.MOST_LEARNING, words, counts | {"calibration.length": self.calibration.length}
+            )
 
     def _require_equal(self) -> None:
         """Refuses methods that cannot keep as many units in every layer."""
@@ -246,7 +233,7 @@ class Study(Checked):
             "Metric": self.metric,
             "Retention": f"{self.retention:g}",
             "Methods": ", ".join(self.methods),
-            "Evaluated on": ", ".join(short(one) for one in (*evaluation.texts, *evaluation.tasks)),
+            "Evaluated on": ", ".join(short(name) for name in (*evaluation.texts, *evaluation.tasks)),
             "Seed": f"{self.seed}",
         }
 
@@ -269,8 +256,8 @@ class Study(Checked):
             for part in path:
                 target = target.get(part) if isinstance(target, dict) else None
             if not isinstance(target, dict) or last not in target:
-                shown = safe_parsing.quoted(dotted)
-                raise SettingsError(f"a study has no field {shown}; {forms.suggestion(str(dotted), field_names())}")
+                quoted = safe_parsing.quoted(dotted)
+                raise SettingsError(f"a study has no field {quoted}; {forms.suggestion(str(dotted), field_names())}")
             target[last] = value
         return from_dict(values)
 
@@ -301,8 +288,8 @@ def run_name(study: Study) -> str:
 
 def short(name: str) -> str:
     """Name of a text, a model or a task without the folders before it; options stay."""
-    place, sign, options = name.partition("#")
-    return place.rstrip("/").rpartition("/")[2] + sign + options
+    location, sign, options = name.partition("#")
+    return location.rstrip("/").rpartition("/")[2] + sign + options
 
 
 def field_names() -> tuple[str, ...]:
@@ -315,7 +302,7 @@ def from_dict(values: dict[str, Any]) -> Study:
 
     Raises SettingsError where a field is unknown, missing, of the wrong type or out of range.
     """
-    return Study.of(values)
+    return Study.parse(values)
 
 
 def from_file(path: str | Path, *, pipe: bool = False) -> Study:

@@ -1,22 +1,26 @@
-"""Forms: dataclasses whose fields pydantic reads in strict mode, and what it refuses in our own sentences.
+"""Dataclasses that pydantic reads in strict mode, with one sentence for each field that it refuses.
 
-A form is told by its annotations alone: a type, and rules beside it in the words that follow `must be`.
+Annotations declare the type of a field and its rules:
 
-    class Corner(Form): ...       frozen dataclass; `Corner.of(values)` reads an object of JSON
-    class Corner(Checked): ...    the same, and checked as well where Python makes one
+    @checked
+    @dataclass(frozen=True, slots=True)
+    class Corner(Form):
+        width: Annotated[int, at_least(1)] = 4
 
-Limits on size and depth, and numbers that are none, are refused before, by `safe_parsing`. Pydantic is loaded
-when the first value is read: whoever only asks for the fields does not wait for it.
+    Corner.parse({"width": 0})    # SettingsError: width must be at least 1 (got 0)
+    Corner(width=0)               # the same, because of @checked
+
+`safe_parsing` limits size, depth and numbers before. Pydantic is imported with the first value that is
+validated, so that commands which only list fields start without it.
 """
 
 from __future__ import annotations
 
-import sys
-import types
+import functools
+import inspect
 import typing
-from collections.abc import Callable, Container, Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields
-from functools import cache
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeVar
 
 from gprune.system.errors import GpruneError, SettingsError
@@ -24,13 +28,13 @@ from gprune.system.nearest import closest, not_one_of
 from gprune.system.safe_parsing import quoted
 
 if TYPE_CHECKING:
-    from pydantic import ValidationError
+    from pydantic import TypeAdapter, ValidationError
 
 T = TypeVar("T")
-MOST_TOLD = 8
-"""faults of a file that are told one by one"""
-_LONGEST = 200
-_WORDS = {
+MOST_FAULTS = 8
+"""faults that one error message lists"""
+_LONGEST_NAME = 200
+_TYPES = {
     "int_type": "a whole number",
     "float_type": "a number",
     "string_type": "text",
@@ -38,288 +42,211 @@ _WORDS = {
     "tuple_type": "a list",
     "list_type": "a list",
     "dict_type": "an object with named fields",
+    "dataclass_type": "an object with named fields",
     "finite_number": "a finite number",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Before:
-    """Makes of a value what the type beside it takes, as a tuple of a list."""
+    """Convert a value before its type is checked."""
 
     convert: Callable[[Any], Any]
-    """from the value as it was read"""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Runs before the type is checked."""
+        """Build pydantic's schema."""
         from pydantic_core import core_schema
 
         return core_schema.no_info_before_validator_function(self.convert, handler(source))
 
 
-class After(Before):
-    """Makes something of a value whose type and rules are checked; may raise SettingsError."""
-
-    __slots__ = ()
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Runs after whatever stands before it in the annotation."""
-        from pydantic_core import core_schema
-
-        return core_schema.no_info_after_validator_function(self.convert, handler(source))
-
-
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What a value of the right type must be besides."""
+    """A requirement on a value of the right type."""
 
     words: str
-    """as they follow `must be`"""
+    """what follows `must be`"""
     holds: Callable[[Any], bool]
-    """whether a value is so"""
-    first: bool = False
-    """whether this is asked before the type is"""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Runs where the type has been checked, or before."""
-        from pydantic_core import PydanticCustomError, core_schema
-
-        def check(value: Any) -> Any:
-            if not self.holds(value):
-                raise PydanticCustomError("rule", "{words}", {"words": self.words})
-            return value
-
-        if self.first:
-            return core_schema.no_info_before_validator_function(check, handler(source))
-        return core_schema.no_info_after_validator_function(check, handler(source))
-
-
-class _AsGiven:
-    """Checks a value against the type beside it, and leaves it in its own."""
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
+        """Build pydantic's schema."""
         from pydantic_core import core_schema
 
-        def check(value: Any, read: Callable[[Any], Any]) -> Any:
-            read(value)
-            return value
+        return core_schema.no_info_after_validator_function(self._require, handler(source))
 
-        return core_schema.no_info_wrap_validator_function(check, handler(source))
+    def _require(self, value: Any) -> Any:
+        if not self.holds(value):
+            raise ValueError(self.words)
+        return value
 
 
-class _Pairs:
-    """Reads an object of JSON where the type beside it holds pairs of name and value."""
+class _AnySequence:
+    """Accept a list for a tuple, although the mode is strict."""
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        from pydantic_core import core_schema
-
-        (_, value), *_ = (typing.get_args(pair) for pair in typing.get_args(source))
-        named = handler.generate_schema(types.GenericAlias(dict, (str, value)))
-        return core_schema.no_info_after_validator_function(lambda found: tuple(found.items()), named)
+        return handler(source) | {"strict": False}
 
 
 def at_least(least: float, unit: str = "") -> Rule:
-    """The rule of a number that is not too small, of a unit."""
+    """Require a number of at least `least`."""
     return Rule(f"at least {least} {unit}".rstrip(), lambda value: value >= least)
 
 
 def at_most(most: float, unit: str = "") -> Rule:
-    """The rule of a number that is not too large, of a unit."""
+    """Require a number of at most `most`."""
     return Rule(f"at most {most} {unit}".rstrip(), lambda value: value <= most)
 
 
 def shorter(most: int, what: str = "text", unit: str = "characters") -> Rule:
-    """The rule of a text or a list that is not too long."""
+    """Require a text or a list of at most `most` units."""
     return Rule(f"{what} of at most {most} {unit}", lambda value: len(value) <= most)
 
 
 def between(least: float, most: float) -> Rule:
-    """The rule of a number of a range, ends included."""
+    """Require a number in [least, most]."""
     return Rule(f"{least} to {most}", lambda value: least <= value <= most)
 
 
 def one_of(choices: tuple[str, ...]) -> Rule:
-    """The rule of a word that is one of a few."""
+    """Require one of some words."""
     return Rule(f"one of {', '.join(choices)}", lambda value: value in choices)
 
 
 NOT_NEGATIVE = Rule("0 or more", lambda value: value >= 0)
 POSITIVE = Rule("positive", lambda value: value > 0)
 SHARE = Rule("in [0, 1]", lambda value: 0 <= value <= 1)
-Number = Annotated[float, _AsGiven()]
-"""a number that is kept as it was written, whole or not"""
-Listed = Annotated[tuple[T, ...], Before(lambda value: tuple(value) if isinstance(value, list) else value)]
-"""a list of JSON, kept as a tuple"""
-Items = Annotated[tuple[tuple[str, T], ...], _Pairs()]
-"""an object of JSON, kept as pairs of name and value"""
+Listed = Annotated[tuple[T, ...], _AnySequence()]
+"""a list of JSON, as a tuple"""
 
 
 class Form:
-    """Base of a frozen dataclass that is read from plain values."""
+    """Base of a frozen dataclass that is read from an object of JSON."""
 
     __slots__ = ()
+    __pydantic_config__: ClassVar = {"strict": True, "extra": "forbid", "allow_inf_nan": False}
     WHAT: ClassVar[str] = "the file"
-    """what a sentence calls it"""
+    """its name in an error message"""
     WHERE: ClassVar[str] = ""
-    """what stands before the names of its fields"""
-    LOOSE: ClassVar[bool] = False
-    """whether fields that it does not know are passed over"""
+    """prefix of its fields in an error message"""
 
     @classmethod
-    def of(cls, values: Any, kind: type[GpruneError] = SettingsError) -> Self:
-        """What an object of JSON holds.
+    def parse(cls, values: Any, error: type[GpruneError] = SettingsError) -> Self:
+        """Build one from an object of JSON.
 
-        Raises an error of the class `kind` where a field is unknown, missing, of another type or out of
-        range. All that is wrong is told at once, each with its place and value.
+        Raises `error` with a sentence for every field that is unknown, missing, of another type or out of range.
         """
-        try:
-            return cls(**read(cls, values, kind))
-        except SettingsError as error:
-            raise _refusal(kind, str(error), error.faults) from error
+        return validate(cls, values, error)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """For a form within another: an object of JSON, or what Python has made of one."""
-        from pydantic_core import core_schema
-
-        def made(value: Any, read: Callable[[Any], dict[str, Any]]) -> Any:
-            return value if isinstance(value, cls) else cls(**read(value))
-
-        return core_schema.no_info_wrap_validator_function(made, handler.generate_schema(_type_of(cls)))
+        """Accept an object of JSON for the dataclass, although the mode is strict."""
+        schema = handler(source)
+        handler.resolve_ref_schema(schema)["strict"] = False
+        return schema
 
 
-class Checked(Form):
-    """A form that is checked wherever one is made."""
+class LooseForm(Form):
+    """A form that ignores unknown fields."""
 
     __slots__ = ()
-    TAKES: ClassVar[bool] = False
-    """whether it keeps what Python gives in the types of its fields; else as given, since keys rest on it"""
-
-    def __post_init__(self) -> None:
-        """Checks every field; SettingsError where one is of another type or out of range."""
-        given = {field.name: getattr(self, field.name) for field in fields(self)}  # type: ignore[arg-type]
-        taken = read(type(self), given, where=self.WHERE)
-        for name in taken if self.TAKES else ():
-            object.__setattr__(self, name, taken[name])
-        self.require_together()
-
-    def require_together(self) -> None:
-        """Checks the fields against each other, once each is sound."""
+    __pydantic_config__: ClassVar = Form.__pydantic_config__ | {"extra": "ignore"}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Table:
-    """The type of an object of JSON of which some fields have a known form."""
+def checked(form: type[T]) -> type[T]:
+    """Validate a form where Python constructs it, too; SettingsError with a sentence for every wrong field."""
+    kind: Any = form
+    plain = kind.__init__
+    signature = inspect.signature(plain)
 
-    hints: Mapping[str, Any]
-    """their types and rules"""
-    required: Container[str] = ()
-    """those that may not be absent"""
-    others: Any = Any
-    """the type of those that are not named: Any passes them over, None refuses them"""
+    @functools.wraps(plain)
+    def __init__(self: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807  (it is the constructor)
+        from pydantic_core import ArgsKwargs, ValidationError
 
-    def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """Asked after what stands before it in the annotation."""
-        from pydantic_core import core_schema
+        arguments = signature.bind(self, *args, **kwargs).arguments
+        del arguments["self"]
+        try:
+            _adapter(kind).validator.validate_python(ArgsKwargs((), arguments), self_instance=self)
+        except ValidationError as error:
+            raise _refusal(error, kind, SettingsError, kind.WHERE) from error
 
-        named = {
-            name: core_schema.typed_dict_field(handler.generate_schema(hint), required=name in self.required)
-            for name, hint in self.hints.items()
-        }
-        strict = core_schema.CoreConfig(strict=True, allow_inf_nan=False)
-        extra: Any = {None: "forbid", Any: "ignore"}.get(self.others, "allow")
-        rest = handler.generate_schema(self.others) if extra == "allow" else None
-        table = core_schema.typed_dict_schema(named, extra_behavior=extra, extras_schema=rest, config=strict)
-        return core_schema.chain_schema([handler(source), table])
+    kind.__init__ = __init__
+    return form
 
 
-def _type_of(form: type[Form]) -> Any:
-    # rules name what stands in the module of their form
-    names = globals() | vars(sys.modules[form.__module__])
-    hints = typing.get_type_hints(form, names, include_extras=True)
-    own: tuple[Any, ...] = fields(form)  # type: ignore[arg-type]
-    required = {one.name for one in own if one.default is MISSING and one.default_factory is MISSING}
-    return Annotated[Any, Table({one.name: hints[one.name] for one in own}, required, Any if form.LOOSE else None)]
+def validate(form: Any, values: Any, error: type[GpruneError] = SettingsError, where: str = "") -> Any:
+    """Convert an object of JSON to a form or another annotated type.
+
+    `where` is the prefix of field names in messages. Raises `error`, which lists every fault.
+    """
+    adapter = _adapter(form)
+    from pydantic_core import ValidationError
+
+    try:
+        return adapter.validate_python(values)
+    except ValidationError as refused:
+        raise _refusal(refused, form, error, where) from refused
 
 
-@cache
-def _reader(form: Any) -> Any:
-    from pydantic import ConfigDict, TypeAdapter
+@functools.cache
+def _adapter(form: Any) -> TypeAdapter[Any]:
+    from pydantic import TypeAdapter
 
-    config = ConfigDict(strict=True, allow_inf_nan=False)
-    return TypeAdapter(_type_of(form) if _is_form(form) else form, config=config)
+    return TypeAdapter(form, config=None if _is_form(form) else {"strict": True, "allow_inf_nan": False})
 
 
 def _is_form(hint: Any) -> bool:
     return isinstance(hint, type) and issubclass(hint, Form)
 
 
-def read(form: Any, values: Any, kind: type[GpruneError] = SettingsError, where: str = "") -> Any:
-    """The fields of a form that an object of JSON has, by name, or a value of another type with its rules.
-
-    `where` stands before the names of fields. Raises an error of the class `kind`, with every fault.
-    """
-    reader = _reader(form)
-    from pydantic import ValidationError
-
-    try:
-        return reader.validate_python(values)
-    except ValidationError as error:
-        found = _told(error, form, where)
-        more = [f"{len(found) - MOST_TOLD} more"] if len(found) > MOST_TOLD else []
-        raise _refusal(kind, "; also: ".join(found[:MOST_TOLD] + more), tuple(found)) from error
-
-
-def _refusal(kind: type[GpruneError], words: str, faults: tuple[str, ...]) -> GpruneError:
-    refused = kind(words)
-    refused.faults = faults
-    return refused
-
-
-def _told(error: ValidationError, form: Any, where: str) -> list[str]:
-    """What pydantic refuses, in our words: the parameter, the value and what it must be, fault by fault."""
+def _refusal(refused: ValidationError, form: Any, error: type[GpruneError], where: str) -> GpruneError:
     what, names = (form.WHAT, names_of(form)) if _is_form(form) else ("the file", ())
-    listed = error.errors(include_url=False)
-    lacking = [_place(one["loc"], where) for one in listed if one["type"] == "missing"]
-    found = [f"{what} lacks {', '.join(lacking)}"] if lacking else []
-    return found + [_fault(one, what, where, names) for one in listed if one["type"] != "missing"]
+    errors: Any = refused.errors(include_url=False)
+    missing = [_place(entry["loc"], where) for entry in errors if entry["type"] == "missing"]
+    faults = [f"{what} lacks {', '.join(missing)}"] if missing else []
+    faults += [_fault(entry, what, where, names) for entry in errors if entry["type"] != "missing"]
+    more = [f"{len(faults) - MOST_FAULTS} more"] if len(faults) > MOST_FAULTS else []
+    sentence = error("; also: ".join(faults[:MOST_FAULTS] + more))
+    sentence.faults = tuple(faults)
+    return sentence
 
 
-def _fault(one: Any, what: str, where: str, names: tuple[str, ...]) -> str:
-    kind, place, context = one["type"], _place(one["loc"], where), one.get("ctx", {})
-    if kind == "extra_forbidden":
+def _fault(entry: Any, what: str, where: str, names: tuple[str, ...]) -> str:
+    kind, place, context = entry["type"], _place(entry["loc"], where), entry.get("ctx", {})
+    if kind == "unexpected_keyword_argument":
         section = place.removeprefix(where).rpartition(".")[0]
         known = [where + name for name in names if name.rpartition(".")[0] == section]
         return f"{what} has no field {quoted(place)}" + (f"; {suggestion(place, known)}" if known else "")
+    rule = _TYPES.get(kind, entry["msg"])
     if kind == "value_error":
-        # a form names its own fields, but not which of several it is
-        return f"{place}: {context['error']}" if "[" in place else str(context["error"])
-    rule = context.get("words") or _WORDS.get(kind)
+        if isinstance(context["error"], GpruneError):
+            # a form names its fields, but not its position in a list
+            return f"{place}: {context['error']}" if "[" in place else str(context["error"])
+        rule = str(context["error"])
     if kind == "literal_error":
         words = context["expected"].replace(" or ", ", ").replace("'", "")
-        if isinstance(one["input"], str):
-            return not_one_of(place or what, one["input"], words.split(", "))
+        if isinstance(entry["input"], str):
+            return not_one_of(place or what, entry["input"], words.split(", "))
         rule = f"one of {words}"
-    return f"{place or what} must be {rule or one['msg']} (got {quoted(one['input'])})"
+    return f"{place or what} must be {rule} (got {quoted(entry['input'])})"
 
 
 def _place(parts: Iterable[str | int], where: str) -> str:
-    # the name of a field may be anything where a table is keyed by names
-    named = (f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST]}" for part in parts)
-    return where + "".join(named).removeprefix(".")
+    # a table may have keys of any length
+    names = (f"[{part}]" if isinstance(part, int) else f".{part[:_LONGEST_NAME]}" for part in parts)
+    return where + "".join(names).removeprefix(".")
 
 
-@cache
+@functools.cache
 def names_of(form: Any) -> tuple[str, ...]:
-    """Every field of a form; those of a form within it as dotted names."""
+    """List the fields of a form; those of a nested form as dotted names."""
     hints, names = typing.get_type_hints(form), list[str]()
     for field in fields(form):
         hint = hints[field.name]
-        inner = [f"{field.name}.{name}" for name in names_of(hint)] if _is_form(hint) else [field.name]
-        names += inner
+        names += [f"{field.name}.{name}" for name in names_of(hint)] if _is_form(hint) else [field.name]
     return tuple(names)
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """What was probably meant, or what there is."""
+    """Suggest the nearest known field, or list all of them."""
     near = closest(name, names := list(known))
     return f"did you mean {near!r}?" if near else f"known fields: {', '.join(names)}"

@@ -226,7 +226,7 @@ def test_a_reproduction_that_is_stopped_takes_its_array_out_of_slurm(slurm, stud
 
 
 def test_a_sweep_is_an_array_whose_jobs_compute_once_what_they_share(slurm, study, tmp_path):
-    space = (("reliability.drift_quantile", (0.5, 0.7, 0.9)),)
+    space = {"reliability.drift_quantile": (0.5, 0.7, 0.9)}
     sweep = Sweep("lines", replace(study, methods=("dense", "gprune")), space, until="masks")
     made, store, chosen = sweep.variations(), Store(tmp_path), SlurmSettings(partition="main")
     found = running.run(made, store, sweep.until, slurm=chosen)

@@ -1,7 +1,6 @@
 """Odd files for every reader of settings, jobs, runs and packs, made from one sound file each."""
 
 import copy
-import hashlib
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,15 +13,11 @@ from gprune.jobs.slurm import settings as slurm_settings
 from gprune.pipeline import runs
 from gprune.pipeline.archive import contents_form
 from gprune.pipeline.runs import notes
-from gprune.study import ChoiceSettings, Study, from_file
-from gprune.study.recovery import RecoverySettings
-from gprune.study.settings import GateSettings, RepairSettings, ScaleSettings
-from gprune.system.errors import GpruneError
-from gprune.system.safe_parsing import quoted, sentence
+from gprune.study import Study, from_file
 
 STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs").to_dict()
-# came after the answers were kept
-del STUDY["repair"], STUDY["gates"], STUDY["scales"], STUDY["recovery"], STUDY["choice"], STUDY["sparsity"]["widths"]
+# every field of these is like one of the others
+del STUDY["gates"], STUDY["scales"], STUDY["recovery"], STUDY["contexts"], STUDY["modularization"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
     "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
@@ -143,40 +138,3 @@ def _with(sound: Any, path: tuple, *odd: Any) -> Any:
 
 def _written(value: Any) -> bytes:
     return json.dumps(value).encode()
-
-
-_SECTIONS = (
-    f"gates={GateSettings()!r}, repair={RepairSettings()!r}, scales={ScaleSettings()!r}, "
-    f"recovery={RecoverySettings()!r}, choice={ChoiceSettings()!r}, "
-)
-_LATER = (_SECTIONS, ", widths='free'", ", tags=()")
-"""what came after the answers were kept: sections and a field of a study, and tags"""
-
-
-def answer(reader: Reader, folder: Path, odd: object, data: bytes) -> str:
-    """What a reader makes of a file: a digest of the value with its types, or what it refuses with."""
-    try:
-        found = repr(reader(folder, data)).replace(str(folder), "FOLDER")
-        for later in _LATER:
-            found = found.replace(later, "")
-    except GpruneError as error:
-        words = sentence(error, 1000).replace(str(folder), "FOLDER")
-        return f"{type(error).__name__}: {words.replace(quoted(odd), '<got>') if odd != '' else words}"
-    except (TypeError, ValueError, AttributeError, KeyError, OverflowError) as error:
-        return f"crash {type(error).__name__}"
-    return hashlib.sha256(found.encode("utf-8", "surrogatepass")).hexdigest()[:10]
-
-
-def answers(folder: Path, *only: str) -> dict[str, dict[str, list[str]]]:
-    """Every answer of every reader, or of some, by the place that is odd."""
-    found: dict[str, dict[str, list[str]]] = {}
-    for name, (sound, reader) in READERS.items():
-        if only and name not in only:
-            continue
-        here = folder / "run-1"
-        here.mkdir(parents=True, exist_ok=True)
-        for path, odd, data in cases(sound):
-            found.setdefault(name, {}).setdefault(path, []).append(answer(reader, here, odd, data))
-        for file in here.iterdir():
-            file.unlink()
-    return found

@@ -1,46 +1,102 @@
-"""Every reader answers as the hand-written ones did whose answers were kept before they went."""
+"""Forms: pydantic's checks, all faults at once, and one sentence for each field with its value."""
 
-import json
-import re
-from pathlib import Path
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal
 
 import pytest
 from system import form_cases
 
-KEPT = json.loads(Path(__file__).with_name("form_answers.json").read_text(encoding="utf-8"))
+from gprune.system import forms
+from gprune.system.errors import GpruneError, SettingsError, UnreadableError
+
+DEFAULTED = ("state", "slurm", "event")
+"""readers that take a default in place of a damaged file"""
 
 
-def differs(place: str, before: str, now: str) -> bool:
-    """Whether a reader takes another value than before, or refuses otherwise."""
-    kind, told, words = before.partition(": ")
-    if before.startswith("crash"):
-        # it was never meant to: a refusal takes its place
-        return not re.match(r"[A-Z]\w+Error: ", now)
-    if not told:
-        return now != before
-    field = next((part for part in reversed(place.split(" ")[0].split(".")) if not part.isdecimal()), "")
-    named = [word for word in (field, "<got>") if word and word in words]
-    if re.sub(r"\.(\d+)", r"[\1]", place) + "." in now:
-        # it names what lies below by its place
-        named = [field]
-    return not now.startswith(f"{kind}: ") or any(word not in now for word in named)
+@forms.checked
+@dataclass(frozen=True, slots=True)
+class Corner(forms.Form):
+    WHERE: ClassVar = "corner."
+    width: Annotated[int, forms.at_least(1)] = 4
+    style: Literal["round", "square"] = "round"
+
+    def __post_init__(self):
+        if self.width == 13:
+            raise SettingsError("corner.width 13 brings bad luck: choose another")
+
+
+@forms.checked
+@dataclass(frozen=True, slots=True)
+class Box(forms.Form):
+    WHAT: ClassVar = "a box"
+    name: str
+    corner: Corner = field(default_factory=Corner)
+    sides: forms.Listed[float] = ()
+
+
+def test_a_form_is_read_from_json_with_the_types_of_its_fields():
+    box = Box.parse({"name": "a", "corner": {"width": 2}, "sides": [1, 2.5]})
+    assert box == Box("a", Corner(2), (1.0, 2.5)) and isinstance(box.sides[0], float)
+    assert hash(box) == hash(replace(box)) and replace(box, name="b").corner is box.corner
+
+
+def test_all_faults_are_told_at_once():
+    values = {"corner": {"width": 0, "style": "rund"}, "sides": [1, "x"], "nmae": "a"}
+    with pytest.raises(SettingsError) as caught:
+        Box.parse(values)
+    assert caught.value.faults == (
+        "a box lacks name",
+        "corner.width must be at least 1 (got 0)",
+        "corner.style must be one of round, square (got 'rund'); did you mean 'round'?",
+        "sides[1] must be a number (got 'x')",
+        "a box has no field 'nmae'; did you mean 'name'?",
+    )
+    assert str(caught.value) == "; also: ".join(caught.value.faults)
 
 
 @pytest.mark.parametrize(
-    "reader",
-    # that of studies answers most, and takes as long as all others
+    ("values", "words"),
+    [
+        ({"width": 0}, "corner.width must be at least 1 (got 0)"),
+        ({"width": True}, "corner.width must be a whole number (got True)"),
+        ({"width": 13}, "corner.width 13 brings bad luck: choose another"),
+    ],
+)
+def test_python_and_json_are_refused_in_the_same_words(values, words):
+    with pytest.raises(SettingsError) as caught:
+        Corner(**values)
+    with pytest.raises(SettingsError) as read:
+        Box.parse({"name": "a", "corner": values})
+    assert str(caught.value) == str(read.value) == words
+
+
+def test_python_mistakes_stay_type_errors():
+    with pytest.raises(TypeError):
+        Corner(height=1)
+
+
+def test_a_type_without_a_form_names_the_place_and_raises_the_class_of_its_reader():
+    with pytest.raises(UnreadableError, match=r"^files\.a\.width must be a whole number \(got '1'\)$"):
+        forms.validate(dict[str, Corner], {"a": {"width": "1"}}, UnreadableError, "files.")
+
+
+@pytest.mark.parametrize(
+    "name",
+    # studies have more fields than all others together
     [pytest.param(name, marks=[pytest.mark.long] * (name == "study")) for name in form_cases.READERS],
 )
-def test_answers_stay(reader, tmp_path):
-    found = form_cases.answers(tmp_path, reader)[reader]
-    kept = {
-        place: [KEPT["answers"][number] for number in numbers] for place, numbers in KEPT["readers"][reader].items()
-    }
-    assert list(found) == list(kept)
-    odd = [
-        (place, number, before, now)
-        for place in kept
-        for number, (before, now) in enumerate(zip(kept[place], found[place], strict=True))
-        if differs(place, before, now)
-    ]
-    assert not odd, "\n".join(map(str, odd))
+def test_odd_files_are_read_or_refused_by_field_and_value(name, tmp_path):
+    sound, read = form_cases.READERS[name]
+    folder = tmp_path / "run-1"
+    folder.mkdir()
+    refused, unnamed = 0, []
+    for place, odd, data in form_cases.cases(sound):
+        try:
+            read(folder, data)
+        except GpruneError as error:
+            refused += 1
+            words, names = str(error), [part for part in place.split(" ")[0].split(".") if not part.isdecimal()]
+            if " must be " in words and not ("(got " in words and any(part in words for part in names)):
+                unnamed.append((place, odd, words))
+    assert not unnamed, unnamed[:10]
+    assert (refused == 0) == (name in DEFAULTED)

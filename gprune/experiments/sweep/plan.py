@@ -4,7 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -14,7 +14,7 @@ from gprune.study.demo import DEMOS
 from gprune.study.settings import read, require
 from gprune.system import limits, safe_parsing
 from gprune.system.errors import SettingsError
-from gprune.system.forms import Form, Items, Listed, Rule, one_of
+from gprune.system.forms import Form, Listed, Rule, one_of
 
 NOT_VARIED = ("name", "group")
 """fields that tell no study from another: a sweep names its studies itself"""
@@ -47,9 +47,9 @@ class Sweep(Form):
     """what it is called; the group of its studies, and the beginning of their names"""
     study: Study
     """what all its studies differ from"""
-    space: Items[Listed[Any]] = ()
+    space: dict[str, Listed[Any]] = field(default_factory=dict)
     """dotted fields of the study, and the values that each takes, every one with every other"""
-    cases: Listed[Items[Any]] = ()
+    cases: Listed[dict[str, Any]] = ()
     """sets of fields that are changed together, as two texts; each with every point of the space"""
     until: Annotated[str, one_of(UNTIL)] = "perplexity"
     """how far the studies go, one of gprune.pipeline.stages.UNTIL"""
@@ -59,16 +59,15 @@ class Sweep(Form):
 
         Raises SettingsError where nothing or too much is varied, or a field twice.
         """
-        require(self.until in UNTIL, "until", self.until, f"one of {', '.join(UNTIL)}")
         require(bool(self.space or self.cases), "space", {}, "given at least one field, or cases beside it")
-        for name, values in self.space:
+        for name, values in self.space.items():
             require(bool(values), f"space[{name}]", list(values), "a list of at least one value")
-        fields = {name for name, _ in self.space} | {name for case in self.cases for name, _ in case}
+        fields = {*self.space, *(name for case in self.cases for name in case)}
         for name in fields:
             within = next((other for other in fields if name.startswith(f"{other}.")), "")
             require(not within, "space", name, f"varied alone, without {within!r}, which holds it")
-        varied = Counter(name for name, _ in self.space)
-        varied.update({name for case in self.cases for name, _ in case})
+        varied = Counter(list(self.space))
+        varied.update({name for case in self.cases for name in case})
         for name, times in varied.items():
             require(times == 1, "space", name, "varied in the space or in the cases, not in both")
             require(name not in NOT_VARIED, "space", name, "free to vary: studies are named by the sweep")
@@ -81,15 +80,15 @@ class Sweep(Form):
     @property
     def count(self) -> int:
         """How many studies it makes."""
-        return math.prod(len(values) for _, values in self.space) * max(1, len(self.cases))
+        return math.prod(len(values) for values in self.space.values()) * max(1, len(self.cases))
 
     def variations(self) -> list[Variation]:
         """Its studies, the last field varied first.
 
         Raises SettingsError where a field is unknown, a value is not valid, or two studies are the same.
         """
-        axes = [[(name, value) for value in values] for name, values in self.space]
-        points = [(*case, *point) for case in self.cases or ((),) for point in itertools.product(*axes)]
+        axes = [[(name, value) for value in values] for name, values in self.space.items()]
+        points = [(*case.items(), *point) for case in self.cases or ({},) for point in itertools.product(*axes)]
         told = [words(point) for point in points]
         times = Counter(told)
         # two files of one name in different folders: whoever compares them is to know which is which
@@ -154,7 +153,7 @@ def _sweep(values: Any, path: Path) -> Sweep:
         values = {"title": path.stem} | values
         if isinstance(values.get("study"), str):
             values |= {"study": _study(values["study"], path.parent)}
-    made = Sweep.of(values)
+    made = Sweep.parse(values)
     made.variations()
     return made
 

@@ -2,12 +2,12 @@
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from gprune.jobs import folder as files
 from gprune.jobs.state import Seconds, Shown
 from gprune.system.errors import SettingsError
-from gprune.system.forms import NOT_NEGATIVE, Form, Rule
+from gprune.system.forms import NOT_NEGATIVE, LooseForm, Rule
 from gprune.system.network_files import again
 
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
@@ -41,10 +41,9 @@ _REASONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Form):
+class Record(LooseForm):
     """A job's part in Slurm; times are seconds since 1970."""
 
-    LOOSE: ClassVar = True
     made: Seconds = 0.0
     """when it was handed to sbatch"""
     array: Annotated[Shown, Rule("a number", lambda value: not value or value.isdecimal())] = ""
@@ -100,7 +99,7 @@ def is_slurm(folder: Path) -> bool:
 def read_record(folder: Path) -> Record:
     """A job's part in Slurm; a damaged one reads as nothing known."""
     try:
-        return Record.of(files.read_json(folder / files.SLURM) or {})
+        return Record.parse(files.read_json(folder / files.SLURM) or {})
     except SettingsError:
         return Record()
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 
 from gprune.system import safe_parsing
 from gprune.system.errors import JobError, SettingsError
-from gprune.system.forms import Checked, Listed, Rule, between, shorter
+from gprune.system.forms import Form, Listed, Rule, between, checked, shorter
 
 FILE = "slurm-settings.json"
 MOST_OPTIONS = 50
@@ -47,19 +47,19 @@ _FREE = Rule(
 )
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class SlurmSettings(Checked):
+class SlurmSettings(Form):
     """How jobs are put into Slurm; what is empty or 0 is left to the cluster."""
 
     WHAT: ClassVar = "a file of Slurm settings"
-    TAKES: ClassVar = True
     partition: _Name = ""
     """partition, as `sinfo` lists them"""
     account: _Name = ""
     """account that is charged"""
     time: Annotated[str, _word(_TIME, "minutes, H:MM:SS or D-HH:MM")] = ""
     """limit of one go, as minutes, H:MM:SS or D-HH:MM; a job that reaches it is put back into the queue"""
-    gpus: Annotated[int | str, Rule("a number, or kind:number", _is_gpus, first=True)] = 0
+    gpus: Annotated[Any, Rule("a number, or kind:number", _is_gpus)] = 0
     """GPUs of a job: a number, or kind and number as a100:1"""
     cpus: Annotated[int, between(1, 4096)] = 1
     """cores of a job"""
@@ -83,7 +83,7 @@ class SlurmSettings(Checked):
 
 def from_dict(values: dict[str, Any]) -> SlurmSettings:
     """Settings of JSON; SettingsError where a name is unknown or a value cannot be used."""
-    return SlurmSettings.of(values)
+    return SlurmSettings.parse(values)
 
 
 def read(cache: Path, file: Path | None = None) -> SlurmSettings:

@@ -11,7 +11,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from gprune.pipeline.archive import contents_form
 from gprune.pipeline.archive.contents_form import Entry, Index
@@ -69,7 +69,7 @@ class Archive:
                 )
         return index
 
-    def json(self, name: str) -> dict[str, object]:
+    def json(self, name: str) -> dict[str, Any]:
         """A manifest or the run's record; UnreadableError where it is damaged, or not as the index says."""
         data = self._whole(name, contents_form.MOST_RECORD_BYTES)
         self._compare(name, len(data), checksums.of_bytes(data))

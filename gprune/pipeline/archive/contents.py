@@ -107,15 +107,13 @@ def contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bo
 
 def _was_made(record: dict[str, Any], stage: Stage[Any]) -> bool:
     """Whether the run says that it has made a result."""
-    entry = record["stages"].get(stage.name)
-    return isinstance(entry, dict) and entry.get("key") == stage.key
+    return record["stages"].get(stage.name, {}).get("key") == stage.key
 
 
 def _left_out_before(record: dict[str, Any]) -> dict[str, str]:
     """What the pack did not bring that the run itself was read from."""
-    packed = record.get("packed")
-    found = packed.get("left_out") if isinstance(packed, dict) else None
-    return {name: why for name, why in found.items() if why in REASONS} if isinstance(found, dict) else {}
+    left_out = (record.get("packed") or {}).get("left_out") or {}
+    return {name: reason for name, reason in left_out.items() if reason in REASONS}
 
 
 def _reason(stage: Stage[Any], with_texts: bool, with_steps: bool) -> str:

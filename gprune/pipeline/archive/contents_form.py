@@ -3,11 +3,11 @@
 import json
 import re
 from dataclasses import dataclass, fields
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from gprune.pipeline.stages import KINDS
 from gprune.system.errors import UnreadableError
-from gprune.system.forms import NOT_NEGATIVE, Form, Rule, read
+from gprune.system.forms import NOT_NEGATIVE, LooseForm, Rule, validate
 from gprune.system.safe_parsing import json_object, quoted
 
 FORMAT, VERSION = "gprune-pack", 1
@@ -23,10 +23,9 @@ _PLACE = re.compile(r"results/([a-z_]+)/([a-z0-9][a-z0-9_.-]{0,120})/([a-z_]+\.n
 
 
 @dataclass(frozen=True, slots=True)
-class Entry(Form):
+class Entry(LooseForm):
     """What the index says of a file."""
 
-    LOOSE: ClassVar = True
     size: Annotated[int, NOT_NEGATIVE]
     """bytes"""
     sha256: Annotated[str, Rule("64 hexadecimal digits", lambda total: bool(_SUM.fullmatch(total)))]
@@ -93,7 +92,7 @@ def read_index(data: bytes) -> Index:
         raise UnreadableError(f"the index of the pack lists no {RECORD}: ask for the pack again")
     for name in listed:
         require_place(name)
-    return Index(run, read(dict[str, Entry], listed, UnreadableError, "files."))
+    return Index(run, validate(dict[str, Entry], listed, UnreadableError, "files."))
 
 
 def require_place(name: str) -> str:

@@ -100,8 +100,7 @@ class _Unpacking:
         values = self.archive.json(contents_form.RECORD)
         require_printable(values, _RECORD)
         found = checked(values, _RECORD)
-        packed = values.get("packed")
-        left_out = packed.get("left_out") if isinstance(packed, dict) else None
+        left_out = (values.get("packed") or {}).get("left_out")
         if not isinstance(left_out, dict) or not set(left_out.values()) <= set(REASONS):
             raise UnreadableError(f"{_RECORD} does not say what was left out: ask for it again")
         return found | {"run": self.name, "packed": {"left_out": left_out}}

@@ -6,11 +6,12 @@ what is unavailable are explanations only: those of another form are passed over
 
 import math
 import re
+from dataclasses import dataclass, field
 from typing import Annotated, Any, TypeVar
 
 from gprune.system import safe_parsing
 from gprune.system.errors import UnreadableError
-from gprune.system.forms import Number, Rule, Table, between, one_of, read, shorter
+from gprune.system.forms import LooseForm, Rule, between, one_of, shorter, validate
 
 MOST_TEXT = 20_000
 """characters of a text; an error of a deep stack has some thousands"""
@@ -37,7 +38,7 @@ def check(values: Any) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UnreadableError("holds no object")
     try:
-        read(_RECORD, values, UnreadableError)
+        validate(_Record, values, UnreadableError)
     except UnreadableError as error:
         raise UnreadableError(f"is no record of a run: {error}") from error
     return values | {"unavailable": _reasons(values.get("unavailable"))}
@@ -56,70 +57,82 @@ def _reasons(value: Any) -> dict[str, dict[str, str]]:
     }
 
 
-def _is_scalar(value: Any) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    text = isinstance(value, str) and len(value) <= MOST_TEXT and safe_parsing.is_whole(value)
-    return text or value is None or isinstance(value, int)
-
-
 def _is_plain(value: Any) -> bool:
-    """For settings: objects and lists of scalars, however deep the reader lets them be."""
-    if not isinstance(value, dict | list):
-        return _is_scalar(value)
-    inner = (*value, *value.values()) if isinstance(value, dict) else value
-    return len(value) <= MOST_ENTRIES and all(map(_is_plain, inner))
+    """Return True for settings: finite numbers and texts, in objects and lists of any depth."""
+    if isinstance(value, dict | list):
+        inner = (*value, *value.values()) if isinstance(value, dict) else value
+        return len(value) <= MOST_ENTRIES and all(map(_is_plain, inner))
+    if isinstance(value, str):
+        return len(value) <= MOST_TEXT and safe_parsing.is_whole(value)
+    return value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
 
 
 _WHOLE = Rule("text of whole letters", safe_parsing.is_whole)
 _FEW = shorter(MOST_ENTRIES, "a table or a list", "entries")
-_NAMED = Rule("a plain name", is_name)
+_Key = Annotated[str, Rule("a plain name", is_name)]
 _Text = Annotated[str, shorter(MOST_TEXT), _WHOLE]
 _Label = Annotated[str, shorter(200), _WHOLE]
-_Number = Annotated[Number, Rule("a number from 0", lambda value: 0 <= value <= MOST_SECONDS)]
-_Object = Annotated[dict, _FEW]
+_Number = Annotated[float, Rule("a number from 0", lambda value: 0 <= value <= MOST_SECONDS)]
 # a text may be named by its whole path
 _Each = Annotated[dict[Annotated[str, shorter(4096), _WHOLE], T], _FEW]
 
 
-_STAGE = {
-    "key": Annotated[str, _NAMED],
-    "seconds": _Number | None,
-    "reused": bool,
-    "passes": _Each[_Number] | None,
-    "notices": Annotated[list[_Text], _FEW] | None,
-    "with": _Label | None,
-}
-_INPUTS = {
-    **dict.fromkeys(("model", "tokenizer", "tokenizing", "precision", "scoring", "machine"), _Text),
-    **dict.fromkeys(("calibration", "evaluation", "tasks"), _Each[_Text]),
-    "plugins": _Each[_Each[_Label]],
-}
-_OWNER = {"pid": Annotated[int, between(1, 2**31 - 1)], "started": _Number, "host": _Label, "boot": _Label}
-_FACT = Annotated[Any, Rule("text, a number or a truth value", _is_scalar)]
-_FACTS = Table({"inputs": Annotated[_Object, Table(_INPUTS)] | None}, others=_FACT)
-_RECORD = Annotated[
-    Any,
-    Table(
-        {
-            "run": _Label,
-            "study": Annotated[dict, Rule("plain settings", _is_plain)],
-            "state": Annotated[str, one_of(STATES)],
-            "until": _Label | None,
-            "error": _Text | None,
-            "started": _Label | None,
-            "updated": _Label | None,
-            "seconds": _Number | None,
-            "expected": _Each[_Number] | None,
-            "stages": Annotated[dict[Annotated[str, _NAMED], Annotated[_Object, Table(_STAGE, ("key",))]], _FEW],
-            "missing_tasks": _Each[_Text] | None,
-            "texts": _Each[_Text] | None,
-            "provenance": Annotated[dict[_Label, Any], _FEW, _FACTS] | None,
-            "result": _Object | None,
-            "packed": Annotated[_Object, Table({"left_out": _Each[_Label] | None})] | None,
-            "owner": Annotated[_Object, Table(_OWNER)] | None,
-        },
-        ("study", "stages"),
-    ),
-]
-"""the form of every field that something reads, by name"""
+@dataclass(frozen=True, slots=True)
+class _Stage(LooseForm):
+    key: _Key
+    seconds: _Number | None = None
+    reused: bool = False
+    passes: _Each[_Number] | None = None
+    notices: Annotated[list[_Text], _FEW] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Inputs(LooseForm):
+    model: _Text = ""
+    tokenizer: _Text = ""
+    tokenizing: _Text = ""
+    precision: _Text = ""
+    scoring: _Text = ""
+    machine: _Text = ""
+    calibration: _Each[_Text] = field(default_factory=dict)
+    evaluation: _Each[_Text] = field(default_factory=dict)
+    tasks: _Each[_Text] = field(default_factory=dict)
+    plugins: _Each[_Each[_Label]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Provenance(LooseForm):
+    inputs: _Inputs | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Packed(LooseForm):
+    left_out: _Each[_Label] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner(LooseForm):
+    pid: Annotated[int, between(1, 2**31 - 1)] = 1
+    started: _Number = 0.0
+    host: _Label = ""
+    boot: _Label = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Record(LooseForm):
+    study: Annotated[dict, Rule("plain settings", _is_plain)]
+    stages: Annotated[dict[_Key, _Stage], _FEW]
+    run: _Label = ""
+    state: Annotated[str, one_of(STATES)] = "done"
+    until: _Label | None = None
+    error: _Text | None = None
+    started: _Label | None = None
+    updated: _Label | None = None
+    seconds: _Number | None = None
+    expected: _Each[_Number] | None = None
+    missing_tasks: _Each[_Text] | None = None
+    texts: _Each[_Text] | None = None
+    provenance: _Provenance | None = None
+    result: Annotated[dict, _FEW] | None = None
+    packed: _Packed | None = None
+    owner: _Owner | None = None

@@ -12,11 +12,11 @@ from typing import Annotated, ClassVar
 
 from gprune.pipeline.runs.reading import RECORD
 from gprune.store import Store, explained
-from gprune.study.field_types import SOUND
+from gprune.study.settings import SOUND
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, StoreError, UnreadableError
 from gprune.system.files import write_json
-from gprune.system.forms import Checked, Listed, Rule, shorter
+from gprune.system.forms import Listed, LooseForm, Rule, checked, shorter
 
 FILE = "about.json"
 MOST_NAME, MOST_NOTE, MOST_TAG = 80, 2000, 30
@@ -33,12 +33,12 @@ _Tag = Annotated[
 ]
 
 
+@checked
 @dataclass(frozen=True, slots=True)
-class RunNotes(Checked):
+class RunNotes(LooseForm):
     """What a person says of a run."""
 
     WHERE: ClassVar = "a run's "
-    LOOSE: ClassVar = True
     name: Annotated[str, shorter(MOST_NAME), SOUND, Rule("one line", lambda name: "\n" not in name)] = ""
     """what to call it; empty for the name of its study"""
     note: Annotated[str, shorter(MOST_NOTE), SOUND] = ""
@@ -63,7 +63,7 @@ def read(folder: Path) -> RunNotes:
         if not path.is_file():
             return RunNotes()
         values = safe_parsing.json_file(path, f"the file {path}")
-        return RunNotes.of(values)
+        return RunNotes.parse(values)
     except FileNotFoundError:
         return RunNotes()
     except (SettingsError, UnreadableError) as error:

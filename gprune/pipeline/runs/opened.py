@@ -153,9 +153,7 @@ class Run:
     @property
     def left_out(self) -> dict[str, str]:
         """Why results did not come with its pack, by the name of their stage."""
-        found = self.record["packed"].get("left_out") if self.packed else None
-        entries = found.items() if isinstance(found, dict) else ()
-        return {name: reason for name, reason in entries if isinstance(reason, str)}
+        return dict((self.record.get("packed") or {}).get("left_out") or {})
 
     @property
     def is_demo(self) -> bool:

@@ -27,7 +27,7 @@ UNTIL = "drift"
 
 def a_sweep(*seeds: int) -> Sweep:
     """A study for each seed, as far as its drift."""
-    return Sweep("seeds", demo_study(), (("seed", seeds),), until=UNTIL)
+    return Sweep("seeds", demo_study(), {"seed": seeds}, until=UNTIL)
 
 
 def command(folder: Path, arguments: Sequence[str]) -> list[str]:

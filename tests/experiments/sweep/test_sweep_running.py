@@ -83,7 +83,7 @@ def test_killed_and_cancelled_jobs_are_gone_on_with(cache, monkeypatch):
 def test_every_study_leaves_a_run_though_another_makes_the_same_results(cache):
     # nothing as far as the drift depends on a threshold
     base = a_sweep(0).study
-    sweep = Sweep("lines", base, (("reliability.drift_quantile", (0.8, 0.85)),), until=UNTIL)
+    sweep = Sweep("lines", base, {"reliability.drift_quantile": (0.8, 0.85)}, until=UNTIL)
     behave(cache, _0="hold")
 
     def watch(_):
