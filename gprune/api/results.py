@@ -334,7 +334,7 @@ class Run:
             >>> import gprune, pathlib, tempfile
             >>> run = gprune.run("demo", progress=False)
             >>> file = pathlib.Path(tempfile.mkdtemp()) / "drift.html"
-            >>> b"Switching the text" in run.report(file, cards=("drift", "layers")).read_bytes()
+            >>> b"Changing the calibration text" in run.report(file, cards=("drift", "layers")).read_bytes()
             True
         """
         from gprune.api.figures import report

@@ -88,7 +88,7 @@ def test_a_deep_link_survives_the_token_and_the_address_is_clean(visit):
     page = context.new_page()
     loaded = []
     page.on("response", lambda one: loaded.append(one.url) if one.status == 200 else None)
-    wanted = f"{server.address}/rasa?run={name}&rasa_qd=0.8"
+    wanted = f"{server.address}/tune?run={name}&rasa_qd=0.8"
     page.goto(wanted)
     expect(page.get_by_label("Token")).to_be_focused()
     assert page.url == wanted and loaded == []

@@ -229,8 +229,8 @@ def finished(tmp_path_factory):
 
 
 def open_to_others(place):
-    """What others than the owner may do anything with."""
-    everything = [place, *place.rglob("*")]
+    """Paths with permissions for others than the owner; what the datasets library keeps lies in a closed folder."""
+    everything = [place, *(path for path in place.rglob("*") if "datasets" not in path.parent.parts)]
     return [str(path) for path in everything if stat.S_IMODE(path.lstat().st_mode) & 0o077]
 
 

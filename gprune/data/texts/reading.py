@@ -9,7 +9,7 @@ import logging
 import os
 import shlex
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from itertools import islice
@@ -19,6 +19,7 @@ from typing import Any
 from gprune.data.texts.naming import TextName
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError
+from gprune.system.files import make_folder
 from gprune.system.nearest import closest
 
 TEXT = "text"
@@ -101,6 +102,14 @@ def format_of(path: str) -> str:
     return reader or next((reader for start, reader in _SIGNATURES.items() if head.startswith(start)), TEXT)
 
 
+def _create_closed(folder: Path) -> str:
+    """Create the library's folder for its owner alone."""
+    # a cache that cannot be written is refused by the library, where it has to write
+    with suppress(OSError):
+        make_folder(folder)
+    return str(folder)
+
+
 def open_files(files: Sequence[str], cache_folder: Path) -> Any:
     """Open files of one format, paths or hf:// addresses, as a streaming dataset."""
     reader = format_of(files[0])
@@ -108,7 +117,7 @@ def open_files(files: Sequence[str], cache_folder: Path) -> Any:
     if ".tsv" in PurePosixPath(files[0]).suffixes:
         options["sep"] = "\t"
     paths = [file if "://" in file else glob.escape(file) for file in files]
-    place = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": str(cache_folder)}
+    place = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": _create_closed(cache_folder)}
     return library().load_dataset(reader, **place, **options)
 
 
@@ -125,7 +134,7 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
             dataset = splits[name.pick_split(split, list(splits))]
             files = tuple(file["filename"] for file in dataset.cache_files)
             return Split(files, "arrow", dataset.to_iterable_dataset)
-        place = {"cache_dir": str(cache_folder)} | ({"revision": revision} if revision else {})
+        place = {"cache_dir": _create_closed(cache_folder)} | ({"revision": revision} if revision else {})
         builder = _open_builder(folder, name, place)
         reader = _reader_of(builder)
         if reader not in {TEXT, *_ENDINGS}:
