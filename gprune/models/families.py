@@ -57,6 +57,13 @@ _COUNTS = (
 )
 
 
+_NORMS = ("input_layernorm", "post_attention_layernorm")
+_HEAD = ("self_attn.q_norm", "self_attn.k_norm")
+_OUTPUT_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
+_GLM4_NORMS = (*_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
+_FOUR_NORMS = (*_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
     """A family: what it is called, the names of its parts, and where its units stand."""
@@ -81,6 +88,8 @@ class Layout:
     """whether llama.cpp's ``deci`` computes what a model of the family computes"""
     normalised: bool = False
     """whether what an output map gives is normalised before it is added to the stream"""
+    norms: tuple[str, ...] = _NORMS
+    """norms with weights in every model of the family, from a layer; none means no final norm with weights either"""
     text: tuple[str, ...] = ()
     """model types that the language model inside may be of, where the family is a wrapper about one; its
     other parts, as those for images, stay as they are"""
@@ -174,33 +183,45 @@ FAMILIES: dict[str, Layout] = {
     "llama": Layout("LLaMA", gguf=True),
     "mistral": Layout("Mistral", gguf=True),
     "qwen2": Layout("Qwen2", gguf=True),
-    "qwen3": Layout("Qwen3"),
+    "qwen3": Layout("Qwen3", norms=_NORMS + _HEAD),
     "gemma": Layout("Gemma", usual={TIED: True}),
-    "olmo": Layout("OLMo"),
+    "olmo": Layout("OLMo", norms=()),
     "smollm3": Layout("SmolLM3", usual={TIED: True}),
     "ministral": Layout("Ministral"),
     "ministral3": Layout("Ministral 3"),
     "helium": Layout("Helium", free_heads=False),
     "seed_oss": Layout("Seed-OSS"),
     "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}),
-    "hunyuan_v1_dense": Layout("Hunyuan"),
-    "exaone4": Layout("EXAONE 4", normalised=True),
+    "hunyuan_v1_dense": Layout("Hunyuan", norms=(*_NORMS, "self_attn.query_layernorm", "self_attn.key_layernorm")),
+    "exaone4": Layout("EXAONE 4", normalised=True, norms=_OUTPUT_NORMS + _HEAD),
     "granite": Layout("Granite"),
-    "gemma2": Layout("Gemma 2", normalised=True, usual={TIED: True}),
-    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, usual={TIED: True}),
-    "cohere": Layout("Cohere", slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
-    "cohere2": Layout("Cohere 2", usual={TIED: True}),
-    "stablelm": Layout("StableLM", free_heads=False, slices=_FFN + _ATTENTION + _PER_HEAD),
+    "gemma2": Layout("Gemma 2", normalised=True, norms=_FOUR_NORMS, usual={TIED: True}),
+    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, norms=_FOUR_NORMS + _HEAD, usual={TIED: True}),
+    "cohere": Layout("Cohere", norms=_NORMS[:1], slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
+    "cohere2": Layout("Cohere 2", norms=_NORMS[:1], usual={TIED: True}),
+    "stablelm": Layout("StableLM", norms=_NORMS[:1], free_heads=False, slices=_FFN + _ATTENTION + _PER_HEAD),
     "glm": Layout("GLM", slices=_FUSED_FFN + _ATTENTION),
-    "glm4": Layout("GLM 4", slices=_FUSED_FFN + _ATTENTION, normalised=True),
+    "glm4": Layout(
+        "GLM 4",
+        norms=_GLM4_NORMS,
+        slices=_FUSED_FFN + _ATTENTION,
+        normalised=True,
+    ),
     "phi3": Layout(
         "Phi-3, Phi-4",
         slices=_FUSED_FFN + _FUSED_ATTENTION,
         counts=(*_COUNTS, ("self_attn.config.num_attention_heads", "query_heads")),
     ),
-    "olmo2": Layout("OLMo 2", heads=False, free_heads=False, normalised=True),
-    "olmo3": Layout("OLMo 3", heads=False, free_heads=False, normalised=True),
-    "gemma3": Layout("Gemma 3", layers=_INSIDE, normalised=True, text=("gemma3_text",), usual=_GEMMA3 | {TIED: True}),
+    "olmo2": Layout("OLMo 2", norms=_OUTPUT_NORMS + _HEAD, heads=False, free_heads=False, normalised=True),
+    "olmo3": Layout("OLMo 3", norms=_OUTPUT_NORMS + _HEAD, heads=False, free_heads=False, normalised=True),
+    "gemma3": Layout(
+        "Gemma 3",
+        norms=_FOUR_NORMS + _HEAD,
+        layers=_INSIDE,
+        normalised=True,
+        text=("gemma3_text",),
+        usual=_GEMMA3 | {TIED: True},
+    ),
     "mistral3": Layout("Mistral 3", layers=_INSIDE, text=("mistral", "ministral3"), usual={TIED: True}),
     "qwen2_vl": Layout("Qwen2-VL", layers=_INSIDE, text=("qwen2_vl_text",), usual={TIED: False}),
     "qwen2_5_vl": Layout("Qwen2.5-VL", layers=_INSIDE, text=("qwen2_5_vl_text",), usual={TIED: False}),

@@ -157,15 +157,38 @@ def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
     keys = _sizes(tensors, layout, f"{layout.attention}.k_proj", 0) if layout.heads else ()
     odd = _layers(values, shape, neurons, tuple(width // shape.head_width for width in keys) or groups)
     odd = odd or _layers(values, shape, neurons, groups) or _others(families.language_values(values), tensors)
+    odd = odd or _norms(tensors, layout, shape.layers)
     return StoredSizes(shape, neurons, groups, odd)
+
+
+def _norms(tensors: Mapping[str, Tensor], layout: families.Layout, layers: int) -> str:
+    """Return which norm the weights lack, or have beyond those of the family, in words, or nothing."""
+    prefix = next(iter(_lists(tensors, layout, layout.down_proj)), "")
+    if not prefix:
+        return ""
+    expected = {f"{prefix}.{layer}.{norm}.weight" for layer in range(layers) for norm in layout.norms}
+    if layout.norms:
+        expected.add(f"{prefix.removesuffix('layers')}norm.weight")
+    if missing := sorted(expected - tensors.keys()):
+        return f"its weights lack {missing[0]}, which {layout.label} has"
+    stored = {name for name in tensors if name.startswith(f"{prefix}.") and name.endswith("norm.weight")}
+    # such families have norms that their configuration turns on
+    if any(part.optional for part in layout.slices) or stored <= expected:
+        return ""
+    return f"its weights have {min(stored - expected)}, which {layout.label} does not have"
+
+
+def _lists(tensors: Mapping[str, Tensor], layout: families.Layout, path: str) -> list[str]:
+    """Return the names of the list of layers under which a map is stored."""
+    # a model that was saved without its head has no "model." in front
+    names = (name.removeprefix(start) for name in layout.stored for start in ("", "model."))
+    return [name for name in names if f"{name}.0.{path}.weight" in tensors]
 
 
 def _sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, axis: int) -> tuple[int, ...]:
     """Rows or columns of a map in every layer, as far as the layers go."""
     widths: list[int] = []
-    # a model that was saved without its head has no "model." in front
-    lists = (name.removeprefix(start) for name in layout.stored for start in ("", "model."))
-    names = [name for name in lists if f"{name}.0.{path}.weight" in tensors]
+    names = _lists(tensors, layout, path)
     while names and (one := tensors.get(f"{names[0]}.{len(widths)}.{path}.weight")) and len(one.shape) == 2:
         widths.append(one.shape[axis])
     return tuple(widths)

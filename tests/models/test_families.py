@@ -145,6 +145,17 @@ def test_where_all_heads_stay_fewer_neurons_are_an_ordinary_model_of_every_famil
     assert loaded.config.model_type == family and torch.equal(loaded(ids).logits, live(ids).logits)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_norms_of_a_family_are_those_of_its_model(family):
+    layout = FAMILIES[family]
+    names = [name for name, _ in tiny_decoder(family).model.named_parameters()]
+    inside = {name.removeprefix(f"{layout.layers}.0.") for name in names if name.startswith(f"{layout.layers}.0.")}
+    norms = {name.removesuffix(".weight") for name in inside if name.endswith("norm.weight")}
+    # StableLM has it without parallel residuals alone
+    assert norms - ({"post_attention_layernorm"} if family == "stablelm" else set()) == set(layout.norms)
+    assert (f"{layout.layers.removesuffix('layers')}norm.weight" in names) == bool(layout.norms)
+
+
 def test_losses_on_a_text_are_those_of_the_models_own_logits():
     decoder, ids = spread_out("granite", SWITCHES["granite"][0]), ids_of(3, 20)
     own = decoder.model(ids).logits[:, :-1].flatten(0, 1)

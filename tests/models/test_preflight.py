@@ -35,6 +35,11 @@ def add_tensor(folder, name, tensor):
     save_file(load_file(weights) | {name: tensor}, weights)
 
 
+def drop_tensor(folder, name):
+    weights = folder / "model.safetensors"
+    save_file({key: tensor for key, tensor in load_file(weights).items() if key != name}, weights)
+
+
 def drop_tie(folder):
     file = folder / "config.json"
     values = json.loads(file.read_text())
@@ -86,6 +91,18 @@ REFUSED = {
     "biases denied": (
         lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_proj.bias", torch.ones(16)),
         "its weights have biases of q_proj, k_proj, v_proj, o_proj, and attention_bias is False",
+    ),
+    "norm left over": (
+        lambda folder: add_tensor(folder, "model.layers.0.self_attn.q_norm.weight", torch.ones(4)),
+        r"its weights have model\.layers\.0\.self_attn\.q_norm\.weight, which LLaMA does not have",
+    ),
+    "norm missing": (
+        lambda folder: drop_tensor(folder, "model.layers.1.post_attention_layernorm.weight"),
+        r"its weights lack model\.layers\.1\.post_attention_layernorm\.weight, which LLaMA has",
+    ),
+    "final norm missing": (
+        lambda folder: drop_tensor(folder, "model.norm.weight"),
+        r"its weights lack model\.norm\.weight, which LLaMA has",
     ),
     "key heads": (lambda folder: changed(folder, num_key_value_heads=4), "layer 0 has 2 key/value groups"),
     "pad token of another type": (lambda folder: changed(folder, pad_token_id="2"), "is '2', which is no whole number"),

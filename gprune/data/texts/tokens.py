@@ -41,7 +41,7 @@ def draw_windows(text: str, tokenizer: Any, samples: int, length: int, seed: int
     kept, whole = _KEPT * samples, False
     long_enough: list[Array] = []
     while len(long_enough) < samples and not whole:
-        candidates, total = _candidates(source, cache, seed, kept, length)
+        candidates, total = _candidates(source, seed, kept, length)
         long_enough = list(_long_enough(candidates, tokenizer, samples, length))
         whole, kept = len(candidates) < kept, kept * _GROWTH
     if len(long_enough) < samples:
@@ -61,7 +61,7 @@ def cut_from(samples: int, length: int) -> int:
     return _KEPT * samples * length
 
 
-def _candidates(source: Source, cache: Path | None, seed: int, kept: int, length: int) -> tuple[list[str], int]:
+def _candidates(source: Source, seed: int, kept: int, length: int) -> tuple[list[str], int]:
     """The documents with the smallest random numbers, in their order, and how many documents there are."""
     generator, total = np.random.default_rng(seed), 0
     smallest: list[tuple[float, str]] = []
@@ -106,8 +106,8 @@ def draw(
 ) -> Tokens:
     """Draws a calibration set: (samples, length) token-disjoint sequences.
 
-    `seed` is of the permutation that chooses and orders the sequences; `cache` keeps embedded texts from call
-    to call; `after` is the number of sequences of a calibration set under the same seed, which none of these
+    `seed` is of the permutation that chooses and orders the sequences; `cache` is the folder of
+    the store's texts; `after` is the number of sequences of a calibration set under the same seed, which none of these
     are then. Raises SettingsError where samples, length or seed is out of range or the name is not valid,
     CorpusError where the text cannot be read or is too short.
     """
@@ -122,7 +122,7 @@ def _drawable(text: str, tokenizer: Any, samples: int, length: int, cache: Path 
     wanted = drawn_from(samples, length)
     source = resolve(text, "calibration", download=True, tokens=wanted, cache=cache)
     partial = source.kind == "hub" and not source.joined
-    return _flow(source, tokenizer, cache, wanted if partial else None)
+    return _flow(source, tokenizer, wanted if partial else None)
 
 
 def missing(text: str, tokenizer: Any, samples: int, held_out: int, length: int, cache: Path | None) -> int:
@@ -159,14 +159,14 @@ def choose(text: str, flow: Array, samples: int, length: int, seed: int, after: 
 def stream(text: str, tokenizer: Any, cache: Path | None = None, limit: int | None = None) -> Array:
     """(tokens,) int32: the text as one token stream, for perplexity.
 
-    `limit` is the tokens wanted at most, the same prefix read sooner; `cache` keeps embedded texts from call
-    to call. Raises SettingsError where limit is out of range or the name is not valid, CorpusError where the
+    `limit` is the tokens wanted at most, the same prefix read sooner; `cache` is the folder of the
+    store's texts. Raises SettingsError where limit is out of range or the name is not valid, CorpusError where the
     text cannot be read or is empty.
     """
     if limit is not None and limit < 1:
         raise SettingsError(f"limit must be at least 1 (got {limit})")
     source = resolve(text, "evaluation", download=True, tokens=limit, cache=cache)
-    return _flow(source, tokenizer, cache, limit)
+    return _flow(source, tokenizer, limit)
 
 
 def require_embedded(ids: Array, text: str, embeddings: int, tokenizer: Any = None) -> None:
@@ -196,7 +196,7 @@ def token_fingerprint(ids: Array) -> str:
     return digest.hexdigest()
 
 
-def _flow(source: Source, tokenizer: Any, cache: Path | None, enough: int | None) -> Array:
+def _flow(source: Source, tokenizer: Any, enough: int | None) -> Array:
     """Tokens of the whole text, or its first `enough` where that is known after fewer documents."""
     if tokenizer is None:
         raise CorpusError(
@@ -205,7 +205,7 @@ def _flow(source: Source, tokenizer: Any, cache: Path | None, enough: int | None
         )
     pieces: list[Array] = []
     found = 0
-    for batch in _batches(_strings(source, cache)):
+    for batch in _batches(_strings(source)):
         pieces.append(encode(batch, tokenizer))
         found += len(pieces[-1])
         if enough is not None and found >= enough:
@@ -215,7 +215,7 @@ def _flow(source: Source, tokenizer: Any, cache: Path | None, enough: int | None
     return np.concatenate(pieces)[:enough]
 
 
-def _strings(source: Source, cache: Path | None) -> Iterator[str]:
+def _strings(source: Source) -> Iterator[str]:
     """What is tokenised at a time; a text of white space only counts as empty."""
     if source.joined:
         whole = BLANK_LINE.join(documents(source))
