@@ -231,9 +231,7 @@ def _list_plugins() -> Installed:
     """List the plug-ins by `gprune plugins --json` in a child process."""
     command = installation.command("gprune", "plugins", "--json")
     try:
-        process = subprocess.run(
-            command, cwd=installation.CHILD_FOLDER, capture_output=True, text=True, timeout=LISTING_SECONDS
-        )
+        process = subprocess.run(command, cwd=installation.CHILD_FOLDER, capture_output=True, timeout=LISTING_SECONDS)
         # a plug-in may print while it is imported
         values = json_object(process.stdout.splitlines()[-1], "its output")
     except (OSError, subprocess.TimeoutExpired, IndexError, UnreadableError) as error:

@@ -205,6 +205,8 @@ def recorded_plugins(plugins: object) -> tuple[PluginInfo, ...]:
             continue
         if plugin.name not in _METRICS and plugin.name not in _BUILT_IN:
             recorded.append(plugin)
+    metrics = {"", *_METRICS, *(plugin.name for plugin in recorded if plugin.kind == "metric")}
+    recorded = [plugin for plugin in recorded if plugin.metric in metrics]
     register(recorded)
     return tuple(recorded)
 

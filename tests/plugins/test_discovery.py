@@ -140,7 +140,7 @@ def test_damaged_metadata_are_told_and_end_nothing(site):
 
 @pytest.mark.process
 def test_the_process_of_the_app_lists_them_by_a_child_process_and_imports_none(site):
-    install(site, files={**BOTH, "bring/__init__.py": "print('imported')"})
+    install(site, files={**BOTH, "bring/__init__.py": "import os; os.write(1, b'\\xff imported\\n')"})
     install(site, "full", {"full_disk.py": "raise OSError('no disk')"}, {}, {"odd": "full_disk:odd"})
     with new_process() as imported:
         pass
@@ -179,6 +179,7 @@ INVALID = [
     {"label": "x" * 500},
     {"needs": "everything"},
     {"metric": 3},
+    {"metric": "of_no_record"},
 ]
 
 

@@ -9,8 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, ValidationErr
 
 from gprune.records import REPAIRS, Array, PrunedModel, PruningMasks
 from gprune.records.repairs import in_order
-from gprune.system.errors import CheckpointError
-from gprune.system.safe_parsing import sentence
+from gprune.system.errors import CheckpointError, UnreadableError
+from gprune.system.safe_parsing import contents, sentence
 
 PRUNING_FILE = "pruning.json"
 Width = Annotated[int, Field(ge=1, le=2**22)]
@@ -105,7 +105,7 @@ def read_record(folder: Path) -> PruningRecord:
     """Read the ``pruning.json`` of a folder; CheckpointError where it is missing or cannot be read."""
     path = folder / PRUNING_FILE
     try:
-        return PruningRecord.model_validate_json(path.read_bytes())
+        return PruningRecord.model_validate_json(contents(path, "it"))
     except FileNotFoundError as error:
         raise CheckpointError(
             f"the folder {str(folder)!r} has no {PRUNING_FILE}: it is no pruned checkpoint"
@@ -114,7 +114,7 @@ def read_record(folder: Path) -> PruningRecord:
         fault = error.errors()[0]
         words = " ".join([*(f"{part}:" for part in fault["loc"]), fault["msg"]])
         raise _unreadable(path, words) from error
-    except OSError as error:
+    except UnreadableError as error:
         raise _unreadable(path, str(error)) from error
 
 

@@ -158,3 +158,10 @@ def test_a_record_that_is_none(folder, values, message):
     change(folder / "pruning.json", **values)
     with pytest.raises(CheckpointError, match=message):
         pruning_file.read_record(folder)
+
+
+def test_a_record_that_is_a_device_is_not_read(folder):
+    (folder / "pruning.json").unlink()
+    (folder / "pruning.json").symlink_to("/dev/null")
+    with pytest.raises(CheckpointError, match=r"pruning\.json' cannot be read .it is no ordinary file"):
+        pruning_file.read_record(folder)
