@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import nn
 
 from gprune.evaluation.tasks import TaskSource, fingerprint, resolve
@@ -91,6 +92,7 @@ def questions(
 def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings, cache: Path | None) -> Answered:
     import lm_eval
 
+    from gprune.evaluation.tasks import registry
     from gprune.evaluation.tasks.answers import chance, read_answers, read_questions
     from gprune.evaluation.tasks.loading import load
 
@@ -99,7 +101,10 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     loaded = load(source, settings.few_shot, cache)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
-    results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
+    with registry.seeded(), torch.random.fork_rng(range(torch.cuda.device_count())):
+        # lm-eval's seed, for tasks that sample what they generate
+        torch.manual_seed(1234)
+        results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
     figures = {_metric(key): float(value) for key, value in results["results"][name].items() if _is_figure(key, value)}
     scores = {metric: _scores(results["samples"], tasks, metric) for metric in figures}
     main = next(iter(figures), "acc")

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import random
 import re
 import subprocess
 import sys
@@ -318,3 +319,32 @@ def test_requests_and_their_examples_decide_the_fingerprint(data, tmp_path):
         fingerprint(source, EvaluationSettings(few_shot=count, task_folder=str(data))) for count in (None, 0, 1, 1)
     ]
     assert prints[0] == prints[1] != prints[2] == prints[3]
+
+
+def test_shuffled_options_are_scored_as_they_were_asked_and_as_lm_eval_shuffles_them(demo, tmp_path):
+    """GPQA shuffles its options by Python's random numbers whenever its rows are processed."""
+    names = ["Correct Answer", *(f"Incorrect Answer {number}" for number in (1, 2, 3))]
+    rows = [{"Question": f"q{n}"} | {name: f"{name} to {n}" for name in names} for n in range(12)]
+    write_rows(tmp_path / "gpqa_main_zeroshot.jsonl", rows)
+    settings = EvaluationSettings(task_folder=str(tmp_path))
+    random.seed(3)
+    following = random.Random(3).random()
+    result = answered(demo.model, demo.tokenizer, ("gpqa_main_zeroshot",), settings)["gpqa_main_zeroshot"]
+    assert random.random() == following
+    shuffled, expected = random.Random(0), []
+    for row_ in rows:
+        options = [row_[name] for name in (*names[1:], names[0])]
+        shuffled.shuffle(options)
+        expected.append(options.index(row_["Correct Answer"]))
+    assert result.answers.right.tolist() == expected
+    chosen = result.answers.likelihoods.reshape(12, 4).argmax(axis=1)
+    assert result.accuracy.acc == np.mean(chosen == expected)
+    assert result.accuracy.data == fingerprint(resolve("gpqa_main_zeroshot", settings), settings)
+
+
+def test_answer_that_is_no_option_counts_as_wrong_as_in_lm_eval(demo, tmp_path):
+    rows = [{"text": "a b", "label": 0}, {"text": "c d", "label": 5}]
+    write_rows(tmp_path / "mnli.jsonl", [{"premise": "a.", "hypothesis": "b.", **each} for each in rows])
+    result = answered(demo.model, demo.tokenizer, ("mnli",), EvaluationSettings(task_folder=str(tmp_path)))["mnli"]
+    assert result.accuracy.samples == 2 and result.accuracy.acc in (0, 0.5)
+    assert result.answers.scored

@@ -37,6 +37,13 @@ _READ_AS: Mapping[str, Mapping[str, Any]] = {
 }
 _SIGNATURES = {b"PAR1": "parquet", b"ARROW1": "arrow"}
 _COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
+_PACKED = {
+    b"\x1f\x8b": ".gz",
+    b"BZh91AY": ".bz2",
+    b"\xfd7zXZ": ".xz",
+    b"\x28\xb5\x2f\xfd": ".zst",
+    b"\x04\x22\x4d\x18": ".lz4",
+}
 _REFUSED = {
     b"PK\x03\x04": "a ZIP archive: unpack it and name a file in it",
     b"7z\xbc\xaf": "a 7z archive: unpack it and name a file in it",
@@ -45,6 +52,7 @@ _REFUSED = {
     b"\x89HDF": "an HDF5 file: save its text as .jsonl",
     b"version https://git-lfs": "a Git LFS pointer: fetch the file itself with `git lfs pull`",
 }
+_BINARY = "is binary data, not text: give a text, .jsonl, .csv or .parquet file"
 _OBJECTS = 'each line must hold one object, like {"text": "..."}'
 _DECOMPRESS = "decompress it, or pip install zstandard or lz4"
 _HEAD_BYTES = 8192
@@ -96,6 +104,12 @@ def format_of(path: str) -> str:
     refused = next((kind for start, kind in _REFUSED.items() if head.startswith(start)), "")
     if refused:
         raise CorpusError(f"{path!r} is {refused}")
+    packed = next((ending for start, ending in _PACKED.items() if head.startswith(start)), "")
+    # of a name with one of these endings the library takes the bytes as they are
+    if packed and PurePosixPath(path).suffix.lower() in f".txt {' '.join(_ENDINGS.values())}".split():
+        raise CorpusError(f"{path!r} is compressed and its name does not say so: add {packed} to it")
+    if reader and not head.strip():
+        raise CorpusError(f"{path!r} is empty: give a text with words in it")
     # pyarrow's reader of JSON ends the process on it
     if reader == "json" and head.lstrip(b"\xef\xbb\xbf[ \t\r\n").startswith(b"null"):
         raise CorpusError(f"{path!r} cannot be read: it begins with null; {_OBJECTS}")
@@ -114,7 +128,7 @@ def open_files(files: Sequence[str], cache_folder: Path) -> Any:
     """Open files of one format, paths or hf:// addresses, as a streaming dataset."""
     reader = format_of(files[0])
     options = dict(_READ_AS.get(reader, {}))
-    if ".tsv" in PurePosixPath(files[0]).suffixes:
+    if ".tsv" in PurePosixPath(files[0].lower()).suffixes:
         options["sep"] = "\t"
     paths = [file if "://" in file else glob.escape(file) for file in files]
     place = {"data_files": paths, "split": "train", "streaming": True, "cache_dir": _create_closed(cache_folder)}
@@ -134,6 +148,14 @@ def open_folder(folder: str, name: TextName, split: str, cache_folder: Path, rev
             dataset = splits[name.pick_split(split, list(splits))]
             files = tuple(file["filename"] for file in dataset.cache_files)
             return Split(files, "arrow", dataset.to_iterable_dataset)
+        if not revision:
+            # a relative name such as csv is a reader of the library
+            folder = str(path.resolve())
+            if folder != glob.escape(folder):
+                raise CorpusError(
+                    f"{name.place!r}: the datasets library takes the signs * ? [ in the path {folder!r} for a pattern: "
+                    "rename the folder, or give one of its files"
+                )
         place = {"cache_dir": _create_closed(cache_folder)} | ({"revision": revision} if revision else {})
         builder = _open_builder(folder, name, place)
         reader = _reader_of(builder)
@@ -179,7 +201,14 @@ def documents_of(dataset: Opener, name: TextName, batch_size: int = 1000) -> Ite
     fields: tuple[str, ...] = ()
     number = 0
     with plain_errors(name.place):
-        for batch in dataset().iter(batch_size=batch_size):
+        opened = dataset()
+        for batch in opened.iter(batch_size=batch_size):
+            # pandas takes the first values of rows that are longer than the header for names of rows
+            if opened.builder_name == "csv" and "__index_level_0__" in batch:
+                raise CorpusError(
+                    f"{name.place!r} has more values in a row than columns in its header: quote texts with commas in "
+                    'them, as in "one, two"'
+                )
             fields = fields or choose_fields(first_record(batch), name)
             for parts in zip(*(batch[field] for field in fields), strict=True):
                 number += 1
@@ -235,7 +264,7 @@ def _join(parts: Sequence[Any], fields: Sequence[str], where: str) -> str:
             raise CorpusError(f"the field {field!r} of {where} holds a {kind}, not text: choose other fields")
     text = "".join(part or "" for part in parts)
     if "\0" in text[:_HEAD_BYTES]:
-        raise CorpusError(f"{where} is binary data, not text: give a text, .jsonl, .csv or .parquet file")
+        raise CorpusError(f"{where} {_BINARY}")
     return text
 
 
@@ -248,13 +277,15 @@ def plain_errors(place: str) -> Iterator[None]:
         raise
     except UnicodeDecodeError as error:
         wide = error.object[:2] in (b"\xff\xfe", b"\xfe\xff")
+        if b"\0" in error.object[:_HEAD_BYTES] and not wide:
+            raise CorpusError(f"{place!r} {_BINARY}") from error
         encoding = "UTF-16" if wide else "ISO-8859-1"
         raise CorpusError(
             f"{place!r} is not UTF-8 (byte 0x{error.object[error.start]:02x}). Convert it, as with: "
             f"iconv -f {encoding} -t UTF-8 {shlex.quote(place)} > converted.txt"
         ) from error
     except Exception as error:  # each reader and each version has its own classes
-        reason = getattr(error, "strerror", None) or safe_parsing.sentence(error, 200)
+        reason = getattr(error, "strerror", None) or safe_parsing.sentence(error, 200) or type(error).__name__
         hints = {"JSON": _OBJECTS, "Compression type": _DECOMPRESS}
         hint = next((f"; {hint}" for sign, hint in hints.items() if sign in reason), "")
         raise CorpusError(f"{place!r} cannot be read: {reason}{hint}") from error

@@ -23,7 +23,7 @@ def read_answers(name: str, tasks: Tasks, scores: dict[str, list[float]]) -> Ans
         options = [option for _, requests in kept for option in requests]
         lengths = [len(option) for task, requests in kept for option in task.doc_to_choice(requests[0].doc)]
         counts = [len(requests) for _, requests in kept]
-        right = [_right_option(task, requests[0].doc) for task, requests in kept]
+        right = [_right_option(task, requests[0].doc) or 0 for task, requests in kept]
         return _record(name, documents, [option.resps[0][0] for option in options], lengths, counts, right, False)
     values = [value for each in scores.values() for value in each][:MOST_QUESTIONS]
     if any(value not in (0, 1) for value in values):
@@ -46,8 +46,10 @@ def has_options(tasks: Tasks) -> bool:
         task.OUTPUT_TYPE == "multiple_choice"
         and task.get_config("process_results") is None
         and not getattr(task, "multiple_target", 0)
-        and len(requests := _documents(task)[0]) == len(task.doc_to_choice(requests[0].doc))
+        and len(requests) == len(task.doc_to_choice(requests[0].doc))
+        and _right_option(task, requests[0].doc) is not None
         for task in tasks.values()
+        for requests in _documents(task)
     )
 
 
@@ -97,9 +99,13 @@ def _kept(tasks: Tasks) -> Iterator[tuple[Any, list[Any]]]:
             yield task, requests
 
 
-def _right_option(task: Any, document: Any) -> int:
+def _right_option(task: Any, document: Any) -> int | None:
+    """Return the index of the right option, None where lm-eval counts none as right."""
+    choices = task.doc_to_choice(document)
     gold = task.doc_to_text(document) if task.multiple_input else task.doc_to_target(document)
-    return int(task.doc_to_choice(document).index(gold) if isinstance(gold, str) else gold)
+    if isinstance(gold, str):
+        return choices.index(gold) if gold in choices else None
+    return int(gold) if isinstance(gold, int) and 0 <= gold < len(choices) else None
 
 
 def _with_options(requests: list[Any]) -> tuple[str, list[str]]:

@@ -97,7 +97,7 @@ def _fingerprint_loaded(source: TaskSource, settings: EvaluationSettings, from_r
 def readable_faults(task: str) -> Iterator[None]:
     """Turn what lm-eval raises about a task's data into a CorpusError."""
     try:
-        with registry.quiet():
+        with registry.quiet(), registry.seeded():
             yield
     except GpruneError:
         raise
@@ -131,6 +131,8 @@ def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, in
         loaded["groups"] = {}
     _require_figure(source.task, loaded)
     for task in loaded["tasks"].values():
+        if (process := task.get_config("process_docs")) is not None:
+            task.set_config("process_docs", _process_once(process))
         fixed = task.get_config("num_fewshot")
         task.set_config("num_fewshot", fixed if few_shot is None or fixed == 0 else few_shot)
         count = task.get_config("num_fewshot") or 0
@@ -141,6 +143,19 @@ def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, in
                 f"add rows, give {source.task}/train.jsonl, or set evaluation.few_shot to less"
             )
     return loaded
+
+
+def _process_once(process: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return what processes a split once: of rows in memory lm-eval would shuffle options anew before it scores."""
+    processed: dict[int, tuple[Any, Any]] = {}
+
+    def process_split(split: Any) -> Any:
+        if id(split) not in processed:
+            with registry.seeded():
+                processed[id(split)] = split, process(split)
+        return processed[id(split)][1]
+
+    return process_split
 
 
 def _require_figure(name: str, loaded: Loaded) -> None:

@@ -6,6 +6,7 @@ It imports neither torch nor transformers.
 
 import logging
 import os
+import random
 import re
 import sys
 import time
@@ -16,6 +17,8 @@ from contextlib import contextmanager, redirect_stderr
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gprune.evaluation.tasks.standard import STANDARD_TASKS
 from gprune.system.errors import SettingsError
@@ -96,6 +99,19 @@ def quiet() -> Iterator[None]:
         logger.setLevel(level)
         if had_bars:
             datasets.enable_progress_bars()
+
+
+@contextmanager
+def seeded() -> Iterator[None]:
+    """Start the random numbers of Python and numpy where lm-eval does: some tasks shuffle their options by them."""
+    python, numpy = random.getstate(), np.random.get_state()  # noqa: NPY002
+    random.seed(0)
+    np.random.seed(1234)  # noqa: NPY002
+    try:
+        yield
+    finally:
+        random.setstate(python)
+        np.random.set_state(numpy)  # noqa: NPY002
 
 
 def writes_to_caller(on_progress: Progress) -> Progress:

@@ -41,6 +41,10 @@ def check(values: Any) -> dict[str, Any]:
         validate(_Record, values, UnreadableError)
     except UnreadableError as error:
         raise UnreadableError(f"is no record of a run: {error}") from error
+    facts = values.get("provenance") or {}
+    for name in facts.keys() - {"inputs"}:
+        if isinstance(facts[name], dict | list) or not _is_plain(facts[name]):
+            raise UnreadableError(f"is no record of a run: provenance.{name} must be one value")
     return values | {"unavailable": _reasons(values.get("unavailable"))}
 
 

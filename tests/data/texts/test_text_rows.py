@@ -369,3 +369,46 @@ from gprune.data import texts
 print(texts.describe({str(file)!r}), 'torch' in sys.modules, os.environ.get('USE_TORCH'))"""
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "file a.jsonl, 1 documents, 3 characters, the field text False None"
+
+
+@pytest.mark.parametrize("name", ["text", "json", "csv"])
+def test_folder_that_is_called_like_a_reader_is_that_folder(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    write_lines(tmp_path / "other.jsonl", {"text": "another"})
+    (tmp_path / name).mkdir()
+    write_lines(tmp_path / name / "train.jsonl", {"text": "one"}, {"text": "two"})
+    assert read(name) == ["one", "two"]
+
+
+def test_folder_whose_name_is_a_pattern_does_not_read_its_neighbours(tmp_path):
+    for name in ("d1", "d*", "d[1]"):
+        (tmp_path / name).mkdir()
+        write_lines(tmp_path / name / "train.jsonl", {"text": name})
+    assert read(tmp_path / "d1") == ["d1"]
+    for name in ("d*", "d[1]"):
+        with pytest.raises(CorpusError, match="for a pattern: rename the folder"):
+            read(tmp_path / name)
+
+
+def test_rows_longer_than_their_header_are_refused(tmp_path):
+    (tmp_path / "a.csv").write_text("text\nhello, you\nbye, me\n")
+    with pytest.raises(CorpusError, match="more values in a row than columns in its header: quote texts"):
+        read(tmp_path / "a.csv")
+    (tmp_path / "A.TSV").write_text("text\tlabel\nhello, you\tx\n")
+    assert read(tmp_path / "A.TSV") == ["hello, you"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.jsonl", b" \n", "is empty: give a text with words in it"),
+        ("a.csv", b"", "is empty: give a text with words in it"),
+        ("a.jsonl", gzip.compress(b'{"text": "one"}'), "is compressed and its name does not say so: add .gz"),
+        ("a.txt", bz2.compress(b"words"), "is compressed and its name does not say so: add .bz2"),
+        ("a.txt", b"\x89PNG\r\n\x1a\n\0\0\0\r", "is binary data, not text"),
+    ],
+)
+def test_empty_packed_and_binary_files_say_what_they_are(tmp_path, name, content, reason):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(CorpusError, match=reason):
+        read(tmp_path / name)
