@@ -14,6 +14,7 @@ import torch
 from torch import nn
 
 from gprune.evaluation.tasks import TaskSource, fingerprint, resolve
+from gprune.models import devices
 from gprune.records import Accuracy, Answers, Questions
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError
@@ -101,7 +102,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
     loaded = load(source, settings.few_shot, cache)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
-    with registry.seeded(), torch.random.fork_rng(range(torch.cuda.device_count())):
+    with registry.seeded(), devices.kept_random(language_model.device):
         # lm-eval's seed, for tasks that sample what they generate
         torch.manual_seed(1234)
         results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
