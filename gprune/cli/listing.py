@@ -111,7 +111,7 @@ def _plugins(options: argparse.Namespace) -> int:
     if options.json:
         say(installed().to_json())
         return 0
-    for plugin in plugins.values():
+    for plugin in sorted(plugins.values(), key=lambda plugin: (plugin.kind, plugin.name)):
         say(f"{plugin.kind:<7} {plugin.name:<24} {plugin.label:<32} {plugin.digest}")
     for fault in faults:
         say(fault.message, file=sys.stderr)
