@@ -230,7 +230,7 @@ def metric_choices() -> tuple[str, ...]:
 
 
 def require_known(field: str, name: str) -> None:
-    """Raise SettingsError unless a study can name a metric or a method; `field` is metric, or methods."""
+    """Raise SettingsError unless a study can name a metric or a method; `field` is metric, methods or choice.masks."""
     names: Mapping[str, Any] = METRICS if field == "metric" else METHODS
     if name in names:
         return

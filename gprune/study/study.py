@@ -209,7 +209,7 @@ class Study(Form):
         """Checks what the recommended recipe is chosen from."""
         masks, repairs = self.choice.masks, self.choice.repairs
         for name in masks:
-            require_known("methods", name)
+            require_known("choice.masks", name)
             rule = "methods that prune and are not chosen themselves"
             require(METHODS[name].decision not in ("none", "chosen"), "choice.masks", name, rule)
         if self.recommends and len(masks) * (1 + len(repairs)) > MOST_CANDIDATES:
