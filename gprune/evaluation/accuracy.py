@@ -7,7 +7,6 @@ choice's length in characters (acc_norm). Both are kept; which of them counts is
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -36,7 +35,6 @@ def answered(
     tasks: tuple[str, ...],
     settings: EvaluationSettings,
     on_progress: Progress = silent,
-    cache: Path | None = None,
 ) -> dict[str, Answered]:
     """Measure a causal language model, dense or cut, on tasks, and return the results in their order.
 
@@ -47,7 +45,6 @@ def answered(
         settings: ``limit``, ``few_shot``, ``task_folder`` and ``batch`` count; the last changes speed, not results,
             and is halved where memory runs out.
         on_progress: Called after every batch; what it raises ends the measurement.
-        cache: Keeps the demo's texts from call to call.
 
     Raises:
         SettingsError: A task is unknown or cannot be run here, or not even one sequence fits in memory.
@@ -68,29 +65,27 @@ def answered(
     sources = {task: resolve(task, settings) for task in tasks}
     for source in sources.values():
         # nothing is measured before everything is there
-        load(source, settings.few_shot, cache)
+        load(source, settings.few_shot)
     training, report = model.training, registry.writes_to_caller(on_progress)
     try:
         with registry.quiet():
             language_model = InMemoryModel(model, tokenizer, settings.batch, report)
-            return {task: _measure(language_model, source, settings, cache) for task, source in sources.items()}
+            return {task: _measure(language_model, source, settings) for task, source in sources.items()}
     finally:
         model.train(training)
 
 
-def questions(
-    task: str, settings: EvaluationSettings, on_progress: Progress = silent, cache: Path | None = None
-) -> Questions:
+def questions(task: str, settings: EvaluationSettings, on_progress: Progress = silent) -> Questions:
     """Return the questions of a task as every model is asked them; for arguments and errors see `answered`."""
     from gprune.evaluation.tasks.answers import read_questions
     from gprune.evaluation.tasks.loading import build_requests
 
-    loaded = build_requests(resolve(task, settings), settings, cache)
+    loaded = build_requests(resolve(task, settings), settings)
     on_progress(1, 1, "tasks: writing questions")
     return read_questions(task, loaded["tasks"])
 
 
-def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings, cache: Path | None) -> Answered:
+def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> Answered:
     import lm_eval
 
     from gprune.evaluation.tasks import registry
@@ -99,7 +94,7 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
 
     data = fingerprint(source, settings)
     # only now, since a fingerprint of requests draws the examples too
-    loaded = load(source, settings.few_shot, cache)
+    loaded = load(source, settings.few_shot)
     name, tasks = source.task, loaded["tasks"]
     # intervals are computed below, without lm-eval's bootstrap
     with registry.seeded(), devices.kept_random(language_model.device):

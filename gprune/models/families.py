@@ -58,7 +58,7 @@ _COUNTS = (
 
 
 _NORMS = ("input_layernorm", "post_attention_layernorm")
-_HEAD = ("self_attn.q_norm", "self_attn.k_norm")
+_QUERY_KEY_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
 _OUTPUT_NORMS = ("post_attention_layernorm", "post_feedforward_layernorm")
 _GLM4_NORMS = (*_NORMS, "post_self_attn_layernorm", "post_mlp_layernorm")
 _FOUR_NORMS = (*_NORMS, "pre_feedforward_layernorm", "post_feedforward_layernorm")
@@ -183,7 +183,7 @@ FAMILIES: dict[str, Layout] = {
     "llama": Layout("LLaMA", gguf=True),
     "mistral": Layout("Mistral", gguf=True),
     "qwen2": Layout("Qwen2", gguf=True),
-    "qwen3": Layout("Qwen3", norms=_NORMS + _HEAD),
+    "qwen3": Layout("Qwen3", norms=_NORMS + _QUERY_KEY_NORMS),
     "gemma": Layout("Gemma", usual={TIED: True}),
     "olmo": Layout("OLMo", norms=()),
     "smollm3": Layout("SmolLM3", usual={TIED: True}),
@@ -193,10 +193,10 @@ FAMILIES: dict[str, Layout] = {
     "seed_oss": Layout("Seed-OSS"),
     "ernie4_5": Layout("ERNIE 4.5", usual={TIED: True}),
     "hunyuan_v1_dense": Layout("Hunyuan", norms=(*_NORMS, "self_attn.query_layernorm", "self_attn.key_layernorm")),
-    "exaone4": Layout("EXAONE 4", normalised=True, norms=_OUTPUT_NORMS + _HEAD),
+    "exaone4": Layout("EXAONE 4", normalised=True, norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS),
     "granite": Layout("Granite"),
     "gemma2": Layout("Gemma 2", normalised=True, norms=_FOUR_NORMS, usual={TIED: True}),
-    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, norms=_FOUR_NORMS + _HEAD, usual={TIED: True}),
+    "gemma3_text": Layout("Gemma 3 (text)", normalised=True, norms=_FOUR_NORMS + _QUERY_KEY_NORMS, usual={TIED: True}),
     "cohere": Layout("Cohere", norms=_NORMS[:1], slices=_FFN + _ATTENTION + _HEAD_NORMS, usual={TIED: True}),
     "cohere2": Layout("Cohere 2", norms=_NORMS[:1], usual={TIED: True}),
     "stablelm": Layout("StableLM", norms=_NORMS[:1], free_heads=False, slices=_FFN + _ATTENTION + _PER_HEAD),
@@ -212,11 +212,11 @@ FAMILIES: dict[str, Layout] = {
         slices=_FUSED_FFN + _FUSED_ATTENTION,
         counts=(*_COUNTS, ("self_attn.config.num_attention_heads", "query_heads")),
     ),
-    "olmo2": Layout("OLMo 2", norms=_OUTPUT_NORMS + _HEAD, heads=False, free_heads=False, normalised=True),
-    "olmo3": Layout("OLMo 3", norms=_OUTPUT_NORMS + _HEAD, heads=False, free_heads=False, normalised=True),
+    "olmo2": Layout("OLMo 2", norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS, heads=False, free_heads=False, normalised=True),
+    "olmo3": Layout("OLMo 3", norms=_OUTPUT_NORMS + _QUERY_KEY_NORMS, heads=False, free_heads=False, normalised=True),
     "gemma3": Layout(
         "Gemma 3",
-        norms=_FOUR_NORMS + _HEAD,
+        norms=_FOUR_NORMS + _QUERY_KEY_NORMS,
         layers=_INSIDE,
         normalised=True,
         text=("gemma3_text",),

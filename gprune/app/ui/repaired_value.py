@@ -68,11 +68,11 @@ def switch(run: Run, key: str, method: str) -> RepairSettings | None:
 
 def about(run: Run, method: str, chosen: RepairSettings) -> str:
     """Describe how masks of a method are repaired here, and how the run itself repairs them."""
-    changes = {"repair.kind": chosen.kind, "repair.texts": chosen.texts, "sparsity.bias_compensation": False}
     graph = stages.with_repair(run.graph, asdict(chosen))
+    study = graph.study
     if chosen.scaled and SAMPLED not in scale_roles(Source(run.root, graph)):
-        changes["scales.texts"] = "both"
-    words = repair_label(run.study.with_settings(changes))
+        study = study.with_settings({"scales.texts": "both"})
+    words = repair_label(study)
     if chosen.base == run.study.repair.base:
         without = " Learned scales are left out." if run.study.repair.scaled and not chosen.scaled else ""
         return f"Repaired as this run repairs its methods: {words}, fitted to the masks of either side.{without}"

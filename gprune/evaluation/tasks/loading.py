@@ -24,22 +24,22 @@ _EXAMPLES_SEED = 1234
 _METRICS = ("acc", "acc_norm")
 
 
-def load(source: TaskSource, few_shot: int | None, cache: Path | None = None) -> Loaded:
+def load(source: TaskSource, few_shot: int | None) -> Loaded:
     """Load a task as lm-eval runs it, with `few_shot` examples, or None for as many as its definition has.
 
     Like lm-eval, a definition that fixes no examples keeps none. Raises CorpusError where the data cannot be had or
     does not fit the task, SettingsError where it is a collection without a figure of its own.
     """
     files = tuple((file, file.stat().st_mtime_ns) for file in (source.file, source.examples) if file)
-    loaded = _load(source, few_shot, files, cache)
+    loaded = _load(source, few_shot, files)
     for task in loaded["tasks"].values():
         task.set_fewshot_seed(_EXAMPLES_SEED)
     return loaded
 
 
-def build_requests(source: TaskSource, settings: EvaluationSettings, cache: Path | None = None) -> Loaded:
+def build_requests(source: TaskSource, settings: EvaluationSettings) -> Loaded:
     """Load a task and build its requests, without a model."""
-    loaded = load(source, settings.few_shot, cache)
+    loaded = load(source, settings.few_shot)
     with readable_faults(source.task):
         for task in loaded["tasks"].values():
             task.build_all_requests(limit=settings.limit)
@@ -116,7 +116,7 @@ def readable_faults(task: str) -> Iterator[None]:
 
 
 @lru_cache(maxsize=32)
-def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, int], ...], cache: Path | None) -> Loaded:
+def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, int], ...]) -> Loaded:
     """Files and their times make changed rows another task."""
     rows = [] if source.kind == "registered" and source.file is None else read_documents(source)
     with readable_faults(source.task):

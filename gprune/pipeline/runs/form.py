@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 from gprune.system import safe_parsing
 from gprune.system.errors import UnreadableError
-from gprune.system.forms import LooseForm, Rule, between, one_of, shorter, validate
+from gprune.system.forms import Before, LooseForm, Rule, between, one_of, shorter, validate
 
 MOST_TEXT = 20_000
 """characters of a text; an error of a deep stack has some thousands"""
@@ -41,10 +41,6 @@ def check(values: Any) -> dict[str, Any]:
         validate(_Record, values, UnreadableError)
     except UnreadableError as error:
         raise UnreadableError(f"is no record of a run: {error}") from error
-    facts = values.get("provenance") or {}
-    for name in facts.keys() - {"inputs"}:
-        if isinstance(facts[name], dict | list) or not _is_plain(facts[name]):
-            raise UnreadableError(f"is no record of a run: provenance.{name} must be one value")
     return values | {"unavailable": _reasons(values.get("unavailable"))}
 
 
@@ -69,6 +65,14 @@ def _is_plain(value: Any) -> bool:
     if isinstance(value, str):
         return len(value) <= MOST_TEXT and safe_parsing.is_whole(value)
     return value is None or isinstance(value, int) or (isinstance(value, float) and math.isfinite(value))
+
+
+def _require_facts(value: Any) -> Any:
+    """Raise ValueError unless everything but the inputs is one plain value."""
+    facts = value.items() if isinstance(value, dict) else ()
+    if any(isinstance(fact, dict | list) or not _is_plain(fact) for name, fact in facts if name != "inputs"):
+        raise ValueError("facts of one value each")
+    return value
 
 
 _WHOLE = Rule("text of whole letters", safe_parsing.is_whole)
@@ -136,7 +140,7 @@ class _Record(LooseForm):
     expected: _Each[_Number] | None = None
     missing_tasks: _Each[_Text] | None = None
     texts: _Each[_Text] | None = None
-    provenance: _Provenance | None = None
+    provenance: Annotated[_Provenance | None, Before(_require_facts)] = None
     result: Annotated[dict, _FEW] | None = None
     packed: _Packed | None = None
     owner: _Owner | None = None

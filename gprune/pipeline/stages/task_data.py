@@ -15,11 +15,7 @@ def require_tasks(study: Study) -> None:
     Nothing is downloaded and no row is read.
     """
     if study.evaluation.tasks:
-        from gprune.evaluation import tasks
-
-        require_task_names(study)
-        reasons = tasks.available(study.evaluation.tasks, study.evaluation)
-        require_all({task: reason for task, reason in reasons.items() if reason})
+        require_all(_unavailable(study))
 
 
 def require_all(missing: dict[str, str]) -> None:
@@ -38,6 +34,15 @@ def require_task_names(study: Study) -> None:
                 tasks.resolve(task, study.evaluation)
 
 
+def _unavailable(study: Study) -> dict[str, str]:
+    """Return by task why its data cannot be had here. Raises SettingsError if a task cannot be run."""
+    from gprune.evaluation import tasks
+
+    require_task_names(study)
+    reasons = tasks.available(study.evaluation.tasks, study.evaluation)
+    return {task: reason for task, reason in reasons.items() if reason}
+
+
 def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[str, str]:
     """Return the digests of the tasks that have data, by task, and add the reason of each other to `missing`.
 
@@ -48,8 +53,7 @@ def task_digests(study: Study, missing: dict[str, str], download: bool) -> dict[
     from gprune.evaluation import tasks
 
     settings, digests = study.evaluation, dict[str, str]()
-    require_task_names(study)
-    missing |= {task: reason for task, reason in tasks.available(settings.tasks, settings).items() if reason}
+    missing |= _unavailable(study)
     for task in settings.tasks:
         if task not in missing:
             try:

@@ -65,7 +65,7 @@ def questions(graph: Graph, task: str) -> Stage[Questions]:
         from gprune.evaluation.accuracy import questions as read
 
         try:
-            return read(task, work.study.evaluation, work.progress, work.text_cache)
+            return read(task, work.study.evaluation, work.progress)
         except _REFUSED as error:
             raise TaskError(str(error)) from error
 
@@ -83,7 +83,7 @@ def _answered(work: RunContext, task: str, method: str, pruned: PrunedModel | No
 
     settings, model = work.study.evaluation, work.cut(method, pruned)
     try:
-        return answered(model, work.tokenizer, (task,), settings, work.progress, work.text_cache)[task]
+        return answered(model, work.tokenizer, (task,), settings, work.progress)[task]
     except _REFUSED as error:
         raise TaskError(str(error)) from error
 
