@@ -143,7 +143,7 @@ def test_the_commands_know_them(site, capsys):
             assert "even" in " ".join(capsys.readouterr().out.split())
         assert main(["plugins"]) == 0
         listed = capsys.readouterr().out.splitlines()
-        assert [line.split()[:2] for line in listed] == [["metric", "size"], ["method", "even"]]
+        assert [line.split()[:2] for line in listed] == [["method", "even"], ["metric", "size"]]
     shutil.rmtree(site)
     with new_process():
         assert main(["plugins"]) == 0
