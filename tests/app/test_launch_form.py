@@ -295,6 +295,9 @@ def test_the_repair_stands_beside_the_methods_and_says_what_it_does(cache, start
     order = [box.key for box in app.selectbox]
     assert order.index("launch_demo_repair.kind") < order.index("launch_preset")
     assert order.index("launch_demo_repair.target") > order.index("launch_preset")
+    app.selectbox(key="launch_demo_repair.kind").set_value("scales").run()
+    assert not any(box.key == "launch_demo_repair.texts" for box in app.selectbox)
+    assert app.selectbox(key="launch_demo_scales.texts").value == "both_and_sampled"
     app.selectbox(key="launch_demo_repair.kind").set_value("own").run()
     assert commands(app) == plain
 

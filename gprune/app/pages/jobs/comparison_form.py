@@ -66,12 +66,15 @@ _TEXTS = {
     "both_and_sampled": "A, B and text of the dense model",
     "sampled": "text of the dense model",
 }
-_WITHOUT_TEXTS = ("own", "none", AUTO.word)
+_SCALES = WORDS["scales"]
+# scales alone have texts of their own, scales.texts
+_WITHOUT_TEXTS = ("own", "none", AUTO.word, _SCALES.word)
 _EXPLAINED = {
     "own": "FLAP moves what removed neurons give on average into a bias; the others leave what they keep as "
     "it is. Another repair is given to every method alike.",
     AUTO.word: f"{AUTO.about} Which ones, and by which text, stands under More settings; every text is drawn "
     "longer by the held-out sequences.",
+    _SCALES.word: f"{_SCALES.about} Their texts stand under More settings.",
     "none": "What is kept stays as it is, in every method: FLAP goes without its bias as well.",
 }
 
