@@ -73,7 +73,7 @@ def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home):
         (lambda: gprune.prune(run.model("dense"), run.drift), "masks need the columns"),
         (
             lambda: gprune.prune(run.model("dense"), run.masks["flap"][1:]),
-            "say once of each of 2 × 27 neurons",
+            "list each of 2 × 27 neurons once",
         ),
         (lambda: gprune.scores(run.model("dense"), ["word"], "mass"), "metric must be one of flap, wanda_sp"),
     )
