@@ -1,4 +1,4 @@
-"""Builds docs/study.md and docs/repair.md: every method by model, retention and text, and which claims hold.
+"""Builds the reports of the tables `study` and `repair`: every method by model, retention and text, and claims.
 
 A block is one model at one retention, with every method's losses by text and seed. Everything is read from the
 results of the tables `study` and `repair`; nothing is run.
@@ -190,7 +190,7 @@ def _block_table(block: Block, second: str, heads: Sequence[str], cells: Cells, 
     return [f"{'#' * level} {block.name}", Table.of(columns, lines).markdown()]
 
 
-# docs/study.md
+# the report of `study`
 
 
 def study_document(store: Store, every: Sequence[Series], command: str, _earlier: str = "") -> str:
@@ -268,7 +268,7 @@ def _effects(block: Block) -> list[list[str]]:
     return [[short(block.series.model), f"{100 * block.retention:.0f} %", explained, *changed]]
 
 
-# docs/repair.md
+# the report of `repair`
 
 _BOTH, _SAMPLED = Treatment("least_squares_bias"), Treatment("least_squares_bias", "both_and_sampled")
 _RECIPE = AUTO.of(RECOMMENDED)
