@@ -93,6 +93,9 @@ def methods_field(demo: Study) -> tuple[str, ...]:
     chosen = ask(st.multiselect, "methods", list(choices()), demo.methods, format_func=label)
     for fault in methods.installed().faults:
         st.caption(f":material/extension_off: {plain(fault.message)}")
+    if not methods.installed().is_listed:
+        # the next visit asks again
+        methods.installed.cache_clear()
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
     return with_controls(chosen) if switched else tuple(chosen)
 

@@ -290,6 +290,9 @@ def _start(
     slurm: SlurmSettings | None = None,
 ) -> None:
     """Submits a study of each seed."""
+    if problem := task_form.lookup_problem(studies[0].evaluation):
+        st.error(said(problem), icon=":material/error:")
+        return
     if slurm is not None:
         started = work.start_in_slurm(root, studies, slurm)
     else:
