@@ -1,4 +1,4 @@
-"""Results as data frames: one row a unit, a module or a measurement; docs/arrays.md says what each holds."""
+"""Results as data frames: one row a unit, a module or a measurement; docs/python.md says what each holds."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
