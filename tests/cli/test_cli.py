@@ -118,7 +118,7 @@ def test_arrays_have_the_documented_names_and_shapes(workshop, project):
     counts = labels.max(axis=1) + 1
     np.testing.assert_array_equal(layer, np.repeat([0, 1], counts))
     assert shapes["module_u_primary"] == shapes["module_score"] == (counts.sum(),)
-    documented = (project / "docs" / "arrays.md").read_text()
+    documented = (project / "docs" / "python.md").read_text()
     assert [name for name in shapes if f"`{name}`" not in documented] == []
 
 
