@@ -61,7 +61,6 @@ def _measured(results: stages.Results, record: RunRecord, able: list[str]) -> di
         found["unavailable_tasks"] = record.unmeasured_tasks()
     if stages.recovers(study):
         found["recovery"] = _recovered(results, record, able)
-    # several processes leave it out where no GPU holds the model
     if study.evaluation.speed != "none" and stages.speed(graph) not in record.unavailable:
         timed = results.get(stages.speed)
         found["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}

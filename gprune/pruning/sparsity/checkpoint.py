@@ -10,7 +10,7 @@ step writes into the same tensors, so that it is noted and taken up as it is whe
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -30,7 +30,6 @@ CHANGED_ROUNDING = (
     "the states of the dense model no longer fit in memory beside it, as they did when this learning began: "
     "they are made anew at every step, which takes longer and rounds differently"
 )
-OTHER_PROCESSES = "it was begun by {0} and goes on with {1}, which share its batches: it rounds differently"
 _MOMENTS, _RANDOM = "optimizer.", "random."
 _LEARNED = "thresholds"
 """what states call that which is learned: those of sparsity came first"""
@@ -39,8 +38,6 @@ _LEARNED = "thresholds"
 class Batches(Protocol):
     """What runs the batches of a learning."""
 
-    processes: int
-    """that run them together"""
     sequences: Sequences
     """that go through the model at a time"""
 
@@ -88,8 +85,6 @@ class Running:
         }
         if self.constraint is not None:
             values["multiplier"] = self.constraint.multiplier
-        if self.passes.processes > 1:
-            values["processes"] = self.passes.processes
         return Moment(
             step=len(self.rows),
             tensors={name: tensor.detach().clone() for name, tensor in tensors.items()},
@@ -151,20 +146,6 @@ class Running:
         self.notices[:] = [str(one) for one in notices]
         devices.set_random_states(self.learned.device, random)
         return alike
-
-
-def others(values: Mapping[str, Any], passes: Batches) -> Notice | None:
-    """That a learning was begun by another number of processes; None where it was not.
-
-    Args:
-        values: of its state.
-        passes: what runs its batches now.
-    """
-    before, now = int(values.get("processes", 1)), passes.processes
-    if before == now:
-        return None
-    words = (f"{count} process{'es' if count > 1 else ''}" for count in (before, now))
-    return Notice(OTHER_PROCESSES.format(*words))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Generic, TypeVar
 
-from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting, others
+from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting
 from gprune.records import Array
 from gprune.store.resumption import Resumption, Spent
 from gprune.system.progress import Notice, Progress
@@ -72,8 +72,6 @@ class Course(Generic[R]):
             self.on_progress(state.step, steps, Notice(words))
         told = noting(running.notices, self.on_progress)
         told(state.step, steps, kept.goes_on(state, spent))
-        if (changed := others(state.values, running.passes)) is not None:
-            told(state.step, steps, changed)
-        elif not alike:
+        if not alike:
             told(state.step, steps, Notice(CHANGED_ROUNDING))
         return running

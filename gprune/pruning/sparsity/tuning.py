@@ -66,8 +66,6 @@ def common_ids(texts: Sequence[Tokens]) -> Array:
 class TuningBatches:
     """Runs batches through both models and back, in smaller portions once memory runs out."""
 
-    processes = 1
-
     def __init__(
         self,
         student: Decoder,
