@@ -19,7 +19,6 @@ import numpy as np
 
 from gprune.store import checksums
 from gprune.store.checksums import Writer
-from gprune.system.network_files import again, create, forgets_open_files
 
 LARGEST_IN_MEMORY = 2**20
 """bytes of a file up to which an array is read into memory"""
@@ -42,7 +41,7 @@ def file_name(field: str) -> str:
 
 def write(path: Path, array: np.ndarray[Any, Any]) -> str:
     """Writes an array to a new file that only its owner may read; SHA-256 of it. OSError if it cannot."""
-    with open(create(path), "wb") as file:
+    with open(path, "xb") as file:
         writer = Writer(file)
         np.save(writer, array, allow_pickle=False)
         return writer.digest
@@ -54,12 +53,12 @@ def read(path: Path, expected: str) -> np.ndarray[Any, Any]:
     Raises OSError where it cannot be read, ValueError where it holds something else, or no array.
     """
     stamp = checksums.stamp(path)
-    if stamp[0] > LARGEST_IN_MEMORY and not forgets_open_files(path):
+    if stamp[0] > LARGEST_IN_MEMORY:
         _require(expected, checksums.of_file(path), path)
         mapped = _mapped(path, stamp)
         if mapped is not None:
             return mapped
-    data = again(path.read_bytes)
+    data = path.read_bytes()
     digest = checksums.of_bytes(data)
     checksums.remember(path, stamp, digest)
     _require(expected, digest, path)
@@ -95,12 +94,8 @@ def header(path: Path) -> tuple[tuple[int, ...], np.dtype[Any]] | None:
 
     Raises OSError where the file cannot be read.
     """
-
-    def beginning() -> tuple[bytes, int]:
-        with open(path, "rb") as file:
-            return file.read(_LONGEST_HEADER), os.fstat(file.fileno()).st_size
-
-    start, size = again(beginning)
+    with open(path, "rb") as file:
+        start, size = file.read(_LONGEST_HEADER), os.fstat(file.fileno()).st_size
     length = int.from_bytes(start[8:10], "little")
     match = _HEADER.fullmatch(start[10 : 10 + length])
     if not start.startswith(b"\x93NUMPY\x01\x00") or match is None:

@@ -11,8 +11,6 @@ import time
 from pathlib import Path
 from typing import BinaryIO
 
-from gprune.system.network_files import again
-
 Stamp = tuple[int, int, int]
 """size, number on the disk and time of the last change of a file"""
 
@@ -47,7 +45,7 @@ class Writer(io.RawIOBase):
 
 def stamp(path: Path) -> Stamp:
     """What changes whenever a file does; OSError where there is no such file."""
-    return stamp_of(again(path.stat))
+    return stamp_of(path.stat())
 
 
 def of_bytes(data: bytes) -> str:
@@ -57,10 +55,6 @@ def of_bytes(data: bytes) -> str:
 
 def of_file(path: Path) -> str:
     """SHA-256 of a file's content, read in blocks unless it is known; OSError if it cannot be read."""
-    return again(lambda: _of_file(path))
-
-
-def _of_file(path: Path) -> str:
     with open(path, "rb") as file:
         stamp_before = stamp_of(os.fstat(file.fileno()))
         digest = known(path, stamp_before) or hashlib.file_digest(file, "sha256").hexdigest()

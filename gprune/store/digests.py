@@ -10,14 +10,12 @@ import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
 from gprune.store.checksums import Stamp, settled, stamp_of
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import UnreadableError
 from gprune.system.files import make_folder, write_json
-from gprune.system.network_files import again
 
 FOLDER = "digests"
 """folder of the cache that keeps them"""
@@ -32,9 +30,9 @@ def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"
     hexadecimal digits for each file, in order. Raises OSError where one cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
-        return [again(partial(_of_file, path, memory, salt)) for path in paths]
+        return [_of_file(path, memory, salt) for path in paths]
     with ThreadPoolExecutor(min(len(paths), machine.cores())) as pool:
-        return list(pool.map(lambda path: again(partial(_of_file, path, memory, salt)), paths))
+        return list(pool.map(lambda path: _of_file(path, memory, salt), paths))
 
 
 def _of_file(path: Path, memory: Path | None, salt: bytes) -> str:

@@ -16,7 +16,6 @@ import re
 import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -28,7 +27,6 @@ from gprune.store.manifest_records import details_fault, plain_values, record_fa
 from gprune.system import safe_parsing
 from gprune.system.errors import UnreadableError
 from gprune.system.files import sync
-from gprune.system.network_files import again, there
 
 NAME = "manifest.json"
 SUMS = "sha256"
@@ -183,15 +181,12 @@ def _stamps(folder: Path, names: Mapping[str, Stamp]) -> dict[str, Stamp]:
 
 
 def _look(folder: Path, kind: type | None) -> Looked:
-    if os.path.lexists(folder):
-        # a manifest that is believed to be missing would have the result set aside
-        there(folder / NAME)
     stamps = _stamps(folder, {NAME: (0, 0, 0)})
     try:
-        status = again(lambda: os.lstat(folder / NAME))
+        status = os.lstat(folder / NAME)
         if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
             return Looked(None, f"its {NAME} is no file of such a kind", stamps)
-        data = again((folder / NAME).read_bytes)
+        data = (folder / NAME).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         half = os.path.lexists(folder)
         return Looked(None, f"it has no {NAME}" if half else "", stamps)
@@ -248,7 +243,7 @@ def _require_files(folder: Path, files: Mapping[str, int]) -> None:
         parts = PurePosixPath(name).parts
         try:
             places = [folder.joinpath(*parts[: end + 1]) for end in range(len(parts))]
-            statuses = [again(partial(os.lstat, place)) for place in places]
+            statuses = [os.lstat(place) for place in places]
         except (OSError, ValueError) as error:
             raise _DamagedError(f"{safe_parsing.quoted(name)} is missing") from error
         *above, status = statuses

@@ -19,7 +19,6 @@ from gprune.store.folder import default_cache, explain, explained
 from gprune.system.errors import DamagedError, NumericsError, StoreError
 from gprune.system.files import beside, discard, is_beside, make_folder, remove, sync
 from gprune.system.locks import Lock
-from gprune.system.network_files import age, move, refresh, there
 
 Record = TypeVar("Record")
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
@@ -145,7 +144,7 @@ class Store:
         target = self.root / DAMAGED / f"{stage}-{key}-{uuid4().hex[:8]}"
         try:
             make_folder(target.parent)
-            move(self.folder(stage, key), target)
+            self.folder(stage, key).replace(target)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -176,8 +175,7 @@ class Store:
     def discard(self, stage: str, key: str) -> None:
         """Removes a result, if there is one; no reader meets half of it."""
         final = self.folder(stage, key)
-        if there(final):
-            # whoever else removes it is as good
+        if os.path.lexists(final):
             with contextlib.suppress(FileNotFoundError):
                 discard(final)
 
@@ -217,13 +215,12 @@ class Store:
             # a damaged result makes way
             self._aside(stage, key)
         try:
-            move(temporary, final)
+            temporary.replace(final)
             sync(final.parent)
         except OSError as error:
             # another process was faster: what it has made under this key has the same content
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            refresh(final.parent)
 
     @contextlib.contextmanager
     def lock(self, stage: str, key: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
@@ -242,8 +239,6 @@ class Store:
                 if on_wait:
                     on_wait()
         try:
-            # another machine's result is missed here until its folder is opened
-            refresh(self.root / stage)
             yield
         finally:
             lock.release()
@@ -258,9 +253,7 @@ class Store:
             if not is_beside(path.name) or self._leads_out(path.parent):
                 continue
             with contextlib.suppress(OSError):
-                rested = time.time() - path.lstat().st_mtime > _STALE_SECONDS
-                # this machine's clock may be wrong, and what is being written another one's
-                if rested and age(path) > _STALE_SECONDS:
+                if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
                     remove(path)
 
     def _leads_out(self, folder: Path) -> bool:

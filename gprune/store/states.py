@@ -25,7 +25,6 @@ from gprune.store.results import DAMAGED, Store
 from gprune.system import safe_parsing
 from gprune.system.errors import DamagedError, StoreError, UnreadableError
 from gprune.system.files import is_beside, make_folder, write_bytes
-from gprune.system.network_files import move
 
 FORM = 1
 """raised when what a state holds changes: an older one is set aside"""
@@ -127,7 +126,7 @@ class StateFile:
         target = self.store.root / DAMAGED / f"{self.stage}-{self.key}-{uuid4().hex[:8]}{SUFFIX}"
         with explained(self.store.root):
             make_folder(target.parent)
-            move(self.path, target)
+            self.path.replace(target)
         return target
 
     def remove(self) -> None:

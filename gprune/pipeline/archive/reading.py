@@ -20,7 +20,6 @@ from gprune.pipeline.stages import KINDS
 from gprune.store import Store, explain, manifests
 from gprune.system.errors import GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.system.files import beside, make_folder
-from gprune.system.network_files import move
 from gprune.system.progress import Progress, silent
 from gprune.system.safe_parsing import printable, printable_values, quoted, sentence
 
@@ -171,7 +170,7 @@ class _Unpacking:
 
         def write(folder: Path) -> dict[str, Any]:
             for path in source.glob("*.npy"):
-                move(path, folder / path.name)
+                path.replace(folder / path.name)
             return _entries(manifest)
 
         kind, sums = KINDS[place[0]].record, manifest[manifests.SUMS]
