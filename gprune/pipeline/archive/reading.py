@@ -142,7 +142,6 @@ class _Unpacking:
             )
 
         names = sorted(set(files) - {contents_form.MANIFEST})
-        sums = {name: self.archive.index.files[files[name]].sha256 for name in names}
 
         def write(folder: Path) -> dict[str, Any]:
             for name in names:
@@ -151,7 +150,7 @@ class _Unpacking:
             return _entries(manifest)
 
         try:
-            aside.put_folder(*place, write, kind=kind, sums=sums)
+            aside.put_folder(*place, write)
             aside.get(*place, kind)
         except UnreadableError:
             raise
@@ -173,8 +172,7 @@ class _Unpacking:
                 path.replace(folder / path.name)
             return _entries(manifest)
 
-        kind, sums = KINDS[place[0]].record, manifest[manifests.SUMS]
-        self.store.put_folder(*place, write, kind=kind, sums=sums)
+        self.store.put_folder(*place, write)
 
 
 def _entries(manifest: dict[str, Any]) -> dict[str, Any]:
