@@ -58,7 +58,7 @@ class Command:
                 [*command, "--cache", str(self.cache)],
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=os.environ | {VARIABLE: "1 step", "OMP_NUM_THREADS": "1"},
+                env=os.environ | {VARIABLE: "0", "OMP_NUM_THREADS": "1"},
             )
         self.family: list[psutil.Process] = []
 
