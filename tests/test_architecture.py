@@ -93,7 +93,6 @@ def calls(project):
 READ_ELSEWHERE = {
     "gprune/data/demo/texts.py": "documents that come with the package",
     "gprune/data/demo/questions.py": "questions that come with the package",
-    "gprune/store/manifests.py": "what json.dumps has written in the line before",
     "gprune/pipeline/record.py": "the study in memory, as its own to_json writes it",
 }
 """files that parse JSON by themselves, and why they may"""

@@ -147,7 +147,7 @@ def test_the_recovered_model_of_any_method_is_exported_with_what_was_trained(mad
 
 
 def test_a_run_that_was_stopped_goes_on_and_ends_with_the_same_bits(made, tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "1 step")
+    monkeypatch.setenv(VARIABLE, "0")
     study, other = made[0].study, Store(tmp_path / "cache")
 
     def stop(stage, done, total, message):

@@ -1,4 +1,4 @@
-"""`cache`: what takes how much room and for which runs, what is not needed or damaged, what its disk can."""
+"""`cache`: what takes how much room and for which runs, what is not needed or damaged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXIT_DAMAGED = 1
 
 
 def add(commands: Any) -> None:
-    """Registers the command with its own four."""
+    """Registers the command with its own three."""
     cache = commands.add_parser("cache", help=COMMANDS["cache"].about)
     ways = cache.add_subparsers(title="commands", required=True, metavar="COMMAND")
     shown = ways.add_parser("list", help="what takes how much room, and for which runs")
@@ -29,9 +29,7 @@ def add(commands: Any) -> None:
     prune.add_argument("--unreadable-runs", action="store_true", help="also while the record of a run cannot be read")
     verify = ways.add_parser("verify", help="read every result and compare it with its checksums")
     verify.set_defaults(command=_verify)
-    check = ways.add_parser("check", help="try whether the disk of the cache holds what is needed of it")
-    check.set_defaults(command=_check)
-    for parser in (shown, prune, verify, check):
+    for parser in (shown, prune, verify):
         add_cache(parser)
 
 
@@ -116,17 +114,6 @@ def _verify(options: argparse.Namespace) -> int:
         say("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
     _tell_unreadable(found.runs)
     return EXIT_DAMAGED if found.faults or found.runs else 0
-
-
-def _check(options: argparse.Namespace) -> int:
-    from gprune.store import disk_check
-
-    store, wanting = Store(options.cache), 0
-    say(store.root)
-    for one in disk_check.tried(store.root):
-        say(f"  {'yes' if one.holds else 'no':<4} {one.what}{f': {one.words}' if one.words else ''}")
-        wanting += not one.holds
-    return EXIT_DAMAGED if wanting else 0
 
 
 def _progress(one: Stored, done: int, total: int) -> None:

@@ -20,7 +20,6 @@ from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder, write_text
 from gprune.system.forms import Listed, LooseForm
-from gprune.system.network_files import move
 
 LOCAL, SLURM = "local", "slurm"
 
@@ -170,7 +169,7 @@ def create(
         _write(draft, study, record)
         if slurm is not None:
             write_record(draft, slurm)
-        move(draft, folder)
+        draft.replace(folder)
     except OSError as error:
         raise files.unwritable(home, error) from error
     finally:

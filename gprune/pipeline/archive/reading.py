@@ -20,7 +20,6 @@ from gprune.pipeline.stages import KINDS
 from gprune.store import Store, explain, manifests
 from gprune.system.errors import GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.system.files import beside, make_folder
-from gprune.system.network_files import move
 from gprune.system.progress import Progress, silent
 from gprune.system.safe_parsing import printable, printable_values, quoted, sentence
 
@@ -143,7 +142,6 @@ class _Unpacking:
             )
 
         names = sorted(set(files) - {contents_form.MANIFEST})
-        sums = {name: self.archive.index.files[files[name]].sha256 for name in names}
 
         def write(folder: Path) -> dict[str, Any]:
             for name in names:
@@ -152,7 +150,7 @@ class _Unpacking:
             return _entries(manifest)
 
         try:
-            aside.put_folder(*place, write, kind=kind, sums=sums)
+            aside.put_folder(*place, write)
             aside.get(*place, kind)
         except UnreadableError:
             raise
@@ -171,11 +169,10 @@ class _Unpacking:
 
         def write(folder: Path) -> dict[str, Any]:
             for path in source.glob("*.npy"):
-                move(path, folder / path.name)
+                path.replace(folder / path.name)
             return _entries(manifest)
 
-        kind, sums = KINDS[place[0]].record, manifest[manifests.SUMS]
-        self.store.put_folder(*place, write, kind=kind, sums=sums)
+        self.store.put_folder(*place, write)
 
 
 def _entries(manifest: dict[str, Any]) -> dict[str, Any]:

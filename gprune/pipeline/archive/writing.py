@@ -90,7 +90,7 @@ def _add_result(
     # says what is damaged before it is passed on
     store.get(kind, key, record)
     manifest = store.manifest(kind, key) or {}
-    for name in sorted(contents_form.arrays_of(kind) & set(manifest["files"])):
+    for name in sorted(contents_form.arrays_of(kind) & set(manifest[manifests.SUMS])):
         _add_file(archive, files, contents_form.place(kind, key, name), store.folder(kind, key) / name)
     kept = {name: value for name, value in manifest.items() if name not in manifests.OF_FILES}
     public = privacy.without_places(kept, chosen.study, store.root)

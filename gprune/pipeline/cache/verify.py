@@ -32,7 +32,7 @@ def verified(store: Store, progress: Callable[[Stored, int, int], None]) -> Veri
         try:
             manifest = store.manifest(one.stage, one.key, kind) or {}
             store.check(one.stage, one.key, kind)
-            files += 1 + len(manifest.get("files", ()))
+            files += 1 + len(manifest.get("sha256", ()))
         except DamagedError as error:
             faults[one.name] = error.fault
         except StoreError as error:

@@ -1,10 +1,8 @@
 """The checkpoint of unfinished learning, of sparsity or of recovery: everything that the next step reads.
 
-What is learned (thresholds, gates or low-rank factors), what Adam remembers of it, the multiplier, the
-sampler's queues and generator, how many sequences go through the model at a time, who was beside whom when
-the dense model's states were made, the random numbers of torch, and the rows and notices so far. Noted after
-every step, on the device and without waiting for it; transferred only when it is saved. Whatever replays a
-step writes into the same tensors, so that it is noted and taken up as it is when a step is told one by one.
+What is learned (thresholds, gates or low-rank factors), the moments of Adam, the multiplier, the queues and
+generator of the sampler, how many sequences go through the model at a time, which sequences shared a batch
+when the dense model's states were computed, the random numbers of torch, and the rows and notices so far.
 """
 
 from __future__ import annotations
@@ -12,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -65,46 +63,34 @@ class Running:
         self.optimizer.param_groups[0]["lr"] = slower
         return slower
 
-    def noted(self, spent: list[float]) -> Moment:
-        """All of this as it is now; nothing waits for the device.
+    def state(self, steps: int, spent: list[float]) -> State:
+        """Return the checkpoint of this learning between two steps.
 
         Args:
+            steps: steps in all.
             spent: what it has cost so far.
         """
-        # without a step an optimizer knows nothing of its parameter
-        remembered = self.optimizer.state.get(self.learned, {})
-        known = {f"{_MOMENTS}{name}": one for name, one in remembered.items() if isinstance(one, Tensor)}
-        tensors = {_LEARNED: self.learned, **known}
-        drawn, generator = self.sampler.standing()
-        random = devices.random_states(self.learned.device)
+        # without a step an optimizer has no state for its parameter
+        moments = self.optimizer.state.get(self.learned, {})
+        tensors = {f"{_MOMENTS}{name}": value for name, value in moments.items() if isinstance(value, Tensor)}
+        queues, generator = self.sampler.standing()
+        members, caches = self.teacher.standing()
+        random = {f"{_RANDOM}{name}": value for name, value in devices.random_states(self.learned.device).items()}
         values = {
             "sampler": generator,
             "size": self.passes.sequences.size,
             "notices": list(self.notices),
             "spent": spent,
+            "teacher": caches,
         }
         if self.constraint is not None:
             values["multiplier"] = self.constraint.multiplier
-        return Moment(
-            step=len(self.rows),
-            tensors={name: tensor.detach().clone() for name, tensor in tensors.items()},
-            arrays=drawn | {f"{_RANDOM}{name}": one.numpy() for name, one in random.items()},
-            values=values,
-        )
-
-    def state(self, moment: Moment, steps: int) -> State:
-        """A moment as it is saved.
-
-        Args:
-            moment: of this learning; not further back than the last step that has ended.
-            steps: steps in all.
-        """
-        # a step that was cut short only adds to what the teacher has said
-        said, caches = self.teacher.standing()
-        arrays = {name: tensor.cpu().numpy() for name, tensor in moment.tensors.items()}
-        rows = np.array(self.rows[: moment.step], dtype=np.float64)
-        known = arrays | dict(moment.arrays) | said | {"rows": rows}
-        return State(moment.step, steps, known, moment.values | {"teacher": caches})
+        arrays = {
+            name: tensor.detach().cpu().numpy()
+            for name, tensor in {_LEARNED: self.learned, **tensors, **random}.items()
+        }
+        arrays |= {**queues, **members, "rows": np.array(self.rows, dtype=np.float64)}
+        return State(len(self.rows), steps, arrays, values)
 
     def take_up(self, state: State, steps: int, columns: Sequence[str], texts: Array) -> bool:
         """Goes on from a state.
@@ -146,18 +132,6 @@ class Running:
         self.notices[:] = [str(one) for one in notices]
         devices.set_random_states(self.learned.device, random)
         return alike
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moment:
-    """A learning between two steps."""
-
-    step: int
-    """finished steps"""
-    tensors: dict[str, Tensor]
-    """where the model computes"""
-    arrays: dict[str, Array]
-    values: dict[str, Any]
 
 
 def noting(notices: list[str], listener: Progress) -> Progress:

@@ -136,9 +136,9 @@ class Learner(ABC, Generic[M]):
         def again() -> LearnerRunning:
             return self._begun(running.learned.copy_(self.start()), gate)
 
-        steps = self._epochs * running.sampler.steps_per_epoch
-        known = self._setting
-        course = Course(self.columns(), steps, self._ids, again, self._step, _message, known.on_progress)
+        epoch_steps, known = running.sampler.steps_per_epoch, self._setting
+        steps = self._epochs * epoch_steps
+        course = Course(self.columns(), steps, epoch_steps, self._ids, again, self._step, _message, known.on_progress)
         return course.run(running, known.kept)
 
     def _begun(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
