@@ -15,10 +15,9 @@ import pytest
 from shared_file_system import Disk
 from waiting import SLEEPER, wait_for
 
-from gprune.__main__ import main
 from gprune.jobs import folder as job_files
 from gprune.records import Tokens
-from gprune.store import Store, array_files, disk_check
+from gprune.store import Store, array_files
 from gprune.system import files, locks, network_files
 from gprune.system.locks import Lock
 
@@ -287,34 +286,3 @@ def test_under_the_lock_another_machine_s_result_is_seen(tmp_path):
         assert not store.has("tokens", KEY, Tokens), "as NFS has it"
         with store.lock("tokens", KEY):
             assert store.has("tokens", KEY, Tokens)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("fault", "code", "words"),
-    [
-        ("", 0, "yes  a lock keeps a second process out"),
-        ("free", 1, "no   a lock keeps a second process out: it does not"),
-    ],
-)
-def test_the_check_of_a_cache_says_what_its_disk_holds(tmp_path, capsys, monkeypatch, fault, code, words):
-    if fault:
-        monkeypatch.setattr("gprune.store.disk_check._second", lambda *_: ("True", "True"))
-    assert main(["cache", "check", "--cache", str(tmp_path / "cache")]) == code
-    said = capsys.readouterr().out
-    assert words in said and said.count("\n") == 6 and "seconds apart" in said
-    assert list((tmp_path / "cache").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("name", "rested", "seen"),
-    [("node-7", 0, True), ("node-7", 3600, False), (disk_check._HERE, 0, False)],
-)
-def test_the_check_of_a_cache_sees_another_machine_and_none_that_was_killed(tmp_path, monkeypatch, name, rested, seen):
-    other = tmp_path / disk_check.FOLDER / f".{name}-{KEY}"
-    files.make_folder(other)
-    os.utime(other, (time.time() - rested,) * 2)
-    monkeypatch.setattr(disk_check, "_second", lambda *_: ("False", "True"))
-    found = [one.words for one in disk_check.tried(tmp_path) if "another machine" in one.what]
-    assert found == (["seen here: node-7"] if seen else [])
-    assert files.is_beside(other.name), "what a killed one leaves is swept"
