@@ -17,7 +17,7 @@ from rich.text import Text
 from gprune.study import short
 from gprune.system import progress as events
 from gprune.system.progress import Notice, Reused
-from gprune.system.safe_parsing import printable, printable_values, sentence
+from gprune.system.safe_parsing import sentence
 from gprune.system.units import duration
 
 if TYPE_CHECKING:
@@ -72,14 +72,14 @@ class Reporter(_Bars):
             self.reused[stage] = None
         elif isinstance(message, Notice):
             # stays readable when the bars have gone on
-            _print_line(self.console, f"{stage}: {printable(message)}")
+            _print_line(self.console, f"{stage}: {message}")
         elif self.console.is_terminal:
             if stage not in self.tasks:
                 self.tasks[stage] = self.bars.add_task(stage, total=total, message="")
-            self.bars.update(self.tasks[stage], completed=done, total=total, message=printable(message))
+            self.bars.update(self.tasks[stage], completed=done, total=total, message=message)
         elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _LINE_SECONDS:
             self.printed[stage] = time.monotonic()
-            _print_line(self.console, f"{stage}: {done}/{total} {printable(message)}")
+            _print_line(self.console, f"{stage}: {done}/{total} {message}")
 
 
 class Shown(_Bars):
@@ -120,8 +120,7 @@ def show_progress(stage: str, job: Path | None = None) -> Iterator[events.Progre
 
 def summary(result: dict[str, Any]) -> None:
     """Print the tables and lines that a run ends with."""
-    # names of texts and reasons may stand in a run that others have made
-    result, console = printable_values(result), Console(markup=False)
+    console = Console(markup=False)
     for table in _tables(result):
         console.print(table)
     for line in _lines(result):
@@ -217,7 +216,7 @@ def _diagnostics(values: dict[str, Any]) -> Iterator[str]:
 
 def seeds_summary(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """Print mean and standard deviation over seeds of every method."""
-    spread, results, console = printable_values(spread), printable_values(results), Console(markup=False)
+    console = Console(markup=False)
     seeds = [str(result["settings"]["seed"]) for result in results]
     titles = {
         "perplexity": (_perplexity_title(results[0]), 1.0),

@@ -28,7 +28,7 @@ from gprune.pipeline.runs.form import check
 from gprune.pipeline.stages import KINDS, Graph, Results, Stage
 from gprune.pipeline.stages.inputs import roles
 from gprune.records.base import axes_of
-from gprune.store import Store, array_files, checksums, explained, manifests
+from gprune.store import Store, checksums, explained, manifests
 from gprune.system.errors import GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.system.files import beside, make_folder, replaced, require_place
 from gprune.system.progress import Progress, silent
@@ -186,7 +186,7 @@ def _packed_record(contents: PackContents) -> dict[str, Any]:
 
 def _file_names(kind: str) -> set[str]:
     record = KINDS[kind].record
-    return {manifests.NAME, *map(array_files.file_name, axes_of(record))} if record else set()
+    return {manifests.NAME, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
 
 
 def _member(name: str) -> zipfile.ZipInfo:

@@ -18,7 +18,7 @@ from gprune.pipeline import packs, stages
 from gprune.pipeline.packs import INDEX, RECORD, Unpacked, pack_contents, unpack, write_pack
 from gprune.pipeline.runs.cached import recorded_graph
 from gprune.pipeline.stages import KINDS, Results
-from gprune.store import Store
+from gprune.store import Store, manifests
 from gprune.system.errors import GpruneError, SettingsError, StoreError
 
 
@@ -115,7 +115,7 @@ def test_a_differing_result_is_counted_and_not_replaced_and_a_damaged_one_is(tmp
     there.put("drift", drift.key, other)
     damaged = there.folder("shape", shape.key)
     damaged.mkdir(parents=True)
-    (damaged / "manifest.json").write_text("{}")
+    (damaged / manifests.NAME).write_text("{}")
     unpacked = unpack(pack, there)
     assert (unpacked.present, unpacked.differing) == (1, 1)
     stored = there.get("drift", drift.key, type(record))
