@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from gprune.pipeline import runs  # noqa: E402
-from gprune.pipeline.cache.usage import size_of  # noqa: E402
+from gprune.pipeline.cache import size_of  # noqa: E402
 from gprune.pipeline.stages import KINDS  # noqa: E402
 from gprune.records.base import axes_of  # noqa: E402
 from gprune.store import Store  # noqa: E402

@@ -97,7 +97,6 @@ READ_ELSEWHERE = {
 }
 """files that parse JSON by themselves, and why they may"""
 BUILT_PATTERNS = {
-    "gprune/pipeline/archive/privacy.py": "escaped names of this machine and its folders, no file's",
     "gprune/experiments/reproduction/scale.py": "constants of the module",
 }
 """files that match a regular expression which is not written out in the call, and why they may"""

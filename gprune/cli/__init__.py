@@ -4,17 +4,22 @@ Of all files only that of the command that was asked for is imported, and nothin
 that `--help` answers at once: what it says of every command stands here.
 """
 
+from __future__ import annotations
+
 import argparse
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from gprune.system import installation, safe_parsing
 from gprune.system.errors import UnreadableError
 from gprune.system.nearest import did_you_mean
+
+if TYPE_CHECKING:
+    from gprune.pipeline.stages import Results
 
 EXIT_UNFILLED = 3
 """the command did what it could, and something that was asked for could not be measured"""
@@ -42,8 +47,7 @@ COMMANDS = {
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
     "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
-    "export": Command("export", "write the pruned model of any method of a run as a folder"),
-    "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
+    "export": Command("export", "write the pruned model of any method of a run as a folder, or pad such a folder"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
     "pack": Command("packs", "write a run as one file, to open elsewhere"),
@@ -58,7 +62,7 @@ COMMANDS = {
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command("listing", "list the metrics and methods of other packages, and why one cannot be used"),
     "runs": Command("listing", "list the runs in the cache"),
-    "cache": Command("cache", "what the cache holds: list it, prune it, verify it; check its disk"),
+    "cache": Command("cache", "what the cache holds: list it, prune it, verify it"),
 }
 """every sub-command, in the order of `--help`"""
 
@@ -120,6 +124,11 @@ def registered(
     return parser
 
 
+def add_run(parser: argparse.ArgumentParser, **how: Any) -> None:
+    """Add the name of a run; `how` goes to `add_argument`."""
+    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it", **how)
+
+
 def add_job(parser: argparse.ArgumentParser) -> None:
     """Adds the folder of the job that a command is, which people do not give."""
     parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
@@ -139,3 +148,16 @@ def add_cache(parser: argparse.ArgumentParser) -> None:
     """Adds the option that every command on stored results has."""
     usual = "~/.cache/gprune" if installation.INSTALLED else "cache/"
     parser.add_argument("--cache", type=place, help=f"cache folder (default: GPRUNE_CACHE, or {usual})")
+
+
+def recorded(options: argparse.Namespace) -> tuple[Results, dict[str, Any]]:
+    """Return the results of the run that a command names, and its record."""
+    from gprune.pipeline import runs
+    from gprune.pipeline.runs.cached import recorded_graph
+    from gprune.pipeline.stages import Results
+    from gprune.store import Store
+
+    store = Store(options.cache)
+    record = runs.required(store, options.run)
+    graph = recorded_graph(record, f"the record of the run {safe_parsing.quoted(options.run)}")
+    return Results(store, graph), record

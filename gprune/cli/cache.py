@@ -1,4 +1,4 @@
-"""`cache`: what takes how much room and for which runs, what is not needed or damaged."""
+"""`cache`: list what it holds and for which runs, prune what no run needs, verify checksums."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from typing import TYPE_CHECKING, Any
 
 from gprune.cli import COMMANDS, add_cache, say
 from gprune.pipeline.runs import REMEDY
-from gprune.store import DAMAGED, Store
+from gprune.store import Store
 from gprune.system.units import amount
 
 if TYPE_CHECKING:
-    from gprune.pipeline.cache.usage import Stored
+    from gprune.pipeline.cache import CacheEntry
 
 EXIT_DAMAGED = 1
 
 
 def add(commands: Any) -> None:
-    """Registers the command with its own three."""
-    cache = commands.add_parser("cache", help=COMMANDS["cache"].about)
-    ways = cache.add_subparsers(title="commands", required=True, metavar="COMMAND")
-    shown = ways.add_parser("list", help="what takes how much room, and for which runs")
-    shown.set_defaults(command=_list)
-    prune = ways.add_parser("prune", help="show what no run needs; --yes removes it")
-    prune.add_argument("--yes", action="store_true", help="remove it, results that were set aside included")
+    """Register the command with its three."""
+    parser = commands.add_parser("cache", help=COMMANDS["cache"].about)
+    inner = parser.add_subparsers(title="commands", required=True, metavar="COMMAND")
+    overview = inner.add_parser("list", help="disk use by kind of result and by run")
+    overview.set_defaults(command=_list)
+    prune = inner.add_parser("prune", help="remove what no run needs, or runs with what only they need")
+    prune.add_argument("runs", metavar="RUN", nargs="*", help="runs to remove (default: what no run needs)")
+    prune.add_argument("--yes", action="store_true", help="remove it; without, only say what would be removed")
     prune.set_defaults(command=_prune)
-    prune.add_argument("--unreadable-runs", action="store_true", help="also while the record of a run cannot be read")
-    verify = ways.add_parser("verify", help="read every result and compare it with its checksums")
+    verify = inner.add_parser("verify", help="compare every result with its SHA-256, and move corrupt ones aside")
     verify.set_defaults(command=_verify)
-    for parser in (shown, prune, verify):
-        add_cache(parser)
+    for command in (overview, prune, verify):
+        add_cache(command)
 
 
 def _list(options: argparse.Namespace) -> int:
-    from gprune.pipeline.cache import usage
+    from gprune.pipeline import cache
 
     store = Store(options.cache)
-    found = usage.overview(store)
-    say(f"{store.root}: {amount(found.total)}")
-    _print("results", [(kind, f"{count}", amount(size)) for kind, (count, size) in found.kinds.items()])
-    runs = [(run, amount(one.total), f"{amount(one.own)} its own") for run, one in found.runs.items()]
-    _print("runs, with all that they need", runs)
-    _print("beside the results", [(name, "", amount(size)) for name, size in found.others.items()])
-    if found.unneeded:
-        size = sum(one.size for one in found.unneeded)
-        say(f"{len(found.unneeded)} results that no run needs: {amount(size)}; `cache prune` shows them")
-    _tell_unreadable(usage.unreadable(store))
+    overview = cache.overview(store)
+    say(f"{store.root}: {amount(overview.total)}")
+    _print("results", [(kind, f"{count}", amount(size)) for kind, (count, size) in overview.kinds.items()])
+    usage = [(run, amount(used.total), f"{amount(used.own)} its own") for run, used in overview.runs.items()]
+    _print("runs, with all that they need", usage)
+    _print("besides results", [(name, "", amount(size)) for name, size in overview.others.items()])
+    if overview.unneeded:
+        size = sum(entry.size for entry in overview.unneeded)
+        say(f"{len(overview.unneeded)} results that no run needs: {amount(size)}; `cache prune` lists them")
+    _report_unreadable(store)
     return 0
 
 
@@ -60,63 +60,77 @@ def _print(title: str, rows: list[tuple[str, str, str]]) -> None:
 
 
 def _prune(options: argparse.Namespace) -> int:
-    from gprune.pipeline.cache import usage
+    from gprune.pipeline import cache
+    from gprune.system.files import remove
 
     store = Store(options.cache)
-    unread = {} if options.unreadable_runs else usage.unreadable(store)
-    if unread:
-        _tell_unreadable(unread)
+    if options.runs:
+        return _prune_runs(options, store)
+    if _report_unreadable(store):
+        say("nothing is removed: these runs may need any result; `cache prune RUN` removes a run", file=sys.stderr)
+        return EXIT_DAMAGED
+    entries, corrupt = cache.unneeded(store), cache.quarantined(store)
+    sizes = {path: cache.size_of(path) for path in corrupt}
+    if options.yes:
+        entries = cache.remove_unneeded(store, entries)
+        for path in corrupt:
+            remove(path)
+    rows = [(entry.name, entry.size) for entry in entries]
+    rows += [(str(path.relative_to(store.root)), size) for path, size in sizes.items()]
+    for name, size in rows:
+        say(f"{name:<56} {amount(size):>12}")
+    total = amount(sum(size for _, size in rows))
+    if options.yes:
+        say(f"{len(rows)} removed, {total} free", file=sys.stderr)
+    else:
         say(
-            f"nothing is removed: {len(unread)} runs cannot be read and may need any result; with "
-            "--unreadable-runs go those that no record names",
+            f"{len(rows)} to be removed, {total}: add --yes" if rows else "every result is needed by a run",
             file=sys.stderr,
         )
-        return EXIT_DAMAGED
-    chosen = usage.unneeded(store)
-    aside = usage.set_aside(store)
-    if not options.yes:
-        _show([(one.name, one.size) for one in chosen])
-        _show([(f"{DAMAGED}/{path.name}", usage.size_of(path)) for path in aside])
-        found = len(chosen) + len(aside)
-        say(f"{found} to be removed: add --yes" if found else "nothing that no run needs", file=sys.stderr)
-        return 0
-    removed = usage.remove_unneeded(store, chosen, unreadable_runs=options.unreadable_runs)
-    gone = [(one.name, one.size) for one in removed]
-    gone += [(f"{DAMAGED}/{name}", size) for name, size in usage.remove_damaged(store)]
-    _show(gone)
-    say(f"{len(gone)} removed, {amount(sum(size for _, size in gone))} free", file=sys.stderr)
     return 0
 
 
-def _tell_unreadable(found: dict[str, str]) -> None:
-    """Names the runs whose records cannot be read, and what makes them readable."""
-    for fault in found.values():
-        say(fault)
-    if found:
-        say(f"a run that cannot be read: {REMEDY}", file=sys.stderr)
+def _prune_runs(options: argparse.Namespace, store: Store) -> int:
+    from gprune.pipeline import cache, runs
 
-
-def _show(found: list[tuple[str, int]]) -> None:
-    for name, size in found:
-        say(f"{name:<56} {amount(size):>12}")
+    usage = cache.overview(store).runs
+    for run in options.runs:
+        if run not in usage:
+            runs.required(store, run)
+        if options.yes:
+            say(f"{run}: removed, {amount(cache.remove_run(store, run))} free")
+        else:
+            say(cache.reason_to_keep(store, run) or f"{run}: {amount(usage[run].own)} to be freed: add --yes")
+    return 0
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from gprune.pipeline.cache import verify as cache_check
+    from gprune.pipeline import cache
 
     store = Store(options.cache)
-    found = cache_check.verified(store, _progress)
-    for name, fault in found.faults.items():
+    entries = [entry for entry in cache.cache_entries(store) if not entry.suffix]
+    faults = cache.verify(store, _progress)
+    for name, fault in faults.items():
         say(f"{name}: {fault}")
-    read = f"{found.files} files of {found.results} results, {amount(found.size)}"
-    say(f"{read}: {len(found.faults)} damaged")
-    if found.faults:
-        say("run the studies again: what is damaged is made anew, the rest is kept", file=sys.stderr)
-    _tell_unreadable(found.runs)
-    return EXIT_DAMAGED if found.faults or found.runs else 0
+    say(f"{len(entries)} results, {amount(sum(entry.size for entry in entries))}: {len(faults)} damaged")
+    if faults:
+        say("run the studies again: what is damaged is computed again, the rest is kept", file=sys.stderr)
+    return EXIT_DAMAGED if _report_unreadable(store) or faults else 0
 
 
-def _progress(one: Stored, done: int, total: int) -> None:
+def _report_unreadable(store: Store) -> bool:
+    """Print the runs whose records cannot be read, with the remedy; return True if there are any."""
+    from gprune.pipeline import cache
+
+    faults = cache.unreadable_runs(store)
+    for fault in faults.values():
+        say(fault)
+    if faults:
+        say(f"a run that cannot be read: {REMEDY}", file=sys.stderr)
+    return bool(faults)
+
+
+def _progress(entry: CacheEntry, done: int, total: int) -> None:
     if sys.stderr.isatty():
         end = "\r" if done < total else "\n"
-        say(f"{done} of {total} results, {one.stage:<20}", end=end, file=sys.stderr, flush=True)
+        say(f"{done} of {total} results, {entry.kind:<20}", end=end, file=sys.stderr, flush=True)

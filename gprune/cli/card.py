@@ -4,8 +4,7 @@ import argparse
 import sys
 from typing import Any
 
-from gprune.cli import add_cache, place, registered, say
-from gprune.cli.export import recorded
+from gprune.cli import add_cache, add_run, place, recorded, registered, say
 from gprune.study.settings import require
 
 _ABOUT = (
@@ -17,7 +16,7 @@ _ABOUT = (
 def add(commands: Any) -> None:
     """Registers the command."""
     card = registered(commands, "card", _card, _ABOUT)
-    card.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    add_run(card)
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
     card.add_argument("-o", "--out", metavar="FILE", type=place, help="also write it: FILE.html, FILE.json or FILE.csv")
     card.add_argument(

@@ -132,7 +132,7 @@ def _line(name: str, record: dict[str, Any], tags: tuple[str, ...]) -> str:
 
 
 def _runs(options: argparse.Namespace) -> int:
-    from gprune.pipeline.cache import usage
+    from gprune.pipeline import cache
     from gprune.pipeline.runs import cached
 
     store = Store(options.cache)
@@ -143,7 +143,7 @@ def _runs(options: argparse.Namespace) -> int:
         told = f"{line} {about.name} {record['study'].get('name')}".casefold()
         if all(word in told for word in options.filter.casefold().split()):
             say(line)
-    unread = usage.unreadable(store)
+    unread = cache.unreadable_runs(store)
     for fault in unread.values():
         say(fault, file=sys.stderr)
     if unread:

@@ -3,8 +3,8 @@
 import argparse
 from typing import Any
 
-from gprune.cli import add_cache, add_job, place, registered, say
-from gprune.cli.export import recorded, shown
+from gprune.cli import add_cache, add_job, add_run, place, recorded, registered, say
+from gprune.cli.progress import show_progress
 from gprune.study.settings import require
 from gprune.system.files import require_place
 
@@ -18,7 +18,7 @@ _ABOUT = (
 def add(commands: Any) -> None:
     """Registers the command."""
     parser = registered(commands, "map", _map, _ABOUT)
-    parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    add_run(parser)
     parser.add_argument("--layer", type=int, required=True, help="which layer, counted from 0")
     parser.add_argument(
         "--of",
@@ -36,7 +36,7 @@ def _map(options: argparse.Namespace) -> int:
 
     if options.out is not None:
         require_place(options.out)
-    with shown("map", options.job) as progress:
+    with show_progress("map", options.job) as progress:
         results, _ = recorded(options)
         graph = results.graph
         layers = results.get(stages.shape).layers

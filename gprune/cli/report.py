@@ -5,7 +5,7 @@ import sys
 from typing import Any
 
 from gprune.analysis.formatting import counted
-from gprune.cli import add_cache, place, registered, say
+from gprune.cli import add_cache, add_run, place, registered, say
 
 _ABOUT = (
     "Draws figures of a run as the app does, with their findings, tables, settings and versions, in one HTML "
@@ -16,7 +16,7 @@ _ABOUT = (
 def add(commands: Any) -> None:
     """Registers the command."""
     report = registered(commands, "report", _report, _ABOUT)
-    report.add_argument("run", metavar="RUN", nargs="?", default="", help="name of a run, as `runs` lists it")
+    add_run(report, nargs="?", default="")
     report.add_argument(
         "--cards",
         metavar="NAME",

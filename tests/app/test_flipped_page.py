@@ -13,7 +13,7 @@ from synthetic_run import MAKERS, a_study, the_run, write_run
 from gprune.analysis import changed_answers
 from gprune.app.pages.flipped_questions import page as list_card
 from gprune.app.pages.flipped_questions import task_answers
-from gprune.pipeline import archive, stages
+from gprune.pipeline import packs, stages
 from gprune.records import Accuracy, Questions
 from gprune.store import Store
 from gprune.study.settings import EvaluationSettings
@@ -139,8 +139,9 @@ def test_a_run_on_its_way_and_one_that_lacks_the_dense_model_say_so(cache):
 def test_a_pack_has_the_answers_and_not_the_questions(cache, tmp_path_factory):
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     name = write_run(elsewhere, study=a_study_with_tasks())
-    archive.write(Store(elsewhere), name, elsewhere / "run.zip")
-    archive.unpack(elsewhere / "run.zip", Store(cache))
+    store = Store(elsewhere)
+    packs.write_pack(store, packs.pack_contents(store, name), elsewhere / "run.zip")
+    packs.unpack(elsewhere / "run.zip", Store(cache))
     app = page()
     assert "which the pack of this run did not bring, because its texts can be had back" in words(app)
     assert len(charts(app)) == 1 and not app.error

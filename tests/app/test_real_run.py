@@ -14,7 +14,7 @@ from gprune.app.pages.calibration_data.panels import MEASURES
 from gprune.app.pages.rasa import lab
 from gprune.app.pages.speed_export import page as pack_card
 from gprune.app.ui import derived_cache
-from gprune.pipeline import archive, provenance, stages
+from gprune.pipeline import packs, provenance, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages.comparisons import COMPARISONS
 from gprune.store import Store
@@ -185,7 +185,7 @@ def brought(tmp_path_factory):
     study = from_dict(tiny_study.made(root, third=True))
     store = Store(root / "cache")
     name = pipeline.run(study, store, lambda *_: None)["run"]
-    archive.write(store, name, root / "run.zip")
+    packs.write_pack(store, packs.pack_contents(store, name), root / "run.zip")
     for folder in ("cache", "model", "texts"):
         shutil.rmtree(root / folder)
     return root / "run.zip", root, name
@@ -193,7 +193,7 @@ def brought(tmp_path_factory):
 
 @pytest.fixture
 def name(cache, brought):
-    archive.unpack(brought[0], Store(cache))
+    packs.unpack(brought[0], Store(cache))
     return brought[2]
 
 
@@ -232,7 +232,7 @@ def test_a_run_is_packed_from_its_page(cache, monkeypatch):
     assert f"python -m gprune pack {name}" in [code.value for code in app.code]
     made, there = cache / "a.zip", Store(cache / "there")
     made.write_bytes(pack_card.archive(str(cache), name))
-    assert archive.unpack(made, there).run == name
+    assert packs.unpack(made, there).run == name
     monkeypatch.setattr(pack_card, "MOST_DOWNLOADED", 1000)
     app = open_page("export")
     assert not [item for item in app.get("download_button") if "Pack" in item.proto.label]

@@ -219,7 +219,7 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     app.button(key="sx_pad").click().run()
     ((study, arguments),) = started
     out = Path(arguments[2])
-    assert study == a_study() and arguments[:2] == ("pad", str(folder))
+    assert study == a_study() and (*arguments[:2], arguments[3]) == ("export", str(folder), "--padded")
     assert out.parent == cache / "exports" / name and out.name == f"padded-{folder.parent.name[:8]}"
     out.mkdir(parents=True)
     (out / "model.safetensors").write_bytes(b"x" * 3072)
@@ -245,7 +245,7 @@ def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state,
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     out = export_card.destination(the_run(cache), export_card.PADDED)
-    job = submit(cache, a_study(), arguments=("pad", str(folder), str(out)))
+    job = submit(cache, a_study(), arguments=("export", str(folder), str(out), "--padded"))
     if state == "failed":
         values = {"state": "failed", "error": "the disk is full", "started": 1.0, "ended": 2.0}
         files.write_json(job.folder / files.STATE, values)

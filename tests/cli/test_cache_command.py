@@ -14,8 +14,7 @@ from gprune.__main__ import main
 from gprune.analysis.seeds import spread
 from gprune.cli import progress
 from gprune.pipeline import runs
-from gprune.pipeline.cache import removal
-from gprune.pipeline.cache.usage import stored
+from gprune.pipeline.cache import cache_entries, overview, remove_run
 from gprune.records import ModelShape
 from gprune.store import DAMAGED, Store
 from gprune.system.units import amount
@@ -39,7 +38,7 @@ def test_list_says_what_takes_room_and_for_which_runs(cache, capsys):
     Store(store.root).put("shape", "0" * 32, SHAPE)
     code, said = cache_says(capsys, store, "list")
     lines = {line.split()[0]: line for line in said.out.splitlines() if line.startswith("  ")}
-    results = sum(one.size for one in stored(store) if one.stage == "scores")
+    results = sum(one.size for one in cache_entries(store) if one.kind == "scores")
     assert code == 0 and amount(results) in lines["scores"] and set(runs) < set(lines)
     own = {line.split("  ")[-1].strip() for line in (lines[run] for run in runs)}
     assert all(word.endswith("its own") for word in own) and "locks" not in lines
@@ -60,7 +59,7 @@ def test_prune_shows_first_and_removes_when_told(cache, capsys):
     assert not store.has("masks", masks) and not list((store.root / DAMAGED).iterdir())
     keys = {entry["key"] for entry in read(store.root, second)["stages"].values()}
     assert {key for _, key in damage.results(store)} == keys
-    assert "nothing that no run needs" in cache_says(capsys, store, "prune")[1].err
+    assert "every result is needed by a run" in cache_says(capsys, store, "prune")[1].err
 
 
 def spoil_record(path, way):
@@ -84,7 +83,7 @@ def test_prune_removes_nothing_while_a_run_cannot_be_read(cache, capsys, way):
     spoil_record(path := store.root / "runs" / first / "run.json", way)
     for words in (["prune"], ["prune", "--yes"]):
         code, said = cache_says(capsys, store, *words)
-        assert code == 1 and str(path) in said.out and "nothing is removed: 1 run" in said.err
+        assert code == 1 and str(path) in said.out and "nothing is removed: these runs may need any" in said.err
         assert "run its study again" in said.err
     assert damage.results(store) == before and (store.root / DAMAGED / "shape-0").is_dir()
     code, said = cache_says(capsys, store, "verify")
@@ -94,20 +93,26 @@ def test_prune_removes_nothing_while_a_run_cannot_be_read(cache, capsys, way):
     said = capsys.readouterr()
     assert code == 0 and second in said.out and str(path) in said.err and "no runs in" not in said.err
     # that a run is deleted is no reason to lose what the other one has
-    removal.remove(store, second)
+    remove_run(store, second)
     assert damage.results(store) == before
-    assert cache_says(capsys, store, "prune", "--yes")[0] == 1
-    code, said = cache_says(capsys, store, "prune", "--yes", "--unreadable-runs")
-    assert code == 0 and "shape/" + "0" * 32 in said.out and not store.has("shape", "0" * 32)
-
-
-def test_a_cache_whose_runs_are_no_folder_is_refused(cache, capsys):
-    store, _ = cache
-    shutil.move(store.root / "runs", store.root / "moved")
-    (store.root / "runs").write_text("a list")
-    before = damage.results(store)
+    assert cache_says(capsys, store, "prune", first, "--yes")[0] == 0
     code, said = cache_says(capsys, store, "prune", "--yes")
-    assert code == 2 and "is no folder" in said.err and damage.results(store) == before
+    assert code == 0 and not damage.results(store)
+
+
+def test_prune_of_a_run_removes_what_no_other_run_needs(cache, capsys):
+    store, (first, second) = cache
+    masks = read(store.root, first)["stages"]["masks_flap"]["key"]
+    shared = read(store.root, first)["stages"]["drift"]["key"]
+    own = overview(store).runs[first].own
+    code, said = cache_says(capsys, store, "prune", first)
+    assert code == 0 and f"{first}: {amount(own)} to be freed: add --yes" in said.out and store.has("masks", masks)
+    code, said = cache_says(capsys, store, "prune", first, "--yes")
+    assert code == 0 and f"{first}: removed, {amount(own)} free" in said.out
+    assert not store.has("masks", masks) and store.has("drift", shared)
+    assert not (store.root / "runs" / first).exists() and (store.root / "runs" / second).exists()
+    code, said = cache_says(capsys, store, "prune", first, "--yes")
+    assert code == 2 and "there is no run" in said.err
 
 
 @pytest.mark.parametrize("words", [["runs"], ["jobs"], ["cache", "list"], ["cache", "prune"], ["cache", "verify"]])
@@ -144,17 +149,19 @@ def test_prune_removes_nothing_of_others_and_nothing_behind_a_link(cache, capsys
 
 def test_verify_names_what_is_damaged_and_says_so_in_its_status(cache, capsys):
     store, _ = cache
-    count = len(stored(store))
+    count = len(cache_entries(store))
     code, said = cache_says(capsys, store, "verify")
-    assert code == 0 and f"files of {count} results" in said.out and ": 0 damaged" in said.out
+    assert code == 0 and said.out.startswith(f"{count} results, ") and ": 0 damaged" in said.out
     hit = {path.parent for path, bit in damage.random_flips(store, 5, seed=3) if not damage.flip_bit(path, bit)}
     damage.wait_a_tick()
     code, said = cache_says(capsys, store, "verify")
     folders = {folder if len(folder.relative_to(store.root).parts) == 2 else folder.parent for folder in hit}
     named = {line.split(":")[0] for line in said.out.splitlines()[: len(folders)]}
     assert code == 1 and named == {str(folder.relative_to(store.root)) for folder in folders}
-    assert f": {len(folders)} damaged" in said.out and "made anew" in said.err
-    assert len(stored(store)) == count and not (store.root / DAMAGED).exists()
+    assert f": {len(folders)} damaged" in said.out and "computed again" in said.err
+    # corrupt results are moved aside
+    assert len(cache_entries(store)) == count - len(folders) == count - len(list((store.root / DAMAGED).iterdir()))
+    assert cache_says(capsys, store, "verify")[0] == 0
 
 
 SEEDS = ("3", "0", "1")
@@ -246,20 +253,13 @@ def a_result(second=0):
 def test_one_protocol_is_one_line_without_a_mark(capsys):
     progress.summary(a_result())
     shown = capsys.readouterr().out
-    assert "protocol: perplexity over 48 windows of 128 tokens; torch 2.13\n" in shown and "ᵃ" not in shown
+    assert "protocol: perplexity over 48 windows of 128 tokens; torch 2.13\n" in shown
     assert "text: c4: another corpus than A and B: unseen\n" in shown
-
-
-def test_figures_of_two_protocols_in_a_column_are_marked(capsys):
-    progress.summary(a_result(1))
-    shown = capsys.readouterr().out
-    assert "40.00ᵃ" in shown and "50.00ᵇ" in shown
-    assert "protocol: ᵇ perplexity over 48 windows; torch 2.14\n" in shown
 
 
 def test_protocols_of_other_seeds_are_told_where_they_differ(capsys):
     found = {"perplexity": {"flap": {"c4": {"mean": 50.0, "deviation": 0.0, "seeds": 2}}}}
     progress.seeds_summary(found, [a_result(), a_result(1)])
     shown = capsys.readouterr().out
-    assert "protocol of another seed: perplexity over 48 windows; torch 2.14\n" in shown
+    assert "protocol: perplexity over 48 windows; torch 2.14\n" in shown
     assert shown.count("torch 2.13") == 1

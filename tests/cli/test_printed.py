@@ -8,7 +8,7 @@ import pytest
 from synthetic_run import a_study, read, write_run
 
 from gprune.__main__ import main
-from gprune.cli import progress, say
+from gprune.cli import say
 from gprune.jobs import folder
 from gprune.pipeline import runs
 from gprune.store import Store
@@ -51,27 +51,6 @@ def test_a_run_of_others_is_listed_in_one_line(foreign, capsys):
         main([*words, "--cache", str(cache)])
         said = capsys.readouterr()
         assert not OBEYED & set(said.out + said.err), words
-
-
-def test_progress_and_summary_show_no_code_of_others(capsys):
-    text = f"/a/text{RAW}"
-    with progress.Reporter() as shown:
-        shown("masks", 1, 1, f"of {text}")
-    progress.summary(
-        {
-            "settings": {"evaluation": {"texts": [text], "preset": "128"}},
-            "run": "a",
-            "retention": {"dense": 1.0},
-            "parameters": {"dense": 9},
-            "perplexity": {"dense": {text: 40.0}},
-            "texts": {text: {"sentence": text}},
-            "unavailable": {"flap": RAW},
-            "seconds": {},
-            "reused": [],
-        }
-    )
-    said = capsys.readouterr()
-    assert "40.00" in said.out and not OBEYED & set(said.out + said.err)
 
 
 def test_commands_print_by_say_alone(project):

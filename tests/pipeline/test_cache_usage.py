@@ -14,8 +14,15 @@ from gprune.jobs import listing, local
 from gprune.jobs.slurm.record import Record
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs as run_records
-from gprune.pipeline.cache import removal
-from gprune.pipeline.cache.usage import needed_by, overview, remove_unneeded, stored, unneeded
+from gprune.pipeline.cache import (
+    cache_entries,
+    needed_by,
+    overview,
+    reason_to_keep,
+    remove_run,
+    remove_unneeded,
+    unneeded,
+)
 from gprune.store import Store
 from gprune.system.errors import StoreError
 
@@ -38,7 +45,7 @@ def of_name(store, run, name):
 def test_a_result_is_needed_by_the_runs_that_name_it(two):
     store, first, second = two
     needed = needed_by(store)
-    assert set(needed) == {(one.stage, one.key) for one in stored(store)}
+    assert set(needed) == {(one.kind, one.key) for one in cache_entries(store)}
     assert needed["drift", of_name(store, first, "drift")] == {first, second}
     assert needed["masks", of_name(store, first, "masks_flap")] == {first}
     assert unneeded(store) == []
@@ -48,11 +55,11 @@ def test_the_room_of_runs_adds_up_to_that_of_the_results(two):
     store, first, second = two
     usage = {run: overview(store).runs[run] for run in (first, second)}
     records = {run: on_disk(store.root / "runs" / run) for run in (first, second)}
-    everything = sum(one.size for one in stored(store))
+    everything = sum(one.size for one in cache_entries(store))
     shared = [found.total - found.own for found in usage.values()]
     assert shared[0] == shared[1] > 0
     assert sum(usage[run].own - records[run] for run in usage) + shared[0] == everything
-    assert everything == sum(on_disk(store.root / kind) for kind in {one.stage for one in stored(store)})
+    assert everything == sum(on_disk(store.root / kind) for kind in {one.kind for one in cache_entries(store)})
 
 
 def test_a_record_that_cannot_be_read_keeps_its_results(two):
@@ -102,7 +109,7 @@ def test_what_is_no_record_is_waited_for_by_nobody_and_keeps_nothing(two):
         # has room for itself on no machine
         file.truncate(2**42)
     assert {run for runs in needed_by(store).values() for run in runs} == {first, second}
-    assert removal.remove(store, "a-folder") == removal.remove(store, "a-pipe") == 0
+    assert remove_run(store, "a-folder") == remove_run(store, "a-pipe") == 0
 
 
 @pytest.fixture(autouse=True)
@@ -132,8 +139,8 @@ def a_job(
 
 def refused(cache, run):
     with pytest.raises(StoreError) as caught:
-        removal.remove(Store(cache), run)
-    assert str(caught.value) == removal.hindrance(Store(cache), run)
+        remove_run(Store(cache), run)
+    assert str(caught.value) == reason_to_keep(Store(cache), run)
     return str(caught.value)
 
 
@@ -142,7 +149,7 @@ def refused(cache, run):
     [
         ("queued", "waits to compute it"),
         ("running", "is at work on it"),
-        ("interrupted", "was interrupted and is to be gone on with"),
+        ("interrupted", "was interrupted and can be resumed"),
     ],
 )
 @pytest.mark.parametrize("slurm", [None, Record(made=1.0, array="41")])
@@ -159,21 +166,21 @@ def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does, slurm):
 def test_a_run_is_free_once_its_interrupted_job_is_given_up(tmp_path):
     run = write_run(tmp_path, stages="drift", state="interrupted")
     job = a_job(tmp_path, "interrupted")
-    assert "is to be gone on with" in refused(tmp_path, run)
+    assert "can be resumed" in refused(tmp_path, run)
     assert jobs.cancel(tmp_path, job.id).state == "cancelled"
-    assert removal.remove(Store(tmp_path), run) > 0
+    assert remove_run(Store(tmp_path), run) > 0
 
 
 def test_what_went_on_or_came_to_its_end_otherwise_keeps_nothing(tmp_path):
     run = write_run(tmp_path)
     # of a run that is done nobody goes on with an interrupted job, nor where a later one has failed
     a_job(tmp_path, "interrupted", 1)
-    assert removal.hindrance(Store(tmp_path), run) == ""
+    assert reason_to_keep(Store(tmp_path), run) == ""
     unfinished = write_run(tmp_path, study=a_study(seed=1), stages="drift", state="failed")
     a_job(tmp_path, "interrupted", 2, seed=1)
-    assert removal.hindrance(Store(tmp_path), unfinished)
+    assert reason_to_keep(Store(tmp_path), unfinished)
     a_job(tmp_path, "failed", 3, seed=1)
-    assert removal.hindrance(Store(tmp_path), unfinished) == ""
+    assert reason_to_keep(Store(tmp_path), unfinished) == ""
 
 
 def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(tmp_path, monkeypatch):
@@ -182,11 +189,11 @@ def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(tmp_path,
     with monkeypatch.context() as patch:
         # of 300 jobs their studies took more than a second each time
         patch.setattr(listing, "study_of", lambda *_: pytest.fail("a study was read"))
-        assert job.id in removal.hindrance(Store(tmp_path), run)
+        assert job.id in reason_to_keep(Store(tmp_path), run)
     record = json.loads((job.folder / files.JOB).read_text())
     del record["run"]
     (job.folder / files.JOB).write_text(json.dumps(record))
-    assert job.id in removal.hindrance(Store(tmp_path), run)
+    assert job.id in reason_to_keep(Store(tmp_path), run)
 
 
 def test_an_export_at_work_keeps_the_run_that_it_takes(tmp_path):
@@ -194,4 +201,4 @@ def test_an_export_at_work_keeps_the_run_that_it_takes(tmp_path):
     a_job(tmp_path, "running", arguments=("export", run, "flap", "/out"))
     assert "is at work on it" in refused(tmp_path, run)
     other = write_run(tmp_path, study=a_study(seed=5))
-    assert removal.remove(Store(tmp_path), other) > 0
+    assert remove_run(Store(tmp_path), other) > 0

@@ -15,8 +15,7 @@ import tiny_study
 from waiting import limit
 
 from gprune import pipeline
-from gprune.pipeline import runs
-from gprune.pipeline.cache import removal, usage
+from gprune.pipeline import cache, runs
 from gprune.pipeline.stages import learning
 from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
@@ -216,17 +215,17 @@ def test_the_cache_counts_a_state_with_its_run_and_keeps_it(study, begun):
         pipeline.run(study, begun, Log(5), "masks")
     file = file_of(begun, study)
     size, run = file.path.stat().st_size, run_name(study)
-    found = usage.overview(begun)
+    found = cache.overview(begun)
     assert found.others["unfinished"] == size and "learning" not in found.kinds
     assert found.total == sum(path.stat().st_size for path in begun.root.rglob("*") if path.is_file())
-    with_state = usage.overview(begun).runs[run].own
-    assert usage.unneeded(begun) == [] == usage.remove_unneeded(begun)
+    with_state = cache.overview(begun).runs[run].own
+    assert cache.unneeded(begun) == [] == cache.remove_unneeded(begun)
     # without the run nobody goes on with it
     state = file.read()
-    assert removal.remove(begun, run) == with_state and not file.path.exists()
+    assert cache.remove_run(begun, run) == with_state and not file.path.exists()
     file.write(state)
-    (one,) = usage.remove_unneeded(begun)
-    assert (one.name, one.begun) == (f"learning/{file.key}.state", True) and not file.path.exists()
+    (entry,) = cache.remove_unneeded(begun)
+    assert entry.name == f"learning/{file.key}.state" and not file.path.exists()
 
 
 def test_two_runs_at_once_share_one_learning(home, study, begun, monkeypatch):

@@ -10,7 +10,7 @@ from plugins.packages import BOTH, METHOD, METRIC, install, new_process
 from synthetic_run import a_study, read, write_run
 
 from gprune.analysis.whatif import obstacle
-from gprune.pipeline import archive, stages
+from gprune.pipeline import packs, stages
 from gprune.pipeline.runs.opened import all_runs
 from gprune.pipeline.stages import Graph, Inputs, course
 from gprune.pipeline.stages.inputs import plugins_read
@@ -126,9 +126,9 @@ def test_a_pack_of_it_is_read_where_its_plug_in_never_was(orphan, monkeypatch, t
     root, name = orphan
     with new_process():
         all_runs(str(root))
-        archive.write(Store(root), name, tmp_path / "a.zip")
+        packs.write_pack(Store(root), packs.pack_contents(Store(root), name), tmp_path / "a.zip")
     with new_process():
-        archive.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
+        packs.unpack(tmp_path / "a.zip", Store(tmp_path / "there"))
         (run,), unreadable = all_runs(str(tmp_path / "there"))
         assert unreadable == [] and run.masked == ["gprune", "even", "size"]
 

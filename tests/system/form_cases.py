@@ -11,7 +11,6 @@ from gprune.jobs import job, state, timeline
 from gprune.jobs.slurm import record as slurm_record
 from gprune.jobs.slurm import settings as slurm_settings
 from gprune.pipeline import runs
-from gprune.pipeline.archive import contents_form
 from gprune.pipeline.runs import notes
 from gprune.study import Study, from_file
 
@@ -48,11 +47,6 @@ RUN = {
                    "commit": "c"},
     "packed": {"left_out": {"a": "b"}}, "owner": {"pid": 4, "started": 1.5, "host": "h", "boot": "b"},
 }  # fmt: skip
-PACK = {
-    "format": "gprune-pack", "version": 1, "run": "demo-1",
-    "files": {"run.json": {"size": 3, "sha256": "a" * 64},
-              "results/scores/k/manifest.json": {"size": 0, "sha256": "0" * 64}},
-}  # fmt: skip
 SHORT = {"model": "demo", "primary": "p", "auxiliary": "a", "evaluation": {"texts": ["t"]}}
 SWEEP = {
     "title": "a sweep", "study": SHORT, "space": {"seed": [0, 1]}, "until": "all",
@@ -82,7 +76,6 @@ READERS: dict[str, tuple[Any, Reader]] = {
     "settings": (SETTINGS, _files("c.json", lambda folder: slurm_settings.read(folder, folder / "c.json"))),
     "run": (RUN, _files("run.json", lambda folder: runs.load(folder / "run.json"))),
     "notes": ({"name": "n", "note": "a\nb", "hidden": True}, _files("about.json", notes.read)),
-    "pack": (PACK, lambda folder, data: contents_form.read_index(data)),
     "sweep": (SWEEP, _files("w.json", lambda folder: sweep.from_file(folder / "w.json"))),
 }  # fmt: skip
 ODD = (

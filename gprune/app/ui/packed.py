@@ -2,7 +2,7 @@
 
 from gprune.models import identity
 from gprune.pipeline import stages
-from gprune.pipeline.archive.contents import STEP, TEXTS
+from gprune.pipeline.packs import STEP, TEXTS
 from gprune.pipeline.runs.opened import Run, all_runs
 from gprune.pipeline.stages.inputs import describe_texts
 from gprune.study import Study

@@ -49,12 +49,26 @@ def _record(path: str, changed: int, which: tuple[int, int]) -> Read:
     except UnreadableError as error:
         return None, None, str(error)
     try:
-        register_recorded(values)
-        study = from_dict(values["study"])
+        return values, recorded_graph(values, path, require_inputs=False), ""
+    except UnreadableError as error:
+        return None, None, str(error)
+
+
+def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool = True) -> Graph:
+    """Return the stages of a run under the digests of what it has read, without model or texts.
+
+    Raises UnreadableError where the record holds a study of another version, or lacks digests; a record
+    without any is accepted unless `require_inputs`.
+    """
+    try:
+        register_recorded(record)
+        study = from_dict(record["study"])
     except SettingsError as error:
-        return None, None, safe_parsing.sentence(f"{path} holds a study of another version: {error}")
-    inputs = from_plain((values.get("provenance") or {}).get("inputs"))
-    unknown = min(lacking(study, inputs), default="") if inputs else ""
-    if unknown:
-        return None, None, f"{path} does not say what it has read as {unknown!r}"
-    return values, Graph(study, inputs), ""
+        raise UnreadableError(safe_parsing.sentence(f"{source} holds a study of another version: {error}")) from error
+    inputs = from_plain((record.get("provenance") or {}).get("inputs"))
+    missing = min(lacking(study, inputs), default="") if inputs else ""
+    if missing:
+        raise UnreadableError(f"{source} does not say what it has read as {missing!r}")
+    if inputs is None and require_inputs:
+        raise UnreadableError(f"{source} does not say what the run has read: run the study again")
+    return Graph(study, inputs)

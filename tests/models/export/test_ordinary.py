@@ -154,7 +154,7 @@ def test_the_folder_pads_to_itself_and_says_that_nothing_was_added(tmp_path, cap
     made = padded.save_padded(folder, tmp_path / "once")
     assert (made.zeros, made.dense, made.neurons, made.groups) == (0, None, 6, 2)
     assert made.padded == made.pruned
-    assert main(["pad", str(folder), str(tmp_path / "padded")]) == 0
+    assert main(["export", str(folder), str(tmp_path / "padded"), "--padded"]) == 0
     said = capsys.readouterr().out
     assert "an ordinary llama, 6 neurons and 2 key/value groups in every layer, 0 zeros added; " in said
     assert "as the folder itself, which was such a model already" in said

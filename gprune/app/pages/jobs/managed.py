@@ -12,9 +12,8 @@ from gprune.app.ui import buttons, frame, places, run_choice, tables, url_state,
 from gprune.app.ui.card import card
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
-from gprune.pipeline.cache import removal
-from gprune.pipeline.cache import usage as cache_usage
-from gprune.pipeline.cache.usage import RunUsage
+from gprune.pipeline import cache
+from gprune.pipeline.cache import RunUsage
 from gprune.pipeline.runs import notes
 from gprune.pipeline.runs.opened import Run
 from gprune.store import Store
@@ -34,7 +33,7 @@ def show(situation: work.Situation) -> None:
             st.info("No run is here yet. Start one on the tab Start.", icon=":material/info:")
         return
     try:
-        room = cache_usage.overview(Store(Path(situation.root))).runs
+        room = cache.overview(Store(Path(situation.root))).runs
     except StoreError as error:
         st.error(said(error), icon=":material/error:")
         room = {}
@@ -139,7 +138,7 @@ def _actions(situation: work.Situation, name: str, run: Run | None, called: str,
 def _confirm(root: str, name: str, called: str, usage: RunUsage | None) -> None:
     """Says what goes and what stays, and asks once more."""
     st.markdown(f"**{plain(called)}**")
-    reason = removal.hindrance(Store(Path(root)), name)
+    reason = cache.reason_to_keep(Store(Path(root)), name)
     if reason:
         st.warning(f"{said(reason)}.", icon=":material/warning:")
         return
@@ -159,7 +158,7 @@ def _confirm(root: str, name: str, called: str, usage: RunUsage | None) -> None:
 def _delete(root: str, name: str, called: str) -> None:
     """Removes a run; where it was the one shown, the pages go on with another."""
     try:
-        freed = removal.remove(Store(Path(root)), name)
+        freed = cache.remove_run(Store(Path(root)), name)
     except GpruneError as error:
         st.session_state[TOLD] = (True, said(error))
         return

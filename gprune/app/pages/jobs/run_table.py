@@ -16,7 +16,7 @@ from gprune.app.ui.memo import memoized
 from gprune.app.ui.text import short
 from gprune.app.ui.work import Situation
 from gprune.pipeline import stages
-from gprune.pipeline.cache.usage import RunUsage
+from gprune.pipeline.cache import RunUsage
 from gprune.pipeline.runs.opened import Run, Unreadable, record
 from gprune.records import Perplexity
 from gprune.study.methods import METHODS

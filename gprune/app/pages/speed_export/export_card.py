@@ -32,8 +32,8 @@ _ROW = (3, 7, 2)
 class Form:
     """A form that a pruned model can be exported to."""
 
-    command: str
-    """the command of `python -m gprune` that makes it"""
+    name: str
+    """name of the button"""
     title: str
     what: str
     """one sentence on what it is"""
@@ -87,8 +87,9 @@ def draw(drawn: Card, run: Run) -> None:
     # nothing would be added to a model whose layers all have the same width
     for column, form in ((left, PADDED), (right, GGUF)) if own else ((left, GGUF),):
         out = destination(run, form)
+        places = str(folder), str(out)
         with column:
-            _form(run, form, out, (form.command, str(folder), str(out)))
+            _form(run, form, out, ("gguf", *places) if form is GGUF else ("export", *places, "--padded"))
 
 
 def checkpoint(run: Run) -> Path | None:
@@ -189,7 +190,7 @@ def _form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
                 icon=":material/info:",
             )
             return
-        offered_job.draw(run, arguments, form.title, words=f"Make it ({form.command})", key=f"sx_{form.command}")
+        offered_job.draw(run, arguments, form.title, words=f"Make it ({form.name})", key=f"sx_{form.name}")
 
 
 def _size(place: Path) -> str:

@@ -16,11 +16,8 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.text import plain
 from gprune.app.ui.titles import SPEEDS
-from gprune.pipeline import archive as packs
 from gprune.pipeline import stages
-from gprune.pipeline.archive.contents_form import ENDING
-from gprune.pipeline.archive.privacy import STAYS
-from gprune.pipeline.archive.writing import fill
+from gprune.pipeline.packs import DISCLOSED, SUFFIX, pack_contents, write_archive
 from gprune.pipeline.runs.opened import Run
 from gprune.records import Throughput
 from gprune.store import Store
@@ -166,7 +163,7 @@ def _pack(run: Run) -> None:
             icon=":material/hourglass_empty:",
         )
         return
-    name = f"{run.name}{ENDING}"
+    name = f"{run.name}{SUFFIX}"
     left, right = st.columns(2)
     with left, st.container(border=True, height="stretch"):
         st.markdown("**Here**")
@@ -180,15 +177,15 @@ def _pack(run: Run) -> None:
     with st.popover("What is in it, and what is not", icon=":material/help:", type="tertiary"):
         st.markdown(
             "No model, no text, and no results from which a text can be had back, as the token ids of the "
-            f"calibration sets; `--with-contexts` takes those along. It tells: {plain(STAYS)}."
+            f"calibration sets; `--with-contexts` includes those. It discloses: {plain(DISCLOSED)}."
         )
 
 
 @st.cache_data(max_entries=64, ttl=300, show_spinner=False)
 def _extent(root: str, name: str, updated: str) -> tuple[int, int, str]:
     """Results and bytes of a pack, and a result that is lost; kept for a while, unless the run changes."""
-    chosen = packs.contents(Store(Path(root)), name)
-    return len(chosen.results), chosen.size, next(iter(chosen.lost), "")
+    contents = pack_contents(Store(Path(root)), name)
+    return len(contents.results), contents.size, next(iter(contents.missing), "")
 
 
 def _offer(run: Run, size: int, name: str) -> None:
@@ -206,5 +203,5 @@ def _offer(run: Run, size: int, name: str) -> None:
 def archive(root: str, name: str) -> bytes:
     """The archive."""
     file, store = io.BytesIO(), Store(Path(root))
-    fill(store, packs.contents(store, name), file)
+    write_archive(store, pack_contents(store, name), file)
     return file.getvalue()

@@ -1,0 +1,385 @@
+"""A run in one file: written on one machine, read on another that has neither its model nor its texts.
+
+    write_pack(store, pack_contents(store, "my-run-1a2b3c4d5e"), Path("my-run.gprune.zip"))
+    unpack(Path("my-run.gprune.zip"), Store(cache))
+
+A pack is a zip archive of `index.json` (format, version, name of the run, SHA-256 of every other file),
+`run.json`, and `results/KIND/KEY/` with the files of each result as the store has them. It holds no model and
+no code. The same run gives the same bytes.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from gprune.pipeline import runs, stages
+from gprune.pipeline.runs.cached import recorded_graph
+from gprune.pipeline.runs.form import check
+from gprune.pipeline.stages import KINDS, Graph, Results, Stage
+from gprune.pipeline.stages.inputs import roles
+from gprune.records.base import axes_of
+from gprune.store import Store, checksums, explained, manifests
+from gprune.system.errors import GpruneError, SettingsError, StoreError, UnreadableError
+from gprune.system.files import beside, make_folder, replaced, require_place
+from gprune.system.progress import Progress, silent
+from gprune.system.safe_parsing import json_object, quoted, sentence
+
+FORMAT, VERSION = "gprune-pack", 2
+SUFFIX = ".gprune.zip"
+INDEX, RECORD = "index.json", "run.json"
+TEXTS, MODEL, STEP = "texts", "model", "step"
+"""why a result is left out: texts can be reconstructed from it, it is a model, or no page reads it"""
+MAX_BYTES = 8 * 2**30
+"""of all files of a pack, unless the caller allows more"""
+DISCLOSED = (
+    "the study with the names or paths of its model and texts; SHA-256 of model, tokenizer, texts and tasks; "
+    "versions of the program, its libraries and plug-ins; operating system, number of cores, peak memory, "
+    "processor or GPU; times; messages of the run, which may contain paths"
+)
+_RECORD_FIELDS = (
+    *("run", "study", "state", "until", "error", "started", "updated", "seconds", "expected", "stages"),
+    *("unavailable", "missing_tasks", "texts", "provenance", "result"),
+)
+"""fields of a run's record that a pack contains: neither its owner nor the notes of a person"""
+_MAX_JSON_BYTES = 16 * 2**20
+_RUN_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
+_RESULT_FILE = re.compile(r"results/([a-z_]+)/([0-9a-f]{32})/([a-z_]+\.(?:npy|json))")
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError, OverflowError)
+_AGAIN = "pack the run again"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PackContents:
+    """What a pack of a run holds."""
+
+    run: str
+    record: dict[str, Any]
+    """content of its run.json"""
+    results: tuple[Stage[Any], ...]
+    """stages whose results are packed, by kind and key"""
+    left_out: dict[str, str]
+    """TEXTS, MODEL or STEP by the name of a stage whose result is not packed"""
+    texts: tuple[str, ...]
+    """texts that can be reconstructed from the pack, as the study names them"""
+    size: int
+    """bytes of the arrays before compression"""
+    missing: tuple[str, ...]
+    """titles of results that the run computed and the cache no longer has"""
+
+
+@dataclass(frozen=True, slots=True)
+class Unpacked:
+    """What `unpack` did."""
+
+    run: str
+    """name of the run in the cache"""
+    added: int
+    """results that were not in the cache before"""
+    present: int
+    """results that the cache had already"""
+    differing: int
+    """those of them whose arrays differ from the pack's; the cache's were not changed"""
+
+
+def pack_contents(store: Store, run: str, *, with_texts: bool = False, with_steps: bool = False) -> PackContents:
+    """Choose the results of a pack; no array is read.
+
+    Args:
+        store: the cache.
+        run: name of the run.
+        with_texts: include results from which texts can be reconstructed.
+        with_steps: include results that no page reads.
+
+    Raises:
+        StoreError: there is no such run, or its record cannot be read.
+        UnreadableError: its record holds a study of another version.
+    """
+    record = runs.required(store, run)
+    graph = recorded_graph(record, f"the record of the run {quoted(run)}")
+    results, earlier = Results(store, graph), (record.get("packed") or {}).get("left_out") or {}
+    chosen, left_out, missing = dict[tuple[str, str], Stage[Any]](), dict[str, str](), list[str]()
+    for name, stage in stages.named(graph).items():
+        reason = _reason_left_out(stage, with_texts, with_steps)
+        if results.holds(stage):
+            if reason:
+                left_out[name] = reason
+            else:
+                chosen[stage.kind, stage.key] = stage
+        elif name in earlier:
+            left_out[name] = earlier[name]
+        elif not reason and record["stages"].get(name, {}).get("key") == stage.key:
+            missing.append(stage.title)
+    packed = [stage for _, stage in sorted(chosen.items(), key=lambda item: item[0])]
+    names = roles(graph.study)
+    used = [role for stage in chosen.values() if KINDS[stage.kind].holds_text for role in stage.id.texts]
+    texts = tuple(dict.fromkeys(names.get(role, role) for role in used))
+    size = sum(path.stat().st_size for kind, key in chosen for path in store.folder(kind, key).glob("*.npy"))
+    return PackContents(run, record, tuple(packed), left_out, texts, size, tuple(missing))
+
+
+def _reason_left_out(stage: Stage[Any], with_texts: bool, with_steps: bool) -> str:
+    kind = KINDS[stage.kind]
+    if kind.record is None:
+        return MODEL
+    if kind.holds_text and not with_texts:
+        return TEXTS
+    return "" if kind.on_pages or with_steps else STEP
+
+
+def write_pack(store: Store, contents: PackContents, out: Path, progress: Progress = silent) -> None:
+    """Write a pack as a new file, whole or not at all.
+
+    Raises:
+        SettingsError: the file exists, or its folder does not.
+        StoreError: a result is missing or damaged, or the disk is full.
+    """
+    require_place(out)
+    if out.exists():
+        raise SettingsError(f"{str(out)!r} exists already: give another name, or delete it")
+    with explained(out.resolve().parent), replaced(out) as temporary, temporary.open("wb") as file:
+        write_archive(store, contents, file, progress)
+
+
+def write_archive(store: Store, contents: PackContents, file: IO[bytes], progress: Progress = silent) -> None:
+    """Write a pack to an open file; raise StoreError where a result is missing or damaged."""
+    if contents.missing:
+        raise StoreError(
+            f"the result “{contents.missing[0]}” of the run is missing or damaged: run the study again, "
+            "finished stages are kept"
+        )
+    hashes = dict[str, str]()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        for number, stage in enumerate(contents.results):
+            progress(number, len(contents.results), stage.title)
+            folder = store.check(stage.kind, stage.key, KINDS[stage.kind].record)
+            for name in sorted(_file_names(stage.kind)):
+                path, member = folder / name, _member(f"results/{stage.kind}/{stage.key}/{name}")
+                # zip64 where it is needed
+                member.file_size = path.stat().st_size
+                with path.open("rb") as source, archive.open(member, "w") as target:
+                    shutil.copyfileobj(source, target, 2**20)
+                hashes[member.filename] = checksums.of_file(path)
+        hashes[RECORD] = _write_json(archive, RECORD, _packed_record(contents))
+        index = {"format": FORMAT, "version": VERSION, "run": contents.run, "files": dict(sorted(hashes.items()))}
+        _write_json(archive, INDEX, index)
+    progress(len(contents.results), len(contents.results), "written")
+
+
+def _packed_record(contents: PackContents) -> dict[str, Any]:
+    record = {name: contents.record[name] for name in _RECORD_FIELDS if name in contents.record}
+    if record.get("state") in ("running", "interrupted"):
+        # no process of another machine works on it
+        record |= {"state": "cancelled", "error": "it was packed before it had ended"}
+    return record | {"packed": {"left_out": dict(sorted(contents.left_out.items()))}}
+
+
+def _file_names(kind: str) -> set[str]:
+    record = KINDS[kind].record
+    return {manifests.NAME, *(f"{axis}.npy" for axis in axes_of(record))} if record else set()
+
+
+def _member(name: str) -> zipfile.ZipInfo:
+    """Return an entry without time and machine, so that the same run gives the same bytes."""
+    member = zipfile.ZipInfo(name, _EPOCH)
+    member.compress_type, member.create_system, member.external_attr = zipfile.ZIP_DEFLATED, 3, 0o100600 << 16
+    return member
+
+
+def _write_json(archive: zipfile.ZipFile, name: str, values: dict[str, Any]) -> str:
+    data = json.dumps(values, indent=1, ensure_ascii=False).encode()
+    archive.writestr(_member(name), data)
+    return hashlib.sha256(data).hexdigest()
+
+
+def unpack(
+    path: Path, store: Store, *, name: str = "", max_bytes: int = MAX_BYTES, progress: Progress = silent
+) -> Unpacked:
+    """Read a pack into a cache: everything is checked in a temporary folder before anything becomes visible.
+
+    Args:
+        path: a file that `write_pack` wrote.
+        store: the cache, created if it does not exist; results that it has are never replaced.
+        name: what to call the run in the cache; its own name by default.
+        max_bytes: most bytes that the files of the pack may have together.
+        progress: called for every result.
+
+    Raises:
+        SettingsError: there is no such file, or the name cannot be one of a run.
+        UnreadableError: the file is no pack, is damaged, or holds what no pack holds.
+        StoreError: the cache holds another run of that name, or cannot be written.
+    """
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise SettingsError(f"the pack {str(path)!r} cannot be read: {error.strerror}") from error
+    with file, explained(store.root):
+        with _refuse_damage("the pack"):
+            archive = zipfile.ZipFile(file)
+        index, results = _read_index(archive, max_bytes)
+        run = name or index.get("run")
+        if not isinstance(run, str) or not _RUN_NAME.fullmatch(run):
+            raise SettingsError(f"a run cannot be called {quoted(run)}: use small letters, digits, dots and dashes")
+        record, graph = _read_record(archive, index["files"], run)
+        _require_results_of(graph, results)
+        _require_free(store, run, record)
+        staging = beside(store.folder("runs", run))
+        try:
+            make_folder(staging)
+            staged = Store(staging)
+            for number, (kind, key) in enumerate(results):
+                progress(number, len(results), "checking")
+                _stage_result(archive, index["files"], staged, kind, key)
+            added, differing = _publish(staged, store, results)
+            runs.save(store, run, record)
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+    progress(len(results), len(results), "unpacked")
+    return Unpacked(run, added, len(results) - added, differing)
+
+
+@contextmanager
+def _refuse_damage(what: str) -> Iterator[None]:
+    try:
+        yield
+    except GpruneError:
+        raise
+    except _DAMAGE as error:
+        raise UnreadableError(f"{what} is damaged or no zip archive ({sentence(error, 80)}): {_AGAIN}") from error
+
+
+def _read_index(archive: zipfile.ZipFile, max_bytes: int) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """Return the index, and kind and key of every result, once the list of files is one of a pack."""
+    members = archive.infolist()
+    total = sum(member.file_size for member in members)
+    if total > max_bytes:
+        raise UnreadableError(
+            f"the pack unpacks to {total / 2**30:,.1f} GiB, more than the {max_bytes / 2**30:,.1f} GiB that are "
+            "allowed: if you trust it, allow more with --largest"
+        )
+    names = {member.filename for member in members}
+    if INDEX not in names:
+        raise UnreadableError(f"the archive has no {INDEX}: give a file that `gprune pack` has written")
+    index = json_object(_read_small(archive, INDEX), "the index of the pack")
+    if index.get("format") != FORMAT:
+        raise UnreadableError(
+            f"the file is no pack (its format is {quoted(index.get('format'))}): give a file that `gprune pack` "
+            "has written"
+        )
+    if index.get("version") != VERSION:
+        raise UnreadableError(
+            f"the pack has version {quoted(index.get('version'))} of the format, and this program reads version "
+            f"{VERSION}: pack the run again with this version of the program"
+        )
+    for member in members:
+        if stat.S_IFMT(member.external_attr >> 16) not in (0, stat.S_IFREG):
+            raise UnreadableError(f"{quoted(member.filename)} of the pack is a link or no plain file: do not use it")
+    files, hashes = names - {INDEX}, index.get("files")
+    results = {_result_of(name) for name in files - {RECORD}}
+    complete = {f"results/{kind}/{key}/{name}" for kind, key in results for name in _file_names(kind)} | {RECORD}
+    duplicated = len(members) != len(names)
+    if not isinstance(hashes, dict) or hashes.keys() != files or files != complete or duplicated:
+        raise UnreadableError(f"the index of the pack and its files differ: {_AGAIN}")
+    return index, sorted(results)
+
+
+def _result_of(name: str) -> tuple[str, str]:
+    """Return kind and key of the result that a file of the archive belongs to."""
+    match = _RESULT_FILE.fullmatch(name)
+    if match is None or match[1] not in KINDS or match[3] not in _file_names(match[1]):
+        raise UnreadableError(f"the pack holds {quoted(name)}, which no run has: do not use it")
+    return match[1], match[2]
+
+
+def _read_small(archive: zipfile.ZipFile, name: str) -> bytes:
+    size = archive.getinfo(name).file_size
+    if size > _MAX_JSON_BYTES:
+        raise UnreadableError(f"{name} of the pack has {size} bytes; at most {_MAX_JSON_BYTES} are read")
+    with _refuse_damage(f"{name} of the pack"):
+        return archive.read(name)
+
+
+def _read_record(archive: zipfile.ZipFile, hashes: dict[str, str], run: str) -> tuple[dict[str, Any], Graph]:
+    data, source = _read_small(archive, RECORD), f"{RECORD} of the pack"
+    _require_hash(hashes, RECORD, hashlib.sha256(data).hexdigest())
+    try:
+        values = check(json_object(data, source, finite=False))
+    except UnreadableError as error:
+        raise UnreadableError(sentence(f"{source} {error}")) from error
+    record = {name: values[name] for name in _RECORD_FIELDS if name in values}
+    left_out = (values.get("packed") or {}).get("left_out") or {}
+    return record | {"run": run, "packed": {"left_out": left_out}}, recorded_graph(record, source)
+
+
+def _require_hash(hashes: dict[str, str], name: str, digest: str) -> None:
+    if hashes[name] != digest:
+        raise UnreadableError(f"{quoted(name)} of the pack does not have the SHA-256 of its index: {_AGAIN}")
+
+
+def _require_results_of(graph: Graph, results: list[tuple[str, str]]) -> None:
+    known = {(stage.kind, stage.key) for stage in stages.named(graph).values()}
+    foreign = [result for result in results if result not in known]
+    if foreign:
+        raise UnreadableError(
+            f"{len(foreign)} of {len(results)} results of the pack are of another version of this program or of "
+            f"another run ({quoted('/'.join(foreign[0]))}): use the program that made it"
+        )
+
+
+def _require_free(store: Store, run: str, record: dict[str, Any]) -> None:
+    """Raise StoreError where another run has the name; one unpacked from the same study is replaced."""
+    if not (store.folder("runs", run) / RECORD).exists():
+        return
+    present = runs.read(store, run) or {}
+    same_origin = "packed" in present and all(present.get(name) == record.get(name) for name in ("study", "provenance"))
+    if not same_origin and {**present, "packed": None} != {**record, "packed": None}:
+        raise StoreError(
+            f"the cache {store.root} holds another run called {run!r}: say --as NAME to read the pack beside it"
+        )
+
+
+def _stage_result(archive: zipfile.ZipFile, hashes: dict[str, str], staged: Store, kind: str, key: str) -> None:
+    """Extract a result to the temporary store, compare SHA-256, and read it back as its record."""
+    folder, record = staged.folder(kind, key), KINDS[kind].record
+    make_folder(folder)
+    for name in sorted(_file_names(kind)):
+        place = f"results/{kind}/{key}/{name}"
+        with (folder / name).open("xb") as target, _refuse_damage(f"{quoted(place)} of the pack"):
+            os.chmod(target.fileno(), 0o600)
+            with archive.open(place) as source:
+                shutil.copyfileobj(source, target, 2**20)
+        _require_hash(hashes, place, checksums.of_file(folder / name))
+    try:
+        staged.get(kind, key, record or object)
+    except GpruneError as error:
+        reason = sentence(str(error).replace(str(staged.root), ""), 120)
+        raise UnreadableError(
+            f"a result of the pack ({kind}/{key}) cannot be read ({reason}): do not use it"
+        ) from error
+
+
+def _publish(staged: Store, store: Store, results: list[tuple[str, str]]) -> tuple[int, int]:
+    """Move checked results into the cache; return how many, and how many of those present differ."""
+    added = differing = 0
+    for kind, key in results:
+        with store.lock(kind, key):
+            if not store.has(kind, key):
+                # a damaged result makes way
+                store.set_aside(kind, key)
+                make_folder(store.folder(kind, key).parent)
+                os.replace(staged.folder(kind, key), store.folder(kind, key))
+                added += 1
+            else:
+                sums = [(folder.manifest(kind, key) or {}).get(manifests.SUMS) for folder in (store, staged)]
+                differing += sums[0] != sums[1]
+    return added, differing
