@@ -43,7 +43,6 @@ COMMANDS = {
     "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
     "export": Command("export", "write the pruned model of any method of a run as a folder"),
-    "pad": Command("export", "pad a pruned model to an ordinary one that needs no code of ours"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
     "pack": Command("packs", "write a run as one file, to open elsewhere"),

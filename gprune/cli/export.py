@@ -1,11 +1,12 @@
-"""`export`, `pad`, `gguf`: a method's model as a folder, and other forms of it."""
+"""`export` and `gguf`: a method's model as a folder, and as a file for llama.cpp."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,6 @@ from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
-    from gprune.models.export.padded import PaddedModel, Size
     from gprune.pipeline.stages import Results
 
 _ABOUT = (
@@ -30,13 +30,12 @@ def add(commands: Any) -> None:
     export.add_argument("out", metavar="OUT", type=place, help="folder to write")
     export.add_argument("--repair", help="another repair than the run's, as least_squares or none")
     export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
+    export.add_argument(
+        "--padded", action="store_true", help="pad every layer with zeros to the widest, which needs no code of ours"
+    )
     export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
     add_job(export)
     add_cache(export)
-    pad = registered(commands, "pad", _pad)
-    pad.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
-    pad.add_argument("out", metavar="OUT", type=place, help="folder to write")
-    add_job(pad)
     gguf = registered(commands, "gguf", _gguf)
     gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     gguf.add_argument("out", metavar="OUT.gguf", type=place, help="file to write")
@@ -51,45 +50,28 @@ def _export(options: argparse.Namespace) -> int:
 
     run = opening.open(options.run, cache=options.cache, trust_remote_code=options.trust_remote_code)
     with shown("export", options.job) as progress:
-        folder = run.export(
-            options.out,
-            options.method,
-            repair=options.repair,
-            recovered=options.recovered,
-            on_progress=progress,
-        )
+        settings = {"repair": options.repair, "recovered": options.recovered, "on_progress": progress}
+        if options.padded:
+            _export_padded(lambda folder: run.export(folder, options.method, **settings), options.out, progress)
+        else:
+            run.export(options.out, options.method, **settings)
     say(
-        f"{folder}: {run.study.model} pruned by {options.method}, with model card and pruning.json, "
-        "read back and compared"
+        f"{options.out}: {run.study.model} pruned by {options.method}{' and padded' if options.padded else ''}, with "
+        "model card and pruning.json, read back and compared"
     )
     return 0
 
 
-def _pad(options: argparse.Namespace) -> int:
-    from gprune.models.export import padded
+def _export_padded(export: Callable[[Path], Path], out: Path, progress: Progress) -> None:
+    from gprune.models.export.padded import save_padded
+    from gprune.models.export.writing import as_checkpoint_error, require_free_space
 
-    with shown("pad", options.job) as progress:
-        made = padded.save_padded(options.folder, options.out, progress)
-    say(
-        f"{made.folder}: an ordinary {made.model_type}, {made.neurons} neurons and {made.groups} key/value "
-        f"groups in every layer, {made.zeros:,} zeros added; {_saved(made)}"
-    )
-    return 0
-
-
-def _saved(made: PaddedModel) -> str:
-    """What is left of what pruning saved."""
-    if made.dense is None:
-        return f"{_size(made.padded)}, as the folder itself, which was such a model already"
-    saved, kept = (made.dense.bytes - one.bytes for one in (made.pruned, made.padded))
-    return (
-        f"dense {_size(made.dense)}, pruned {_size(made.pruned)}, padded {_size(made.padded)}: "
-        f"{max(kept, 0) / max(saved, 1):.0%} of what pruning saved is left"
-    )
-
-
-def _size(size: Size) -> str:
-    return f"{size.parameters:,} parameters ({size.bytes / 2**20:,.1f} MiB)"
+    require_free_space(out.absolute(), 0)
+    with as_checkpoint_error(f"the model cannot be saved in {str(out)!r}"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        workspace = tempfile.TemporaryDirectory(prefix=".unpadded-", dir=out.parent)
+    with workspace as folder:
+        save_padded(export(Path(folder, "model")), out, progress)
 
 
 def _gguf(options: argparse.Namespace) -> int:

@@ -25,7 +25,7 @@ from gprune.system.processes import process_start as process_start
 
 CommandBuilder = Callable[[Path, Sequence[str]], list[str]]
 
-EXPORTS = ("export", "pad", "gguf", "map")
+EXPORTS = ("export", "gguf", "map")
 """commands besides `run` that a job can be; each takes `--job` and makes no run"""
 SPEED = "speed"
 """one more of them: it computes where its study says, and nothing may run beside it"""
