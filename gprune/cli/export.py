@@ -1,17 +1,18 @@
-"""`export` and `gguf`: the pruned model of a method as a folder, padded on request, or as a GGUF file."""
+"""`export` and `gguf`: a method's model as a folder, and as a file for llama.cpp."""
 
 from __future__ import annotations
 
 import argparse
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.cli.progress import show_progress
-from gprune.study.settings import require
-from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
-    from gprune.models.export.padded import PaddedModel, Size
+    from gprune.system.progress import Progress
 
 _ABOUT = (
     "Writes the pruned model of any method of a run as a folder that loads anywhere, with the repair of the "
@@ -23,12 +24,14 @@ _ABOUT = (
 def add(commands: Any) -> None:
     """Register the commands."""
     export = registered(commands, "export", _export, _ABOUT)
-    export.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it; with --padded a folder")
-    export.add_argument("method", metavar="METHOD", nargs="?", default="", help="a method of its study")
+    export.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it")
+    export.add_argument("method", metavar="METHOD", help="a method of its study")
     export.add_argument("out", metavar="OUT", type=place, help="folder to write")
     export.add_argument("--repair", help="another repair than the run's, as least_squares or none")
     export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
-    export.add_argument("--padded", action="store_true", help="pad a folder that was exported before")
+    export.add_argument(
+        "--padded", action="store_true", help="pad every layer with zeros to the widest, which needs no code of ours"
+    )
     export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
     add_job(export)
     add_cache(export)
@@ -42,48 +45,32 @@ def add(commands: Any) -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
-    if options.padded:
-        return _export_padded(options)
     from gprune.api import opening
 
     run = opening.open(options.run, cache=options.cache, trust_remote_code=options.trust_remote_code)
     with show_progress("export", options.job) as progress:
-        folder = run.export(
-            options.out, options.method, repair=options.repair, recovered=options.recovered, on_progress=progress
-        )
+        settings = {"repair": options.repair, "recovered": options.recovered, "on_progress": progress}
+        if options.padded:
+            _export_padded(lambda folder: run.export(folder, options.method, **settings), options.out, progress)
+        else:
+            run.export(options.out, options.method, **settings)
     say(
-        f"{folder}: {run.study.model} pruned by {options.method}, with model card and pruning.json, "
-        "read back and compared"
+        f"{options.out}: {run.study.model} pruned by {options.method}{' and padded' if options.padded else ''}, with "
+        "model card and pruning.json, read back and compared"
     )
     return 0
 
 
-def _export_padded(options: argparse.Namespace) -> int:
-    from gprune.models.export import padded
+def _export_padded(export: Callable[[Path], Path], out: Path, progress: Progress) -> None:
+    from gprune.models.export.padded import save_padded
+    from gprune.models.export.writing import as_checkpoint_error, require_free_space
 
-    others = options.method or options.repair or options.recovered
-    require(not others, "--padded", others, "given with FOLDER and OUT alone")
-    with show_progress("pad", options.job) as progress:
-        model = padded.save_padded(safe_parsing.path(options.run, "the folder"), options.out, progress)
-    say(
-        f"{model.folder}: an ordinary {model.model_type}, {model.neurons} neurons and {model.groups} key/value "
-        f"groups in every layer, {model.zeros:,} zeros added; {_remaining_savings(model)}"
-    )
-    return 0
-
-
-def _remaining_savings(model: PaddedModel) -> str:
-    if model.dense is None:
-        return f"{_size(model.padded)}, as the folder itself, which was such a model already"
-    saved, remaining = (model.dense.bytes - size.bytes for size in (model.pruned, model.padded))
-    return (
-        f"dense {_size(model.dense)}, pruned {_size(model.pruned)}, padded {_size(model.padded)}: "
-        f"{max(remaining, 0) / max(saved, 1):.0%} of what pruning saved is left"
-    )
-
-
-def _size(size: Size) -> str:
-    return f"{size.parameters:,} parameters ({size.bytes / 2**20:,.1f} MiB)"
+    require_free_space(out.absolute(), 0)
+    with as_checkpoint_error(f"the model cannot be saved in {str(out)!r}"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        workspace = tempfile.TemporaryDirectory(prefix=".unpadded-", dir=out.parent)
+    with workspace as folder:
+        save_padded(export(Path(folder, "model")), out, progress)
 
 
 def _gguf(options: argparse.Namespace) -> int:
