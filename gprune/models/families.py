@@ -120,8 +120,12 @@ class Layout:
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """Names that the list of layers may have in files of weights; wrappers have had several."""
-        return (self.layers, *(("language_model.model.layers", "model.layers") if self.text else ()))
+        """Names that the list of layers may have in files of weights.
+
+        Wrappers have had several, and a model that was saved without its head has no "model." in front.
+        """
+        names = (self.layers, *(("language_model.model.layers", "model.layers") if self.text else ()))
+        return tuple(dict.fromkeys(name.removeprefix(start) for name in names for start in ("", "model.")))
 
     @property
     def pruned(self) -> str:

@@ -1,4 +1,4 @@
-"""What errors of libraries say, in one line that is safe to show."""
+"""Messages of errors of libraries."""
 
 from gprune.system import safe_parsing
 
@@ -6,7 +6,7 @@ _MESSAGE_LENGTH = 160
 
 
 def one_line(error: BaseException) -> str:
-    """The message of a library's error as one line of bounded length; ours where it gives unsafe advice."""
+    """Return the message of a library's error as one line of bounded length; ours where it gives unsafe advice."""
     words = " ".join(str(error).split()) or type(error).__name__
     ours = safe_parsing.harmless(words)
     return safe_parsing.sentence(words, _MESSAGE_LENGTH) if ours == words else ours

@@ -1,4 +1,4 @@
-"""Answers: can the dense model in a folder be loaded and pruned, as far as its files show without being read?
+"""Check whether the dense model in a folder can be loaded and pruned, before its weights are read.
 
 Reads ``config.json`` and the names and shapes of the tensors. Needs no torch.
 """
@@ -19,9 +19,10 @@ from gprune.system.errors import GpruneError, ModelError
 # what PEFT, torch.compile, DDP and FSDP add to the names of a model's tensors
 _WRAPPER = re.compile(r"(?:^|(?<=\.))(?:base_model\.model|_orig_mod|module|_fsdp_wrapped_module|language_model)\.")
 _CLASSIFIER = re.compile(r"\w*For\w*Classification|\w*ForQuestionAnswering|\w*RewardModel|^score\.weight$")
+_ATTENTIONS = ("eager", "sdpa", "flex_attention")
 _FLASH = {"flash_attention_2": "flash-attn", "flash_attention_3": "flash-attn-3", "flash_attention_4": "flash-attn-4"}
 _DOWN = re.compile(r"(?:^|\.)(\d+)\.(?:\w+\.)*down_proj\.weight$")
-"""down projections of families that are not known here"""
+"""down projections of unknown families"""
 _WIDTHS = "ffn_widths", "key_value_groups"
 _BIASES = {
     "attention_bias": ("q_proj", "k_proj", "v_proj", "o_proj"),
@@ -54,10 +55,7 @@ def require_whole(folder: Path) -> None:
     require_unquantized(folder)
     for sign in filter(None, map(_CLASSIFIER.search, (str(values.get("architectures")), *tensors))):
         raise ModelError(f"{name} is a classifier ({sign[0]}) and predicts no tokens: choose a causal language model")
-    # a model that was saved without its head has no "model." in front
-    lists = tuple(
-        f"{path.removeprefix(start)}." for path in (layout.stored if layout else ()) for start in ("", "model.")
-    )
+    lists = tuple(f"{path}." for path in (layout.stored if layout else ()))
     wrapped = [key for key in tensors if not key.startswith(lists) and _WRAPPER.sub("", key).startswith(lists)]
     if lists and wrapped:
         prefixes = dict.fromkeys(prefix for key in wrapped for prefix in _WRAPPER.findall(key))
@@ -66,11 +64,11 @@ def require_whole(folder: Path) -> None:
             f"the tensor names of {name} have the prefix {' and '.join(map(repr, prefixes))}, which a wrapper "
             f"around the model added: rename every tensor to name{renaming} and save the weights again"
         )
-    for asked in _settings(folder, "_attn_implementation"):
-        if asked not in ("eager", "sdpa", "flex_attention"):
+    for attention in _settings(folder, "_attn_implementation"):
+        if attention not in _ATTENTIONS:
             raise ModelError(
-                f"{identity.CONFIG_FILE} of {name} insists on {asked}: call the field attn_implementation, without the "
-                "underscore, or take it out"
+                f"{identity.CONFIG_FILE} of {name} insists on {attention}: call the field attn_implementation, "
+                "without the underscore, or take it out"
             )
     language = families.language_values(values)
     untied = not language.get(families.TIED, layout.usual.get(families.TIED, False)) if layout else False
@@ -114,7 +112,7 @@ def attention_notice(folder: Path) -> str:
     """Return a sentence if the configuration asks for an attention that is not installed here, else ``""``."""
     for name in map(str, _settings(folder, "attn_implementation")):
         installed = name in _FLASH and machine.has_gpu() and any(distributions(name=_FLASH[name]))
-        if not installed and name not in ("eager", "sdpa", "flex_attention"):
+        if not installed and name not in _ATTENTIONS:
             return f"{identity.CONFIG_FILE} asks for {name}, which is not installed here: the model runs with sdpa"
     return ""
 
@@ -132,11 +130,11 @@ class StoredSizes:
     shape: ModelShape | None
     """what its configuration says; None where that names no sizes, as where widths are given by layer"""
     neurons: tuple[int, ...]
-    """FFN neurons of each layer; nothing where they cannot be told"""
+    """FFN neurons of each layer; empty if unknown"""
     groups: tuple[int, ...]
-    """key/value groups of each layer; nothing where they cannot be told"""
+    """key/value groups of each layer; empty if unknown"""
     disagreement: str
-    """where the tensors are of other sizes than the configuration says; empty where nowhere"""
+    """the first size that differs from the configuration, in words; empty if none does"""
 
 
 def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> StoredSizes:
@@ -147,23 +145,25 @@ def stored_sizes(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> St
     except (KeyError, TypeError, ValueError, GpruneError):
         shape = None
     if layout is None:
-        known = {int(place[1]): one for key, one in tensors.items() if (place := _DOWN.search(key))}
-        neurons = tuple(known[layer].shape[-1] for layer in sorted(known) if len(known[layer].shape) == 2)
-        return StoredSizes(shape, neurons, (), _layers(values, shape, neurons, ()))
+        by_layer = {int(match[1]): tensor.shape for key, tensor in tensors.items() if (match := _DOWN.search(key))}
+        neurons = tuple(by_layer[layer][-1] for layer in sorted(by_layer) if len(by_layer[layer]) == 2)
+        return StoredSizes(shape, neurons, (), _compare_layers(values, shape, neurons, ()))
     neurons = _sizes(tensors, layout, layout.down_proj, 1)
     if shape is None or shape.heads % shape.kv_heads:
         return StoredSizes(shape, neurons, (), "")
     groups = tuple(width // shape.group_channels for width in _sizes(tensors, layout, layout.o_proj, 1))
     keys = _sizes(tensors, layout, f"{layout.attention}.k_proj", 0) if layout.heads else ()
-    odd = _layers(values, shape, neurons, tuple(width // shape.head_width for width in keys) or groups)
-    odd = odd or _layers(values, shape, neurons, groups) or _others(families.language_values(values), tensors)
-    odd = odd or _norms(tensors, layout, shape.layers)
-    return StoredSizes(shape, neurons, groups, odd)
+    disagreement = (
+        _compare_layers(values, shape, neurons, tuple(width // shape.head_width for width in keys) or groups)
+        or _compare_layers(values, shape, neurons, groups)
+        or _compare_vocabulary_and_biases(families.language_values(values), tensors)
+        or _compare_norms(tensors, layout, shape.layers)
+    )
+    return StoredSizes(shape, neurons, groups, disagreement)
 
 
-def _norms(tensors: Mapping[str, Tensor], layout: families.Layout, layers: int) -> str:
-    """Return which norm the weights lack, or have beyond those of the family, in words, or nothing."""
-    prefix = next(iter(_lists(tensors, layout, layout.down_proj)), "")
+def _compare_norms(tensors: Mapping[str, Tensor], layout: families.Layout, layers: int) -> str:
+    prefix = _layer_list(tensors, layout, layout.down_proj)
     if not prefix:
         return ""
     expected = {f"{prefix}.{layer}.{norm}.weight" for layer in range(layers) for norm in layout.norms}
@@ -178,45 +178,40 @@ def _norms(tensors: Mapping[str, Tensor], layout: families.Layout, layers: int) 
     return f"its weights have {min(stored - expected)}, which {layout.label} does not have"
 
 
-def _lists(tensors: Mapping[str, Tensor], layout: families.Layout, path: str) -> list[str]:
-    """Return the names of the list of layers under which a map is stored."""
-    # a model that was saved without its head has no "model." in front
-    names = (name.removeprefix(start) for name in layout.stored for start in ("", "model."))
-    return [name for name in names if f"{name}.0.{path}.weight" in tensors]
+def _layer_list(tensors: Mapping[str, Tensor], layout: families.Layout, path: str) -> str:
+    return next((name for name in layout.stored if f"{name}.0.{path}.weight" in tensors), "")
 
 
 def _sizes(tensors: Mapping[str, Tensor], layout: families.Layout, path: str, axis: int) -> tuple[int, ...]:
-    """Rows or columns of a map in every layer, as far as the layers go."""
+    """Rows or columns of a map in every layer."""
     widths: list[int] = []
-    names = _lists(tensors, layout, path)
-    while names and (one := tensors.get(f"{names[0]}.{len(widths)}.{path}.weight")) and len(one.shape) == 2:
-        widths.append(one.shape[axis])
+    prefix = _layer_list(tensors, layout, path)
+    while (tensor := tensors.get(f"{prefix}.{len(widths)}.{path}.weight")) and len(tensor.shape) == 2:
+        widths.append(tensor.shape[axis])
     return tuple(widths)
 
 
-def _layers(
+def _compare_layers(
     values: Mapping[str, Any], shape: ModelShape | None, neurons: tuple[int, ...], groups: tuple[int, ...]
 ) -> str:
-    """Return where the layers are of other sizes than the configuration says, in words, or nothing."""
     if shape is None:
         return ""
     dense = [shape.neurons] * shape.layers, [shape.kv_heads] * shape.layers
-    said = (values.get(name, usual) for name, usual in zip(_WIDTHS, dense, strict=True))
-    for what, widths, expected in zip(("neurons", "key/value groups"), (neurons, groups), said, strict=True):
+    configured = (values.get(name, default) for name, default in zip(_WIDTHS, dense, strict=True))
+    for unit, widths, expected in zip(("neurons", "key/value groups"), (neurons, groups), configured, strict=True):
         if not widths or not isinstance(expected, list):
             continue
         if len(widths) != len(expected):
             return f"its weights have {len(widths)} layers, and its configuration says {len(expected)}"
-        for layer, (width, one) in enumerate(zip(widths, expected, strict=True)):
-            if width != one:
-                return f"layer {layer} has {width} {what}, and its configuration says {one}"
+        for layer, (width, expected_width) in enumerate(zip(widths, expected, strict=True)):
+            if width != expected_width:
+                return f"layer {layer} has {width} {unit}, and its configuration says {expected_width}"
     return ""
 
 
-def _others(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
-    """Return where vocabulary or biases are others than the configuration says, in words, or nothing."""
+def _compare_vocabulary_and_biases(values: Mapping[str, Any], tensors: Mapping[str, Tensor]) -> str:
     for name in ("embed_tokens.weight", "lm_head.weight"):
-        rows = next((one.shape[0] for key, one in tensors.items() if key.endswith(name) and one.shape), None)
+        rows = next((tensor.shape[0] for key, tensor in tensors.items() if key.endswith(name) and tensor.shape), None)
         if rows is not None and rows != values.get("vocab_size", rows):
             return f"{name} has {rows} rows, and its configuration says vocab_size {values['vocab_size']}"
     for flag, maps in _BIASES.items() if values.get("model_type") == "llama" else ():

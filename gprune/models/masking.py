@@ -1,4 +1,4 @@
-"""Answers: what does a dense model say while units of some of its layers are silent?"""
+"""Silence units of a dense model without changing its weights."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -15,34 +15,32 @@ Hook = Callable[[torch.nn.Module, tuple[torch.Tensor, ...]], tuple[torch.Tensor,
 
 @contextmanager
 def masked(decoder: Decoder, kept: Mapping[int, tuple[Array, Array]]) -> Iterator[None]:
-    """Zeroes the inputs of down_proj and o_proj that belong to removed units while the context is open.
+    """Zero the inputs of down_proj and o_proj that belong to removed units while the context is open.
 
-    The dense weights stay as they are. `kept` has, by layer, (neurons,) and (key/value groups,) bool; a layer
-    may lose all of them.
+    `kept` has, by layer, (neurons,) and (key/value groups,) bool; a layer may lose all of them.
     """
     with ExitStack() as hooks:
         for layer, (neurons, groups) in kept.items():
             channels = np.repeat(groups, decoder.shape.group_channels)
             for module, mask in ((decoder.down_proj(layer), neurons), (decoder.o_proj(layer), channels)):
-                # weights that wait in their files are nowhere
-                place = decoder.device if module.weight.is_meta else module.weight.device
-                factor = torch.as_tensor(np.array(mask), dtype=module.weight.dtype, device=place)
+                # offloaded weights are on no device
+                device = decoder.device if module.weight.is_meta else module.weight.device
+                factor = torch.as_tensor(np.array(mask), dtype=module.weight.dtype, device=device)
                 hooks.callback(module.register_forward_pre_hook(_multiply(factor)).remove)
         yield
 
 
 @contextmanager
 def standing_in(module: torch.nn.Module, forward: Callable[..., Any]) -> Iterator[None]:
-    """Gives a module another forward function while the context is open."""
-    own = module.__dict__.get("forward")
+    """Give a module another forward function while the context is open."""
+    attributes = dict(module.__dict__)
     module.forward = forward
     try:
         yield
     finally:
-        if own is None:
-            del module.forward
-        else:
-            module.forward = own
+        del module.forward
+        if "forward" in attributes:
+            module.forward = attributes["forward"]
 
 
 def _multiply(factor: torch.Tensor) -> Hook:

@@ -1,4 +1,4 @@
-"""Lets plain `from_pretrained` load pruned checkpoints once `gprune` is imported, at no cost before.
+"""Let plain `from_pretrained` load pruned checkpoints once `gprune` is imported, at no cost before.
 
 Our model types are made known to transformers' Auto classes at the moment those classes are loaded: a finder
 in front of the others watches for the one module that holds them, and for our modelling file, whose classes

@@ -1,4 +1,4 @@
-"""Answers: what does the smallest decoder of a family look like? Random weights, for tests and benchmarks."""
+"""Small decoders of every family with random weights, for tests, benchmarks and the contract of plug-ins."""
 
 from typing import Any
 
@@ -27,11 +27,11 @@ def tiny_decoder(
     dtype: torch.dtype = torch.float32,
     **others: Any,
 ) -> Decoder:
-    """A small decoder with random weights, the same for the same arguments, without tokenizer on the CPU.
+    """Return a small decoder on the CPU, without tokenizer, with the same weights for the same arguments.
 
     `family` is a model type in ``gprune.models.families.FAMILIES``, `neurons` the FFN width, `kv_heads` a
-    divisor of ``heads``, `head_width` even and ``hidden // heads`` by default. The global generators are left
-    as they are; `others` are further fields of the family's configuration. Norm weights and biases are random
+    divisor of ``heads``, `head_width` even and ``hidden // heads`` by default. The global generators do not
+    change; `others` are further fields of the family's configuration. Norm weights and biases are random
     too, so that code which forgets one of them fails. Raises ModelError where the family is not supported.
     """
     import transformers
@@ -62,7 +62,6 @@ def tiny_decoder(
 
 
 def _wrapped(family: str, values: dict[str, Any]) -> dict[str, Any]:
-    """The configuration of a wrapper: a language model of these values, and the smallest of other parts."""
     values = {name: value for name, value in values.items() if name != "text"}
     hidden, tied = values["hidden_size"], values.pop("tie_word_embeddings")
     if family.startswith("qwen2"):
@@ -76,16 +75,16 @@ def _wrapped(family: str, values: dict[str, Any]) -> dict[str, Any]:
             "rope_theta": 10000.0,
             "mrope_section": [half - 2 * (half // 3), half // 3, half // 3],
         }
-        signs: dict[str, Any] = {
-            f"{name}_token_id": values["vocab_size"] - 1 - place
-            for place, name in enumerate(("image", "video", "vision_start", "vision_end"))
+        special: dict[str, Any] = {
+            f"{name}_token_id": values["vocab_size"] - 1 - i
+            for i, name in enumerate(("image", "video", "vision_start", "vision_end"))
         }
     else:
         sizes = {"num_hidden_layers": 1, "num_attention_heads": 2, "hidden_size": 8, "intermediate_size": 16}
         sizes |= {"image_size": 16, "patch_size": 4}
-        signs = {"image_token_index": values["vocab_size"] - 1}
-        signs |= {"mm_tokens_per_image": 4} if family == "gemma3" else {}
-    return {"text_config": values, "vision_config": sizes, "tie_word_embeddings": tied, **signs}
+        special = {"image_token_index": values["vocab_size"] - 1}
+        special |= {"mm_tokens_per_image": 4} if family == "gemma3" else {}
+    return {"text_config": values, "vision_config": sizes, "tie_word_embeddings": tied, **special}
 
 
 @torch.no_grad()

@@ -154,6 +154,7 @@ def test_other_names_are_looked_up_in_lm_eval_when_the_run_is_started(cache, sta
     calls, reasons = [], {"boolqq": "there is no task 'boolqq': did you mean boolq?"}
     # the test driver types the label of a new option
     monkeypatch.setattr(task_form, "task_label", str)
+    monkeypatch.setattr("gprune.evaluation.tasks.registry.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
     monkeypatch.setattr(task_form, "ask_command", lambda *words: calls.append(words) or reasons)
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()

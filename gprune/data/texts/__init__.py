@@ -1,11 +1,10 @@
-"""Answers: what is a calibration or evaluation text, and which tokens does it give?
+"""Calibration and evaluation texts, and their tokens.
 
 A text is named by one string: a name of `known()`, a local file, a dataset folder, `hub:owner/name`, or
-`self:` for what the model writes itself, with options after a `#`. `draw` makes a calibration set of it
-(section 4: 2048 sequences of 128 tokens), `draw_windows` what LLM-Pruner's code cuts from one, and `stream`
-what perplexity is measured on; `fingerprint` and `describe` answer without a tokenizer and without a network.
-`bundled` has the tokens of the demo. What the model writes is made in a run, as `recipe` says; `choose` makes a
-calibration set of any stream.
+`self:` for text that the model writes, with options after a `#`. `draw` makes a calibration set of it
+(section 4: 2048 sequences of 128 tokens), `draw_windows` the windows of LLM-Pruner's code, and `stream` the tokens
+for perplexity; `fingerprint` and `describe` need neither a tokenizer nor a network. `bundled` has the tokens of the
+demo. A run samples the text of `self:` by its `recipe`; `choose` makes a calibration set of any stream.
 """
 
 from gprune.data.texts import bundled

@@ -1,8 +1,7 @@
 """Tokens of the embedded texts that come with the package, so that a first run of the demo tokenizes no text.
 
-The demo's calibration sets and the starts of its streams lie beside its model, each under a key that hashes
-all that decides it. Tokens by another tokenizer, of another seed or size are not among them. The script
-`scripts/bundle_tokens.py` writes the file.
+The demo's calibration sets and the starts of its streams are in one file beside its model, each under a hash of
+everything that decides it. The script `scripts/bundle_tokens.py` writes the file.
 """
 
 import hashlib
@@ -27,7 +26,7 @@ def key(text: str, tokenizer: str, **sizes: int) -> str:
 def drawn(name: str, text: str, tokenizer: str, samples: int, length: int, seed: int) -> Tokens | None:
     """Return the calibration set that `draw` makes of the text `name`, None if it does not come with the package.
 
-    `text` and `tokenizer` are digests of what they hold.
+    `text` and `tokenizer` are digests of their content.
     """
     tokens = _read(key(text, tokenizer, samples=samples, length=length, seed=seed))
     if tokens is None:

@@ -1,4 +1,4 @@
-"""Answers: which texts are known by name, and what does each need?
+"""Texts that are chosen by a name.
 
 WikiText-2, PTB and C4 are the paper's calibration and evaluation texts (section 4), and BookCorpus is what
 LLM-Pruner's released code reads; they come from the hub. The embedded texts come with the package.
@@ -14,24 +14,24 @@ from gprune.data.texts.hub_rows import CONVERTED
 
 @dataclass(frozen=True, slots=True)
 class TextEntry:
-    """A text that can be chosen by its name alone."""
+    """A text that is chosen by its name alone."""
 
     name: str
     """what to type"""
     description: str
-    """what it is, for people"""
+    """for people"""
     network: bool
-    """whether its first use downloads it"""
+    """True if its first use downloads it"""
 
 
 @dataclass(frozen=True, slots=True)
 class HubText:
-    """Where a text known by name lies on the hub, and how it is read."""
+    """A text of the hub with a name, and how it is read."""
 
     name: str
     """what to type"""
     description: str
-    """what it is, for people"""
+    """for people"""
     repository: str
     """owner/name on the hub"""
     files: Mapping[str, str]
@@ -39,11 +39,11 @@ class HubText:
     evaluation: str
     """the split that perplexity is measured on"""
     joined: bool
-    """all rows, a blank line between them, are one string, as the literature reads them"""
+    """True if all rows, with a blank line between them, are one string, as the literature reads them"""
     revision: str = "main"
     """branch of the repository"""
     complete: bool = True
-    """the whole file is read; else only its beginning, as much as a study takes"""
+    """True if the whole file is read, else only as much of its beginning as a study takes"""
 
 
 _WIKITEXT = "wikitext-2-raw-v1/{}-00000-of-00001.parquet"
@@ -99,12 +99,12 @@ HUB_TEXTS: Mapping[str, HubText] = {
 
 
 def known() -> tuple[TextEntry, ...]:
-    """Every text that has a name, the ones that need no network first."""
+    """Return every text that has a name, those that need no network first."""
     embedded = tuple(TextEntry(name, texts.DESCRIPTIONS[name], False) for name in texts.NAMES)
     from_hub = tuple(TextEntry(entry.name, entry.description, True) for entry in HUB_TEXTS.values())
     return (*embedded, TextEntry(sampled.PREFIX, sampled.DESCRIPTION, False), *from_hub)
 
 
 def names() -> tuple[str, ...]:
-    """The names alone."""
+    """Return the names alone."""
     return tuple(entry.name for entry in known())

@@ -1,11 +1,10 @@
-"""Answers: do two texts come from one corpus, and are they the same part of it?
+"""Tell whether two texts come from one corpus, and how much of one occurs verbatim in the other.
 
-What a text is declared to be, from its name alone: a known name, a hub dataset, or a file or folder by its
-resolved path. Nothing is read, so that a run is judged alike where its texts are and where they are not.
+Corpus and part are read from a text's name: a known name, a hub dataset, or a file or folder by its resolved path.
+No file is read, so that the answer is the same on machines without the texts.
 
-How much of an evaluated text stands in a calibration text is counted word for word: by runs of several
-tokens that occur in both. Runs are compared exactly, without hashing: every run of k tokens gets a number,
-those of 2k tokens the number of a pair of such runs, and so on.
+Verbatim overlap is the share of runs of several tokens that occur in both. Runs are compared exactly, without
+hashing: every run of k tokens gets a number, those of 2k tokens the number of a pair of such runs, and so on.
 """
 
 import math
@@ -38,19 +37,19 @@ _SPLIT_WORDS = {
     **dict.fromkeys(("test", "testing", "eval", "evaluation"), "test"),
 }
 _SIGNS = {"wikitext2": ("wikitext",), "ptb": ("ptb", "penntreebank"), "c4": ("c4",)}
-"""what the name of a copy of a known corpus holds; the shorter ones as a word of their own"""
+"""words in the name of a copy of a known corpus; a short one counts only as a separate word"""
 _LONG = 5
-"""letters from which a sign counts within a word too"""
+"""letters from which a sign counts inside a longer word too"""
 _UPLOADED = re.compile(r"[0-9a-f]{12}")
 _DEFAULTS = {"calibration": "train", "evaluation": "test"}
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """Where a text is declared to come from."""
+    """The origin of a text by its name."""
 
     name: str
-    """what tells the corpus from others"""
+    """identifies the corpus"""
     part: str
     """its split, or the path of a file that names none"""
     documents: tuple[int, int | None]
@@ -58,66 +57,62 @@ class Corpus:
 
 
 def corpus(text: str, role: Role) -> Corpus:
-    """The corpus of a text as typed, and its part; the role decides the split where none was typed."""
+    """Return the corpus of a text as typed, and its part; the role decides the split where none was typed."""
     try:
         name = naming.parse(text)
     except SettingsError:
-        # a name that nothing can be read by; it is itself and nothing else
+        # no text has such a name: it is a corpus of its own
         return Corpus(text, "", (0, None))
-    found, part = _declared(name, role)
-    return Corpus(found, part, _documents(name))
+    return Corpus(*_corpus_and_part(name, role), _document_range(name))
 
 
 def kinship(evaluated: Corpus, calibrated: Corpus) -> Kinship:
-    """How two texts are related by what they are declared to be."""
+    """Return how two texts are related by their names."""
     if evaluated.name != calibrated.name:
         return OTHER
-    apart = evaluated.part != calibrated.part or not _meet(evaluated.documents, calibrated.documents)
-    return PART if apart else SAME
+    is_same = evaluated.part == calibrated.part and _ranges_meet(evaluated.documents, calibrated.documents)
+    return SAME if is_same else PART
 
 
-def _declared(name: TextName, role: Role) -> tuple[str, str]:
-    """Corpus and part of a text."""
+def _corpus_and_part(name: TextName, role: Role) -> tuple[str, str]:
     split = name.option("split")
     if sampled.is_sampled(name.place):
-        # every role, seed and temperature is another part of what one model says
+        # every role, seed and temperature is another part of one model's text
         return sampled.PREFIX, f"{role} {sorted(name.options)}"
     if name.place in texts.NAMES:
         return name.place, split or _DEFAULTS[role]
     if name.place in catalogue.HUB_TEXTS:
-        known = catalogue.HUB_TEXTS[name.place]
-        return name.place, split or (known.evaluation if role == "evaluation" else _DEFAULTS[role])
+        evaluation = catalogue.HUB_TEXTS[name.place].evaluation
+        return name.place, split or (evaluation if role == "evaluation" else _DEFAULTS[role])
     if name.place.startswith(HUB_PREFIX):
-        # a corpus has one name under many owners: whoever copies it, it is that corpus
+        # copies of a corpus have its name under other owners
         stem = name.place.removeprefix(HUB_PREFIX).rsplit("/", 1)[-1].lower()
-        return _known(_words(stem)) or HUB_PREFIX + stem, split or _DEFAULTS[role]
+        return _known_corpus(_words(stem)) or HUB_PREFIX + stem, split or _DEFAULTS[role]
     return _local(name, split, role)
 
 
 def _local(name: TextName, split: str, role: Role) -> tuple[str, str]:
-    """Corpus and part of a file or folder; files whose names differ in a split only are one corpus."""
+    # files whose names differ in a split only are one corpus
     try:
         path = Path(os.path.realpath(name.place))
         folder = path.is_dir() or not path.suffix
     except (OSError, ValueError):
         return name.place, split
     words = _words(path.name if folder else path.name.removesuffix(".gz").rpartition(".")[0])
-    # a text that was uploaded is called by its content as well
+    # the name of an uploaded text ends with a digest of its content
     words = words[:-1] if words and _UPLOADED.fullmatch(words[-1]) else words
-    said = [_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS]
+    splits = [_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS]
     stem = [word for word in words if word not in _SPLIT_WORDS]
-    known = _known(stem) or _known(_words(path.parent.name))
-    place = str(path.parent / "-".join(stem))
-    part = split or (said[-1] if said else _DEFAULTS[role] if folder else str(path))
-    return known or place, part
+    known_corpus = _known_corpus(stem) or _known_corpus(_words(path.parent.name))
+    part = split or (splits[-1] if splits else _DEFAULTS[role] if folder else str(path))
+    return known_corpus or str(path.parent / "-".join(stem)), part
 
 
 def _words(name: str) -> list[str]:
     return [word for word in re.split(r"[^a-z0-9]+", name.lower()) if word]
 
 
-def _known(words: list[str]) -> str:
-    """The known corpus that some words name, or an empty string."""
+def _known_corpus(words: list[str]) -> str:
     joined = "".join(words)
     for name, signs in _SIGNS.items():
         if any(sign in words or (len(sign) >= _LONG and sign in joined) for sign in signs):
@@ -125,24 +120,23 @@ def _known(words: list[str]) -> str:
     return ""
 
 
-def _documents(name: TextName) -> tuple[int, int | None]:
+def _document_range(name: TextName) -> tuple[int, int | None]:
     span = name.documents
     start, stop = span.start or 0, span.stop
     return max(start, 0), stop if stop is None or stop > 0 else None
 
 
-def _meet(first: tuple[int, int | None], second: tuple[int, int | None]) -> bool:
-    """Whether two slices of documents have one in common."""
+def _ranges_meet(first: tuple[int, int | None], second: tuple[int, int | None]) -> bool:
     low = max(first[0], second[0])
     return all(stop is None or low < stop for _, stop in (first, second))
 
 
 _TOKENS, _VOCABULARY = 13, 32_000
-"""13 tokens of a vocabulary of 32,000 rarely meet by chance; Brown et al. (2020) look for as many"""
+"""13 tokens of a vocabulary of 32,000 rarely coincide by chance; Brown et al. (2020) use the same length"""
 
 
 def run_length(vocabulary: int) -> int:
-    """Tokens of a run that is looked for: as many possible runs as 13 tokens of 32,000 have.
+    """Return the tokens of a run for which there are as many possible runs as for 13 tokens of 32,000.
 
     A small vocabulary has short tokens, and needs longer runs.
     """
@@ -150,9 +144,9 @@ def run_length(vocabulary: int) -> int:
 
 
 def cut(stream: Array, length: int, most: int | None = None) -> Array:
-    """(windows, length) consecutive windows from the start of a stream, at most so many, for perplexity.
+    """Return (windows, length) consecutive windows from the start of a stream, `most` at most, for perplexity.
 
-    What is left at the end is dropped.
+    The tokens left at the end are dropped.
     """
     count = len(stream) // length
     count = min(count, most or count)
@@ -160,43 +154,40 @@ def cut(stream: Array, length: int, most: int | None = None) -> Array:
 
 
 def measured(text: str, windows: Array, calibration: Sequence[Tokens], vocabulary: int) -> TextOverlap:
-    """How much of a text's (windows, length) ids stands in calibration sets.
+    """Return how much of a text's (windows, length) ids occurs in calibration sets.
 
-    Runs are no longer than the windows and sequences are; `vocabulary` is how many tokens the tokenizer
-    knows.
+    Runs are no longer than the windows and sequences; `vocabulary` is the size of the tokenizer's vocabulary.
     """
     lengths = [windows.shape[1], *(tokens.ids.shape[1] for tokens in calibration)]
     run = min(run_length(vocabulary), *lengths)
     share = [shared(windows, tokens.ids, run) for tokens in calibration]
-    drawn = [min(1.0, len(tokens.ids) / max(tokens.available, 1)) for tokens in calibration]
-    return TextOverlap(text, run, len(windows), np.array(share), np.array(drawn))
+    used = [min(1.0, len(tokens.ids) / max(tokens.available, 1)) for tokens in calibration]
+    return TextOverlap(text, run, len(windows), np.array(share), np.array(used))
 
 
 def shared(windows: Array, sequences: Array, run: int) -> float:
-    """Share in [0, 1] of the runs of some (windows, length) ids that occur in some (samples, length) ids.
+    """Return the share in [0, 1] of the runs of (windows, length) ids that occur in (samples, length) ids.
 
-    `run` is the tokens of a run, at most either length; 0 where there is no window.
+    `run` is the tokens of a run, at most either length; the share is 0 without windows.
     """
-    first, second = _numbered(windows, sequences, run)
-    known = np.zeros(int(max(first.max(initial=-1), second.max(initial=-1))) + 1, dtype=bool)
-    known[second] = True
-    return float(known[first].mean()) if first.size else 0.0
+    first, second = _number_runs(windows, sequences, run)
+    return float(np.isin(first, second).mean()) if first.size else 0.0
 
 
-def _numbered(windows: Array, sequences: Array, run: int) -> tuple[Array, Array]:
+def _number_runs(windows: Array, sequences: Array, run: int) -> tuple[Array, Array]:
     """A number for every run of tokens of both; equal runs, and only they, have equal numbers."""
     parts = [np.asarray(windows, dtype=np.int64), np.asarray(sequences, dtype=np.int64)]
-    done = 1
-    while done < run:
+    length = 1
+    while length < run:
         # two runs that overlap or touch make a longer one
-        step = min(done, run - done)
-        parts = _paired(parts, step)
-        done += step
+        step = min(length, run - length)
+        parts = _number_pairs(parts, step)
+        length += step
     return parts[0].ravel(), parts[1].ravel()
 
 
-def _paired(parts: list[Array], step: int) -> list[Array]:
-    """A number for every pair of numbers that stand `step` apart in a row."""
+def _number_pairs(parts: list[Array], step: int) -> list[Array]:
+    """A number for every pair of numbers `step` apart in a row."""
     base = int(max(part.max(initial=0) for part in parts)) + 1
     pairs = [part[:, :-step] * base + part[:, step:] for part in parts]
     _, numbers = np.unique(np.concatenate([pair.ravel() for pair in pairs]), return_inverse=True)

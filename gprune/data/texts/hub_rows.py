@@ -134,7 +134,7 @@ class HubSplit:
                 if len(utf8) >= size:
                     break
             if not ends:
-                raise CorpusError(f"the text {self.name.asked!r} has no documents: choose another split or slice")
+                raise CorpusError(f"the text {self.name.text!r} has no documents: choose another split or slice")
         arrays = np.frombuffer(bytes(utf8), np.uint8), np.array(ends, np.int64)
         return HubRows(self.repository, revision, _digest(*arrays), *arrays)
 

@@ -1,9 +1,8 @@
-"""Answers: which text does a person mean by one typed name, and which part of it?
+"""Parse the name of a text.
 
 A name is a place and, after a ``#``, options joined by ``&``: ``wikitext2#split=test``,
 ``c4.jsonl#fields=prefix+gold_completion&documents=1280:1480``. The place is a known name, a file, a
-folder, ``hub:owner/name``, or ``self:`` for what the model writes itself. Nothing is read here beyond whether
-a path exists.
+folder, ``hub:owner/name``, or ``self:`` for text that the model writes.
 """
 
 from collections.abc import Sequence
@@ -27,124 +26,122 @@ OPTIONS: dict[str, str] = {
     "keep": "the share of its documents that is kept, those of lowest perplexity, as in keep=0.8",
 }
 JOIN_BLANK_LINE = "blank-line"
-# no path is longer, so that what stands before a later sign is none
+# no path is longer
 _LONGEST_PATH = 4096
 _MOST_DOCUMENTS = 10**15
 
 
 @dataclass(frozen=True, slots=True)
 class TextName:
-    """A typed name taken apart; an option that was not typed is empty."""
+    """The parts of a typed name."""
 
-    asked: str
-    """the whole name as typed"""
+    text: str
+    """the name as typed"""
     place: str
-    """what stands before the options"""
+    """the name without its options"""
     options: tuple[tuple[str, str], ...] = ()
     """the options in the order typed, as (name, value)"""
 
     def option(self, name: str) -> str:
-        """The value of an option, or an empty string."""
+        """Return the value of an option, or an empty string."""
         return dict(self.options).get(name, "")
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The fields asked for, in the order typed."""
+        """The fields to join, in the order typed."""
         value = self.option("fields")
         return tuple(value.split("+")) if value else ()
 
     @property
     def documents(self) -> slice:
-        """The documents asked for; all of them without the option."""
+        """The slice of documents; all of them without the option."""
         start, stop = _bounds(self.option("documents") or ":")
         return slice(start, stop)
 
     @property
     def joined(self) -> bool:
-        """Whether the documents become one string."""
+        """True if the documents become one string."""
         return self.option("join") == JOIN_BLANK_LINE
 
     def typed(self, **changes: str) -> str:
-        """The name to type to have some options set to other values."""
+        """Return the name to type for other values of some options."""
         options = {**dict(self.options), **changes}
         return f"{self.place}#{'&'.join(f'{key}={value}' for key, value in options.items())}"
 
     def pick_split(self, split: str, splits: Sequence[str], kind: type[GpruneError] = CorpusError) -> str:
-        """Return a split if it is one of `splits`; else raise an error of a kind with those that there are."""
+        """Return a split if it is one of `splits`, else raise an error of a kind that lists them."""
         if split in splits:
             return split
         example = self.typed(split=closest(split, splits) or splits[0])
         raise kind(f"{self.place!r} has no split {split!r}, only {', '.join(splits)}. Type for example {example}")
 
     def allow(self, options: Sequence[str], kind: str) -> None:
-        """Raises SettingsError where an option was typed that this kind of text does not have."""
+        """Raise SettingsError if an option was typed that this kind of text does not have."""
         for option, _ in self.options:
             if option not in options:
                 rule = f"it takes {', '.join(options)}" if options else "it takes none and is read whole"
-                raise SettingsError(f"the text {self.asked!r} is {kind} and has no option {option!r}: {rule}")
+                raise SettingsError(f"the text {self.text!r} is {kind} and has no option {option!r}: {rule}")
 
 
 def parse(text: str) -> TextName:
-    """Takes a typed name apart.
+    """Parse a typed name.
 
-    A path that exists and contains a ``#`` is that path: the longest part before a ``#`` that exists is the
-    place. Raises SettingsError where the name is empty, an option is unknown, is given twice, or has no valid
-    value.
+    The place is the longest part before a ``#`` that is an existing path, else the part before the first ``#``.
+    Raises SettingsError where the name is empty, or an option is unknown, repeated, or has no valid value.
     """
-    asked = text.strip()
-    if not asked:
+    text = text.strip()
+    if not text:
         raise SettingsError("the name of a text is empty: give a known name, a file or a folder")
-    place, typed = _divide(asked)
+    place, typed = _divide(text)
     options: dict[str, str] = {}
     for part in typed.split("&") if typed else ():
-        option, equals, value = part.partition("=")
-        _check_option(asked, option, equals, value)
+        option, _, value = part.partition("=")
+        _check_option(text, option, value)
         if option in options:
-            raise SettingsError(f"the text {asked!r} gives the option {option!r} twice: give it once")
+            raise SettingsError(f"the text {text!r} gives the option {option!r} twice: give it once")
         options[option] = value
-    return TextName(asked, place, tuple(options.items()))
+    return TextName(text, place, tuple(options.items()))
 
 
 def path_exists(place: str) -> bool:
-    """Whether a place is a path on this machine; False for what cannot be a path at all."""
+    """Return True if a place is a path on this machine."""
     try:
         return safe_parsing.path(place, "the text").exists()
     except (OSError, UnreadableError):
         return False
 
 
-def _divide(asked: str) -> tuple[str, str]:
-    if "#" not in asked or path_exists(asked):
-        return asked, ""
-    first = asked.index("#")
-    marks = [i for i, character in enumerate(asked[: _LONGEST_PATH + 1]) if character == "#"]
-    mark = next((i for i in reversed(marks) if i and path_exists(asked[:i])), first)
-    if not asked[:mark] or not asked[mark + 1 :]:
-        raise SettingsError(f"the text {asked!r} lacks a place or its options: type it like {EXAMPLE}")
-    return asked[:mark], asked[mark + 1 :]
+def _divide(text: str) -> tuple[str, str]:
+    if "#" not in text or path_exists(text):
+        return text, ""
+    marks = [i for i, character in enumerate(text[: _LONGEST_PATH + 1]) if character == "#"]
+    mark = next((i for i in reversed(marks) if i and path_exists(text[:i])), text.index("#"))
+    if not text[:mark] or not text[mark + 1 :]:
+        raise SettingsError(f"the text {text!r} lacks a place or its options: type it like {EXAMPLE}")
+    return text[:mark], text[mark + 1 :]
 
 
-def _check_option(asked: str, option: str, equals: str, value: str) -> None:
+def _check_option(text: str, option: str, value: str) -> None:
     if option not in OPTIONS:
         near = closest(option, OPTIONS)
         hint = f"did you mean {near!r}? " if near else ""
         raise SettingsError(
-            f"the text {asked!r} has the unknown option {option!r}: {hint}Options are "
+            f"the text {text!r} has the unknown option {option!r}: {hint}Options are "
             f"{', '.join(OPTIONS)}, typed like {EXAMPLE}"
         )
-    if not equals or not value:
-        raise SettingsError(f"the option {option!r} of the text {asked!r} has no value: {OPTIONS[option]}")
+    if not value:
+        raise SettingsError(f"the option {option!r} of the text {text!r} has no value: {OPTIONS[option]}")
     if option == "fields" and not all(value.split("+")):
-        raise SettingsError(f"an empty field in {value!r} of the text {asked!r}: {OPTIONS[option]}")
+        raise SettingsError(f"an empty field in {value!r} of the text {text!r}: {OPTIONS[option]}")
     if option == "join" and value != JOIN_BLANK_LINE:
-        raise SettingsError(f"join={value} of the text {asked!r} is unknown: {OPTIONS[option]}")
+        raise SettingsError(f"join={value} of the text {text!r} is unknown: {OPTIONS[option]}")
     if option == "documents":
         try:
             _bounds(value)
         except ValueError as error:
             rule = f"{OPTIONS[option]}; either end may be left out"
             raise SettingsError(
-                f"documents={value[:60]} of the text {safe_parsing.quoted(asked)} is no slice: {rule}"
+                f"documents={value[:60]} of the text {safe_parsing.quoted(text)} is no slice: {rule}"
             ) from error
 
 

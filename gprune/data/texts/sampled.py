@@ -1,9 +1,8 @@
-"""Answers: what is a text that the dense model writes itself, and how much of it is drawn?
+"""Texts that the dense model writes itself, such as ``self:`` and ``self:#seed=1&temperature=0.8``.
 
-``self:`` is such a text; ``self:#seed=1&temperature=0.8`` is another. The name says how it is sampled, and
-the study how much of it is needed. Nothing is sampled here: drawing it is a stage of a run, since it takes
-the model. That a model can write its own calibration text is the idea of Williams, Chrysostomou and Aletras
-(2025); those documents that it finds least likely are left out, as in Ji et al. (2025).
+The name says how the text is sampled, the study how much of it is needed; a stage of the run samples it. Calibration
+on text of the model is the idea of Williams, Chrysostomou and Aletras (2025); the documents that the model finds
+least likely are left out, as in Ji et al. (2025).
 """
 
 import math
@@ -17,13 +16,13 @@ from gprune.system import limits, safe_parsing
 from gprune.system.errors import SettingsError
 
 Role = Literal["calibration", "evaluation", "held_out"]
-"""what a text is drawn for; held_out is for a choice between models"""
+"""purpose of a text; held_out is for a choice between models"""
 PREFIX = "self:"
 OPTIONS = ("seed", "temperature", "length", "keep")
 DESCRIPTION = "text that the dense model itself writes, sampled at the start of a run"
 EXAMPLE = f"{PREFIX}#seed=1&temperature=0.8&keep=0.5"
 EVALUATED_WINDOWS = 256
-"""windows that are drawn to be evaluated where the study does not limit them"""
+"""windows of an evaluation text where the study does not limit them"""
 _HIGHEST_TEMPERATURE = 10.0
 _LEAST_KEPT = 0.05
 _WHOLE = re.compile(r"[0-9]{1,9}")
@@ -32,21 +31,21 @@ _DECIMAL = re.compile(r"[0-9]{0,4}\.?[0-9]{0,9}")
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How a text is sampled, as its name says."""
+    """The options of a sampled text."""
 
     seed: int = 0
     """seed of every document"""
     temperature: float = 1.0
-    """what the scores are divided by before a token is drawn; 1 is the model's own distribution"""
+    """divisor of the logits; 1 is the model's own distribution"""
     length: int = 0
     """tokens of a document; 0 makes them as long as the sequences that they become"""
     keep: float = 0.8
-    """share of the drawn documents that is kept: those of lowest perplexity"""
+    """share of the documents that stays: those of lowest perplexity"""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """What a study draws of such a text: with the model, all that decides its tokens."""
+    """The part of a sampled text that a study uses; with the model it decides the tokens."""
 
     seed: int
     temperature: float
@@ -54,36 +53,32 @@ class Recipe:
     """tokens of a document"""
     keep: float
     documents: int
-    """that are kept"""
+    """documents that stay"""
     role: Role
-    """every role draws other documents under one seed"""
+    """every role has other documents under one seed"""
 
     @property
     def drawn(self) -> int:
-        """Documents drawn, of which the least likely are left out."""
+        """Documents to sample, of which the least likely are left out."""
         return max(self.documents, math.ceil(self.documents / self.keep - 1e-9))
 
 
 def is_sampled(text: str) -> bool:
-    """Whether a typed name means a text that the model writes itself."""
+    """Return True if a typed name means a text that the model writes itself."""
     return text.strip().startswith(PREFIX)
 
 
 def seed_of(text: str) -> int:
-    """The seed of a text that the model writes itself; SettingsError where its name is not valid."""
+    """Return the seed of a text that the model writes itself; SettingsError where its name is not valid."""
     return sampling_of(naming.parse(text)).seed
 
 
 def sampling_of(name: TextName) -> Sampling:
-    """Reads the options of a name.
-
-    Raises SettingsError where there is something else in it, or an option has no valid value.
-    """
-    shown = safe_parsing.quoted(name.asked)
+    """Return the options of a name; SettingsError where it names another text, or an option has no valid value."""
     if name.place != PREFIX:
         raise SettingsError(
-            f"{shown} names no text: one that the model writes itself is {PREFIX}, its options follow a #, "
-            f"as in {EXAMPLE}"
+            f"{safe_parsing.quoted(name.text)} names no text: one that the model writes itself is {PREFIX}, its "
+            f"options follow a #, as in {EXAMPLE}"
         )
     name.allow(OPTIONS, "sampled from the model")
     plain = Sampling()
@@ -96,21 +91,22 @@ def sampling_of(name: TextName) -> Sampling:
 
 
 def recipe(text: str, role: Role, sequences: int | None, length: int) -> Recipe:
-    """What is drawn of a text that the model writes itself: sequences or windows of `length` tokens.
+    """Return the recipe of a text that the model writes itself: sequences or windows of `length` tokens.
 
     `sequences` is None where an evaluation has no limit. Raises SettingsError where the name is not valid.
     """
-    chosen = sampling_of(naming.parse(text))
+    sampling = sampling_of(naming.parse(text))
     tokens = (EVALUATED_WINDOWS if sequences is None else sequences) * length
-    own = chosen.length or length
-    return Recipe(chosen.seed, chosen.temperature, own, chosen.keep, -(-tokens // own), role)
+    per_document = sampling.length or length
+    documents = math.ceil(tokens / per_document)
+    return Recipe(sampling.seed, sampling.temperature, per_document, sampling.keep, documents, role)
 
 
 def in_words(sampling: Sampling) -> str:
-    """How a text is sampled, for people."""
-    long = f"documents of {sampling.length:,} tokens, " if sampling.length else ""
-    kept = f"the {sampling.keep:.0%} of lowest perplexity" if sampling.keep < 1 else "all of them kept"
-    return f"seed {sampling.seed}, temperature {sampling.temperature:g}, {long}{kept}"
+    """Describe the options of a sampled text."""
+    length = f"documents of {sampling.length:,} tokens, " if sampling.length else ""
+    share = f"the {sampling.keep:.0%} of lowest perplexity" if sampling.keep < 1 else "all of them kept"
+    return f"seed {sampling.seed}, temperature {sampling.temperature:g}, {length}{share}"
 
 
 def _number(name: TextName, option: str, default: float, least: float, most: float) -> float:
@@ -123,7 +119,7 @@ def _number(name: TextName, option: str, default: float, least: float, most: flo
     if not least <= value <= most:
         rule = f"{'a whole' if is_whole else 'a'} number from {least:{',' if is_whole else 'g'}} to "
         raise SettingsError(
-            f"{option}={safe_parsing.quoted(typed)} of the text {safe_parsing.quoted(name.asked)} must be {rule}"
+            f"{option}={safe_parsing.quoted(typed)} of the text {safe_parsing.quoted(name.text)} must be {rule}"
             f"{most:{',' if is_whole else 'g'}}"
         )
     return value

@@ -125,7 +125,7 @@ def documents(source: Source) -> Iterator[str]:
         total = sum(1 for _ in _all_documents(source))
         option = source.name.option("documents")
         raise CorpusError(
-            f"documents={option} of the text {source.name.asked!r} selects none of its {total:,} documents"
+            f"documents={option} of the text {source.name.text!r} selects none of its {total:,} documents"
         )
 
 
@@ -139,7 +139,7 @@ def fields_of(source: Source) -> tuple[str, ...]:
 def _all_documents(source: Source) -> Iterator[str]:
     if source.kind == "sampled":
         raise CorpusError(
-            f"the text {source.name.asked!r} is written by the model in a run and cannot be read without one"
+            f"the text {source.name.text!r} is written by the model in a run and cannot be read without one"
             ": start a run with it"
         )
     if source.kind == "embedded":
@@ -211,6 +211,6 @@ def _missing(name: TextName) -> str:
     if meant:
         return f"there is no text {name.place!r}: did you mean {meant}?"
     if _REPOSITORY.fullmatch(name.place) and "/" in name.place and not path.suffix:
-        return f"there is no folder {name.place!r}: for the dataset on the hub type {HUB_PREFIX}{name.asked}"
+        return f"there is no folder {name.place!r}: for the dataset on the hub type {HUB_PREFIX}{name.text}"
     known = ", ".join(catalogue.names())
     return f"there is no text {name.place!r}: give a file, a dataset folder, hub:owner/name, or one of {known}"

@@ -170,7 +170,7 @@ def _token_stream(source: Source, tokenizer: Any, enough: int | None) -> Array:
     """(tokens,) of the whole text, or its first `enough` without reading further."""
     if tokenizer is None:
         raise CorpusError(
-            f"the text {source.name.asked!r} cannot be tokenised: the model's folder has no tokenizer. "
+            f"the text {source.name.text!r} cannot be tokenised: the model's folder has no tokenizer. "
             "Save the tokenizer's files beside the model"
         )
     pieces: list[Array] = []
@@ -181,7 +181,7 @@ def _token_stream(source: Source, tokenizer: Any, enough: int | None) -> Array:
         if enough is not None and count >= enough:
             break
     if not count:
-        raise CorpusError(f"the text {source.name.asked!r} is empty: give a text with words in it")
+        raise CorpusError(f"the text {source.name.text!r} is empty: give a text with words in it")
     return np.concatenate(pieces)[:enough]
 
 

@@ -1,1 +1,1 @@
-"""Answers: how does a pruned model leave the app, so that others can load it?"""
+"""Write pruned models as folders and files that other programs load."""
