@@ -1,7 +1,6 @@
-"""Answers: what is a GPU here, and how is it asked for what only a GPU has?
+"""The kind of GPU, and what only a GPU can do.
 
-The one module that names a kind of GPU. Whatever else depends on the device only asks whether it is the CPU,
-so that every branch can be run on another kind of device: tests bring one of their own.
+Other modules only ask whether a device is a GPU, so that every branch also runs on the pretend device of the tests.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,70 +10,70 @@ from typing import Any
 import torch
 
 GPU = "cuda"
-"""the kind of device that is not the CPU, as torch calls it"""
+"""type of device that is not the CPU, as torch calls it"""
 
 
 def is_gpu(device: torch.device | str) -> bool:
-    """Whether a device, or what a setting calls one, is a GPU."""
+    """Return True if a device, or its name in a setting, is a GPU."""
     return str(device).partition(":")[0] == GPU
 
 
 def count() -> int:
-    """GPUs that torch sees."""
+    """Return the number of GPUs that torch sees."""
     return _backend().device_count()
 
 
 def choose(index: int) -> None:
-    """Makes a GPU the one that this process means where it names none."""
+    """Make a GPU the default of this process."""
     _backend().set_device(index)
 
 
 def automatic() -> torch.device:
-    """A GPU where there is one, else the CPU."""
+    """Return a GPU if there is one, else the CPU."""
     return torch.device(GPU if _backend().is_available() else "cpu")
 
 
 def name(device: torch.device | str) -> str:
-    """What the maker calls a GPU."""
+    """Return the product name of a GPU."""
     return _backend().get_device_name(device)
 
 
 def memory(device: torch.device) -> tuple[int, int]:
-    """Bytes of a GPU's memory that are free, and in all."""
-    free, whole = _backend().mem_get_info(device)
-    return int(free), int(whole)
+    """Return free and total bytes of a GPU's memory."""
+    free, total = _backend().mem_get_info(device)
+    return int(free), int(total)
 
 
 def give_back() -> None:
-    """Lets go of memory that torch keeps for later; without a GPU there is none."""
+    """Release the memory that torch caches on a GPU."""
     if _backend().is_available():
         _backend().empty_cache()
 
 
 def synchronise(device: torch.device) -> None:
-    """Waits until a device has nothing left to do; a CPU never has."""
+    """Wait until a GPU has finished its work."""
     if is_gpu(device):
         _backend().synchronize(device)
 
 
 def current(device: torch.device) -> AbstractContextManager[Any]:
-    """Makes a GPU the current one, whose streams graphs are captured on."""
+    """Make a GPU the current one, whose streams graphs are captured on."""
     return _backend().device(device) if is_gpu(device) else nullcontext()
 
 
 def allocated(device: torch.device) -> int:
-    """Bytes that tensors of this process hold on a GPU; the peak starts anew from here."""
+    """Return the bytes of this process's tensors on a GPU, and reset the peak."""
     _backend().reset_peak_memory_stats(device)
     return _backend().memory_allocated(device)
 
 
 def peak(device: torch.device) -> int:
-    """The most bytes that tensors of this process have held on a GPU since `allocated` was asked."""
+    """Return the most bytes of this process's tensors on a GPU since the last call of `allocated`."""
     return _backend().max_memory_allocated(device)
 
 
 def aside(step: Callable[[], None]) -> None:
-    """Runs a function on a stream of its own: what it does for the first time only must not be captured."""
+    """Run a function on a separate stream, so that what it does only the first time is not captured."""
     backend = _backend()
     stream = backend.Stream()
     stream.wait_stream(backend.current_stream())
@@ -84,9 +83,9 @@ def aside(step: Callable[[], None]) -> None:
 
 
 def captured(step: Callable[[], None]) -> Any:
-    """A graph whose `replay` does what a call of a function does.
+    """Return a graph whose `replay` does what a call of a function does.
 
-    Raises RuntimeError where the function does what cannot be captured, as waiting for the device.
+    Raises RuntimeError where the function does what cannot be captured, such as waiting for the device.
     """
     backend = _backend()
     graph = backend.CUDAGraph()
@@ -96,21 +95,18 @@ def captured(step: Callable[[], None]) -> Any:
 
 
 def kept_random(device: torch.device) -> AbstractContextManager[Any]:
-    """Leaves the random numbers of the CPU, and of a GPU that is meant, as they were."""
+    """Restore the random states of the CPU, and of the device if it is a GPU, when the context ends."""
     return torch.random.fork_rng(devices=[device] if is_gpu(device) else [], device_type=GPU)
 
 
 def random_states(device: torch.device) -> dict[str, torch.Tensor]:
-    """Where the random numbers of the CPU stand, and those of a GPU that is meant; bytes, on the CPU."""
+    """Return the random states of the CPU, and of the device if it is a GPU, as bytes on the CPU."""
     states = {"cpu": torch.get_rng_state()}
     return states | {GPU: _backend().get_rng_state(device)} if is_gpu(device) else states
 
 
 def set_random_states(device: torch.device, states: Mapping[str, torch.Tensor]) -> None:
-    """Lets the random numbers go on from where they stood; what is not named stays as it is.
-
-    Raises RuntimeError where they are no such states.
-    """
+    """Set the random states that are given; RuntimeError for values that are no such states."""
     if "cpu" in states:
         torch.set_rng_state(states["cpu"])
     if GPU in states and is_gpu(device):
@@ -118,5 +114,4 @@ def set_random_states(device: torch.device, states: Mapping[str, torch.Tensor]) 
 
 
 def _backend() -> Any:
-    """The module of torch that speaks for this kind of GPU."""
     return getattr(torch, GPU)

@@ -1,9 +1,8 @@
-"""What is done when memory runs out: the same work with fewer sequences at a time.
+"""Repeat work with half as many sequences at a time when memory runs out.
 
-A stage hands its work over as a function of the sequences that go through the model at a time. Whenever
-memory runs out, their number is halved and the same work is tried again, so that neither the results nor
-their keys depend on the memory of a machine. What is handed over must therefore leave nothing half done: it
-prepares first, and commits what it has prepared in ways that need no memory.
+A stage passes its work as a function of the sequences that go through the model at a time, so that neither the
+results nor their keys depend on the memory of a machine. The function must leave nothing half done: it prepares
+first, and then commits in ways that need no memory.
 """
 
 import gc
@@ -22,50 +21,50 @@ from gprune.system.progress import Notice, Progress
 T = TypeVar("T")
 MACHINE = torch.device("cpu")
 Pending = list[tuple[torch.Tensor, torch.Tensor]]
-"""Tensors of what was measured so far, each with what it becomes by a batch."""
+"""tensors of the measurements so far, each with its new values after a batch"""
 
-# what torch says without a class of its own: its allocators for the CPU, cuBLAS, and CUDA itself
+# messages of errors without a class of their own: torch's allocators for the CPU, cuBLAS, and CUDA itself
 _OUT_OF_MEMORY = ("can't allocate memory", "not enough memory", "ALLOC_FAILED", "CUDA error: out of memory")
-_ASKED = re.compile(r"allocate ([0-9.]+) ?([KMGT]iB|bytes)")
+_REQUESTED = re.compile(r"allocate ([0-9.]+) ?([KMGT]iB|bytes)")
 
 
 def out_of_memory(error: BaseException) -> bool:
-    """Whether an error of torch, or of Python itself, says that memory ran out."""
-    known = isinstance(error, (torch.OutOfMemoryError, MemoryError))
-    return known or (isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY))
+    """Return True if an error of torch or Python says that memory ran out."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError)):
+        return True
+    return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
 def commit(pending: Pending) -> None:
-    """Takes over what a batch has changed; this needs no memory, so it happens whole."""
-    for there, becomes in pending:
-        there.copy_(becomes)
+    """Store the values of a batch; this needs no memory and cannot end halfway."""
+    for tensor, values in pending:
+        tensor.copy_(values)
 
 
 @dataclass(slots=True)
 class Sequences:
-    """How many sequences go through a model at a time: as asked for, and fewer once memory has run out."""
+    """The sequences that go through a model at a time, fewer once memory has run out."""
 
     size: int
-    """sequences at a time; it only falls"""
+    """sequences at a time; it only decreases"""
     length: int
     """tokens of a sequence"""
     setting: str
-    """name of the setting that asks for as many"""
+    """name of the setting with the number to start with"""
     remedy: str
-    """what to do where not even one fits, as a sentence ends"""
+    """end of the sentence for when a single sequence does not fit"""
     device: torch.device
-    """where the model is"""
+    """device of the model"""
     on_progress: Progress
-    """told whenever the number is halved"""
+    """called whenever the number is halved"""
     kind: type[GpruneError] = SettingsError
-    """what is raised where not even one fits"""
+    """error for when a single sequence does not fit"""
 
     def fitting(self, run: Callable[[int], T], most: int, done: int = 0, total: int = 1) -> T:
-        """Does some work with as many of `most` sequences at a time as memory allows.
+        """Return the result of some work with as many of `most` sequences at a time as memory allows.
 
-        `run` takes their number and leaves nothing half done when it fails; its result is given back. `done`
-        of `total` steps of the stage are for the listener. Raises the GpruneError asked for where memory runs
-        out with a single sequence.
+        `run` takes their number and leaves nothing half done when it fails. `done` of `total` steps of the stage
+        are for the listener. Raises `kind` where memory runs out with a single sequence.
         """
         while True:
             count = min(self.size, most)
@@ -75,9 +74,9 @@ class Sequences:
                 if not out_of_memory(error):
                     raise
                 if count == 1:
-                    what = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
-                    raise self.kind(f"{what} ({sizes(error, self.device)}): {self.remedy}") from error
-            # only now, when the frames of the attempt have gone with all that they held
+                    problem = f"{self.setting}: memory ran out with a single sequence of {self.length:,} tokens"
+                    raise self.kind(f"{problem} ({sizes(error, self.device)}): {self.remedy}") from error
+            # after the frames of the attempt have released their tensors
             self._halve(count, done, total)
 
     def over(self, total: int, run: Callable[[slice], None], standing: tuple[int, int] | None = None) -> None:
@@ -104,26 +103,26 @@ class Sequences:
 
 
 def release() -> None:
-    """Gives back what nothing holds any more."""
+    """Release unreferenced memory."""
     gc.collect()
     devices.give_back()
 
 
 def device_memory(device: torch.device) -> tuple[int, int]:
-    """Bytes of a device's memory that are free, and in all; on a CPU what this process may have."""
+    """Return free and total bytes of a device's memory; on a CPU those that this process may use."""
     if devices.is_gpu(device):
         return devices.memory(device)
-    (free, whole), left = machine.memory(), machine.addresses_left()
-    return (free, whole) if left is None else (min(free, left), min(whole, machine.address_space()))
+    (free, total), left = machine.memory(), machine.addresses_left()
+    return (free, total) if left is None else (min(free, left), min(total, machine.address_space()))
 
 
 def sizes(error: BaseException, device: torch.device) -> str:
-    """How much was asked for when memory ran out, where that is told, and how much there is, as a remark."""
-    free, whole = device_memory(device)
-    there = f"{free / 2**30:,.1f} of {whole / 2**30:,.1f} GiB are free on {device}"
-    found = _ASKED.search(str(error))
-    if found is None:
-        return there
-    number, unit = found.groups()
-    asked = f"{float(number) / 2**20:,.1f} MiB" if unit == "bytes" else f"{number} {unit}"
-    return f"{asked} more were asked for, {there}"
+    """Return the requested memory, if the error names it, and the free memory, in words."""
+    free, total = device_memory(device)
+    available = f"{free / 2**30:,.1f} of {total / 2**30:,.1f} GiB are free on {device}"
+    match = _REQUESTED.search(str(error))
+    if match is None:
+        return available
+    number, unit = match.groups()
+    requested = f"{float(number) / 2**20:,.1f} MiB" if unit == "bytes" else f"{number} {unit}"
+    return f"{requested} more were asked for, {available}"
