@@ -5,6 +5,7 @@ import shlex
 import subprocess
 import sys
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from app_driver import on, open_page, words
@@ -141,7 +142,6 @@ def test_a_file_of_wrong_rows_is_told_before_the_start(cache, tmp_path):
         (("demo_order", "boolq"), "", ""),
         (("/nowhere/mine.jsonl",), "", "there is no file '/nowhere/mine.jsonl'"),
         (("boolq",), "/nowhere", "evaluation.task_folder must be a folder"),
-        ((), "/nowhere", "evaluation.task_folder must be a folder"),
         (("x" * 3000 + ".jsonl",), "", "too long"),
     ],
 )
@@ -155,7 +155,7 @@ def test_other_names_are_looked_up_in_lm_eval_when_the_run_is_started(cache, sta
     # the test driver types the label of a new option
     monkeypatch.setattr(task_form, "task_label", str)
     monkeypatch.setattr("gprune.evaluation.tasks.registry.task_manager", lambda *_: pytest.fail("lm-eval was asked"))
-    monkeypatch.setattr(task_form, "ask_command", lambda *words: calls.append(words) or reasons)
+    monkeypatch.setattr("gprune.evaluation.tasks.source.ask_command", lambda *words: calls.append(words) or reasons)
     app = form()
     app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
     assert "Looked up in lm-eval at the start: boolqq" in words(app) and not calls
@@ -170,9 +170,9 @@ def test_other_names_are_looked_up_in_lm_eval_when_the_run_is_started(cache, sta
 @pytest.mark.process
 def test_the_form_checks_a_study_without_lm_eval_in_its_process():
     code = (
-        "import sys; from gprune.app.pages.jobs import launch, task_form; from gprune.study.demo import demo_study; "
+        "import sys; from gprune.app.pages.jobs import launch; from gprune.study.demo import demo_study; "
         "study = demo_study().with_settings({'evaluation.tasks': ['demo_order', 'boolq', 'humaneval']}); "
-        "print(launch.input_problem(study) or 'fine', '|', task_form.lookup_problem(study.evaluation)); "
+        "print(launch.input_problem(study) or 'fine', '|', launch.look_up(study.evaluation)); "
         "assert 'lm_eval' not in sys.modules"
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -180,21 +180,14 @@ def test_the_form_checks_a_study_without_lm_eval_in_its_process():
 
 
 def test_plug_ins_whose_listing_failed_are_listed_on_the_next_visit(cache, monkeypatch):
-    answers = [UnreadableError("`gprune plugins` failed (killed)"), {"plugins": [], "faults": []}]
-
-    def ask_command(*_):
-        answer = answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
-
+    answers = Mock(side_effect=[UnreadableError("`gprune plugins` failed (killed)"), {"plugins": [], "faults": []}])
     monkeypatch.setattr(registry, "entry_points", lambda **_: [object()])
-    monkeypatch.setattr(installation, "ask_command", ask_command)
+    monkeypatch.setattr(installation, "ask_command", answers)
     methods.installed.cache_clear()
     try:
         app = form()
         assert "every plug-in is left out: `gprune plugins` failed" in words(app).replace("\\", "")
-        assert "every plug-in is left out" not in words(app.run()) and not answers
+        assert "every plug-in is left out" not in words(app.run()) and answers.call_count == 2
     finally:
         methods.installed.cache_clear()
 

@@ -271,35 +271,14 @@ def test_accuracies_are_those_of_lm_evals_command_on_the_exported_folder(tmp_pat
 @pytest.mark.process
 def test_the_tests_of_tasks_pass_in_the_release_before(tmp_path):
     place = tmp_path / "site"
-    install = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--no-deps",
-        "--target",
-        str(place),
-        f"lm_eval=={OLDER}",
-    ]
-    installed = subprocess.run(install, capture_output=True, text=True, check=False)
+    install = f"-m pip install --quiet --no-deps --target {place} lm_eval=={OLDER}".split()
+    installed = subprocess.run([sys.executable, *install], capture_output=True, text=True, check=False)
     if installed.returncode:
         pytest.skip(f"no package index, or it lacks lm_eval {OLDER}: {installed.stderr[-200:]}")
-    files = [
-        str(Path(__file__).with_name(f"test_{name}.py")) for name in ("lm_eval_tasks", "accuracy", "accuracy_tasks")
-    ]
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        *files,
-        "-m",
-        "not long",
-        "-p",
-        "no:xdist",
-        "-p",
-        "no:cacheprovider",
-    ]
+    names = ("lm_eval_tasks", "accuracy", "accuracy_tasks")
+    files = [str(Path(__file__).with_name(f"test_{name}.py")) for name in names]
+    options = ["-m", "not long", *"-p no:xdist -p no:cacheprovider".split()]
+    command = [sys.executable, "-m", "pytest", *files, *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTHONPATH": str(place), "HF_HUB_OFFLINE": "1"}
     check = [sys.executable, "-c", "import lm_eval; print(lm_eval.__version__)"]

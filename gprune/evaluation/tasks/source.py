@@ -14,6 +14,7 @@ from gprune.evaluation.tasks.rows import OWN_COLUMNS, STANDARD_TASKS, SUFFIXES, 
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
+from gprune.system.installation import ask_command
 
 _OWN_SUFFIXES = (".jsonl", ".ndjson", ".json", ".parquet")
 _SPLITS = ("test", "validation")
@@ -77,6 +78,17 @@ def available(tasks: tuple[str, ...], settings: EvaluationSettings) -> dict[str,
         except GpruneError as error:
             reasons[task] = str(error)
     return reasons
+
+
+def look_up(settings: EvaluationSettings) -> str:
+    """Return why tasks that need lm-eval's index cannot be measured, empty if they can; another process reads it."""
+    tasks = [task for task in settings.tasks if needs_index(task)]
+    folder = ("--task-folder", settings.task_folder) if settings.task_folder else ()
+    try:
+        reasons = ask_command("tasks", "--json", *folder, "--", *tasks) if tasks else {}
+    except GpruneError as error:
+        return str(error)
+    return "; ".join(filter(None, reasons.values()))
 
 
 def no_data(task: str, reason: str) -> str:

@@ -13,6 +13,7 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
+from gprune.evaluation.tasks import look_up
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
@@ -285,7 +286,9 @@ def _start(
     slurm: SlurmSettings | None = None,
 ) -> None:
     """Submits a study of each seed."""
-    if problem := task_form.lookup_problem(studies[0].evaluation):
+    with st.spinner("Looking up the tasks …"):
+        problem = look_up(studies[0].evaluation)
+    if problem:
         st.error(said(problem), icon=":material/error:")
         return
     if slurm is not None:

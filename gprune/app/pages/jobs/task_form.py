@@ -13,9 +13,7 @@ from gprune.app.ui.text import plain, said, short
 from gprune.app.ui.titles import SPEEDS
 from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, needs_index, read_documents, resolve
 from gprune.study import EvaluationSettings
-from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError
-from gprune.system.installation import ask_command
 
 MOST_MEGABYTES = 5
 SUFFIX = ".jsonl"
@@ -38,16 +36,8 @@ def begin(start: EvaluationSettings, key: str, owner: str) -> None:
     A widget with a fixed key would keep the values of the run that was shown before.
     """
     state = st.session_state
-    first = {
-        "evaluate": list(start.texts),
-        "preset": start.preset,
-        "windows": start.windows,
-        "tasks": list(start.tasks),
-        "few_shot": start.few_shot,
-        "limit": start.limit,
-        "task_folder": start.task_folder,
-        "speed": start.speed,
-    }
+    names = ("preset", "windows", "few_shot", "limit", "task_folder", "speed")
+    first = {"evaluate": list(start.texts), "tasks": list(start.tasks)} | {name: getattr(start, name) for name in names}
     changed = state.get(f"{key}_owner") != owner
     for name, value in first.items():
         if changed or f"{key}_{name}" not in state:
@@ -136,25 +126,9 @@ def problem(settings: EvaluationSettings) -> str:
         for task in settings.tasks:
             if not needs_index(task):
                 resolve(task, settings)
-        if settings.task_folder and not safe_parsing.path(settings.task_folder, "the task folder").is_dir():
-            return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
     except (GpruneError, OSError, RuntimeError) as error:
         return str(error)
     return ""
-
-
-def lookup_problem(settings: EvaluationSettings) -> str:
-    """Return why tasks of lm-eval beside the seven cannot be measured; its index is read in another process."""
-    tasks = [task for task in settings.tasks if needs_index(task)]
-    if not tasks:
-        return ""
-    folder = ("--task-folder", settings.task_folder) if settings.task_folder else ()
-    with st.spinner(f"Looking up {plain(', '.join(tasks))} in lm-eval …"):
-        try:
-            reasons = ask_command("tasks", "--json", *folder, "--", *tasks)
-        except GpruneError as error:
-            return str(error)
-    return "; ".join(filter(None, reasons.values()))
 
 
 def uploader(root: str, key: str) -> str:
