@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import argparse
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gprune.cli import add_cache, add_job, place, registered, say
 from gprune.cli.progress import show_progress
 from gprune.study.settings import require
 from gprune.system import safe_parsing
-
-if TYPE_CHECKING:
-    from gprune.models.export.padded import PaddedModel, Size
 
 _ABOUT = (
     "Writes the pruned model of any method of a run as a folder that loads anywhere, with the repair of the "
@@ -64,26 +61,9 @@ def _export_padded(options: argparse.Namespace) -> int:
     others = options.method or options.repair or options.recovered
     require(not others, "--padded", others, "given with FOLDER and OUT alone")
     with show_progress("pad", options.job) as progress:
-        model = padded.save_padded(safe_parsing.path(options.run, "the folder"), options.out, progress)
-    say(
-        f"{model.folder}: an ordinary {model.model_type}, {model.neurons} neurons and {model.groups} key/value "
-        f"groups in every layer, {model.zeros:,} zeros added; {_remaining_savings(model)}"
-    )
+        folder = padded.save_padded(safe_parsing.path(options.run, "the folder"), options.out, progress)
+    say(f"{folder}: an ordinary model, every layer padded with zeros to the widest, read back and compared")
     return 0
-
-
-def _remaining_savings(model: PaddedModel) -> str:
-    if model.dense is None:
-        return f"{_size(model.padded)}, as the folder itself, which was such a model already"
-    saved, remaining = (model.dense.bytes - size.bytes for size in (model.pruned, model.padded))
-    return (
-        f"dense {_size(model.dense)}, pruned {_size(model.pruned)}, padded {_size(model.padded)}: "
-        f"{max(remaining, 0) / max(saved, 1):.0%} of what pruning saved is left"
-    )
-
-
-def _size(size: Size) -> str:
-    return f"{size.parameters:,} parameters ({size.bytes / 2**20:,.1f} MiB)"
 
 
 def _gguf(options: argparse.Namespace) -> int:

@@ -6,11 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from pruned_folder import compensating, masks_of, save, small_decoder
+from transformers import AutoModelForCausalLM
 
 from gprune.analysis import resampling, speed
 from gprune.analysis.resampling import Law, beyond, changed, decided, jaccard, law, rank_drift, resampled
 from gprune.data import published
-from gprune.models.export import padded
+from gprune.models.export import checkpoint, padded
 from gprune.pruning.ranking import ranks
 from gprune.records import ModelShape, ModelSize, PrunedModel, PruningMasks
 
@@ -100,10 +101,12 @@ def test_the_cost_of_padding_is_that_of_the_padded_model(family, compensated, tm
     assert isinstance(told, speed.Padding)
     assert told.groups == (3 if family in ("helium", "stablelm") else 1)
     save(decoder, tmp_path / "in", masks=kept, compensated=compensated)
-    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
-    sizes = made.dense.parameters, made.pruned.parameters, made.padded.parameters
+    padded.save_padded(tmp_path / "in", tmp_path / "out")
+    models = checkpoint.load_checkpoint(tmp_path / "in", "cpu"), AutoModelForCausalLM.from_pretrained(tmp_path / "out")
+    sizes = decoder.size.parameters, *(model.num_parameters() for model in models)
     assert (told.dense, told.pruned, told.padded) == sizes
-    assert (told.neurons, told.groups) == (made.neurons, made.groups)
+    config = models[1].config
+    assert (told.neurons, told.groups) == (config.intermediate_size, config.num_key_value_heads)
     assert told.kept_saving == pytest.approx((sizes[0] - sizes[2]) / (sizes[0] - sizes[1]))
 
 
@@ -124,8 +127,8 @@ def test_llama_takes_the_next_number_of_heads_that_divides_its_hidden_size(tmp_p
     told = speed.padding(decoder.shape, decoder.size, PrunedModel(kept), "llama")
     assert isinstance(told, speed.Padding) and told.groups == 4
     save(decoder, tmp_path / "in", masks=kept)
-    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
-    assert (made.groups, made.padded.parameters) == (told.groups, told.padded)
+    model = AutoModelForCausalLM.from_pretrained(padded.save_padded(tmp_path / "in", tmp_path / "out"))
+    assert (model.config.num_key_value_heads, model.num_parameters()) == (told.groups, told.padded)
 
 
 def test_padding_of_odd_decisions():

@@ -154,13 +154,13 @@ def test_two_clicks_make_one_job_and_the_study_itself_another_and_progress_and_e
     def fake(source, target, on_progress):
         for step in range(5):
             on_progress(step, 4, f"part {step}")
-        return padded.PaddedModel(target, "llama", 8, 2, *(padded.Size(n, 4 * n) for n in (300, 100, 200)))
+        return target
 
     monkeypatch.setattr(padded, "save_padded", fake)
     assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == 0
     events = [json.loads(line) for line in (tmp_path / files.EVENTS).read_text().splitlines()]
     assert (events[0]["stage"], events[0]["done"], events[-1]["message"]) == ("pad", 0, "part 4")
-    assert read_state(tmp_path).state == "done" and "50% of what pruning saved" in capsys.readouterr().out
+    assert read_state(tmp_path).state == "done" and "padded with zeros to the widest" in capsys.readouterr().out
 
 
 def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):

@@ -83,7 +83,7 @@ def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Pro
 def _require_supported(model: Any) -> None:
     config = model.config
     family = dense_type(config.model_type)
-    remedy = "pad the model and convert the padded folder" if ordinary.has_own_class(model) else "convert the folder"
+    remedy = "export it with --padded and convert that" if ordinary.has_own_class(model) else "convert the folder"
     if not FAMILIES[family].gguf:
         raise CheckpointError(
             f"llama.cpp's deci architecture does not compute what a {family} model computes: {remedy} with "

@@ -7,7 +7,6 @@ have the same width is an ordinary one already (`ordinary`): nothing is added to
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,38 +27,8 @@ from gprune.system.progress import Progress, silent
 _STEPS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
-    """How much a model holds; tied weights count once."""
-
-    parameters: int
-    bytes: int
-    """of the weights in the checkpoint's number type"""
-
-
-@dataclass(frozen=True, slots=True)
-class PaddedModel:
-    """A padded model beside the one that it was made from."""
-
-    folder: Path
-    model_type: str
-    neurons: int
-    """FFN width of every layer"""
-    groups: int
-    """key/value groups of every layer"""
-    dense: Size | None
-    """the model before pruning; None where the folder was an ordinary model already"""
-    pruned: Size
-    padded: Size
-
-    @property
-    def zeros(self) -> int:
-        """Numbers that were added, all of them zero."""
-        return self.padded.parameters - self.pruned.parameters
-
-
-def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> PaddedModel:
-    """Save a pruned checkpoint as an ordinary model, read it back and compare the two.
+def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silent) -> Path:
+    """Save a pruned checkpoint as an ordinary model, read it back and compare the two; return the absolute path.
 
     `folder_in` is one that ``gprune.models.export.checkpoint.save`` made; `folder_out` must not exist, or be empty.
     Raises CheckpointError where the checkpoint is damaged, no ordinary family can hold it, the target is taken, the
@@ -72,9 +41,7 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
     config = _padded_config(pruned, record.pruned.repaired_by) if differs else pruned.config
     on_progress(1, _STEPS, "padding")
     padded = ordinary.empty_model(config, pruned.dtype)
-    dense = _size(ordinary.empty_model(_dense_config(pruned.config), pruned.dtype)) if differs else None
-    sizes = dense, _size(pruned), _size(padded)
-    require_free_space(folder_out, sizes[2].bytes)
+    require_free_space(folder_out, sum(p.numel() * p.element_size() for p in padded.parameters()))
     _fill(padded, pruned)
     padded.generation_config = pruned.generation_config
     with new_folder(folder_out) as partial:
@@ -86,7 +53,7 @@ def save_padded(folder_in: Path, folder_out: Path, on_progress: Progress = silen
         _verify(pruned, padded, partial, record.probe_tokens)
         model_card.write(partial, record, model_card.figures_of(folder_in))
     on_progress(_STEPS, _STEPS, "padded")
-    return PaddedModel(folder_out, config.model_type, config.intermediate_size, config.num_key_value_heads, *sizes)
+    return folder_out
 
 
 def _padded_config(pruned: Any, repaired_by: str) -> Any:
@@ -124,10 +91,6 @@ def _layout(config: Any) -> Layout:
     return FAMILIES[dense_type(config.model_type)]
 
 
-def _dense_config(config: Any) -> Any:
-    return ordinary.stock_config(dense_type(config.model_type), ordinary.stock_values(config))
-
-
 def _fill(padded: Any, pruned: Any) -> None:
     """Give an empty model the weights of the pruned one; rows and columns beyond them are zero."""
     layout = _layout(pruned.config)
@@ -162,11 +125,6 @@ def _fused_rows(padded: Any, pruned: Any) -> dict[str, torch.Tensor]:
             for name in ("weight", "bias") if axis == 0 and len(units) > 1 else ():
                 rows[f"{layout.layers}.{layer}.{path}.{name}"] = kept.joined(units)
     return rows
-
-
-def _size(model: nn.Module) -> Size:
-    parameters = list(model.parameters())
-    return Size(sum(p.numel() for p in parameters), sum(p.numel() * p.element_size() for p in parameters))
 
 
 def _write(padded: Any, folder_in: Path, folder: Path) -> None:

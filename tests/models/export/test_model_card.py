@@ -69,7 +69,7 @@ def test_a_damaged_card_of_the_base_hinders_nothing(tmp_path, head):
 
 def test_a_padded_folder_has_a_card_too(tmp_path):
     folder = of_base(tmp_path, figures=FIGURES)
-    ordinary = padded.save_padded(folder, tmp_path / "padded").folder
+    ordinary = padded.save_padded(folder, tmp_path / "padded")
     card = ModelCard.load(ordinary / "README.md")
     assert "trust_remote_code=True" not in card.text and "padded with zeros" in card.text
     assert [one.metric_value for one in card.data.eval_results] == [12.3457, 7.0]

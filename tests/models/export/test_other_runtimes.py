@@ -68,7 +68,7 @@ def test_llama_cpp_takes_what_its_own_converter_makes_of_the_folder(
     folder, file = tmp_path / "in", tmp_path / "out.gguf"
     live = save(decoder, folder, masks=masks, compensated=compensated, tokenizer=decoder.tokenizer)
     if family == "padded":
-        folder = padded.save_padded(folder, tmp_path / "padded").folder
+        folder = padded.save_padded(folder, tmp_path / "padded")
     else:
         assert live.config.model_type == family
     command = [sys.executable, *(["-c", LISTED, str(CONVERTER.parent)] if demo else []), str(CONVERTER)]
@@ -120,7 +120,7 @@ def test_onnx_runtime_gives_the_same_logits_at_other_lengths(family, compensated
     folder = tmp_path / "in"
     live = save(decoder, folder, masks=masks, compensated=compensated)
     if form == "padded":
-        folder = padded.save_padded(folder, tmp_path / "padded").folder
+        folder = padded.save_padded(folder, tmp_path / "padded")
     opened = AutoModelForCausalLM.from_pretrained(folder, trust_remote_code=form == "free")
     model = Logits(opened).eval()
     sizes = ({0: torch.export.Dim("batch"), 1: torch.export.Dim("length", min=2, max=128)},)

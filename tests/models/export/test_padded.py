@@ -10,13 +10,15 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from gprune.__main__ import main
-from gprune.models.export import measurable, padded
+from gprune.models.export import measurable
+from gprune.models.export.padded import save_padded
 from gprune.models.export.pruning_file import read_record
 from gprune.models.shapes import SHAPES
 from gprune.models.tiny import tiny_decoder
 from gprune.records import budget
 from gprune.system.errors import CheckpointError
 
+NAMES = ("intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
 IDS = torch.randint(3, 300, (2, 9), generator=torch.Generator().manual_seed(5))
 GENERATION: dict[str, Any] = {
     "max_new_tokens": 8,
@@ -25,6 +27,10 @@ GENERATION: dict[str, Any] = {
     "pad_token_id": 0,
     "attention_mask": torch.ones_like(IDS),
 }
+
+
+def configuration(folder):
+    return json.loads((folder / "config.json").read_text())
 
 
 def assert_equal_logits(actual, expected, relative=1e-5):
@@ -37,14 +43,13 @@ def test_logits_and_generation_stay_without_any_code_of_ours(family, compensated
     live = save(small_decoder(family), tmp_path / "in", compensated=compensated)
     if family == "qwen3" and compensated:
         with pytest.raises(CheckpointError, match="ordinary qwen3 model has no bias in o_proj and down_proj"):
-            padded.save_padded(tmp_path / "in", tmp_path / "out")
+            save_padded(tmp_path / "in", tmp_path / "out")
         assert [file.name for file in tmp_path.iterdir()] == ["in"]
         return
-    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
+    assert save_padded(tmp_path / "in", tmp_path / "out") == tmp_path / "out"
     assert not list((tmp_path / "out").glob("*.py"))
-    values = json.loads((tmp_path / "out" / "config.json").read_text())
-    expected = "llama" if compensated else family
-    assert (values["model_type"], made.model_type) == (expected, expected)
+    values = configuration(tmp_path / "out")
+    assert values["model_type"] == ("llama" if compensated else family)
     assert "auto_map" not in values and "ffn_widths" not in values
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
     assert type(loaded).__module__.startswith("transformers.models.")
@@ -54,11 +59,8 @@ def test_logits_and_generation_stay_without_any_code_of_ours(family, compensated
 
 def test_every_layer_gets_the_width_of_the_widest_and_zeros(tmp_path):
     save(small_decoder(), tmp_path / "in", compensated=True)
-    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
-    assert (made.neurons, made.groups) == (11, 2)
-    values = json.loads((tmp_path / "out" / "config.json").read_text())
-    names = ("intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim")
-    assert [values[name] for name in names] == [11, 4, 2, 4]
+    save_padded(tmp_path / "in", tmp_path / "out")
+    assert [configuration(tmp_path / "out")[name] for name in NAMES] == [11, 4, 2, 4]
     tensors, before = (load_file(tmp_path / name / "model.safetensors") for name in ("out", "in"))
     layer = "model.layers.0."
     # one of two groups and 3 of 11 neurons are real here: 8 query rows, 4 key and value rows
@@ -84,35 +86,33 @@ def test_equal_widths_are_an_ordinary_model_with_nothing_added(family, tmp_path)
     neurons, groups = budget.equal_counts(decoder.shape, 0.5)
     masks = masks_of(decoder, [groups] * 3, [neurons] * 3)
     live = save(decoder, tmp_path / "in", masks=masks)
-    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
-    assert (made.neurons, made.groups, made.model_type) == (neurons, groups, family)
-    assert made.padded == made.pruned
+    save_padded(tmp_path / "in", tmp_path / "out")
+    values = configuration(tmp_path / "out")
+    widths = values["intermediate_size"], values["num_key_value_heads"]
+    assert (*widths, values["model_type"]) == (neurons, groups, family)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out", trust_remote_code=False)
     assert_equal_logits(loaded(IDS).logits, live(IDS).logits)
     assert loaded.num_parameters() == live.num_parameters()
 
 
-def test_sizes_are_counted_by_the_widths(tmp_path):
-    decoder = small_decoder()
-    save(decoder, tmp_path / "in")
-    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
+def test_the_size_is_that_of_the_widths(tmp_path):
+    save(small_decoder(), tmp_path / "in")
+    save_padded(tmp_path / "in", tmp_path / "out")
     # embedding, head, final norm; two norms a layer; a group has 8 query and 4 key/value channels
     around = 2 * 300 * 24 + 24 + 3 * 2 * 24
     group, neuron = 24 * (8 + 4 + 4 + 8), 3 * 24
-    assert made.dense.parameters == around + 3 * (3 * group + 13 * neuron) == decoder.size.parameters
-    assert made.pruned.parameters == around + 5 * group + 21 * neuron
-    assert made.padded.parameters == around + 3 * (2 * group + 11 * neuron)
-    assert made.padded.bytes == 4 * made.padded.parameters
-    file = tmp_path / "out" / "model.safetensors"
-    assert 0 < file.stat().st_size - made.padded.bytes < 20_000
+    parameters = around + 3 * (2 * group + 11 * neuron)
+    assert AutoModelForCausalLM.from_pretrained(tmp_path / "out").num_parameters() == parameters
+    assert 0 < (tmp_path / "out" / "model.safetensors").stat().st_size - 4 * parameters < 20_000
 
 
 @pytest.mark.parametrize(("family", "groups"), [("llama", 6), ("mistral", 5)])
 def test_llama_needs_heads_that_divide_the_hidden_size(family, groups, tmp_path):
     decoder = small_decoder(family, heads=6, kv_heads=6)
     live = save(decoder, tmp_path / "in", masks=masks_of(decoder, [5, 1, 2], [1, 2, 3]))
-    made = padded.save_padded(tmp_path / "in", tmp_path / "out")
-    assert (made.groups, made.neurons) == (groups, 3)
+    save_padded(tmp_path / "in", tmp_path / "out")
+    values = configuration(tmp_path / "out")
+    assert (values["num_key_value_heads"], values["intermediate_size"]) == (groups, 3)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert_equal_logits(loaded(IDS).logits, live(IDS).logits)
 
@@ -122,9 +122,9 @@ def test_a_window_in_use_cannot_become_llama(tmp_path):
     decoder.model.config.sliding_window = 8
     save(decoder, tmp_path / "in", compensated=True)
     with pytest.raises(CheckpointError, match="prune without bias compensation"):
-        padded.save_padded(tmp_path / "in", tmp_path / "out")
+        save_padded(tmp_path / "in", tmp_path / "out")
     live = save(decoder, tmp_path / "plain")
-    padded.save_padded(tmp_path / "plain", tmp_path / "out")
+    save_padded(tmp_path / "plain", tmp_path / "out")
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path / "out")
     assert (loaded.config.model_type, loaded.config.sliding_window) == ("mistral", 8)
     long = torch.arange(3, 43)[None]
@@ -166,7 +166,7 @@ def test_shapes_have_the_published_parameters(name, billions):
 
 def test_a_padded_folder_lists_the_kept_units_and_models_reads_them(tmp_path, capsys):
     save(small_decoder(), tmp_path / "in")
-    padded.save_padded(tmp_path / "in", tmp_path / "out")
+    save_padded(tmp_path / "in", tmp_path / "out")
     records = [read_record(tmp_path / name) for name in ("in", "out")]
     assert [record.padded for record in records] == [False, True]
     assert [record.widths for record in records] == [([3, 11, 7], [1, 2, 2])] * 2
