@@ -15,8 +15,6 @@ from gprune.system.safe_parsing import json_object, sentence
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CARRIED = _PACKAGE / "_app"
 
-_COMMAND_SECONDS = 120.0
-
 INSTALLED = _CARRIED.is_dir()
 """whether this is a package that pip has put beside others"""
 APP_FOLDER = _CARRIED if INSTALLED else _PACKAGE.parent
@@ -34,10 +32,11 @@ def command(module: str, *arguments: str) -> list[str]:
 
 def ask_command(*arguments: str) -> dict[str, Any]:
     """Return the JSON object in the last line that `gprune ARGUMENTS` writes; UnreadableError where it fails."""
-    process_arguments = command("gprune", *arguments)
+    reason: object = ""
     try:
-        process = subprocess.run(process_arguments, cwd=CHILD_FOLDER, capture_output=True, timeout=_COMMAND_SECONDS)
+        process = subprocess.run(command("gprune", *arguments), cwd=CHILD_FOLDER, capture_output=True, timeout=120)
+        reason = process.stderr.decode(errors="replace").strip().rpartition("\n")[2]
         # a plug-in may print while it is imported
         return json_object(process.stdout.splitlines()[-1], "its output")
     except (OSError, subprocess.TimeoutExpired, IndexError, UnreadableError) as error:
-        raise UnreadableError(f"`gprune {' '.join(arguments[:1])}` failed ({sentence(error, 140)})") from error
+        raise UnreadableError(f"`gprune {arguments[0]}` failed ({sentence(reason or error, 140)})") from error

@@ -20,8 +20,6 @@ class TextEntry:
     """what to type"""
     description: str
     """for people"""
-    network: bool
-    """True if its first use downloads it"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +98,9 @@ HUB_TEXTS: Mapping[str, HubText] = {
 
 def known() -> tuple[TextEntry, ...]:
     """Return every text that has a name, those that need no network first."""
-    embedded = tuple(TextEntry(name, texts.DESCRIPTIONS[name], False) for name in texts.NAMES)
-    from_hub = tuple(TextEntry(entry.name, entry.description, True) for entry in HUB_TEXTS.values())
-    return (*embedded, TextEntry(sampled.PREFIX, sampled.DESCRIPTION, False), *from_hub)
+    embedded = tuple(TextEntry(name, texts.DESCRIPTIONS[name]) for name in texts.NAMES)
+    from_hub = tuple(TextEntry(entry.name, entry.description) for entry in HUB_TEXTS.values())
+    return (*embedded, TextEntry(sampled.PREFIX, sampled.DESCRIPTION), *from_hub)
 
 
 def names() -> tuple[str, ...]:

@@ -66,7 +66,7 @@ class HubRows(Record):
 
 @dataclass(frozen=True, slots=True)
 class HubSplit:
-    """One split of a hub dataset, as it was asked for."""
+    """One split of a hub dataset."""
 
     repository: str
     branch: str
@@ -77,42 +77,39 @@ class HubSplit:
     file: str = ""
     """the one file that is read; empty for all files of the split"""
 
-    def load(self, size: int, cache: Path) -> HubRows | None:
-        """Return stored documents of `size` bytes, or all there are; None if they are not stored.
-
-        Raise DamagedError if they are not what was written.
-        """
-        for stored_size, rows in self.stored(cache):
+    def load(self, size: int, cache: Path, set_aside: bool = False) -> HubRows | None:
+        """Return stored documents of `size` bytes, or all there are; None if they are not stored. See `stored`."""
+        for stored_size, rows in self.stored(cache, set_aside):
             if size <= stored_size or len(rows.utf8) < stored_size:
                 return rows.first(size)
         return None
 
-    def stored(self, cache: Path) -> Iterator[tuple[int, HubRows]]:
-        """Yield what is stored with the bytes that were asked for, the smallest first."""
-        for key in self._keys(cache):
-            yield int(key.rpartition("-")[2]), Store(cache).get(_STAGE, key, HubRows)
+    def stored(self, cache: Path, set_aside: bool = False) -> Iterator[tuple[int, HubRows]]:
+        """Yield the stored documents with their requested bytes, the smallest first.
 
-    def _keys(self, cache: Path) -> list[str]:
-        return sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*"))
+        Damaged ones are moved aside if `set_aside`, else DamagedError is raised.
+        """
+        store = Store(cache)
+        for key in sorted(path.name for path in (cache / _STAGE).glob(f"{self._prefix}-*")):
+            try:
+                yield int(key.rpartition("-")[2]), store.get(_STAGE, key, HubRows)
+            except DamagedError:
+                if not set_aside:
+                    raise
+                store.set_aside(_STAGE, key, HubRows)
 
     def fetch(self, size: int, cache: Path) -> HubRows:
         """Return documents of `size` bytes, or all there are, from the cache or else from the hub.
 
         Raise CorpusError if they are in neither.
         """
-        store = Store(cache)
-        try:
-            rows = self.load(size, cache)
-        except DamagedError:
-            for key in self._keys(cache):
-                store.set_aside(_STAGE, key, HubRows)
-            rows = self.load(size, cache)
+        rows = self.load(size, cache, set_aside=True)
         if rows is None:
-            key = f"{self._prefix}-{size:016d}"
-            # a text goes on at the commit that it began with
+            store, key = Store(cache), f"{self._prefix}-{size:016d}"
+            # a text continues at the commit of its beginning
             revision = next((earlier.revision for _, earlier in self.stored(cache)), "")
             store.put(_STAGE, key, self._stream(size, revision, cache))
-            # what another process has put there first is what counts
+            # another process may have stored it first
             rows = store.get(_STAGE, key, HubRows)
         return rows.first(size)
 
@@ -180,21 +177,19 @@ def _plain_errors(source: HubSplit) -> Iterator[None]:
 
 
 def _refusal(error: BaseException, source: HubSplit) -> str:
-    """Return what the hub has against a request, or an empty string."""
+    """Return why the hub refuses a request, or an empty string."""
     from huggingface_hub import constants, errors
 
     dataset = f"the dataset {source.repository!r}"
     page = f"{constants.ENDPOINT}/datasets/{source.repository}"
     login = "log in with `hf auth login`"
-    converted = f"Its converted copy may exist: type {source.name.typed(revision=CONVERTED)}"
-    gated = isinstance(error, errors.GatedRepoError) or "gated dataset" in str(error)
-    scripted = "scripts are no longer supported" in str(error)
-    refusals = {
-        f"{dataset} is gated: accept its terms at {page} and {login}": gated,
-        f"{dataset} has no revision {source.branch!r}: see {page}": isinstance(error, errors.RevisionNotFoundError),
-        f"{dataset} does not exist on the hub, or is private: check the name, or {login}": isinstance(
-            error, errors.RepositoryNotFoundError
-        ),
-        f"{dataset} has a loading script, and scripts are not run. {converted}": scripted,
-    }
-    return next((sentence for sentence, applies in refusals.items() if applies), "")
+    if isinstance(error, errors.GatedRepoError) or "gated dataset" in str(error):
+        return f"{dataset} is gated: accept its terms at {page} and {login}"
+    if isinstance(error, errors.RevisionNotFoundError):
+        return f"{dataset} has no revision {source.branch!r}: see {page}"
+    if isinstance(error, errors.RepositoryNotFoundError):
+        return f"{dataset} does not exist on the hub, or is private: check the name, or {login}"
+    if "scripts are no longer supported" in str(error):
+        converted = f"Its converted copy may exist: type {source.name.typed(revision=CONVERTED)}"
+        return f"{dataset} has a loading script, and scripts are not run. {converted}"
+    return ""
