@@ -23,11 +23,6 @@ def count() -> int:
     return _backend().device_count()
 
 
-def choose(index: int) -> None:
-    """Make a GPU the default of this process."""
-    _backend().set_device(index)
-
-
 def automatic() -> torch.device:
     """Return a GPU if there is one, else the CPU."""
     return torch.device(GPU if _backend().is_available() else "cpu")

@@ -56,29 +56,3 @@ def present(module: nn.Module) -> AbstractContextManager[None]:
     from accelerate.utils import align_module_device
 
     return align_module_device(module)
-
-
-def bring(module: nn.Module) -> None:
-    """Read all weights of a module from their files to where it computes, and keep them."""
-    for part in module.modules():
-        if not any(parameter.is_meta for parameter in part.parameters(recurse=False)):
-            continue
-        with present(part):
-            read = {name: weights.detach().clone() for name, weights in part.named_parameters(recurse=False)}
-        _release_hook(part)
-        for name, weights in read.items():
-            part.register_parameter(name, nn.Parameter(weights, requires_grad=False))
-
-
-def release_hooks(model: nn.Module) -> None:
-    """Remove accelerate's hooks from a model whose weights are all in memory."""
-    for part in model.modules():
-        _release_hook(part)
-
-
-def _release_hook(module: nn.Module) -> None:
-    if not hasattr(module, "_hf_hook"):
-        return
-    from accelerate.hooks import remove_hook_from_module
-
-    remove_hook_from_module(module)

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from pruned_folder import byte_tokenizer, save, small_decoder
+from pruned_folder import save, small_decoder
 from waiting import limit, wait_for
 
 from gprune import jobs
@@ -17,7 +17,7 @@ from gprune.jobs import folder as files
 from gprune.jobs import get, progress, submit
 from gprune.jobs.local import EXPORTS, SPEED, worker_command
 from gprune.jobs.state import JobState, read_state, write_state
-from gprune.models.export import gguf
+from gprune.models.export import padded
 from gprune.system.errors import CheckpointError
 
 from .conftest import fake_command, make_study
@@ -140,35 +140,35 @@ def test_arguments_that_begin_with_an_export_are_its_command(command, tmp_path):
 def test_two_clicks_make_one_job_and_the_study_itself_another_and_progress_and_end_reach_the_folder(
     cache, supervisors, tmp_path, monkeypatch, capsys
 ):
-    arguments = ("gguf", "/in", "/out")
+    arguments = ("export", "/in", "/out", "--padded")
     first = submit(cache, make_study(), arguments=arguments)
     assert submit(cache, make_study(), arguments=arguments).id == first.id
     others = [
         submit(cache, make_study()),
-        submit(cache, make_study(), arguments=("gguf", "/in", "/else")),
-        submit(cache, make_study(), arguments=("map", "/in", "/out")),
+        submit(cache, make_study(), arguments=("export", "/in", "/else", "--padded")),
+        submit(cache, make_study(), arguments=("gguf", "/in", "/out")),
     ]
     assert len({first.id, *(job.id for job in others)}) == 4
     assert first.command[3:7] == arguments and others[0].command[3] == "run"
 
-    def fake(source, target, dtype, on_progress):
+    def fake(source, target, on_progress):
         for step in range(5):
             on_progress(step, 4, f"part {step}")
-        return 3 * 2**20
+        return target
 
-    monkeypatch.setattr(gguf, "save_gguf", fake)
-    assert main(["gguf", "in", "out", "--job", str(tmp_path)]) == 0
+    monkeypatch.setattr(padded, "save_padded", fake)
+    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == 0
     events = [json.loads(line) for line in (tmp_path / files.EVENTS).read_text().splitlines()]
-    assert (events[0]["stage"], events[0]["done"], events[-1]["message"]) == ("gguf", 0, "part 4")
-    assert read_state(tmp_path).state == "done" and "3.0 MiB, read back" in capsys.readouterr().out
+    assert (events[0]["stage"], events[0]["done"], events[-1]["message"]) == ("pad", 0, "part 4")
+    assert read_state(tmp_path).state == "done" and "padded with zeros to the widest" in capsys.readouterr().out
 
 
 def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):
     def fail(*_):
         raise CheckpointError("'out' already holds something: choose a new folder or file name")
 
-    monkeypatch.setattr(gguf, "save_gguf", fail)
-    assert main(["gguf", "in", "out", "--job", str(tmp_path)]) == EXIT_ERROR
+    monkeypatch.setattr(padded, "save_padded", fail)
+    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == EXIT_ERROR
     state = read_state(tmp_path)
     assert (state.state, state.error[:27]) == ("failed", "'out' already holds somethi")
 
@@ -176,27 +176,27 @@ def test_an_error_of_the_export_is_the_jobs_error(tmp_path, monkeypatch):
 def test_a_cancelled_export_stops_at_its_next_step(tmp_path, monkeypatch):
     reached = []
 
-    def fake(source, target, dtype, on_progress):
+    def fake(source, target, on_progress):
         on_progress(0, 4, "reading")
         (tmp_path / files.CANCEL).touch()
         time.sleep(0.25)
-        on_progress(1, 4, "writing")
+        on_progress(1, 4, "padding")
         reached.append("further")
 
-    monkeypatch.setattr(gguf, "save_gguf", fake)
-    assert main(["gguf", "in", "out", "--job", str(tmp_path)]) == EXIT_STOPPED
+    monkeypatch.setattr(padded, "save_padded", fake)
+    assert main(["export", "in", "out", "--padded", "--job", str(tmp_path)]) == EXIT_STOPPED
     assert read_state(tmp_path).state == "cancelled" and not reached
 
 
 @pytest.mark.long
 @pytest.mark.process
 def test_a_whole_export_runs_under_its_supervisor(cache, monkeypatch):
-    pytest.importorskip("gguf")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    save(small_decoder(), cache / "in", tokenizer=byte_tokenizer())
-    out = cache / "exports" / "run" / "model.gguf"
-    job = submit(cache, make_study(), arguments=("gguf", str(cache / "in"), str(out)))
+    save(small_decoder(), cache / "in")
+    out = cache / "exports" / "run" / "padded"
+    job = submit(cache, make_study(), arguments=("export", str(cache / "in"), str(out), "--padded"))
     wait_for(lambda: not get(cache, job.id).active, 60)
     ended = get(cache, job.id)
     assert (ended.state, ended.error) == ("done", "")
-    assert out.read_bytes()[:4] == b"GGUF" and progress(cache, job.id).stages[0].stage == "gguf"
+    assert json.loads((out / "config.json").read_text())["model_type"] == "llama"
+    assert progress(cache, job.id).stages[0].stage == "pad" and not list(out.glob("*.py"))

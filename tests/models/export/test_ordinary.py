@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 import gprune
+from gprune.__main__ import main
 from gprune.models import identity, inspection, loading, origin
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint, gguf, ordinary, padded, pruning_file
@@ -148,9 +149,10 @@ def test_layers_of_other_widths_and_a_model_over_several_gpus_are_no_other_famil
     )
 
 
-def test_the_folder_pads_to_itself(tmp_path):
+def test_the_folder_pads_to_itself(tmp_path, capsys):
     folder, _, _ = saved(tmp_path)
-    padded.save_padded(folder, tmp_path / "padded")
+    assert main(["export", str(folder), str(tmp_path / "padded"), "--padded"]) == 0
+    assert "an ordinary model, every layer padded with zeros to the widest" in capsys.readouterr().out
     before, after = (load_file(place / "model.safetensors") for place in (folder, tmp_path / "padded"))
     assert before.keys() == after.keys() and all(torch.equal(after[name], one) for name, one in before.items())
 
