@@ -9,6 +9,7 @@ python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
 python -m gprune sweep FILE                (many studies that differ in some fields, what they share once)
 python -m gprune arrays STUDY.json OUT.npz
 python -m gprune export RUN METHOD OUT     (the pruned model of any method of a run, with model card)
+python -m gprune export FOLDER OUT --padded (a pruned model as a stock folder)
 python -m gprune gguf FOLDER OUT.gguf      (a pruned model for llama.cpp)
 python -m gprune speed FOLDER...           (prefill and decode, dense beside pruned)
 python -m gprune pack RUN                  (a run in one file, to be looked at elsewhere)

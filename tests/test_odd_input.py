@@ -139,7 +139,7 @@ COMMANDS = {
     "cache": ["runs", "--cache", "x" * 5000],
     "cache of nobody": ["runs", "--cache", "~nosuchuser/cache"],
     "command": ["z" * 5000],
-    "export padded": ["export", "x" * 5000, "flap", "{folder}/out", "--padded"],
+    "pad": ["export", "{folder}", "{folder}/out", "--padded"],
     "gguf": ["gguf", "~nosuchuser/m", "{folder}/out.gguf"],
     "table": ["reproduce", "main", "--model", "~nosuchuser/m", "--dry-run"],
     "scale": ["reproduce", "main", "--model", "demo", "--samples", "1000000000", "--dry-run"],

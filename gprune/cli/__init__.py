@@ -47,7 +47,7 @@ COMMANDS = {
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
     "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
     "arrays": Command("packs", "write every result array of a study to one .npz file"),
-    "export": Command("export", "write the pruned model of any method of a run as a folder"),
+    "export": Command("export", "write the pruned model of any method of a run as a folder, or pad such a folder"),
     "gguf": Command("export", "write a pruned model as a file that llama.cpp loads"),
     "speed": Command("speed", "measure tokens a second of dense and pruned models side by side"),
     "pack": Command("packs", "write a run as one file, to open elsewhere"),

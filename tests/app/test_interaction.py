@@ -203,7 +203,7 @@ def test_no_job_of_the_app_runs_code_of_a_model(cache, started):
     with refused():
         work.submit(str(cache), TRUSTING)
     with refused():
-        work.submit(str(cache), TRUSTING, "an export", ("gguf", "a", "b"))
+        work.submit(str(cache), TRUSTING, "an export", ("export", "a", "b", "--padded"))
     assert started == []
     work.submit(str(cache), replace(TRUSTING, trust_remote_code=False))
     assert len(started) == 1

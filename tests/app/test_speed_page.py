@@ -198,7 +198,7 @@ def test_a_folder_of_equal_widths_is_told_to_need_no_code_and_no_padding(cache):
     codes = [code.value for code in app.code]
     assert "trust_remote_code=True" not in "".join(codes)
     assert "no code of its own (every layer has the same width)" in words(app)
-    assert "sx_padded" not in [button.key for button in app.button]
+    assert "sx_pad" not in [button.key for button in app.button]
     (folder / "config.json").write_text('{"auto_map": {}}')
     assert export_card.has_code(folder) and not exports().exception
 
@@ -216,16 +216,16 @@ def test_a_checkpoint_comes_with_its_kept_units_and_padding_is_a_job(cache, star
     assert "'pretrained=/a folder,trust_remote_code=True'" in command
     assert [item.proto.label for item in app.get("download_button") if "pruning.json" in item.proto.label]
     folder = folder_of(cache, name, stages.checkpoint) / "model"
-    app.button(key="sx_padded").click().run()
+    app.button(key="sx_pad").click().run()
     ((study, arguments),) = started
-    out = Path(arguments[3])
-    assert study == a_study() and arguments[:3] == ("export", name, "gprune") and "--padded" in arguments
+    out = Path(arguments[2])
+    assert study == a_study() and (*arguments[:2], arguments[3]) == ("export", str(folder), "--padded")
     assert out.parent == cache / "exports" / name and out.name == f"padded-{folder.parent.name[:8]}"
     out.mkdir(parents=True)
     (out / "model.safetensors").write_bytes(b"x" * 3072)
     app = exports()
     assert "Made: 3.0 KiB on disk" in words(app)
-    assert "sx_padded" not in [button.key for button in app.button]
+    assert "sx_pad" not in [button.key for button in app.button]
 
 
 @pytest.mark.parametrize("present", [False, True])
@@ -243,10 +243,9 @@ def test_gguf_is_offered_where_its_package_is(cache, started, monkeypatch, prese
 def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state, words_):
     monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
-    run = write_run(cache)
+    folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     out = export_card.destination(the_run(cache), export_card.PADDED)
-    arguments = ("export", run, "gprune", str(out), "--padded", "--cache", str(cache))
-    job = submit(cache, a_study(), arguments=arguments)
+    job = submit(cache, a_study(), arguments=("export", str(folder), str(out), "--padded"))
     if state == "failed":
         values = {"state": "failed", "error": "the disk is full", "started": 1.0, "ended": 2.0}
         files.write_json(job.folder / files.STATE, values)

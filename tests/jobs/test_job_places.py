@@ -66,7 +66,7 @@ def test_who_names_a_device_waits_for_it_and_others_do_not_wait_behind(cache, su
     first, second, free = (submit(cache, study) for study in (on(0, "cuda:1"), on(1, "cuda:1"), make_study(2)))
     assert now(cache, first, second, free) == [("running", "cuda:1"), ("queued", ""), ("running", "cuda:0")]
     # the CPU has a place of its own, for studies that ask for it and for exports
-    slow, export = submit(cache, on(3, "cpu")), submit(cache, make_study(4), "", ("gguf", "in", "out"))
+    slow, export = submit(cache, on(3, "cpu")), submit(cache, make_study(4), "", ("export", "in", "out", "--padded"))
     assert now(cache, slow, export) == [("running", "cpu"), ("queued", "")]
     end(cache, first, slow)
     assert now(cache, second, export) == [("running", "cuda:1"), ("running", "cpu")]
@@ -113,7 +113,7 @@ def test_a_clock_of_the_cpu_shares_the_machine_with_no_gpu(cache, supervisors, t
 def test_a_measurement_of_models_by_name_is_a_clock_where_its_command_says(cache, supervisors, two):
     cpu, gpu = ("speed", "a", "b", "--preset", "cpu"), ("speed", "a", "b", "--preset", "gpu")
     first, clock = submit(cache, make_study(0)), submit(cache, make_study(1), "", cpu)
-    last = submit(cache, make_study(2), "", ("gguf", "in", "out"))
+    last = submit(cache, make_study(2), "", ("export", "in", "out", "--padded"))
     assert now(cache, first, clock, last) == [("running", "cuda:0"), ("queued", ""), ("queued", "")]
     end(cache, first)
     assert now(cache, clock, last) == [("running", "cpu"), ("queued", "")]
@@ -131,7 +131,7 @@ def test_only_a_run_that_comes_to_its_clock_is_timed(cache, supervisors):
     study = timed(0)
     assert [measures_speed(study, until) for until in ("all", "perplexity", "masks")] == [True, True, False]
     assert not measures_speed(make_study())
-    for arguments, expected in (((), True), (("--until", "masks"), False), (("gguf", "a", "b"), False)):
+    for arguments, expected in (((), True), (("--until", "masks"), False), (("export", "a", "b", "--padded"), False)):
         assert submit(cache, study, "", arguments).timed == expected
 
 

@@ -15,6 +15,7 @@ _BESIDE = {
     "download": "fetching the model from the hub",
     "model": "loading the model",
     "estimate": "estimating memory and time",
+    "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",
     "map": "laying out the neurons of a layer",
 }

@@ -32,8 +32,8 @@ _ROW = (3, 7, 2)
 class Form:
     """A form that a pruned model can be exported to."""
 
-    key: str
-    """part of the keys of its widgets"""
+    name: str
+    """name of the button"""
     title: str
     what: str
     """one sentence on what it is"""
@@ -42,7 +42,7 @@ class Form:
 
 
 PADDED = Form(
-    "padded",
+    "pad",
     "Ordinary folder, padded",
     "Every layer is padded with zeros to the widest: any tool loads it, and it needs no code of this "
     "project. The outputs are the same; part of what pruning saved is given back.",
@@ -87,9 +87,9 @@ def draw(drawn: Card, run: Run) -> None:
     # nothing would be added to a model whose layers all have the same width
     for column, form in ((left, PADDED), (right, GGUF)) if own else ((left, GGUF),):
         out = destination(run, form)
-        padded = ("export", run.name, "gprune", str(out), "--padded", "--cache", run.root)
+        places = str(folder), str(out)
         with column:
-            _form(run, form, out, padded if form is PADDED else ("gguf", str(folder), str(out)))
+            _form(run, form, out, ("gguf", *places) if form is GGUF else ("export", *places, "--padded"))
 
 
 def checkpoint(run: Run) -> Path | None:
@@ -190,7 +190,7 @@ def _form(run: Run, form: Form, out: Path, arguments: tuple[str, ...]) -> None:
                 icon=":material/info:",
             )
             return
-        offered_job.draw(run, arguments, form.title, words="Write it", key=f"sx_{form.key}")
+        offered_job.draw(run, arguments, form.title, words=f"Make it ({form.name})", key=f"sx_{form.name}")
 
 
 def _size(place: Path) -> str:
