@@ -23,8 +23,8 @@ def test_the_sentence_beside_the_first_picture_is_that_of_the_study():
     assert f"in {base[0]} of {sum(base)} cases and loses in {base[2]}" in beside
     effects = study.partition("## What the parts change")[2]
     # model, retention, drift explained, and the share that changes without BCM, RASA and MSL
-    rows = [line.strip("| ").split(" | ") for line in effects.splitlines() if line.startswith("| ") and " % |" in line]
-    shares = sorted(float(row[4].removesuffix(" %")) for row in rows)
+    rows = [line.strip("| ").split(" | ") for line in effects.splitlines() if line.startswith("| ") and "% |" in line]
+    shares = sorted(float(row[4].removesuffix("%")) for row in rows)
     assert f"RASA changes {shares[0]} to {shares[-1]}% of the neuron decisions" in beside
     learned = outcome(study, "one learned threshold a layer is better than the same ratio in every layer")
     assert learned[2] == 0 and "learned thresholds" in beside.lower()
