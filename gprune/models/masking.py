@@ -24,9 +24,8 @@ def masked(decoder: Decoder, kept: Mapping[int, tuple[Array, Array]]) -> Iterato
         for layer, (neurons, groups) in kept.items():
             channels = np.repeat(groups, decoder.shape.group_channels)
             for module, mask in ((decoder.down_proj(layer), neurons), (decoder.o_proj(layer), channels)):
-                # weights that wait in their files are nowhere
-                place = decoder.device if module.weight.is_meta else module.weight.device
-                factor = torch.as_tensor(np.array(mask), dtype=module.weight.dtype, device=place)
+                device = decoder.layer_device(layer)
+                factor = torch.as_tensor(np.array(mask), dtype=module.weight.dtype, device=device)
                 hooks.callback(module.register_forward_pre_hook(_multiply(factor)).remove)
         yield
 
