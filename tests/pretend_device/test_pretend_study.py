@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from accelerate import dispatch_model
+from pretend_device import backend
 from pretend_device.studies import (
     EVERY,
     OF_EACH_KIND,
@@ -151,11 +152,36 @@ def map_parts(monkeypatch, **places):
     monkeypatch.setattr(loading, "read_weights", read_mapped)
 
 
-@pytest.mark.parametrize("metric", ["flap", "twflap"])
-def test_layers_on_two_devices(gpu, workshop, monkeypatch, metric):
+def test_no_operation_mixes_two_devices(gpu):
+    with backend.active(count=2):
+        first, second = (torch.ones(2, device=f"{NAME}:{index}") for index in range(2))
+        with pytest.raises(RuntimeError, match=f"at least two devices, {NAME}:0 and {NAME}:1"):
+            first + second
+        assert torch.equal((first.to(second.device) + second).cpu(), torch.full((2,), 2.0))
+
+
+def test_layers_on_two_devices(gpu, workshop, monkeypatch):
     map_parts(monkeypatch, **PARTS, lm_head=0)
-    changes = {"metric": metric, "dtype": "float32", "methods": OF_EACH_KIND}
-    ran = run(workshop, f"two-{metric}", devices=2, **WHOLE | changes)
+    changes = {"metric": "flap", "dtype": "float32", "methods": OF_EACH_KIND}
+    ran = run(workshop, "two-flap", devices=2, **WHOLE | changes)
+    require_same(ran, "float32")
+
+
+def test_recovery_and_tasks_on_two_devices(gpu, workshop, monkeypatch):
+    """A head of its own would be on the second device; speed wants one device and is left out."""
+    map_parts(monkeypatch, **PARTS, lm_head=0)
+    changes = {"metric": "wanda_sp", "dtype": "float32", "methods": ["dense", "wanda_sp"], "primary": OWN}
+    changes["recovery"] = {"kind": "lora", "steps": 4, "batch": 4, "learning_rate": 0.01}
+    evaluation = {"tasks": [workshop.questions], "texts": [OTHER, workshop.texts[2]]}
+    ran = run(workshop, "two-recovered", evaluation, devices=2, **changes)
+    require_same(ran, "float32")
+    assert any(name.startswith("recovered_perplexity") for name in ran.keys)
+
+
+def test_a_layer_in_the_memory_of_the_host(gpu, workshop, monkeypatch):
+    map_parts(monkeypatch, **PARTS | {"model.layers.0": "cpu", "model.layers.1": 0, "model.norm": 0}, lm_head=0)
+    methods = ["dense", "wanda_sp", "flap", "osscar", "slimllm"]
+    ran = run(workshop, "in-memory", metric="flap", dtype="float32", methods=methods)
     require_same(ran, "float32")
 
 
