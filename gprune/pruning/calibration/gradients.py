@@ -111,8 +111,8 @@ def taylor_scores(
             ) from error
     _require_gradients(decoder, reduced)
     predictions = len(ids) * (ids.shape[1] - 1)
-    mean = (scale * predictions).cpu()
-    values = {place: (total.cpu() / mean).numpy() for place, total in reduced.items()}
+    divisor = scale * predictions
+    values = {place: (total / divisor.to(total.device)).cpu().numpy() for place, total in reduced.items()}
     on_progress(1, 1, "gradients of the weights")
     return _unit_scores(decoder.shape, tokens.text, values)
 
