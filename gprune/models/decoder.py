@@ -18,12 +18,12 @@ import torch
 from torch import nn
 from transformers.modeling_outputs import BaseModelOutputWithPast
 
-from gprune.models import parts
+from gprune.models import identity, parts
 from gprune.models.families import Layout, layout_of
-from gprune.models.offloading import present
+from gprune.models.offloading import execution_device, present
 from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
-from gprune.system.errors import ModelError, SettingsError
+from gprune.system.errors import ModelError
 
 # Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
 _BLOCK_ROWS = 512
@@ -104,7 +104,7 @@ class Decoder:
 
     @property
     def device(self) -> torch.device:
-        """Where the model computes."""
+        """Where the embeddings are, and everything that is no part of a layer."""
         embeddings: nn.Module = self.model.get_input_embeddings()  # type: ignore[operator]
         return next(embeddings.parameters()).device
 
@@ -116,16 +116,23 @@ class Decoder:
 
     @property
     def offloaded(self) -> bool:
-        """Whether the layers' weights stay in their files until they are needed."""
-        return self.o_proj(0).weight.is_meta and self.device.type != "meta"
+        """Whether the weights of a layer stay in memory or in files until they are needed."""
+        layers = range(self.shape.layers)
+        return self.device.type != "meta" and any(self.o_proj(layer).weight.is_meta for layer in layers)
+
+    @property
+    def is_mapped(self) -> bool:
+        """Return True if the layers are on several devices or offloaded."""
+        return len(getattr(self.model, "hf_device_map", ())) > 0
+
+    def layer_device(self, layer: int) -> torch.device:
+        """Return the device on which a layer computes."""
+        return execution_device(self.o_proj(layer))
 
     def require_whole(self, purpose: str) -> None:
         """Raise SettingsError if weights that a purpose needs in memory are offloaded."""
         if self.offloaded:
-            raise SettingsError(
-                f"{purpose} needs the whole model in memory, and offload leaves its layers in their files: "
-                "switch offload off, or stop before (--until adapted)"
-            )
+            raise identity.offloaded(purpose)
 
     @property
     def residual_scale(self) -> float:
@@ -187,7 +194,8 @@ class Decoder:
         """
         backbone = self.model.base_model
         output = backbone(input_ids=ids.to(self.device), use_cache=False)  # type: ignore[operator]
-        states: torch.Tensor = output.last_hidden_state
+        # the last layer may be on another GPU
+        states: torch.Tensor = output.last_hidden_state.to(self.device)
         self.count_forward(ids.numel())
         return states
 
@@ -236,7 +244,7 @@ class Decoder:
 
     def logits(self, hidden: torch.Tensor) -> torch.Tensor:
         """(..., vocabulary) from (..., hidden), scaled and capped as the family's own forward does it."""
-        return logits(self.model, hidden)
+        return logits(self.model, hidden).to(hidden.device)
 
     @torch.no_grad()
     def weight_norms(self) -> WeightNorms:

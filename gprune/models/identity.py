@@ -11,7 +11,7 @@ from typing import Any
 from gprune.models import families, hub, shapes, weight_headers
 from gprune.store import digests
 from gprune.system import safe_parsing
-from gprune.system.errors import ModelError, UnreadableError
+from gprune.system.errors import ModelError, SettingsError, UnreadableError
 from gprune.system.progress import Progress
 
 CONFIG_FILE = "config.json"
@@ -201,6 +201,14 @@ def require_offloadable(folder: Path) -> None:
         raise ModelError(
             f"{shapes.RANDOM}{folder.name} has no files of weights in which layers could wait: leave offload out"
         )
+
+
+def offloaded(purpose: str) -> SettingsError:
+    """Return the error of work that needs weights in memory which are offloaded."""
+    return SettingsError(
+        f"{purpose} needs the whole model in memory, and some of its layers are offloaded: switch offload off, use "
+        "more GPUs, or leave out the methods that learn (dense, wanda_sp, flap, osscar and slimllm do not)"
+    )
 
 
 def require_same(name: str, expected: str, memory: Path | None = None, card: str = "") -> None:

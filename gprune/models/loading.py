@@ -13,6 +13,7 @@ from torch import nn
 from gprune.models import devices, identity, library_errors, loadable, offloading, random_weights, shapes
 from gprune.models.decoder import Decoder
 from gprune.models.families import FAMILIES, TIED
+from gprune.models.offloading import DeviceMap
 from gprune.models.oom_backoff import out_of_memory
 from gprune.system.errors import GpruneError, ModelError, SettingsError
 
@@ -29,6 +30,9 @@ def load(
 ) -> Decoder:
     """Load a model, ``demo``, a folder, a hub name or ``random:SHAPE``, with its tokenizer.
 
+    A model that leaves its GPU too little room lies over all GPUs by ``device_map="auto"``, unless `device` names
+    one by its number.
+
     Args:
         name: the model; one of the hub is downloaded once.
         device: ``auto`` (a GPU if there is one), ``cpu``, ``cuda`` or ``cuda:1``.
@@ -42,18 +46,33 @@ def load(
     target, folder = device_of(device), identity.locate(name, download=True)
     loadable.require_loadable(folder)
     tokenizer = load_tokenizer(str(folder), trust_remote_code)
-    return Decoder.from_model(read_weights(folder, target, dtype, trust_remote_code, offload), tokenizer)
+    several = not offload and offloading.needs_several_gpus(folder, device, target, _dtype(dtype, target))
+    device_map = "auto" if several else None
+    model = read_weights(folder, target, dtype, trust_remote_code, offload, device_map)
+    return Decoder.from_model(model, tokenizer)
 
 
-def read_weights(folder: Path, target: torch.device, dtype: str, trust_remote_code: bool, offload: bool) -> nn.Module:
-    """Load the model of a folder without its tokenizer, which need not be there; see `load`."""
+def read_weights(
+    folder: Path,
+    target: torch.device,
+    dtype: str,
+    trust_remote_code: bool,
+    offload: bool,
+    device_map: DeviceMap | None = None,
+) -> nn.Module:
+    """Load the model of a folder without its tokenizer, which need not be there; see `load`.
+
+    `device_map` places its parts as in ``from_pretrained``; None puts them on the device `target`.
+    """
     if offload:
         identity.require_offloadable(folder)
     if shapes.holds(folder):
         return _random(folder, target, dtype)
     arguments = {"dtype": _dtype(dtype, target), "trust_remote_code": trust_remote_code}
     if offload:
-        model = _read_offloaded(folder, target, arguments)
+        device_map = _disk_map(folder, target, trust_remote_code)
+    if device_map is not None:
+        model = _read_mapped(folder, device_map, arguments)
     else:
         model = move(read_model(auto_class(folder), folder, **arguments), target)
     require_finite(model, folder)
@@ -150,13 +169,17 @@ def read_model(loader: Any, folder: Path, **arguments: Any) -> nn.Module:
     return model.eval()
 
 
-def _read_offloaded(folder: Path, target: torch.device, arguments: dict[str, Any]) -> nn.Module:
-    loader, trust = auto_class(folder), arguments["trust_remote_code"]
+def _disk_map(folder: Path, target: torch.device, trust: bool) -> DeviceMap:
     with quiet(), _as_model_error(f"config.json in {str(folder)!r} cannot be read"):
         config = _automatic("AutoConfig").from_pretrained(folder, trust_remote_code=trust, local_files_only=True)
-    device_map = offloading.device_map(loader, config, loadable.require_loadable(folder), target)
+    return offloading.disk_map(auto_class(folder), config, loadable.require_loadable(folder), target)
+
+
+def _read_mapped(folder: Path, device_map: DeviceMap, arguments: dict[str, Any]) -> nn.Module:
+    if isinstance(device_map, str):
+        arguments["max_memory"] = offloading.memory_limits()
     with offloading.workspace() as work:
-        return read_model(loader, folder, device_map=device_map, offload_folder=work, **arguments)
+        return read_model(auto_class(folder), folder, device_map=device_map, offload_folder=work, **arguments)
 
 
 @torch.no_grad()

@@ -23,8 +23,7 @@ def masked(decoder: Decoder, kept: Mapping[int, tuple[Array, Array]]) -> Iterato
         for layer, (neurons, groups) in kept.items():
             channels = np.repeat(groups, decoder.shape.group_channels)
             for module, mask in ((decoder.down_proj(layer), neurons), (decoder.o_proj(layer), channels)):
-                # offloaded weights are on no device
-                device = decoder.device if module.weight.is_meta else module.weight.device
+                device = decoder.layer_device(layer)
                 factor = torch.as_tensor(np.array(mask), dtype=module.weight.dtype, device=device)
                 hooks.callback(module.register_forward_pre_hook(_multiply(factor)).remove)
         yield

@@ -74,6 +74,9 @@ def run(
     require_all(missing_tasks)
     results = Results(store, Graph(study, inputs))
     wanted = results.course(until)
+    learning = next((stage.title for stage in wanted if stage.id.has_backward and not results.holds(stage)), "")
+    if study.offload and learning:
+        raise identity.offloaded(learning)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
     if notice := attention_notice(identity.locate(study.model)):
         listener(ESTIMATE, 1, 1, Notice(notice))
@@ -82,7 +85,9 @@ def run(
     store.sweep()
     states.sweep(store)
     with RunOwner(record, wanted, listener) as owner:
-        _Runner(results, record, owner).run(wanted, _essential(results.graph, until))
+        runner = _Runner(results, record, owner)
+        runner.work.learning_title = learning
+        runner.run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
         owner.finish(summary if until in ("perplexity", "all") else None)
     return summary

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from gprune.models import low_rank, parts
+from gprune.models import low_rank, offloading, parts
 from gprune.models.decoder import Decoder
 from gprune.models.export import checkpoint
 from gprune.models.export.modeling_gprune import Kept, narrow
@@ -45,21 +45,22 @@ def cut(
     Raises:
         ModelError: the masks, or what a repair needs, are of another model, or a layer would lose all its
             neurons or all its key/value groups.
-        SettingsError: the dense model's layers are offloaded.
     """
-    decoder.require_whole("pruning")
     model = PrunedModel.of(model)
     maps = _repaired(decoder, model, None, on_progress)
-    # all weights are shared but those that are narrowed
-    made = copy.deepcopy(decoder.model, {id(weight): weight for weight in decoder.model.parameters()})
+    # all weights are shared but those that are narrowed, and so are the hooks that hold offloaded ones
+    hooks = [part._hf_hook for part in decoder.model.modules() if hasattr(part, "_hf_hook")]
+    made = copy.deepcopy(decoder.model, {id(part): part for part in (*decoder.model.parameters(), *hooks)})
     slices = [one for one in decoder.layout.table() if one[1] == 0]
     with torch.no_grad():
         layers = list(made.get_submodule(decoder.layout.layers).children())
         for index, layer in enumerate(layers):
+            offloading.load_offloaded(layer)
             narrow(layer, slices, decoder.layout.numbers(), _kept(decoder.shape, model.masks, index))
         for one in maps:
             path = decoder.layout.place(one.name)[0]
             _put(parts.linear(layers[one.layer], path, one.layer), *one.narrowed())
+    offloading.release_hooks(made)
     if model.recovered is not None:
         low_rank.merge(made, decoder.layout, model.recovered)
     if then is not None:

@@ -109,8 +109,8 @@ class Study(Form):
     trust_remote_code: bool = False
     """run Python code that comes with this model; only for models you trust"""
     offload: bool = False
-    """leave the layers' weights in their files and read each when it is needed: for statistics, drift and
-    modules of a model larger than memory (nothing can be pruned so); changes no result"""
+    """leave the layers' weights in their files and read each when it is needed, for a model larger than memory:
+    not with methods that learn; changes no result"""
     calibration: CalibrationSettings = field(default_factory=CalibrationSettings)
     """calibration sets and their statistics"""
     contexts: ContextSettings = field(default_factory=ContextSettings)

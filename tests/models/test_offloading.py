@@ -1,4 +1,4 @@
-"""A model whose layers stay in their files says what the whole model says, and holds one weight at a time."""
+"""A model by a device map says what the model on one device says; offloaded weights are read one at a time."""
 
 from dataclasses import replace
 
@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 import tiny_study
 import torch
+from accelerate import dispatch_model
 from torch import nn
 
 from gprune import pipeline
+from gprune.evaluation.perplexity import token_losses
+from gprune.models import devices, loading, offloading
 from gprune.models.decoder import Decoder
 from gprune.models.loading import quiet, read_weights
 from gprune.models.tiny import tiny_decoder
@@ -99,14 +102,60 @@ def test_no_more_than_one_projection_is_in_memory(tmp_path):
     assert all(parameter.is_meta for parameter in inside.parameters())
 
 
-def test_what_changes_or_copies_weights_is_refused_with_what_to_do(tmp_path):
-    _, decoder = both(saved(tmp_path / "model"), "float32")
-    masks = PruningMasks("flap", np.ones((3, 13), bool), np.ones((3, 2), bool), 1.0, 1.0)
-    sentence = "needs the whole model in memory.*switch offload off, or stop before .--until adapted."
-    with pytest.raises(SettingsError, match=f"pruning {sentence}"):
-        cut(decoder, masks)
-    with pytest.raises(SettingsError, match=f"LLM-Pruner {sentence}"):
+PLACES = {"model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.norm": "cpu", "lm_head": "cpu"}
+MASKS = PruningMasks(
+    "test", np.random.default_rng(1).random((3, 13)) < 0.6, np.array([[1, 0], [0, 1], [1, 1]], bool), 0.5, 0.5
+)
+
+
+@pytest.mark.parametrize("family", ["llama", "qwen2", "mistral"])
+def test_a_cut_of_an_offloaded_model_has_its_weights_in_memory_and_the_same_answers(tmp_path, family):
+    whole, offloaded = both(saved(tmp_path / "model", family), "float32")
+    ids = torch.from_numpy(TOKENS.ids[:2].astype(np.int64))
+    before = token_losses(whole.model, ids)
+    for masks in (MASKS, replace(MASKS, ffn=MASKS.ffn[[0, 0, 0]], heads=MASKS.heads[[0, 0, 0]])):
+        first, second = cut(whole, masks), cut(offloaded, masks)
+        assert not any(weight.is_meta for weight in second.parameters())
+        assert not any(hasattr(part, "_hf_hook") for part in second.modules())
+        assert torch.equal(token_losses(first, ids), token_losses(second, ids))
+    # the dense model is as it was
+    assert offloaded.offloaded and torch.equal(token_losses(offloaded.model, ids), before)
+
+
+def test_a_model_with_the_hooks_of_a_device_map_is_cut_and_measured_like_any_other():
+    whole, hooked = (tiny_decoder(layers=3, neurons=13, kv_heads=2) for _ in range(2))
+    places = PLACES | {f"model.layers.{layer}": "cpu" for layer in range(3)}
+    mapped = Decoder.from_model(dispatch_model(hooked.model, places, main_device="cpu", force_hooks=True))
+    ids = torch.from_numpy(TOKENS.ids[:2].astype(np.int64))
+    assert hasattr(mapped.layers[0], "_hf_hook") and mapped.is_mapped and not mapped.offloaded
+    for first, second in ((whole.model, mapped.model), (cut(whole, MASKS), cut(mapped, MASKS))):
+        assert torch.equal(token_losses(first, ids), token_losses(second, ids))
+    assert torch.equal(token_losses(whole.model, ids), token_losses(mapped.model, ids))
+
+
+def test_one_offloaded_layer_is_enough_to_refuse_gradients(tmp_path):
+    folder = saved(tmp_path / "model")
+    places = PLACES | {"model.layers.0": "cpu", "model.layers.1": "cpu", "model.layers.2": "disk"}
+    decoder = Decoder.from_model(read_weights(folder, torch.device("cpu"), "float32", False, False, places))
+    assert decoder.offloaded and not decoder.o_proj(0).weight.is_meta
+    with pytest.raises(SettingsError, match="LLM-Pruner needs the whole model in memory, .* switch offload off"):
         taylor_scores(decoder, TOKENS, BaselineSettings(taylor_samples=2, taylor_length=4))
+
+
+@pytest.mark.parametrize(
+    ("device", "gpus", "gib", "expected"),
+    [("auto", 2, 1.0, True), ("cuda", 2, 1.0, True), ("cuda:0", 2, 1.0, False), ("auto", 1, 1.0, False)]
+    + [("auto", 2, 1.3, False), ("cpu", 2, 1.0, False)],
+)
+def test_a_model_that_leaves_its_gpu_no_room_lies_over_all(tmp_path, monkeypatch, device, gpus, gib, expected):
+    folder = saved(tmp_path / "model")
+    size = (folder / "model.safetensors").stat().st_size
+    monkeypatch.setattr(devices, "count", lambda: gpus)
+    monkeypatch.setattr(devices, "memory", lambda _: (0, int(gib * size)))
+    target = torch.device("cpu" if device == "cpu" else devices.GPU)
+    assert offloading.needs_several_gpus(folder, device, target, "auto") == expected
+    # half as many bytes a number
+    assert not offloading.needs_several_gpus(folder, device, target, torch.bfloat16)
 
 
 def test_a_weight_that_is_not_finite_is_named(tmp_path):
@@ -134,8 +183,27 @@ def test_a_run_of_an_offloaded_model_is_the_run_of_the_model(tmp_path):
     graph = Graph(study, read(study))
     for stage in (stages.scores(graph, "primary"), stages.drift(graph), stages.modules(graph)):
         require_same(*(Results(store, graph).record(stage) for store in stores.values()))
-    with pytest.raises(SettingsError, match="learning needs the whole model in memory"):
-        ran(offloaded, "masks")
-    dense = [replace(one, methods=("dense",)) for one in (study, offloaded)]
-    first, second = (ran(one, "perplexity")["perplexity"] for one in dense)
-    assert first == second and first["dense"]
+    plain = [replace(one, methods=("dense", "wanda_sp", "flap", "osscar", "slimllm")) for one in (study, offloaded)]
+    first, second = (ran(one, "perplexity")["perplexity"] for one in plain)
+    assert first == second and set(first) == {"dense", "wanda_sp", "flap", "osscar", "slimllm"}
+
+
+@pytest.mark.parametrize("method", ["gprune", "gates", "llm_pruner", "fang", "recommended"])
+def test_a_run_that_learns_on_an_offloaded_model_is_refused_before_it_computes(tmp_path, method):
+    study = from_dict(tiny_study.made(tmp_path) | {"device": "cpu", "methods": ["dense", method], "offload": True})
+    cache = tmp_path / "cache"
+    with pytest.raises(SettingsError, match="needs the whole model in memory, and some of its layers are offloaded"):
+        pipeline.run(study, Store(cache), lambda *_: None, "perplexity")
+    assert not [path for path in cache.rglob("*") if path.suffix in (".npz", ".npy", ".safetensors")]
+
+
+def test_layers_that_the_gpus_do_not_hold_refuse_learning_when_the_model_is_loaded(tmp_path, monkeypatch):
+    study = from_dict(tiny_study.made(tmp_path) | {"device": "cpu", "methods": ["dense", "gprune"]})
+    places = {"model.embed_tokens": "cpu", "model.rotary_emb": "cpu", "model.norm": "cpu", "lm_head": "cpu"}
+    places |= {"model.layers.0": "cpu", "model.layers.1": "disk"}
+    read_model = loading.read_weights
+    monkeypatch.setattr(loading, "read_weights", lambda *settings: read_model(*settings[:5], places))
+    learned: list[str] = []
+    with pytest.raises(SettingsError, match=r"learning the sparsity .* some of its layers are offloaded"):
+        pipeline.run(study, Store(tmp_path / "cache"), lambda stage, *_: learned.append(stage))
+    assert "statistics_primary" not in learned or "scores_primary" not in learned

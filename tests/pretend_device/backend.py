@@ -21,7 +21,8 @@ from pretend_device.tensors import NAME
 
 from gprune.models import devices
 
-_active: list[bool] = []
+_active: list[int] = []
+"""devices that are there"""
 
 
 class Stream:
@@ -41,7 +42,7 @@ class Backend:
         return bool(_active)
 
     def device_count(self) -> int:
-        return len(_active[:1])
+        return _active[-1] if _active else 0
 
     def is_initialized(self) -> bool:
         return True
@@ -129,14 +130,15 @@ def fault() -> str:
 
 
 @contextmanager
-def active(total: int = TOTAL) -> Iterator[None]:
+def active(total: int = TOTAL, count: int = 1) -> Iterator[None]:
     """Has the device there, as the GPU of the project, while the context is open.
 
     Args:
         total: bytes of its memory.
+        count: devices that are there; all share the memory.
     """
     lifted = torch._C._only_lift_cpu_tensors()
-    _active.append(True)
+    _active.append(count)
     BYTES.total = total
     # numbers become tensors on the CPU first, where nothing has to be intercepted
     torch._C._set_only_lift_cpu_tensors(True)

@@ -29,7 +29,8 @@ def passed(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     given = list(leaves((args, kwargs)))
     tensors = [leaf for leaf in given if isinstance(leaf, torch.Tensor)]
     ours = [tensor for tensor in tensors if isinstance(tensor, PretendTensor)]
-    meant = next((leaf.type for leaf in given if isinstance(leaf, torch.device)), None)
+    device = next((leaf for leaf in given if isinstance(leaf, torch.device)), None)
+    meant = None if device is None else device.type
     if not ours and meant != NAME:
         return _on_host(operation, args, kwargs)
     if composed(operation):
@@ -44,7 +45,8 @@ def passed(operation: Any, args: tuple, kwargs: dict[str, Any]) -> Any:
     if meant not in (None, NAME):
         return result
     graphs.record(operation, inner, result)
-    return _answer(operation, args, kwargs, result)
+    index = (device.index or 0) if device is not None else ours[0].device.index
+    return _answer(operation, args, kwargs, result, index)
 
 
 @functools.cache
@@ -68,7 +70,7 @@ def _on_cpu(kwargs: dict[str, Any]) -> dict[str, Any]:
     return changed | {"pin_memory": False} if changed.get("pin_memory") else changed
 
 
-def _answer(operation: Any, args: tuple, kwargs: dict[str, Any], result: Any) -> Any:
+def _answer(operation: Any, args: tuple, kwargs: dict[str, Any], result: Any, index: int) -> Any:
     """What the caller gets: the very tensors that were written into, or new ones."""
     changed = refusals.written(operation, args, kwargs)
     for tensor in changed:
@@ -80,4 +82,4 @@ def _answer(operation: Any, args: tuple, kwargs: dict[str, Any], result: Any) ->
     # what looks at a tensor from outside inference mode is as that tensor is
     looks = any(one.alias_info is not None for one in returns)
     with torch.inference_mode(False) if looks and not args[0].is_inference() else nullcontext():
-        return wrapped(result)
+        return wrapped(result, index)

@@ -60,6 +60,12 @@ def check(operation: Any, args: tuple, kwargs: dict[str, Any], tensors: list[tor
         _check_product(name, tensors)
     if operation in _BETWEEN or not any(isinstance(tensor, PretendTensor) for tensor in tensors):
         return
+    indices = sorted({tensor.device.index for tensor in tensors if isinstance(tensor, PretendTensor)})
+    if len(indices) > 1:
+        raise RuntimeError(
+            "Expected all tensors to be on the same device, but found at least two devices, "
+            f"{NAME}:{indices[0]} and {NAME}:{indices[1]}! ({operation})"
+        )
     hosts = [tensor for tensor in tensors if not isinstance(tensor, PretendTensor)]
     hosts = [tensor for tensor in hosts if tensor.device.type == "cpu"]
     strict = name in _STRICT or (hosts and any(one is hosts[0] for one in written(operation, args, kwargs)))

@@ -77,6 +77,7 @@ def run(
     *,
     until: str = "all",
     on_device: dict[str, Any] | None = None,
+    devices: int = 1,
     **changes: Any,
 ) -> Ran:
     """Runs a study on the CPU and on the pretend device, each in a cache of its own.
@@ -87,12 +88,13 @@ def run(
         evaluation: settings of the evaluation that are not the tiny study's.
         until: the last thing wanted.
         on_device: settings of the second run alone, which change no result.
+        devices: pretend devices of the second run.
         changes: other settings that are not the tiny study's.
     """
     values = tiny_study.settings(workshop.model, workshop.texts, **changes)
     values["evaluation"] = values["evaluation"] | (evaluation or {})
     cpu, keys = _run(values | {"device": "cpu"}, workshop.folder / name / "cpu", until)
-    with backend.active(), waits.counted() as waited:
+    with backend.active(count=devices), waits.counted() as waited:
         meant = values | {"device": "auto"} | (on_device or {})
         device, again = _run(meant, workshop.folder / name / "device", until)
     assert keys == again and waited.count

@@ -16,14 +16,14 @@ NAME = "pretend"
 
 
 class PretendTensor(torch.Tensor):
-    """A tensor on the pretend device."""
+    """A tensor on a pretend device."""
 
     inner: torch.Tensor
     """the values, on the CPU"""
     hold: memory.Hold
 
     @staticmethod
-    def __new__(cls, inner: torch.Tensor, requires_grad: bool | None = None) -> PretendTensor:
+    def __new__(cls, inner: torch.Tensor, requires_grad: bool | None = None, index: int = 0) -> PretendTensor:
         if requires_grad is not None:
             # accelerate makes a parameter by calling the class of the one that it replaces
             return torch.nn.Parameter(inner, requires_grad)  # type: ignore[return-value]
@@ -34,7 +34,7 @@ class PretendTensor(torch.Tensor):
             storage_offset=inner.storage_offset(),
             dtype=inner.dtype,
             layout=inner.layout,
-            device=torch.device(NAME, 0),
+            device=torch.device(NAME, index),
             requires_grad=False,
         )
         made.inner = inner
@@ -64,7 +64,7 @@ class PretendTensor(torch.Tensor):
 
     def __deepcopy__(self, known: dict[int, Any]) -> Any:
         if id(self) not in known:
-            copied: Any = PretendTensor(self.inner.clone())
+            copied: Any = PretendTensor(self.inner.clone(), index=self.device.index)
             if isinstance(self, torch.nn.Parameter):
                 copied = torch.nn.Parameter(copied, self.requires_grad)
             known[id(self)] = copied
@@ -80,12 +80,12 @@ class PretendTensor(torch.Tensor):
         return self.inner.data_ptr()
 
     # by these two, torch sees that a parameter has to be swapped as a whole when its module moves
-    def __tensor_flatten__(self) -> tuple[list[str], None]:
-        return ["inner"], None
+    def __tensor_flatten__(self) -> tuple[list[str], int]:
+        return ["inner"], self.device.index
 
     @staticmethod
-    def __tensor_unflatten__(inner: dict[str, torch.Tensor], *_: Any) -> PretendTensor:
-        return PretendTensor(inner["inner"])
+    def __tensor_unflatten__(inner: dict[str, torch.Tensor], index: int, *_: Any) -> PretendTensor:
+        return PretendTensor(inner["inner"], index=index)
 
 
 def leaves(values: Any) -> Iterator[Any]:
@@ -114,6 +114,6 @@ def unwrapped(values: Any) -> Any:
     return mapped(values, lambda value: value.inner if isinstance(value, PretendTensor) else value)
 
 
-def wrapped(values: Any) -> Any:
-    """What an operation gave, on the pretend device."""
-    return mapped(values, lambda value: PretendTensor(value) if isinstance(value, torch.Tensor) else value)
+def wrapped(values: Any, index: int) -> Any:
+    """What an operation gave, on the pretend device of that number."""
+    return mapped(values, lambda value: PretendTensor(value, index=index) if isinstance(value, torch.Tensor) else value)

@@ -6,6 +6,9 @@ against each other, and in halves with a method of each kind.
 
 import numpy as np
 import pytest
+import torch
+from accelerate import dispatch_model
+from pretend_device import backend
 from pretend_device.studies import (
     EVERY,
     OF_EACH_KIND,
@@ -18,10 +21,12 @@ from pretend_device.studies import (
     kept_alike,
     run,
 )
+from pretend_device.tensors import NAME
 
 from gprune.analysis import ablation_effect
 from gprune.analysis.calibration_report import measuring
 from gprune.evaluation import speed
+from gprune.models import loading
 from gprune.pipeline import stages
 
 pytestmark = pytest.mark.slow
@@ -127,6 +132,57 @@ def test_layers_that_stay_in_their_files(gpu, workshop, read_through_the_host):
     assert {"statistics_primary", "drift", "partition", "adapted", "agreement_ab_ac"} <= set(ran.keys)
     # four batches of three texts bring the nine weights of both layers anew
     assert ran.waits.uploads > 4 * 3 * 9 * 2
+
+
+PARTS = {"model.embed_tokens": 0, "model.rotary_emb": 0, "model.layers.0": 0, "model.layers.1": 1, "model.norm": 1}
+
+
+def map_parts(monkeypatch, **places):
+    """Load models for the pretend device with their parts on these places; a number is that of a device."""
+    parts = {name.replace("__", "."): place for name, place in places.items()}
+    parts = {name: f"{NAME}:{place}" if isinstance(place, int) else place for name, place in parts.items()}
+    read = loading.read_weights
+
+    def read_mapped(folder, target, *settings):
+        if target.type != NAME:
+            return read(folder, target, *settings)
+        # transformers reads weights in threads, which know no device of Python's
+        return dispatch_model(read(folder, torch.device("cpu"), *settings), parts, f"{NAME}:0")
+
+    monkeypatch.setattr(loading, "read_weights", read_mapped)
+
+
+def test_no_operation_mixes_two_devices(gpu):
+    with backend.active(count=2):
+        first, second = (torch.ones(2, device=f"{NAME}:{index}") for index in range(2))
+        with pytest.raises(RuntimeError, match=f"at least two devices, {NAME}:0 and {NAME}:1"):
+            first + second
+        assert torch.equal((first.to(second.device) + second).cpu(), torch.full((2,), 2.0))
+
+
+def test_layers_on_two_devices(gpu, workshop, monkeypatch):
+    map_parts(monkeypatch, **PARTS, lm_head=0)
+    changes = {"metric": "flap", "dtype": "float32", "methods": OF_EACH_KIND}
+    ran = run(workshop, "two-flap", devices=2, **WHOLE | changes)
+    require_same(ran, "float32")
+
+
+def test_recovery_and_tasks_on_two_devices(gpu, workshop, monkeypatch):
+    """A head of its own would be on the second device; speed wants one device and is left out."""
+    map_parts(monkeypatch, **PARTS, lm_head=0)
+    changes = {"metric": "wanda_sp", "dtype": "float32", "methods": ["dense", "wanda_sp"], "primary": OWN}
+    changes["recovery"] = {"kind": "lora", "steps": 4, "batch": 4, "learning_rate": 0.01}
+    evaluation = {"tasks": [workshop.questions], "texts": [OTHER, workshop.texts[2]]}
+    ran = run(workshop, "two-recovered", evaluation, devices=2, **changes)
+    require_same(ran, "float32")
+    assert any(name.startswith("recovered_perplexity") for name in ran.keys)
+
+
+def test_a_layer_in_the_memory_of_the_host(gpu, workshop, monkeypatch):
+    map_parts(monkeypatch, **PARTS | {"model.layers.0": "cpu", "model.layers.1": 0, "model.norm": 0}, lm_head=0)
+    methods = ["dense", "wanda_sp", "flap", "osscar", "slimllm"]
+    ran = run(workshop, "in-memory", metric="flap", dtype="float32", methods=methods)
+    require_same(ran, "float32")
 
 
 @pytest.mark.long

@@ -29,6 +29,7 @@ from gprune.records import (
     Tokens,
 )
 from gprune.study.methods import METHODS
+from gprune.system.errors import MethodError
 
 
 @once
@@ -120,6 +121,8 @@ def speed(graph: Graph) -> Stage[Throughput]:
         from gprune.evaluation import speed as measurement
 
         decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)
+        if decoder.is_mapped:
+            raise MethodError("speed is measured on one device: set device cuda:0 and offload off, or speed none")
         fitting = measurement.fitting(decoder.config, chosen)
         known = {"device": str(decoder.device), "dtype": work.inputs.precision}
         chosen = measurement.with_changes(chosen, **known, **fitting)

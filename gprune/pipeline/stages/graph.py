@@ -100,6 +100,7 @@ FORMAT = 2
 """raised when the layout of results on disk changes: old caches are then left alone"""
 LEARNING = ("learning", "gates")
 """the kinds of stage that learn which units stay, step by step"""
+_TRAINED = (*LEARNING, "scales", "recovered")
 
 
 def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]) -> str:
@@ -130,6 +131,12 @@ class StageId:
     """what sets it apart from the usual one, as other_seed"""
     item: int | None = None
     """number of the evaluation text or task"""
+
+    @property
+    def has_backward(self) -> bool:
+        """Return True if a stage runs backward passes, for which no layer may be offloaded."""
+        affinity = self.kind == "context_statistics" and "forward" not in self.variant
+        return affinity or self.kind in _TRAINED or (self.kind, self.metric) == ("scores", "llm_pruner")
 
     @property
     def name(self) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gprune.data import texts
-from gprune.models import vocabulary
+from gprune.models import identity, vocabulary
 from gprune.pipeline.stages.inputs import Inputs
 from gprune.records import Array, PrunedModel, Tokens
 from gprune.store.resumption import Resumption
@@ -43,6 +43,8 @@ class RunContext:
         self.study, self.inputs, self.text_cache = study, inputs, text_cache
         self.progress: Progress = silent
         """listener of the stage at work"""
+        self.learning_title = ""
+        """a stage of the run that is still to run backward passes, in words; empty without one"""
         self.resumption: Resumption | None = None
         """where the stage at work leaves what it can go on from; None where nothing is kept"""
         self._loading = loading
@@ -58,6 +60,8 @@ class RunContext:
         study = self.study
         self._loading(0, 1, f"loading {study.model}")
         decoder = load(study.model, study.device, self.inputs.precision, study.trust_remote_code, study.offload)
+        if decoder.offloaded and self.learning_title:
+            raise identity.offloaded(self.learning_title)
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
 

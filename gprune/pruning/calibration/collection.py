@@ -146,10 +146,10 @@ def shard_of(tokens: Tokens, shards: int) -> Array:
 
 
 def observed(decoder: Decoder, layers: range, ffn: Observer, attention: Observer) -> AbstractContextManager[None]:
-    """Shows the inputs of down_proj and o_proj of some layers to observers while the context is open."""
+    """Shows the inputs of down_proj and o_proj of some layers to observers, on the decoder's device, while open."""
 
     def shown(observer: Observer, layer: int) -> Callable[..., None]:
-        return lambda _, arguments: observer(layer, arguments[0])
+        return lambda _, arguments: observer(layer, arguments[0].to(decoder.device))
 
     hooks = {decoder.down_proj(layer): shown(ffn, layer) for layer in layers}
     return hooked(hooks | {decoder.o_proj(layer): shown(attention, layer) for layer in layers})

@@ -217,7 +217,8 @@ class _Pass:
 
     def _assign(self, layer: int) -> Callable[..., None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> None:
-            inputs, shards = arguments[0].detach().flatten(0, 1), self.shards.stop - self.shards.start
+            inputs = arguments[0].detach().flatten(0, 1).to(self.decoder.device)
+            shards = self.shards.stop - self.shards.start
             for one in self.under:
                 one.assign(layer, inputs, shards, self.shard_of_token)
 
@@ -225,7 +226,7 @@ class _Pass:
 
     def _measure(self, layer: int) -> Callable[..., tuple[torch.Tensor] | None]:
         def hook(_: nn.Module, arguments: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor] | None:
-            inputs = arguments[0].detach()
+            inputs = arguments[0].detach().to(self.decoder.device)
             for one in self.under:
                 members = one.members[layer]
                 self._note(layer, one.moments.prepare(layer, self.shards, inputs.flatten(0, 1), members))
@@ -244,7 +245,7 @@ class _Pass:
         @torch.no_grad()
         def hook(gradient: torch.Tensor) -> None:
             # widened first: a product of float16 numbers would underflow
-            effect = gradient.float().mul(inputs).abs_().flatten(0, 1)
+            effect = gradient.to(inputs.device).float().mul(inputs).abs_().flatten(0, 1)
             for one in self.under:
                 self._note(layer, one.weighed(layer, effect, self.scale))
             self.reached.add(layer)
@@ -256,7 +257,8 @@ class _Pass:
         def hook(_: nn.Module, arguments: tuple[Any, ...], keywords: dict[str, Any], output: Any) -> None:
             before = arguments[0] if arguments else keywords["hidden_states"]
             after = output[0] if isinstance(output, tuple) else output
-            cosine = nn.functional.cosine_similarity(before.float(), after.float(), dim=-1)
+            before, after = (states.to(self.decoder.device).float() for states in (before, after))
+            cosine = nn.functional.cosine_similarity(before, after, dim=-1)
             there = self.change[layer]
             self.pending.append((there, there + (1 - cosine).sum(dtype=torch.float64)))
 

@@ -111,7 +111,8 @@ def taylor_scores(
             ) from error
     _require_gradients(decoder, reduced)
     predictions = len(ids) * (ids.shape[1] - 1)
-    values = {place: (total / (scale * predictions)).cpu().numpy() for place, total in reduced.items()}
+    divisor = scale * predictions
+    values = {place: (total / divisor.to(total.device)).cpu().numpy() for place, total in reduced.items()}
     on_progress(1, 1, "gradients of the weights")
     return _unit_scores(decoder.shape, tokens.text, values)
 
@@ -147,7 +148,7 @@ def _checked_outputs(decoder: Decoder) -> Iterator[None]:
 
     def check(_: nn.Module, __: tuple[Any, ...], output: Any) -> None:
         states = output[0] if isinstance(output, tuple) else output
-        finite.append(torch.isfinite(states.detach()).all())
+        finite.append(torch.isfinite(states.detach()).all().to(decoder.device))
 
     with ExitStack() as undone:
         for layer in decoder.layers:
@@ -197,7 +198,7 @@ def _reduce(layer: int, parts: dict[str, slice], reduced: Reduced) -> Callable[[
 
 def _require_gradients(decoder: Decoder, reduced: Reduced) -> None:
     """Checks from the last layer to the first, the way the gradients went."""
-    finite = [torch.isfinite(total).all() for total in reduced.values()]
+    finite = [torch.isfinite(total).all().to(decoder.device) for total in reduced.values()]
     sound = dict(zip(reduced, torch.stack(finite).tolist() if finite else [], strict=True))
     for layer in reversed(range(decoder.shape.layers)):
         for name in _SUMMED:

@@ -79,9 +79,9 @@ class Block:
     """what each layer is called with beside the hidden states: positions, attention mask, and so on"""
 
     def run(self, decoder: Decoder, layer: int) -> torch.Tensor:
-        """(sequences, length, hidden) output of a layer on the model's device."""
+        """(sequences, length, hidden) output of a layer on the layer's device."""
         arguments, keywords = self.calls[layer]
-        output = decoder.layers[layer](self.states.to(decoder.device), *arguments, **keywords)
+        output = decoder.layers[layer](self.states.to(decoder.layer_device(layer)), *arguments, **keywords)
         return output[0] if isinstance(output, tuple) else output
 
 

@@ -111,9 +111,20 @@ class Adapters:
         """Lets peft's layers, one a map, compute with these numbers and add to this gradient."""
         factors = zip(self._pairs(self.numbers), self._pairs(self.gradient), strict=True)
         for layer, (values, slopes) in zip(layers, factors, strict=True):
+            # the factors of all layers are on one device, whose product with the input goes back to the layer's
+            layer.lora_A[_NAME].register_forward_pre_hook(_moving_to(values[0].device))
+            layer.lora_B[_NAME].register_forward_hook(_moving_back(layer.weight.device))
             for part, value, slope in zip((layer.lora_A, layer.lora_B), values, slopes, strict=True):
                 part[_NAME].weight = nn.Parameter(value)
                 part[_NAME].weight.grad = slope
+
+
+def _moving_to(device: torch.device) -> Any:
+    return lambda _, inputs: (inputs[0].to(device),)
+
+
+def _moving_back(device: torch.device) -> Any:
+    return lambda _, __, output: output.to(device)
 
 
 def put_beside(model: nn.Module, layout: Layout, settings: RecoverySettings) -> Adapters:

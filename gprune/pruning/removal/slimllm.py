@@ -13,6 +13,8 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
+from gprune.models.offloading import present
+from gprune.models.parts import module_of
 from gprune.pruning.allocation import fang
 from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.sequential import enter
@@ -36,7 +38,6 @@ def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress 
 
     Counts as one forward pass. Raises SettingsError where not even one sequence fits in memory.
     """
-    decoder.require_whole("the change that a layer makes")
     samples, length = tokens.ids.shape
 
     def run(size: int) -> Array:
@@ -110,9 +111,10 @@ def decision(decoder: Decoder, target: float, change: Array) -> Decide:
         if one.name == "o_proj":
             parts = contributions(weight, about, shape.kv_heads)
             return keep_groups(parts, int(groups[one.layer])).cpu().numpy(), np.zeros(shape.kv_heads)
-        rows = decoder.gate_proj(one.layer).weight, decoder.up_proj(one.layer).weight
-        energy = seen.moments.square.diagonal()
-        scores = neuron_scores(rows, weight, seen.entering, energy, about).cpu().numpy()
+        gate, up, energy = decoder.gate_proj(one.layer), decoder.up_proj(one.layer), seen.moments.square.diagonal()
+        with present(module_of(gate)), present(module_of(up)):
+            rows = gate.weight, up.weight
+            scores = neuron_scores(rows, weight, seen.entering, energy, about).cpu().numpy()
         return budget.highest(scores, int(neurons[one.layer])), scores
 
     return decide

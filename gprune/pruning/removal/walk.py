@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from gprune.models.decoder import Decoder
+from gprune.models.offloading import present
 from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.sequential import Block, enter
 from gprune.pruning.repair import OutputMap
@@ -72,7 +73,6 @@ def walk(
     Raises SettingsError where not even one sequence fits in memory, NumericsError where an activation is not
     finite.
     """
-    decoder.require_whole(_DOING)
     samples, length = tokens.ids.shape
     found = in_batches(batch, length, decoder, on_progress).fitting(
         lambda size: _walked(decoder, tokens, size, decide, own, on_progress), samples
@@ -102,7 +102,7 @@ def _walked(
 
 def _seen(decoder: Decoder, one: OutputMap, blocks: Sequence[Block]) -> Seen:
     """Runs a layer as far as a map, whose maps below are pruned and repaired."""
-    device, hidden = one.dense.weight.device, decoder.shape.hidden
+    device, hidden = one.device, decoder.shape.hidden
     moments = Moments(one.dense.in_features, 0, device)
     entering = torch.zeros(hidden, dtype=torch.float64, device=device)
     gate = decoder.entrance(one.layer)
@@ -119,14 +119,15 @@ def _seen(decoder: Decoder, one: OutputMap, blocks: Sequence[Block]) -> Seen:
 
 def _prune(one: OutputMap, seen: Seen, decide: Decide, own: OwnRepair) -> tuple[Array, Array]:
     """Decides on a map and repairs what stays of it; gives the kept units and their order."""
-    units, order = decide(one, seen)
+    with present(one.dense):
+        units, order = decide(one, seen)
     one.kept = np.repeat(units, len(one.kept) // len(units))
     if not units.all():
-        weight = one.dense.weight
-        stays = torch.as_tensor(one.kept, device=weight.device)
-        missing = seen.moments.own_inputs(stays, weight, own.whole)
-        found, bias, _ = solve(one.columns(), one.dense.bias, missing, own.kind, own.damping)
-        one.weight = in_type(found, weight.dtype, one)
+        stays, dtype = torch.as_tensor(one.kept, device=one.device), one.dense.weight.dtype
+        with present(one.dense):
+            missing = seen.moments.own_inputs(stays, one.dense.weight, own.whole)
+        found, bias, _ = solve(one.columns(), one.dense_bias(), missing, own.kind, own.damping)
+        one.weight = in_type(found, dtype, one)
         if bias is not None and own.kind != "least_squares":
-            one.bias = bias.to(weight.dtype)
+            one.bias = bias.to(dtype)
     return units, order

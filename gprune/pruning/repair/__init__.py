@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from gprune.models.decoder import Decoder
+from gprune.models.offloading import execution_device, present
 from gprune.records import Array, PrunedModel, Repair
 from gprune.system.progress import Progress, silent
 
@@ -42,21 +43,35 @@ class OutputMap:
 
     def columns(self, kept: bool = True) -> torch.Tensor:
         """(outputs, columns) the dense columns that stay, or those that leave."""
-        return self.dense.weight.index_select(1, self._index(kept))
+        with present(self.dense):
+            return self.dense.weight.index_select(1, self._index(kept))
 
     def narrowed(self) -> tuple[torch.Tensor, torch.Tensor | None]:
         """Weight and bias of the map that is left, none of them shared with the dense one."""
-        bias = self.dense.bias if self.bias is None else self.bias
+        bias = self.dense_bias() if self.bias is None else self.bias
         return self.columns() if self.weight is None else self.weight, None if bias is None else bias.clone()
+
+    def dense_bias(self) -> torch.Tensor | None:
+        """(outputs,) bias of the dense map; None without one."""
+        with present(self.dense):
+            return None if self.dense.bias is None else self.dense.bias.detach()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the map computes."""
+        return execution_device(self.dense)
 
     @contextmanager
     def applied(self) -> Iterator[None]:
         """Has the dense map say what the narrowed one says, and leaves it as it was, whatever happens."""
-        dense, removed = self.dense, torch.as_tensor(~self.kept, device=self.dense.weight.device)
+        dense, removed = self.dense, torch.as_tensor(~self.kept, device=self.device)
         wide = None
         if self.weight is not None:
-            wide = torch.zeros_like(dense.weight).index_copy_(1, self._index(), self.weight)
+            wide = torch.zeros_like(dense.weight, device=self.device).index_copy_(1, self._index(), self.weight)
         with ExitStack() as undone:
+            if wide is not None or self.bias is not None:
+                # a call would read the dense weights again
+                undone.enter_context(present(dense))
             undone.callback(dense.register_forward_pre_hook(_silence(removed)).remove)
             for name, value in (("weight", wide), ("bias", self.bias)):
                 if value is not None:
@@ -66,7 +81,7 @@ class OutputMap:
 
     def _index(self, kept: bool = True) -> torch.Tensor:
         chosen = np.flatnonzero(self.kept if kept else ~self.kept)
-        return torch.as_tensor(chosen, device=self.dense.weight.device)
+        return torch.as_tensor(chosen, device=self.device)
 
 
 def ready(decoder: Decoder, model: PrunedModel) -> dict[str, Any]:

@@ -37,5 +37,5 @@ def repair(_: Decoder, maps: Sequence[OutputMap], means: dict[str, Array], __: P
         removed = one.columns(kept=False).double()
         mean = means[one.name][one.layer][~one.kept]
         lost = removed @ torch.as_tensor(mean, dtype=torch.float64, device=removed.device)
-        bias = one.dense.bias if one.bias is None else one.bias
+        bias = one.dense_bias() if one.bias is None else one.bias
         one.bias = (lost if bias is None else lost + bias.double()).to(one.dense.weight.dtype)

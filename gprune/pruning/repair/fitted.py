@@ -29,12 +29,12 @@ def repair(_: Decoder, maps: Sequence[OutputMap], weights: RepairedWeights, __: 
             "these masks anew"
         )
     for index, (one, stop) in enumerate(zip(maps, weights.ends.tolist(), strict=True)):
-        place, outputs = one.dense.weight.device, len(one.dense.weight)
+        device, outputs = one.device, len(one.dense.weight)
         start = stop - outputs * columns[index]
         found = _tensor(weights.numbers[start:stop], weights.dtype).reshape(outputs, columns[index])
-        one.weight = found.to(place, one.dense.weight.dtype)
+        one.weight = found.to(device, one.dense.weight.dtype)
         if len(weights.biases):
-            one.bias = torch.tensor(weights.biases[index]).to(place, one.dense.weight.dtype)
+            one.bias = torch.tensor(weights.biases[index]).to(device, one.dense.weight.dtype)
 
 
 def packed(maps: Sequence[OutputMap], method: str, kind: str, errors: Array) -> RepairedWeights:

@@ -19,6 +19,7 @@ from torch import nn
 
 from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
+from gprune.models.offloading import execution_device
 from gprune.pruning.calibration.collection import in_batches
 from gprune.pruning.calibration.sequential import enter
 from gprune.pruning.repair import OutputMap, maps_of
@@ -52,7 +53,6 @@ def fit(
     Raises SettingsError where not even one sequence fits in memory or the texts do not determine the weights,
     NumericsError where an activation is not finite.
     """
-    decoder.require_whole(_DOING)
     samples, length = sum(len(text.ids) for text in texts), max(text.ids.shape[1] for text in texts)
 
     def walk(size: int) -> RepairedWeights:
@@ -106,14 +106,14 @@ class _Walk:
         """Repairs a map by the (tokens, columns) inputs and what is missing of every batch."""
         kind, alone = self.settings.kind, self.settings.target == "own_inputs"
         self.removed |= not one.kept.all()
-        weight, device = one.columns(), one.dense.weight.device
+        weight, device = one.columns(), one.device
         moments = Moments(weight.shape[1], len(weight), device)
         wanted = not one.kept.all() if alone else self.removed
         for x, r, level in seen:
             if wanted:
                 moments.add(x, r)
                 moments.level += level
-        bias: torch.Tensor | None = one.dense.bias
+        bias = one.dense_bias()
         if wanted:
             require_finite(moments, one, "its weights are repaired")
             found, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
@@ -184,7 +184,7 @@ class _Walk:
     def _giving(self, attention: nn.Module, index: int) -> AbstractContextManager[None]:
         """Has the attention give what it is known to give of a batch, without its work."""
         y, rest = self.attended[index]
-        y = y.to(self.decoder.device)
+        y = y.to(execution_device(attention))
         output: Any = y if rest is None else (y, *rest)
         return standing_in(attention, lambda *_, **__: output)
 
@@ -192,12 +192,12 @@ class _Walk:
         return self.decoder.layers[layer].get_submodule(self.decoder.layout.attention)
 
     def _index(self, one: OutputMap, kept: bool = True) -> torch.Tensor:
-        return torch.as_tensor(np.flatnonzero(one.kept == kept), device=self.decoder.device)
+        return torch.as_tensor(np.flatnonzero(one.kept == kept), device=one.device)
 
     def _narrow(self, one: OutputMap, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The kept inputs of a map and what its dense weights make of them."""
         kept = x[..., self._index(one)]
-        return kept, nn.functional.linear(kept, one.columns(), one.dense.bias)
+        return kept, nn.functional.linear(kept, one.columns(), one.dense_bias())
 
 
 class Reached(Exception):  # noqa: N818

@@ -116,7 +116,7 @@ class Teacher:
     """Final hidden states of the dense decoder, kept from the first epoch for the later ones.
 
     Which sequences went through the decoder together is remembered, since rounding depends on it: a process
-    that goes on with a learning makes what it misses in the same company, and gets the same bits.
+    that goes on with a learning makes what it misses in the same batches, and gets the same bits.
     """
 
     decoder: Decoder
@@ -125,9 +125,9 @@ class Teacher:
     """(sequences, tokens, hidden) on the CPU; None where it would be too large or is of no use"""
     known: Array
     """(sequences,) bool: the sequence is in the cache, or can be made as it was"""
-    maker: Array
-    """(sequences,) int64 which of `companies` has made the sequence, where it is known"""
-    companies: list[Array] = field(default_factory=list)
+    batch_of: Array
+    """(sequences,) int64 which of `batches` has made the sequence, where it is known"""
+    batches: list[Array] = field(default_factory=list)
     """numbers of the sequences of every pass that the cache is from"""
     missed: Array | None = None
     """(sequences,) bool: known, and not in the cache yet; None where nothing is missed"""
@@ -153,8 +153,8 @@ class Teacher:
         if self.cache is not None:
             self.cache[torch.from_numpy(numbers)] = hidden.to("cpu", self.cache.dtype)
             self.known[numbers] = True
-            self.maker[numbers] = len(self.companies)
-            self.companies.append(numbers.copy())
+            self.batch_of[numbers] = len(self.batches)
+            self.batches.append(numbers.copy())
             if self.missed is not None:
                 self.missed[numbers] = False
         return hidden
@@ -181,13 +181,13 @@ class Teacher:
         """Arrays and plain values that its later answers follow from; see `take_up`."""
         if self.cache is None:
             return {}, {"caches": False}
-        # only companies of which something is still in the cache
-        used, maker = np.unique(self.maker[self.known], return_inverse=True)
-        companies = [self.companies[one] for one in used]
+        # only batches of which something is still in the cache
+        used, maker = np.unique(self.batch_of[self.known], return_inverse=True)
+        batches = [self.batches[index] for index in used]
         makers = np.full(len(self.known), -1, dtype=np.int64)
         makers[self.known] = maker
-        members = np.concatenate(companies) if companies else np.zeros(0, dtype=np.int64)
-        sizes = np.array([len(one) for one in companies], dtype=np.int64)
+        members = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
+        sizes = np.array([len(batch) for batch in batches], dtype=np.int64)
         return {"teacher.maker": makers, "teacher.members": members, "teacher.sizes": sizes}, {"caches": True}
 
     def take_up(self, arrays: Mapping[str, Array], values: Mapping[str, Any], texts: Array) -> bool:
@@ -210,12 +210,12 @@ class Teacher:
             return True
         maker, members, sizes = (arrays[f"teacher.{name}"] for name in ("maker", "members", "sizes"))
         inside = 0 <= members.min(initial=0) and members.max(initial=0) < len(texts)
-        if maker.shape != self.maker.shape or maker.max(initial=-1) >= len(sizes) or not inside:
+        if maker.shape != self.batch_of.shape or maker.max(initial=-1) >= len(sizes) or not inside:
             raise ValueError("its sequences are those of other texts")
         if self.cache is None:
             return False
-        self.known, self.maker = maker >= 0, np.maximum(maker, 0)
-        self.companies = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
+        self.known, self.batch_of = maker >= 0, np.maximum(maker, 0)
+        self.batches = np.split(members, np.cumsum(sizes)[:-1]) if len(sizes) else []
         self.missed, self.texts = self.known.copy(), texts
         return True
 
@@ -223,9 +223,9 @@ class Teacher:
         """Fills the cache with what it misses of some sequences, as it was made before."""
         if self.missed is None or self.texts is None or self.cache is None or not self.missed[numbers].any():
             return
-        for one in np.unique(self.maker[numbers[self.missed[numbers]]]):
-            company = self.companies[one]
-            ids = torch.from_numpy(self.texts[company]).to(self.decoder.device)
+        for index in np.unique(self.batch_of[numbers[self.missed[numbers]]]):
+            batch = self.batches[index]
+            ids = torch.from_numpy(self.texts[batch]).to(self.decoder.device)
             try:
                 with torch.no_grad():
                     hidden = self.decoder.hidden_states(ids)
@@ -234,6 +234,6 @@ class Teacher:
                     # what does not fit together any more is made anew, in the portions that fit
                     self.known &= ~self.missed
                 raise
-            mine = self.missed[company] & (self.maker[company] == one)
-            self.cache[torch.from_numpy(company[mine])] = hidden[torch.from_numpy(mine)].to("cpu", self.cache.dtype)
-            self.missed[company[mine]] = False
+            mine = self.missed[batch] & (self.batch_of[batch] == index)
+            self.cache[torch.from_numpy(batch[mine])] = hidden[torch.from_numpy(mine)].to("cpu", self.cache.dtype)
+            self.missed[batch[mine]] = False

@@ -4,7 +4,7 @@ They stand before down_proj and o_proj. The dense model (the teacher) and the ma
 one copy of the weights.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,6 +34,8 @@ class MaskGate:
     """
 
     shape: ModelShape
+    devices: list[torch.device]
+    """on which each layer computes"""
     channels: list[Tensor] = field(default_factory=list)
     biases: list[Tensor] = field(default_factory=list)
     """(hidden,) added to what every layer's down_proj gives, and then every layer's o_proj; none where empty"""
@@ -48,8 +50,12 @@ class MaskGate:
         """
         neurons, groups = family.split(family.kept(learned).float())
         attention = groups.repeat_interleave(self.shape.group_channels, dim=1)
-        rows = [*neurons, *attention]
+        rows = self.placed([*neurons, *attention])
         self.channels = [row.expand(copies, -1).clone().requires_grad_() for row in rows]
+
+    def placed(self, rows: Sequence[Tensor]) -> list[Tensor]:
+        """Return one tensor for every layer's down_proj, and then every o_proj, each on its layer's device."""
+        return [row.to(device) for row, device in zip(rows, self.devices * 2, strict=True)]
 
     def close(self) -> None:
         """Takes the masks away: the decoder is dense again."""
@@ -88,7 +94,11 @@ class MaskGate:
         return forward
 
     def unit_gradient(self, gradients: tuple[Tensor, ...]) -> Tensor:
-        """(subsets, units) mask gradients from those of `channels`: a group's channels share one mask."""
+        """(subsets, units) mask gradients from those of `channels`: a group's channels share one mask.
+
+        On the device of the first layer.
+        """
+        gradients = tuple(gradient.to(self.devices[0]) for gradient in gradients)
         layers, channels = self.shape.layers, self.shape.group_channels
         neurons = torch.cat(gradients[:layers], dim=1)
         groups = torch.cat([g.unflatten(1, (-1, channels)).sum(-1) for g in gradients[layers:]], dim=1)
@@ -101,7 +111,7 @@ def gated(decoder: Decoder, biased: bool = False) -> Iterator[MaskGate]:
 
     One that is `biased` adds biases to the maps' outputs as well.
     """
-    gate = MaskGate(decoder.shape)
+    gate = MaskGate(decoder.shape, [decoder.layer_device(layer) for layer in range(decoder.shape.layers)])
     with ExitStack() as undone:
         undone.callback(gate.close)
         for index, layer in enumerate(decoder.layers):

@@ -50,7 +50,7 @@ class Scales:
         if masks is not None:
             # inputs of every down_proj, and then of every o_proj
             rows = [*masks.ffn, *np.repeat(masks.heads, shape.group_channels, axis=1)]
-            self._kept = [torch.from_numpy(np.flatnonzero(row)).to(device) for row in rows]
+            self._kept = gate.placed([torch.from_numpy(np.flatnonzero(row)) for row in rows])
 
     def further(self) -> list[Tensor]:
         """Return the paces of numbers that follow scales and biases."""
@@ -66,11 +66,11 @@ class Scales:
         leaf = self.numbers.detach().requires_grad_()
         leaf.grad = self.gradient
         neurons, groups = split_units(self.gate.shape, self.factors(leaf))
-        rows = [*neurons, *groups.repeat_interleave(self.gate.shape.group_channels, dim=1)]
+        rows = self.gate.placed([*neurons, *groups.repeat_interleave(self.gate.shape.group_channels, dim=1)])
         if self._kept is not None:
             rows = [row[kept] for row, kept in zip(rows, self._kept, strict=True)]
         self.gate.channels = [row[None] for row in rows]
-        self.gate.biases = list(self.biases(leaf))
+        self.gate.biases = self.gate.placed(list(self.biases(leaf)))
         try:
             yield
         finally:
