@@ -14,7 +14,6 @@ from gprune.evaluation.protocol import MARKS
 from gprune.study import short
 from gprune.system import safe_parsing
 from gprune.system.progress import Notice, Reused
-from gprune.system.safe_parsing import printable, printable_values
 from gprune.system.units import duration
 
 if TYPE_CHECKING:
@@ -67,23 +66,21 @@ class Reporter(_Bars):
             if stage not in self.reused:
                 self.reused.append(stage)
             return
-        words = printable(message)
         if isinstance(message, Notice):
             # what a result was made by stays to be read when the bars have gone on
-            _say(self.console, f"{stage}: {words}")
+            _say(self.console, f"{stage}: {message}")
         elif self.console.is_terminal:
             if stage not in self.tasks:
                 self.tasks[stage] = self.bars.add_task(stage, total=total, message="")
-            self.bars.update(self.tasks[stage], completed=done, total=total, message=words)
+            self.bars.update(self.tasks[stage], completed=done, total=total, message=message)
         elif done >= total or time.monotonic() - self.printed.get(stage, 0.0) > _REDRAW_SECONDS:
             self.printed[stage] = time.monotonic()
-            _say(self.console, f"{stage}: {done}/{total} {words}")
+            _say(self.console, f"{stage}: {done}/{total} {message}")
 
 
 def summary(result: dict[str, Any]) -> None:
     """Prints retention, parameters and what was measured of every method as tables on stdout."""
-    # names of texts and reasons may stand in a run that others have made
-    result, console = printable_values(result), Console(markup=False)
+    console = Console(markup=False)
     if "perplexity" in result:
         console.print(_perplexities(result))
     _recovery(console, result)
@@ -133,7 +130,7 @@ def _windows(evaluation: dict[str, Any]) -> str:
 
 def seeds_summary(found: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """Prints mean and deviation over seeds of every method on stdout."""
-    found, results, console = printable_values(found), printable_values(results), Console(markup=False)
+    console = Console(markup=False)
     seeds = [str(result["settings"]["seed"]) for result in results]
     named = {
         "perplexity": (_windows(results[0]["settings"]["evaluation"]), 1.0),

@@ -21,7 +21,7 @@ from gprune.store import Store, explain, manifests
 from gprune.system.errors import GpruneError, SettingsError, StoreError, UnreadableError
 from gprune.system.files import beside, make_folder
 from gprune.system.progress import Progress, silent
-from gprune.system.safe_parsing import printable, printable_values, quoted, sentence
+from gprune.system.safe_parsing import quoted, sentence
 
 _RECORD = "the run's record in the pack"
 Place = tuple[str, str]
@@ -97,7 +97,6 @@ class _Unpacking:
 
     def _read_record(self) -> dict[str, Any]:
         values = self.archive.json(contents_form.RECORD)
-        require_printable(values, _RECORD)
         found = checked(values, _RECORD)
         left_out = (values.get("packed") or {}).get("left_out")
         if not isinstance(left_out, dict) or not set(left_out.values()) <= set(REASONS):
@@ -134,7 +133,6 @@ class _Unpacking:
         if contents_form.MANIFEST not in files or kind is None:
             raise UnreadableError(f"a result of the pack ({'/'.join(place)}) has no manifest: ask for it again")
         manifest = self.archive.json(files[contents_form.MANIFEST])
-        require_printable({name: one for name, one in manifest.items() if name != "values"}, "a manifest in the pack")
         if manifest.get("record") != kind.__name__:
             raise UnreadableError(
                 f"a result of the pack ({'/'.join(place)}) is {quoted(manifest.get('record'))}, not "
@@ -183,16 +181,6 @@ def _entries(manifest: dict[str, Any]) -> dict[str, Any]:
 def _reads(record: dict[str, Any]) -> tuple[Any, Any]:
     """The study of a run and what it has read."""
     return record.get("study"), (record.get("provenance") or {}).get("inputs")
-
-
-def require_printable(values: dict[str, Any], what: str) -> None:
-    """Raises UnreadableError where a text in a JSON object holds what a terminal would obey."""
-    for name, value in values.items():
-        if printable_values({name: value}) != {name: value}:
-            raise UnreadableError(
-                f"{what} holds control characters in {quoted(printable(name))}, which could make a terminal "
-                "show what is not there: do not use it"
-            )
 
 
 def require_array(path: Path, name: str) -> None:

@@ -203,9 +203,9 @@ def test_arrays_that_are_none(tmp_path, draft, array, words):
 
 INDEXES: list[tuple[object, str]] = [
     (b"", "is not JSON"),
-    (b"[" * 100_000, "nests deeper"),
+    (b"[" * 100_000, "nests too deeply"),
     (b"[]", "holds no JSON object"),
-    (b'{"format": ' + b"9" * 5000 + b"}", "whole number of 5000 digits"),
+    (b'{"format": ' + b"9" * 5000 + b"}", "is not JSON"),
     ({"format": "tar"}, "is no pack of a run"),
     ({"version": 2}, "has the version 2"),
     ({"version": True}, "has the version True"),
@@ -311,25 +311,3 @@ def test_files_and_index_that_differ(tmp_path, draft):
 
 
 RAW = "\x1b]0;mine\x07\x1b[2J\x9b31m\u202e"
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        lambda values: values["study"].update(name=f"a{RAW}"),
-        lambda values: values["study"].update(model=f"{values['study']['model']}{RAW}"),
-        lambda values: values["study"]["evaluation"].update(texts=[RAW]),
-        lambda values: values.update(error=RAW),
-        lambda values: values.update(texts={f"text{RAW}": "a text"}),
-        lambda values: values.update(missing_tasks={"piqa": f"none{RAW}"}),
-    ],
-)
-def test_what_a_terminal_would_obey_is_refused(tmp_path, draft, change):
-    draft.edit(contents_form.RECORD, change)
-    refused(draft.write(tmp_path / "a.zip"), "holds control characters in '[a-z_]+', which could make a terminal")
-
-
-def test_what_a_terminal_would_obey_in_a_manifest_is_refused(tmp_path, draft):
-    name = draft.a_manifest("perplexity")
-    draft.edit(name, lambda values: values.update(notices=[f"took {RAW}"]))
-    refused(draft.write(tmp_path / "a.zip"), "a manifest in the pack holds control characters in 'notices'")
