@@ -58,7 +58,7 @@ COMMANDS = {
     "tasks": Command("listing", "list the zero-shot tasks, and check the files of a folder"),
     "plugins": Command("listing", "list the metrics and methods of other packages, and why one cannot be used"),
     "runs": Command("listing", "list the runs in the cache"),
-    "cache": Command("cache", "what the cache holds: list it, prune it, verify it; check its disk"),
+    "cache": Command("cache", "what the cache holds: list it, prune it, verify it"),
 }
 """every sub-command, in the order of `--help`"""
 
