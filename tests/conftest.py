@@ -145,20 +145,3 @@ def _refuse_unmarked(event: str, arguments: tuple[Any, ...]) -> None:
 
 
 sys.addaudithook(_refuse_unmarked)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Prints what the fuzz tests have tried, by kind."""
-    reports = [report for kind in ("passed", "failed") for report in terminalreporter.stats.get(kind, [])]
-    counts = [value for report in reports for name, value in report.user_properties if name == "fuzz"]
-    if not counts:
-        return
-    terminalreporter.section("fuzz")
-    row = "{kind:<24}{cases:>8}{read:>8}{refused:>9}{tracebacks:>12}{slowest:>10}"
-    names = ("kind", "cases", "read", "refused", "tracebacks", "slowest")
-    terminalreporter.line(row.format(**dict(zip(names, names, strict=True))))
-    for one in sorted(counts, key=lambda one: (one["kind"], one["cases"])):
-        terminalreporter.line(row.format(**one | {"slowest": f"{one['slowest']:.2f} s"}))
-    total = {name: sum(one[name] for one in counts) for name in names[1:5]}
-    slowest = f"{max(one['slowest'] for one in counts):.2f} s"
-    terminalreporter.line(row.format(kind="all", **total, slowest=slowest))

@@ -68,8 +68,8 @@ COMMANDS = {
 
 
 def say(*words: object, end: str = "\n", file: TextIO | None = None, flush: bool = False) -> None:
-    """Prints as `print` does, and nothing that a terminal would obey: some of it others may have written."""
-    print(*(safe_parsing.printable(str(word)) for word in words), end=end, file=file, flush=flush)
+    """Print words to standard output, or to `file`."""
+    print(*words, end=end, file=file, flush=flush)
 
 
 def place(text: str) -> Path:

@@ -194,7 +194,7 @@ def _diagnosed(study: Study, store: Store, result: dict[str, Any]) -> dict[str, 
 
 def _json(value: dict[str, Any]) -> str:
     """A result in one line."""
-    return safe_parsing.printable_json(json.dumps(_finite(value), ensure_ascii=False, allow_nan=False))
+    return json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
 
 
 def _finite(value: Any) -> Any:

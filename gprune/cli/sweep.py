@@ -115,7 +115,7 @@ def _tell(options: argparse.Namespace, sweep: Sweep, found: Sequence[StudyStatus
     told = {state: counts[state] for state in STATES if counts[state]}
     if options.json:
         values = {"title": sweep.title, "counts": told, "studies": [_plain(one) for one in found]}
-        say(safe_parsing.printable_json(json.dumps(values, indent=2, ensure_ascii=False, default=str)))
+        say(json.dumps(values, indent=2, ensure_ascii=False, default=str))
         return
     widest = max(len(one.variation.words) for one in found)
     for one in found:

@@ -207,4 +207,4 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
 
 def printable(line: str) -> str:
     """A line of a log without the codes that move a cursor or change colours."""
-    return safe_parsing.printable(line).rstrip()
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).rstrip()

@@ -120,7 +120,7 @@ def _parse(line: bytes) -> tuple[float, str, int, int, str, bool] | None:
         message, waits = values.get("message", ""), values.get("waits") is True
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
-    counted = all(type(count) is int and count >= 0 for count in (done, total))
+    counted = all(type(count) is int and 0 <= count < 2**63 for count in (done, total))
     timed = type(seconds) in (int, float) and 0 <= seconds < LATEST
     if not (counted and timed and is_text(stage) and is_text(message)):
         return None

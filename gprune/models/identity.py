@@ -30,7 +30,6 @@ TOKENIZER_FILES = (
 SENTENCE_PIECES = "tokenizer.model"
 VOCABULARY_FILES = ("tokenizer.json", SENTENCE_PIECES, "vocab.json")
 """A tokenizer needs at least one of these."""
-MOST_DIGITS = 40
 
 
 def resolve(name: str) -> str:
@@ -149,7 +148,7 @@ def adapter_error(folder: Path) -> ModelError:
 def _read_json(folder: Path, name: str) -> Any:
     # configurations of other families hold infinite limits and "no limit" as a number of 31 digits
     path = safe_parsing.inside(folder, name, "the model")
-    return safe_parsing.json_file(path, name, finite=False, digits=MOST_DIGITS)
+    return safe_parsing.json_file(path, name, finite=False)
 
 
 def weight_files(folder: Path) -> list[Path]:

@@ -1,8 +1,7 @@
 """From a study to a pruned and measured model: every stage of its graph in order, through the store.
 
-Any number of processes may run one study at the same time: each stage is computed by one of them, under its
-lock, and the others take its result. Which of them writes the run's record is said in
-gprune.pipeline.run_owner.
+One process owns a run, and a second start follows it (gprune.pipeline.run_owner). Studies that need the same
+result compute it once, under its lock.
 """
 
 import time

@@ -25,8 +25,6 @@ from gprune.system.files import is_beside, make_folder, write_bytes
 FORM = 2
 """raised when the content of a checkpoint changes: older ones are not used"""
 SUFFIX = ".state"
-# the state of a random generator is a number of 128 bits
-_DIGITS = 40
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +59,7 @@ class StateFile:
             about = metadata["about"]
             if _digest(arrays, about) != metadata["sha256"]:
                 raise ValueError("it is not as it was written")
-            values = safe_parsing.json_value(about, "its metadata", digits=_DIGITS)
+            values = safe_parsing.json_value(about, "its metadata")
             if values["of"] != [FORM, self.stage, self.key]:
                 raise ValueError("it is of another result or version")
             return State(values["step"], values["steps"], arrays, values["values"])

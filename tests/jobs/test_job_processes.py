@@ -105,8 +105,8 @@ def test_environment_leaves_a_core_to_the_app_where_there_are_more_than_two(monk
 def test_last_lines_are_plain_text_and_whole(tmp_path):
     log = tmp_path / files.LOG
     log.write_bytes(b"one\r\n 10%|#\r 50%|###\r100%|#####\n\x1b[31mred\x1b[0m \x07<b>\xff\n\n")
-    assert files.last_lines(log, 10) == ["one", "100%|#####", "red \\x07<b>�"]
-    assert files.last_lines(log, 1) == ["red \\x07<b>�"]
+    assert files.last_lines(log, 10) == ["one", "100%|#####", "red \x07<b>�"]
+    assert files.last_lines(log, 1) == ["red \x07<b>�"]
     assert files.last_lines(log, 0) == []
     assert files.last_lines(tmp_path / "none", 5) == []
     log = tmp_path / files.LOG

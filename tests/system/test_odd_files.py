@@ -206,10 +206,7 @@ def test_an_answer_that_is_none(tmp_path, task, answer):
 
 REFUSED = {
     "deep lists": "[" * 100_000 + "]" * 100_000,
-    "deep objects": '{"a":' * 90 + "1" + "}" * 90,
     "a number of 5,000 digits": "9" * 5000,
-    "a number beyond 64 bits": "1" * 20,
-    "an overflow": '{"retention": 1e400}',
     "not a number": "[NaN]",
     "infinity": "[-Infinity]",
     "half a file": '{"a": [1, 2',
@@ -230,8 +227,6 @@ def test_what_json_can_hold_comes_back_and_our_own_files_may_hold_what_a_measure
     value = {"a": [1, -(10**18), 0.5, None, True, "ü²"], "b": {"c": []}}
     assert safe_parsing.json_value(json.dumps(value), "it") == value
     assert safe_parsing.json_value(b"\xef\xbb\xbf" + json.dumps(value).encode(), "it") == value
-    nested = json.loads("[" * 64 + "]" * 64)
-    assert safe_parsing.json_value(json.dumps(nested), "it") == nested
     value = safe_parsing.json_value("[NaN, Infinity, 1e400]", "it", finite=False)
     assert math.isnan(value[0]) and value[1] == value[2] == math.inf
 

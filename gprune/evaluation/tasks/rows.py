@@ -21,7 +21,6 @@ Columns = Mapping[str, Check]
 SUFFIXES = (".jsonl", ".parquet")
 OWN_QUESTIONS = "1.0"
 """version of prompt and scoring of own questions; raise it whenever they change"""
-_MOST_BYTES = 4 * 2**30
 _MOST_DIGITS = 9
 _LISTED = 120
 
@@ -179,7 +178,7 @@ def columns_of(task: str) -> Columns | None:
 
 def _read_lines(file: Path) -> Iterator[tuple[int, Any]]:
     with safe_parsing.refused_as(CorpusError):
-        data = safe_parsing.contents(file, repr(str(file)), most=_MOST_BYTES)
+        data = safe_parsing.contents(file, repr(str(file)))
         for number, line in enumerate(data.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
             if line.strip():
                 yield number, safe_parsing.json_value(line, f"line {number} of {str(file)!r}")

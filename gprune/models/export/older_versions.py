@@ -25,7 +25,7 @@ def add_older_rope_fields(folder: Path) -> None:
     Without ``rope_theta`` at the top, 4.x takes a base of 10,000 and says nothing.
     """
     path = folder / identity.CONFIG_FILE
-    values = safe_parsing.json_file(path, f"{path.name} of the saved model", finite=False, digits=identity.MOST_DIGITS)
+    values = safe_parsing.json_file(path, f"{path.name} of the saved model", finite=False)
     values |= older_rope_fields(values)
     if isinstance(nested := values.get(_NESTED), dict):
         values[_NESTED] = nested | older_rope_fields(nested)
@@ -79,7 +79,7 @@ def _name_class_of_both(folder: Path) -> None:
     path = folder / _TOKENIZER_CONFIG
     if not path.is_file():
         return
-    values = safe_parsing.json_file(path, f"{path.name} of the saved model", finite=False, digits=identity.MOST_DIGITS)
+    values = safe_parsing.json_file(path, f"{path.name} of the saved model", finite=False)
     if values.get("tokenizer_class") == _CLASS_OF_5:
         values["tokenizer_class"] = _CLASS_OF_BOTH
         path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -7,4 +7,4 @@ wrong with it.
 
 from gprune.pipeline.runs.notes import RunNotes
 from gprune.pipeline.runs.reading import MOST_BYTES, RECORD, REMEDY, every, load, read, required
-from gprune.pipeline.runs.writing import INTERRUPTED, Ownership, elsewhere, restate, save, standing
+from gprune.pipeline.runs.writing import INTERRUPTED, Ownership, elsewhere, save, standing
