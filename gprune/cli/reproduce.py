@@ -28,7 +28,7 @@ _SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = registered(
         commands,
         "reproduce",
