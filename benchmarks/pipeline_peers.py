@@ -24,7 +24,7 @@ from gprune.pruning.ranking import GroupedRanks
 from gprune.pruning.rasa import balanced_splits, module_statistics
 from gprune.pruning.scoring import neuron_scorer, score
 from gprune.records import ActivationStatistics, ModelShape, ModuleStatistics, Partition, WeightNorms
-from gprune.store import digests
+from gprune.store import checksums, digests
 from gprune.study import CalibrationSettings, ModularizationSettings, ReliabilitySettings
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -273,7 +273,7 @@ def _digests(repeats: int, place: torch.device) -> Ratio:
 
         def ours() -> None:
             # as in a process that starts
-            digests._known.clear()
+            checksums._remembered.clear()
             digests.of_files(files, memory)
 
         taken = interleaved({"ours": ours, "old": anew}, repeats, place)

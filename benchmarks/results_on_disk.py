@@ -14,6 +14,8 @@ import sys
 from collections import defaultdict
 from pathlib import Path
 
+import numpy as np
+
 # the project is not installed: a script finds it beside its own folder
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
@@ -21,7 +23,7 @@ from gprune.pipeline import runs  # noqa: E402
 from gprune.pipeline.cache import size_of  # noqa: E402
 from gprune.pipeline.stages import KINDS  # noqa: E402
 from gprune.records.base import axes_of  # noqa: E402
-from gprune.store import Store, array_files  # noqa: E402
+from gprune.store import Store  # noqa: E402
 from gprune.system.units import amount  # noqa: E402
 
 
@@ -44,10 +46,8 @@ def of_result(store: Store, kind: str, key: str, other: dict[str, int]) -> tuple
         return here, here
     there = here
     for name, axes in axes_of(record).items():
-        found = array_files.header(folder / array_files.file_name(name))
-        if found is None:
-            raise SystemExit(f"{folder / name} is no array: run `gprune cache verify`")
-        shape, dtype = found
+        array = np.load(folder / f"{name}.npy", mmap_mode="r")
+        shape, dtype = array.shape, array.dtype
         grown = [other.get(axis, length) for axis, length in zip(axes.names, shape, strict=True)]
         there += (math.prod(grown) - math.prod(shape)) * dtype.itemsize
     return here, there

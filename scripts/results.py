@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     try:
         before = options.document.read_text(encoding="utf-8")
-        text, missing = rewritten(before, options.cache)
+        text, missing = rewritten(before, options.cache, options.document.with_suffix(""))
     except (OSError, GpruneError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

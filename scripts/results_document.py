@@ -4,9 +4,10 @@
     ... what stands here is replaced ...
     <!-- end of table -->
 
-`main` is the name of a table, or `against` for GPrune beside the best baseline and two controls; `demo at
-demo` are model and scale of the reproduction. Reproductions that differ in their seeds alone are taken
-together; of several groups of them the one with most seeds counts, and of equal ones the latest.
+A mark that ends with `as csv` gets no table in the document but a file, `results/main.csv` beside `results.md`.
+`main` is the name of a table, or `against` for GPrune beside the best baseline and two controls; `demo at demo`
+are model and scale of the reproduction. Reproductions that differ in their seeds alone are taken together; of
+several groups of them the one with most seeds counts, and of equal ones the latest.
 """
 
 import re
@@ -32,10 +33,11 @@ from gprune.experiments.reproduction.paper_values import spelled, without_single
 from gprune.experiments.reproduction.tables import TABLES
 from gprune.study import short
 from gprune.study.methods import METHODS
+from gprune.system.files import make_folder, write_text
 
 AGAINST, MAIN = "against", "main"
 END = "<!-- end of table -->"
-_BEGIN = re.compile(r"<!-- table: ([a-z0-9-]{1,60}) of (\S{1,200}) at ([a-z]{1,20}) -->")
+_BEGIN = re.compile(r"<!-- table: ([a-z0-9-]{1,60}) of (\S{1,200}) at ([a-z]{1,20})( as csv)? -->")
 _CACHE = re.compile(r" --cache ('[^']*'|\S+)")
 _AGAINST_TITLE = "GPrune against the best baseline of each text, chosen in hindsight, and two controls"
 
@@ -57,10 +59,11 @@ class Source:
         return list(found.values())
 
 
-def rewritten(text: str, cache: Path) -> tuple[str, list[str]]:
-    """A document with its tables written anew from a cache, and the tables that this does not have.
+def rewritten(text: str, cache: Path, files: Path = Path("results")) -> tuple[str, list[str]]:
+    """Return a document with its tables written anew from a cache, and the tables that the cache lacks.
 
-    Those stay as they were. Raises StoreError where a table of the cache is damaged.
+    Those stay as they were. Tables as CSV are written to the folder `files`. Raises StoreError where a table of
+    the cache is damaged.
     """
     pieces, missing, place = [], [], 0
     for begin in _BEGIN.finditer(text):
@@ -71,7 +74,11 @@ def rewritten(text: str, cache: Path) -> tuple[str, list[str]]:
         if source is None:
             missing.append(f"{begin[1]} of {begin[2]} at {begin[3]}")
             continue
-        pieces += [text[place : begin.end()], f"\n{block(begin[1], source)}\n"]
+        if begin[4]:
+            make_folder(files)
+            write_text(files / f"{begin[1]}.csv", _shown(begin[1], source).to_csv(index=False))
+        written = csv_block(begin[1], source, files.name) if begin[4] else block(begin[1], source)
+        pieces += [text[place : begin.end()], f"\n{written}\n"]
         place = end
     return "".join([*pieces, text[place:]]), missing
 
@@ -94,7 +101,7 @@ def _but_seeds(made: Reproduction) -> tuple[str, dict[str, object]]:
 
 
 def block(name: str, source: Source) -> str:
-    """A table as Markdown, under what it takes to repeat it and what its figures are."""
+    """Return a table as Markdown, under what it takes to repeat it and what its figures are."""
     rows = source.rows()
     lines = [
         f"### {name}: {source.title}",
@@ -104,8 +111,18 @@ def block(name: str, source: Source) -> str:
         Table(_shown(name, source)).markdown(),
         "",
     ]
-    notes = dict.fromkeys(note for _, table in source.made for note in table.notes)
-    return "\n".join([*lines, *(f"- {note}" for note in notes)]).rstrip()
+    return "\n".join([*lines, *(f"- {note}" for note in _notes(source))]).rstrip()
+
+
+def csv_block(name: str, source: Source, folder: str) -> str:
+    """Return what it takes to repeat a table that is a CSV file, with a link to the file."""
+    lines = [f"### [{name}]({folder}/{name}.csv): {source.title}", *_origin(source, source.rows())]
+    notes = "; ".join(_notes(source))
+    return "\n".join([*lines, f"- Notes: {notes}"] if notes else lines)
+
+
+def _notes(source: Source) -> list[str]:
+    return list(dict.fromkeys(note for _, table in source.made for note in table.notes))
 
 
 def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
@@ -123,7 +140,7 @@ def _origin(source: Source, rows: Iterable[StudyRow]) -> list[str]:
         spread = f"the deviation over seeds, divided by their number; of a single seed {spread}"
     programs = ", ".join(f"{name} {' and '.join(known)}" for name, known in versions.items())
     return [
-        *(f"- Command: `{command}`" for command in commands),
+        f"- Command: {', '.join(f'`{command}`' for command in commands)}",
         f"- Commit: {commits}; {programs or 'versions not recorded'}",
         f"- Seeds: {', '.join(map(str, seeds))}; ± is {spread}",
     ]

@@ -136,7 +136,7 @@ def test_equal_widths_are_an_ordinary_model(tmp_path):
 
 
 def test_a_run_that_was_killed_while_scales_are_learned_ends_with_the_same_bits(run, tmp_path, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "1 step")
+    monkeypatch.setenv(VARIABLE, "0")
     results = results_of(run[0])
     shutil.copytree(results.store.root, tmp_path / "cache", ignore=lambda *_: ["scales", "runs"])
     seen, true = [], tuning.TuningBatches.run

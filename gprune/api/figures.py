@@ -1,8 +1,4 @@
-"""The app's figures, made without the app: by the functions that its cards are made by.
-
-A panel stands in the app, in the folder of the page that shows it, as it changes with it; it knows no
-Streamlit. This is the one file of the API that takes them from there, loaded when a figure is asked for.
-"""
+"""Figures and reports of the app without the app; this module is loaded when the first figure is requested."""
 
 import os
 from collections.abc import Sequence
@@ -19,48 +15,48 @@ from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.safe_parsing import quoted
 
-LOOK = "plotly_white"
-"""the template of figures where a person has chosen none; in the app it is that of the page, light or dark"""
-_ALIKE: dict[type, tuple[type, ...]] = {
+TEMPLATE = "plotly_white"
+"""template of figures outside the app, unless another is set as the default of plotly"""
+_ACCEPTED: dict[type, tuple[type, ...]] = {
     bool: (bool,),
     int: (int,),
     float: (int, float),
     str: (str,),
     tuple: (tuple, list),
 }
-"""what may be given for an option whose default is of a type"""
+"""types accepted for an option, by the type of its default"""
 
 
 def names() -> tuple[str, ...]:
-    """The figures that `figure` can make, by name; see `gprune.Run.figures`."""
+    """Return the names of all figures; see `gprune.Run.figures`."""
     from gprune.app.figures import KNOWN
 
     return tuple(sorted(KNOWN))
 
 
 def figure(run: Run, name: str, options: dict[str, Any]) -> go.Figure:
-    """A figure of a run; see `gprune.Run.figure`."""
+    """Return a figure of a run; see `gprune.Run.figure`."""
     from gprune.app.figures import KNOWN
 
     require_choice("figure", name, names())
-    known = KNOWN[name].options
+    defaults = KNOWN[name].options
     for option, value in options.items():
-        if option not in known:
-            listed = ", ".join(known) or "none"
-            raise SettingsError(f"the figure {name} has no option {quoted(option)}; it has: {listed}")
-        wanted = _ALIKE.get(type(known[option]), ())
-        if wanted and (not isinstance(value, wanted) or (isinstance(value, bool) and bool not in wanted)):
-            raise SettingsError(f"{option} must be like {quoted(known[option])} (got {quoted(value)})")
+        if option not in defaults:
+            names_of_options = ", ".join(defaults) or "none"
+            raise SettingsError(f"the figure {name} has no option {quoted(option)}; it has: {names_of_options}")
+        accepted = _ACCEPTED.get(type(defaults[option]), ())
+        if accepted and (not isinstance(value, accepted) or (isinstance(value, bool) and bool not in accepted)):
+            raise SettingsError(f"{option} must be like {quoted(defaults[option])} (got {quoted(value)})")
     if "selected" in options:
         options = options | {"selected": unit.given(run, options["selected"])}
-    found = go.Figure(KNOWN[name](run, **options).figure)
+    drawing = go.Figure(KNOWN[name](run, **options).figure)
     if pio.templates.default in ("plotly", "streamlit"):
-        found.layout.template = LOOK
-    return found
+        drawing.layout.template = TEMPLATE
+    return drawing
 
 
 def report(run: Run, file: str | os.PathLike[str], cards: Sequence[str]) -> Path:
-    """Writes the report of a run; see `gprune.Run.report`."""
+    """Write the report of a run; see `gprune.Run.report`."""
     # loads plotly
     from gprune.app.report import making
 

@@ -1,4 +1,4 @@
-"""Results as data frames: one row a unit, a module or a measurement; docs/arrays.md says what each holds."""
+"""Convert results to data frames with one row per unit, module or measurement (columns: docs/python.md)."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -21,35 +21,38 @@ from gprune.records import (
 from gprune.study.settings import require_choice
 
 NEURON, GROUP = "neuron", "key/value group"
-"""the kinds of units that are kept or removed"""
+"""kinds of units"""
 
 
-def drift(found: RankDrift) -> pd.DataFrame:
-    """One row a neuron."""
+def drift(record: RankDrift) -> pd.DataFrame:
+    """Return one row per neuron."""
     values = {
-        "drift": found.magnitude,
-        "signed_drift": found.signed,
-        "resample_drift_primary": found.resample_primary,
-        "resample_drift_auxiliary": found.resample_auxiliary,
-        "half_drift": found.half,
+        "drift": record.magnitude,
+        "signed_drift": record.signed,
+        "resample_drift_primary": record.resample_primary,
+        "resample_drift_auxiliary": record.resample_auxiliary,
+        "half_drift": record.half,
     }
     return of_neurons(values)
 
 
 def of_neurons(values: Mapping[str, Array]) -> pd.DataFrame:
-    """One row a neuron, in order of layer and neuron.
+    """Return one row per neuron, ordered by layer and neuron.
 
-    `values` are (layers, neurons) by the names of their columns.
+    Args:
+        values: (layers, neurons) arrays by column name.
     """
     layers, neurons = next(iter(values.values())).shape
-    places = {"layer": np.repeat(np.arange(layers), neurons), "neuron": np.tile(np.arange(neurons), layers)}
-    return pd.DataFrame(places | {name: array.ravel() for name, array in values.items()})
+    units = {"layer": np.repeat(np.arange(layers), neurons), "neuron": np.tile(np.arange(neurons), layers)}
+    return pd.DataFrame(units | {name: array.ravel() for name, array in values.items()})
 
 
 def of_units(neurons: Mapping[str, Array], groups: Mapping[str, Array]) -> pd.DataFrame:
-    """One row a unit: all neurons, then all key/value groups, each in order of layer and index.
+    """Return one row per unit: all neurons, then all key/value groups, each ordered by layer and index.
 
-    `neurons` are (layers, neurons), `groups` (layers, key/value groups), by the names of their columns.
+    Args:
+        neurons: (layers, neurons) arrays by column name.
+        groups: (layers, key/value groups) arrays by column name.
     """
     parts = []
     for unit, values in ((NEURON, neurons), (GROUP, groups)):
@@ -60,7 +63,7 @@ def of_units(neurons: Mapping[str, Array], groups: Mapping[str, Array]) -> pd.Da
 
 
 def scores(primary: UnitScores, auxiliary: UnitScores, adapted: Array | None) -> pd.DataFrame:
-    """One row a unit, with its importance on either text and after RASA, if (layers, neurons) are given."""
+    """Return one row per unit: importance on both texts, and after RASA if `adapted` (layers, neurons) is given."""
     neurons = {"primary": primary.ffn, "auxiliary": auxiliary.ffn}
     groups = {"primary": primary.heads, "auxiliary": auxiliary.heads}
     if adapted is not None:
@@ -68,13 +71,13 @@ def scores(primary: UnitScores, auxiliary: UnitScores, adapted: Array | None) ->
     return of_units(neurons, groups)
 
 
-def masks(found: PruningMasks) -> pd.DataFrame:
-    """One row a unit, and whether it is kept."""
-    return of_units({"kept": found.ffn}, {"kept": found.heads})
+def masks(record: PruningMasks) -> pd.DataFrame:
+    """Return one row per unit; the column `kept` is True for a unit that stays."""
+    return of_units({"kept": record.ffn}, {"kept": record.heads})
 
 
 def modules(partition: Partition, statistics: ModuleStatistics, adapted: AdaptedScores | None = None) -> pd.DataFrame:
-    """One row a module, in order of layer and label."""
+    """Return one row per module, ordered by layer and label."""
     values: dict[str, Any] = {
         "layer": partition.module_layer,
         "module": np.concatenate([np.arange(count) for count in partition.counts]),
@@ -89,38 +92,38 @@ def modules(partition: Partition, statistics: ModuleStatistics, adapted: Adapted
     return pd.DataFrame(values)
 
 
-def agreement(found: Agreement) -> pd.DataFrame:
-    """One row a comparison and layer."""
-    comparisons, layers = found.ari.shape
+def agreement(record: Agreement) -> pd.DataFrame:
+    """Return one row per comparison and layer."""
+    comparisons, layers = record.ari.shape
     return pd.DataFrame(
         {
-            "comparison": np.repeat(found.comparisons, layers),
+            "comparison": np.repeat(record.comparisons, layers),
             "layer": np.tile(np.arange(layers), comparisons),
-            "ari": found.ari.ravel(),
-            "overlap": found.overlap.ravel(),
+            "ari": record.ari.ravel(),
+            "overlap": record.overlap.ravel(),
         }
     )
 
 
 def measured_perplexities(run: Run) -> pd.DataFrame:
-    """One row a method and text that is there, both in the order of the study.
+    """Return one row per method and text that is measured, in the order of the study.
 
-    Raises MissingResultError where none is.
+    Raises MissingResultError if none is measured.
     """
     from gprune.pipeline.summary import sizes
 
     fields = ("text", "perplexity", "standard_error", "windows", "length")
     frame = _measured(run, stages.perplexity, run.study.evaluation.texts, fields)
     methods = list(dict.fromkeys(frame["method"]))
-    known = sizes(run.results, methods) if methods else {}
+    values = sizes(run.results, methods) if methods else {}
     columns = ("retention", "parameters")
-    return frame.assign(**{name: [known[name][one] for one in frame["method"]] for name in columns})
+    return frame.assign(**{name: [values[name][method] for method in frame["method"]] for name in columns})
 
 
 def measured_accuracies(run: Run) -> pd.DataFrame:
-    """One row a method and task that is there.
+    """Return one row per method and task that is measured.
 
-    Raises MissingResultError where none is and the study, or what it was measured on since, has tasks.
+    Raises MissingResultError if the study has tasks and none is measured.
     """
     tasks = [task for task in run.measured.tasks if task in run.graph.inputs.tasks]
     fields = ("task", "acc", "acc_norm", "acc_error", "acc_norm_error", "samples", "chance", "version", "metric")
@@ -130,48 +133,49 @@ def measured_accuracies(run: Run) -> pd.DataFrame:
 def _measured(
     run: Run, declared: Callable[..., stages.Stage[Any]], items: Sequence[str], fields: tuple[str, ...]
 ) -> pd.DataFrame:
-    """One row a method and text or task whose result is there, with some fields of it."""
     pairs = [(method, item) for method in run.study.methods for item in items]
-    there = [pair for pair in pairs if run.has(declared, *pair)]
+    measured = [pair for pair in pairs if run.has(declared, *pair)]
     if pairs:
-        run.require(there, declared, *pairs[0])
-    found = [(method, run.load(declared, method, item)) for method, item in there]
-    rows = [{"method": method} | {name: getattr(one, name) for name in fields} for method, one in found]
+        run.require(measured, declared, *pairs[0])
+    records = [(method, run.load(declared, method, item)) for method, item in measured]
+    rows = [{"method": method} | {name: getattr(record, name) for name in fields} for method, record in records]
     return pd.DataFrame(rows, columns=["method", *fields])
 
 
 class Masks(Mapping[str, pd.DataFrame]):
-    """The masks of a run's methods; a name that is none of them is said so, with those that are."""
+    """Masks of a run by method, as data frames; an unknown method raises an error that lists the known ones."""
 
     def __init__(self, loaded: Run) -> None:
-        """Binds a run; nothing is read."""
+        """Bind a run; nothing is read."""
         self._loaded = loaded
         self._cutting = loaded.cutting
 
     def __iter__(self) -> Iterator[str]:
-        """The methods whose masks are there, in the order of the study."""
+        """Iterate over the methods whose masks are computed, in the order of the study."""
         return (name for name, masks in self._cutting.items() if self._loaded.has(stages.masks, masks))
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of methods whose masks are computed."""
         return sum(1 for _ in self)
 
     def __contains__(self, name: object) -> bool:
-        """Whether the masks of a method are there."""
+        """Return True if the masks of a method are computed."""
         return name in list(self)
 
     def __getitem__(self, name: str) -> pd.DataFrame:
-        """One row a unit, and whether it is kept.
+        """Return one row per unit of a method.
 
-        Raises SettingsError where the run has no such method, StoreError where it has not come that far.
+        Raises:
+            SettingsError: the run has no such method.
+            StoreError: its masks are not computed yet.
         """
         require_choice("method", name, tuple(self._cutting))
         return masks(self._loaded.load(stages.masks, self._cutting[name]))
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The frame of a method whose masks are there, or what stands for it."""
+        """Return the frame of a method, or `default` if its masks are not computed."""
         return self[name] if name in self else default
 
     def __repr__(self) -> str:
-        """The methods."""
+        """Return the names of the methods."""
         return f"<masks of {', '.join(self)}>"

@@ -1,4 +1,4 @@
-"""For people who hold a transformers model: its scores on a text, and the model without some units."""
+"""Score, prune and save a transformers model that is already in memory."""
 
 from __future__ import annotations
 
@@ -41,57 +41,65 @@ def scores(
     batch: int = 16,
     seed: int = 0,
 ) -> pd.DataFrame:
-    """Importance of every neuron and key/value group of a model on a text; higher is more important.
+    """Return the importance of every neuron and key/value group of a model on a text; higher is more important.
 
     Args:
-        model: a causal language model of transformers, of a supported family; it stays as it is.
-        text: a text by its name, a file, or the documents themselves as a list of strings.
-        metric: a metric that needs one pass of the model and nothing else, as flap or wanda_sp.
-        tokenizer: the model's; read from where the model came from where left out.
-        samples: sequences drawn from the text.
-        length: tokens of each.
-        batch: sequences of one pass; changes speed, not results.
-        seed: of the choice of sequences.
+        model: causal language model of transformers, of a supported family; it is not changed.
+        text: name of a text, path of a file, or a list of documents.
+        metric: metric that needs a single forward pass, such as flap or wanda_sp.
+        tokenizer: tokenizer of the model; by default it is read from where the model was loaded.
+        samples: number of sequences drawn from the text.
+        length: tokens per sequence.
+        batch: sequences per forward pass; changes speed, not results.
+        seed: seed of the draw of sequences.
 
-    Gives one row a unit: layer, unit, index, score. Raises SettingsError where the metric is unknown or a
-    number out of range, CorpusError where the text cannot be read or is too short, ModelError where the model
-    is of a kind that cannot be pruned.
+    Returns:
+        One row per unit with the columns layer, unit, index and score.
+
+    Raises:
+        SettingsError: the metric is unknown, or a number is out of range.
+        CorpusError: the text cannot be read, or is too short.
+        ModelError: models of this family cannot be pruned.
 
     Example:
         >>> import gprune
         >>> run = gprune.run("demo", until="drift", progress=False)
-        >>> documents = [f"A short text number {number}, said in a few words." for number in range(40)]
-        >>> held = {"tokenizer": run.tokenizer, "samples": 8, "length": 16}
-        >>> found = gprune.scores(run.model("dense"), documents, "wanda_sp", **held)
-        >>> list(found.columns), bool((found["score"] >= 0).all())
+        >>> documents = [f"A short text, number {number}, of a few words." for number in range(40)]
+        >>> options = {"tokenizer": run.tokenizer, "samples": 8, "length": 16}
+        >>> table = gprune.scores(run.model("dense"), documents, "wanda_sp", **options)
+        >>> list(table.columns), bool((table["score"] >= 0).all())
         (['layer', 'unit', 'index', 'score'], True)
     """
     from gprune.pruning.calibration import collect
     from gprune.pruning.scoring import METRICS, score
 
-    # before the model is run
     require_choice("metric", metric, tuple(METRICS))
     require_whole(samples=samples, length=length, batch=batch, seed=seed)
     require(seed >= 0, "seed", seed, "0 or more")
-    # halves are compared by nobody here: two shards are the fewest that there are
+    # no shards are compared here: two are the fewest allowed
     settings = CalibrationSettings(samples=samples, length=length, shards=2, batch=batch)
     with _as_decoder(model) as decoder:
         tokenizer = tokenizer or _tokenizer_of(model)
         tokens = calibration(text, tokenizer, settings.samples, settings.length, seed)
         require_embedded(tokens.ids, tokens.text, decoder.embeddings, tokenizer)
         statistics = collect(decoder, tokens, settings)
-        found = score(metric, statistics, decoder.weight_norms(), decoder.shape, settings)
-    return frames.of_units({"score": found.ffn}, {"score": found.heads})
+        values = score(metric, statistics, decoder.weight_norms(), decoder.shape, settings)
+    return frames.of_units({"score": values.ffn}, {"score": values.heads})
 
 
 def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> LanguageModel:
-    """A physically smaller model, without the units that masks remove, to be evaluated, trained or saved.
+    """Return a smaller model without the units that the masks remove.
 
-    `model`, a causal language model of transformers, of a supported family, stays as it is. `masks` say what
-    is kept: a frame with the columns layer, unit, index and kept, as `Run.masks` gives it and as `scores` and
-    a decision on its rows make it, or a record of masks. Nothing is repaired: that needs results of a text,
-    which `Run.model` has. Raises SettingsError where the frame lacks a column, or does not say of every unit
-    of the model whether it stays, ModelError where the model cannot be pruned or a layer would lose all.
+    The weights that remain are not repaired, because a repair needs calibration results; `Run.model` has them.
+
+    Args:
+        model: causal language model of transformers, of a supported family; it is not changed.
+        masks: units to keep, as a frame with the columns layer, unit, index and kept, such as an entry of
+            `Run.masks`, or a record of masks.
+
+    Raises:
+        SettingsError: the frame lacks a column, or does not list every unit of the model once.
+        ModelError: models of this family cannot be pruned, or a layer would lose all its units.
 
     Example:
         >>> import gprune
@@ -105,86 +113,88 @@ def prune(model: PreTrainedModel, masks: pd.DataFrame | PruningMasks) -> Languag
     from gprune.pruning.surgery import cut
 
     with _as_decoder(model) as decoder:
-        found = masks if isinstance(masks, PruningMasks) else _from_frame(masks, decoder.shape)
-        return origin.remember(cut(decoder, found), origin.origin_of_cut(model, PrunedModel(found)))
+        record = masks if isinstance(masks, PruningMasks) else _read_masks(masks, decoder.shape)
+        return origin.remember(cut(decoder, record), origin.origin_of_cut(model, PrunedModel(record)))
 
 
 @contextmanager
 def _as_decoder(model: Any) -> Iterator[Decoder]:
-    """A model as a decoder; afterwards it trains as it did before."""
+    # evaluation mode and frozen weights end with the context
     from gprune.models.decoder import Decoder, require_language_model
 
     require_language_model(model)
-    training, learning = model.training, {name: p.requires_grad for name, p in model.named_parameters()}
+    training, trainable = model.training, {name: p.requires_grad for name, p in model.named_parameters()}
     try:
         yield Decoder.from_model(model)
     finally:
         model.train(training)
         for name, parameter in model.named_parameters():
-            parameter.requires_grad_(learning[name])
+            parameter.requires_grad_(trainable[name])
 
 
 def _tokenizer_of(model: Any) -> Any:
-    """The tokenizer that lies where a model was loaded from."""
     from gprune.models.loading import load_tokenizer
 
-    place = str(getattr(model, "name_or_path", "") or "")
-    if not place:
-        raise SettingsError("the model does not say where it was loaded from: give its tokenizer")
-    return load_tokenizer(place)
+    source = str(getattr(model, "name_or_path", "") or "")
+    if not source:
+        raise SettingsError("the model does not say where it was loaded from: pass its tokenizer")
+    return load_tokenizer(source)
 
 
-def _from_frame(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
-    """Masks from rows in any order."""
-    lacking = [name for name in _COLUMNS if name not in getattr(masks, "columns", ())]
-    if lacking:
-        raise SettingsError(f"masks need the columns {', '.join(_COLUMNS)} (without {', '.join(lacking)})")
+def _read_masks(masks: pd.DataFrame, shape: ModelShape) -> PruningMasks:
+    missing = [name for name in _COLUMNS if name not in getattr(masks, "columns", ())]
+    if missing:
+        raise SettingsError(f"masks need the columns {', '.join(_COLUMNS)} (missing: {', '.join(missing)})")
     if not masks.columns.is_unique:
-        raise SettingsError("masks have two columns of one name: keep one of them")
+        raise SettingsError("masks have two columns with the same name: keep one of them")
     for value in () if masks["kept"].dtype == bool else masks["kept"]:
-        # as truth values a gap and the word False would both be kept
+        # a missing value and the string False are both true
         if not isinstance(value, bool | np.bool_):
             raise SettingsError(f"the column kept of masks must hold True or False (got {quoted(value)})")
-    ffn = _marked(masks, frames.NEURON, (shape.layers, shape.neurons))
-    heads = _marked(masks, frames.GROUP, (shape.layers, shape.kv_heads))
-    kept = budget.retention(shape, ffn, heads)
-    return PruningMasks("given", ffn, heads, kept, kept)
+    ffn = _unit_mask(masks, frames.NEURON, (shape.layers, shape.neurons))
+    heads = _unit_mask(masks, frames.GROUP, (shape.layers, shape.kv_heads))
+    retention = budget.retention(shape, ffn, heads)
+    return PruningMasks("given", ffn, heads, retention, retention)
 
 
-def _marked(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
-    """(layers, units) of one kind, from its rows."""
+def _unit_mask(masks: pd.DataFrame, unit: str, size: tuple[int, int]) -> Array:
+    """Return a (layers, units) mask from the rows of one kind of unit."""
     rows = masks[masks["unit"] == unit]
-    places = _whole(rows["layer"]), _whole(rows["index"])
-    inside = all(((place >= 0) & (place < most)).all() for place, most in zip(places, size, strict=True))
-    distinct = inside and len(np.unique(places[0] * size[1] + places[1])) == size[0] * size[1] == len(rows)
-    if not distinct:
-        raise SettingsError(
-            f"masks must say once of each of {size[0]} × {size[1]} {unit}s whether it is kept (got {len(rows)} rows)"
-        )
-    marked: Array = np.zeros(size, dtype=bool)
-    marked[places] = rows["kept"].to_numpy(dtype=bool)
-    return marked
+    layers, indices = _integers(rows["layer"]), _integers(rows["index"])
+    in_range = ((layers >= 0) & (layers < size[0]) & (indices >= 0) & (indices < size[1])).all()
+    units = size[0] * size[1]
+    if not (in_range and len(np.unique(layers * size[1] + indices)) == units == len(rows)):
+        raise SettingsError(f"masks must list each of {size[0]} × {size[1]} {unit}s once (got {len(rows)} rows)")
+    mask: Array = np.zeros(size, dtype=bool)
+    mask[layers, indices] = rows["kept"].to_numpy(dtype=bool)
+    return mask
 
 
-def _whole(values: pd.Series) -> Array:
-    """Whole numbers of a column. Raises SettingsError where it holds something else."""
-    found = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
-    if not np.array_equal(found, np.round(found)) or not (abs(found) < 2**53).all():
+def _integers(values: pd.Series) -> Array:
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(dtype=np.float64)
+    if not np.array_equal(numbers, np.round(numbers)) or not (abs(numbers) < 2**53).all():
         raise SettingsError(f"the column {values.name} of masks must hold whole numbers")
-    whole: Array = found.astype(np.int64)
-    return whole
+    integers: Array = numbers.astype(np.int64)
+    return integers
 
 
 def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: Tokenizer | None = None) -> Path:
-    """Save a pruned model with a model card and ``pruning.json``, read it back and compare the two.
+    """Save a pruned model with a model card and ``pruning.json``, then read it back and compare.
 
-    `model` is one that `Run.model` or `prune` gave, or that was loaded from a pruned folder, copied or
-    trained since or not; `tokenizer` that of the dense model, looked for where it came from where left out;
-    `folder`, which is given back, must not exist, or be empty. The card, README.md, tells base model and
-    licence, what was pruned and how, and the perplexities of the run; ``pruning.json`` lists the kept units.
-    `model.save_pretrained` saves the same model without the two. Raises
-    SettingsError where the model is dense, or has adapters that are not merged, CheckpointError where the
-    folder is taken, the disk is full, or the saved model does not read back as it was.
+    The card (README.md) names the base model and its licence, what was pruned, and the perplexities of the run.
+    ``pruning.json`` lists the kept units. `model.save_pretrained` saves the same model without these two files.
+
+    Args:
+        model: model from `Run.model`, from `prune`, or loaded from a pruned folder; it may have been trained since.
+        folder: target folder; it must not exist, or be empty.
+        tokenizer: tokenizer of the dense model; by default it is read from where that was loaded.
+
+    Returns:
+        The folder.
+
+    Raises:
+        SettingsError: the model is dense, or has adapters that are not merged.
+        CheckpointError: the folder is not empty, the disk is full, or the saved model differs when read back.
 
     Example:
         >>> import gprune, pathlib, tempfile
@@ -201,35 +211,34 @@ def save(model: PreTrainedModel, folder: str | os.PathLike[str], *, tokenizer: T
         raise SettingsError("the model has adapters beside its weights: save model.merge_and_unload()")
     require_language_model(model)
     with safe_parsing.refused_as(CheckpointError):
-        place = safe_parsing.path(os.fspath(folder), "the folder")
+        target = safe_parsing.path(os.fspath(folder), "the folder")
     training = model.training
     model.eval()
     try:
-        known = origin.origin_of(model)
+        provenance = origin.origin_of(model)
         return checkpoint.save(
             model,
-            tokenizer or _tokenizer(model, known),
-            place,
-            known.pruned,
-            source=known.source,
-            fingerprint=known.fingerprint,
-            run=known.run,
-            study=known.study,
-            figures=known.figures,
-            trained=known.trained,
-            ids=known.ids,
+            tokenizer or _find_tokenizer(model, provenance),
+            target,
+            provenance.pruned,
+            source=provenance.source,
+            fingerprint=provenance.fingerprint,
+            run=provenance.run,
+            study=provenance.study,
+            figures=provenance.figures,
+            trained=provenance.trained,
+            ids=provenance.ids,
         )
     finally:
         model.train(training)
 
 
-def _tokenizer(model: Any, origin: Origin) -> Any:
-    """The tokenizer that lies where a model was loaded from, or beside the dense one; None without."""
+def _find_tokenizer(model: Any, origin: Origin) -> Any:
     from gprune.models.loading import load_tokenizer
 
-    for place in (str(getattr(model, "name_or_path", "") or ""), origin.source):
+    for source in (str(getattr(model, "name_or_path", "") or ""), origin.source):
         try:
-            return load_tokenizer(place)
+            return load_tokenizer(source)
         except (GpruneError, OSError):
             continue
     return None

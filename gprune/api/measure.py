@@ -1,4 +1,4 @@
-"""Measures a model that somebody holds: `gprune.api.measure.perplexity`, the measure of section 4."""
+"""Measure a model in memory: perplexity as in section 4 of the paper."""
 
 from __future__ import annotations
 
@@ -26,26 +26,30 @@ def perplexity(
     windows: int | None = None,
     batch: int = 16,
 ) -> Perplexity:
-    """How well a model, dense or pruned, predicts a text; lower is better.
+    """Return the perplexity of a dense or pruned model on a text; lower is better.
 
     Args:
-        model: a causal language model of transformers, on any device; it stays as it is.
-        tokenizer: its tokenizer.
-        text: a text by its name, a file, or the documents themselves as a list of strings.
-        length: tokens of a window; the paper has 128 and 2048.
-        windows: windows measured at most; all of the text where left out.
-        batch: windows of one pass; changes speed, not results.
+        model: causal language model of transformers, on any device; it is not changed.
+        tokenizer: tokenizer of the model.
+        text: name of a text, path of a file, or a list of documents.
+        length: tokens per window; the paper uses 128 and 2048.
+        windows: maximum number of windows; by default the whole text is read.
+        batch: windows per forward pass; changes speed, not results.
 
-    Gives the perplexity with its standard error and the loss of every window. Raises SettingsError where a
-    number is out of range, or the window longer than the model can read, CorpusError where the text cannot be
-    read, or is shorter than one window, NumericsError where a loss is not finite.
+    Returns:
+        The perplexity with its standard error, and the loss of every window.
+
+    Raises:
+        SettingsError: a number is out of range, or the window is longer than the model's context.
+        CorpusError: the text cannot be read, or is shorter than one window.
+        NumericsError: a loss is not finite.
 
     Example:
         >>> import gprune
         >>> run = gprune.run("demo", progress=False)
-        >>> text, tokenizer = ["Some words of a text that is measured on. "] * 40, run.tokenizer
-        >>> found = gprune.api.measure.perplexity(run.model(), tokenizer, text, length=16)
-        >>> found.perplexity > 1, found.length
+        >>> text, tokenizer = ["A few words of some evaluation text. "] * 40, run.tokenizer
+        >>> result = gprune.api.measure.perplexity(run.model(), tokenizer, text, length=16)
+        >>> result.perplexity > 1, result.length
         (True, 16)
     """
     from gprune.data.texts import require_embedded

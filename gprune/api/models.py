@@ -1,4 +1,4 @@
-"""Models that a run leaves, made from the dense one and the run's masks."""
+"""Build the pruned models of a run from the dense model and the run's masks."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -21,10 +21,11 @@ _STEPS = 3
 
 
 def tokenizer(run: Run, trusted: bool) -> Any:
-    """The tokenizer of a run's model; code that comes with the model is run only where it is `trusted`.
+    """Return the tokenizer of a run's model; code that comes with the model runs only if `trusted`.
 
-    Raises SettingsError where it would have to be and may not, ModelError where the model is not there or has
-    no tokenizer that can be read.
+    Raises:
+        SettingsError: the model needs code that is not trusted.
+        ModelError: the model is missing, or has no readable tokenizer.
     """
     from gprune.models.loading import load_tokenizer
 
@@ -39,13 +40,14 @@ def cut(
     repair: str | Mapping[str, Any] | None = None,
     recovered: bool = False,
 ) -> Any:
-    """The model of a method, in evaluation mode, as `from_pretrained` would give it.
+    """Return the model of a method in evaluation mode, as `from_pretrained` would; see `Run.model`.
 
-    Code that comes with the model is run only where it is `trusted`. For `repair` and `recovered` see
-    `Run.model`. Raises
-    SettingsError where code would have to be run and may not or the repair is none, ModelError where the
-    dense model is not on this machine or is another one now, StoreError where the run has no masks of the
-    method, lacks what the repair needs, or a result is damaged.
+    Code that comes with the model runs only if `trusted`.
+
+    Raises:
+        SettingsError: the model needs code that is not trusted, or the repair is unknown.
+        ModelError: the dense model is not on this machine, or has changed.
+        StoreError: masks or inputs of the repair are missing or damaged.
     """
     from gprune.models import origin
 
@@ -53,7 +55,7 @@ def cut(
     graph = results.graph
     work = RunContext(graph.study, graph.inputs, results.store.texts)
     with work.within_memory(f"the model of {method}"):
-        # a stage freezes its model; whoever asks for one here may go on training it
+        # stages freeze their models; the caller may train this one
         model = work.pruned(pruned).requires_grad_(True)
         if pruned is None:
             return model
@@ -72,7 +74,7 @@ def export(
 ) -> Path:
     """Write the model of a method as a folder; see `Run.export`, and `cut` for errors.
 
-    Raises CheckpointError where the folder is taken, the disk is full, or the model does not read back.
+    Raises CheckpointError if the folder is not empty, the disk is full, or the model differs when read back.
     """
     from gprune.models.export import checkpoint
 
@@ -80,7 +82,7 @@ def export(
     on_progress(0, _STEPS, "checking the dense model")
     results, pruned = _pruned(run, method, trusted, repair, recovered)
     graph = results.graph
-    # on the CPU a copied row or column is the same whatever machine the run had
+    # rows and columns are copied, so the CPU gives the same bits as the run's device
     study = replace(graph.study, device="cpu", offload=False)
     work = RunContext(study, graph.inputs, results.store.texts)
     on_progress(1, _STEPS, "reading the dense model and cutting")
@@ -105,7 +107,6 @@ def export(
 def _pruned(
     run: Run, method: str, trusted: bool, repair: str | Mapping[str, Any] | None, recovered: bool
 ) -> tuple[stages.Results, Any]:
-    """What a method's model is made from, and the results that it was taken from; None for the dense one."""
     _require_trust(run, trusted)
     if recovered:
         _require_recovery(run, method, repair)
@@ -119,7 +120,7 @@ def _pruned(
 
 
 def _as_measured(results: stages.Results, method: str, recovered: bool, work: RunContext) -> Callable[[Any], None]:
-    """What raises CheckpointError where a model's first window has another loss than the run measured."""
+    # the result raises CheckpointError if the loss of the first window differs from the measured one
     from gprune.evaluation.perplexity import require_measured
 
     declare = stages.recovered_perplexity if recovered else stages.perplexity
@@ -135,33 +136,30 @@ def _as_measured(results: stages.Results, method: str, recovered: bool, work: Ru
 
 
 def _figures(results: stages.Results, method: str, recovered: bool) -> tuple[Figure, ...]:
-    """The perplexities of a method that are there, each with its protocol."""
-    graph, found = results.graph, []
+    graph, figures = results.graph, []
     declare = stages.recovered_perplexity if recovered else stages.perplexity
     for text in graph.study.evaluation.texts:
         stage, dense = declare(graph, method, text), stages.perplexity(graph, "dense", text)
         if not results.there(stage):
             continue
-        one, made = results.record(stage), results.details(stage)
-        stamp = protocol.of_perplexity(one, made, graph.inputs.precision, graph.study.evaluation.windows)
+        record, details = results.record(stage), results.details(stage)
+        stamp = protocol.of_perplexity(record, details, graph.inputs.precision, graph.study.evaluation.windows)
         base = float(results.record(dense).perplexity) if results.there(dense) else None
-        found.append(Figure(text, float(one.perplexity), float(one.standard_error), base, stamp.line))
-    return tuple(found)
+        figures.append(Figure(text, float(record.perplexity), float(record.standard_error), base, stamp.line))
+    return tuple(figures)
 
 
 def _record(results: stages.Results, stage: stages.Stage[Any]) -> Any:
-    """A record of the run; weights are fitted, and text of the model is sampled, where they are not there."""
+    # repaired weights and sampled text are computed if they are missing
+    def is_computed(needed: stages.Stage[Any]) -> bool:
+        return needed.kind in (FITTED, LEARNED) or SAMPLED in needed.id.texts
 
-    def made(one: stages.Stage[Any]) -> bool:
-        return one.kind in (FITTED, LEARNED) or SAMPLED in one.id.texts
-
-    if made(stage):
-        return lazy_results.made(results, stage, lambda *_: None, made)
+    if is_computed(stage):
+        return lazy_results.made(results, stage, lambda *_: None, is_computed)
     return results.record(stage)
 
 
 def _require_recovery(run: Run, method: str, repair: object) -> None:
-    """Raises SettingsError where a run has no recovered model of a method, or another repair is asked for."""
     require(method != "dense", "method", method, "a pruned one where recovered: the dense one is not trained")
     kind = run.study.recovery.kind
     require(kind != "none", "recovery.kind", kind, "lora in the run whose recovered model is asked for")
@@ -169,7 +167,7 @@ def _require_recovery(run: Run, method: str, repair: object) -> None:
 
 
 def _require_trust(run: Run, trusted: bool) -> None:
-    """Raises SettingsError where code of a model would run by a record's word alone, not by the caller's."""
+    # a record alone must not run code of a model
     if run.study.trust_remote_code and not trusted:
         raise SettingsError(
             f"the run {run.name} has trust_remote_code on, so that its model's own Python code would run "

@@ -1,4 +1,4 @@
-"""Studies are run, and runs found again, from a notebook or a script."""
+"""Run studies and open runs from a notebook or a script."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ def run(
     progress: bool = True,
     anyway: bool = False,
 ) -> Run:
-    """Runs a study, every stage in order, reusing what is there, and gives the run with what it has come to.
+    """Run a study and return the run. Stages whose results are cached are not computed again.
 
-    Stopped by the keyboard, by the button of a notebook or by force, it keeps every finished stage: called
-    again, it goes on there.
+    An interrupted call keeps every finished stage; the next call continues there.
 
     Args:
-        study: a study, its fields as plain values, a study file, or `demo` for the bundled one.
-        until: the last thing wanted: positions, drift, adapted, agreement, masks, perplexity or all.
-        cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
-        progress: whether a bar is drawn, on a terminal and in a notebook.
-        anyway: whether it starts even if the estimate says that it cannot fit in memory.
+        study: study, its fields as plain values, a study file, or `demo` for the bundled study.
+        until: last result to compute: positions, drift, adapted, agreement, masks, perplexity or all.
+        cache: cache folder; by default GPRUNE_CACHE or the folder `cache`.
+        progress: show a progress bar, on a terminal and in a notebook.
+        anyway: start even if the estimated memory does not fit.
 
-    Raises GpruneError: the same errors as the command line, with the same sentences.
+    Raises:
+        GpruneError: the same errors, with the same messages, as the command line.
 
     Example:
         >>> import gprune
@@ -61,32 +61,32 @@ def run(
     """
     from gprune import pipeline
 
-    chosen, store = as_study(study), store_in(cache)
+    parsed, store = as_study(study), store_in(cache)
     require_choice("until", until, UNTIL)
-    name = run_name(chosen)
+    name = run_name(parsed)
     listener: contextlib.AbstractContextManager[Listener] = (
         bar(store, name) if progress else contextlib.nullcontext(_silent)
     )
-    # what libraries print while they work is no result of this call
-    with listener as heard, contextlib.redirect_stdout(sys.stderr):
-        pipeline.run(chosen, store, heard, until, anyway)
-    # whoever calls has given the study, and with it what may be run
+    # libraries print while they work
+    with listener as on_event, contextlib.redirect_stdout(sys.stderr):
+        pipeline.run(parsed, store, on_event, until, anyway)
+    # the caller wrote the study, so its trust_remote_code counts
     return _loaded_from(store.folder("runs", name), trusted=True)
 
 
 def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = False) -> Run:
-    """Opens a run that is in a cache, whatever its state; nothing is computed.
+    """Open a run of a cache, whatever its state; nothing is computed.
 
     Args:
-        run: its name, as `runs` lists it, or its folder.
-        cache: the cache folder; GPRUNE_CACHE, or the default one, where left out.
-        trust_remote_code: whether `tokenizer` and `model` may run Python code that comes with the model,
-            where the run's study says so: only if you trust whoever wrote the run and the model.
+        run: name of the run, as `runs` lists it, or its folder.
+        cache: cache folder; by default GPRUNE_CACHE or the folder `cache`.
+        trust_remote_code: allow `tokenizer` and `model` to run Python code that comes with the model, if the run's
+            study has this setting too. Use it only if you trust the authors of the run and of the model.
 
     Raises:
         StoreError: there is no such run.
-        UnreadableError: its record is damaged.
-        SettingsError: its record is of another version.
+        UnreadableError: the record of the run is damaged.
+        SettingsError: the record was written by another version.
 
     Example:
         >>> import gprune
@@ -94,7 +94,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
         >>> gprune.open(run.name).study == run.study
         True
     """
-    text = _typed(run, "the run")
+    text = _as_text(run, "the run")
     folder = safe_parsing.path(text, "the run")
     if folder.name != text and (folder / "run.json").is_file():
         store, name = Store(folder.resolve().parent.parent), folder.resolve().name
@@ -105,7 +105,7 @@ def open(run: Place, *, cache: Place | None = None, trust_remote_code: bool = Fa
 
 
 def runs(*, cache: Place | None = None) -> pd.DataFrame:
-    """The runs of a cache, the latest written first; of GPRUNE_CACHE, or the default one, where left out.
+    """Return one row per run of a cache, the latest first; by default of GPRUNE_CACHE or the folder `cache`.
 
     Example:
         >>> import gprune
@@ -123,7 +123,7 @@ def runs(*, cache: Place | None = None) -> pd.DataFrame:
 
 
 def as_study(study: Study | dict[str, Any] | Place) -> Study:
-    """A study, however it is given. Raises SettingsError where it is none."""
+    """Return a study from its fields, its file or its name. Raises SettingsError if it is not valid."""
     if isinstance(study, Study):
         return study
     if isinstance(study, dict):
@@ -138,28 +138,26 @@ def as_study(study: Study | dict[str, Any] | Place) -> Study:
 
 
 def store_in(cache: Place | None) -> Store:
-    """The store of a cache folder; StoreError where no folder of this system can have that name."""
+    """Return the store of a cache folder. Raises StoreError if the path is not valid on this system."""
     if cache is None:
         return Store()
     with safe_parsing.refused_as(StoreError):
-        return Store(safe_parsing.path(_typed(cache, "the cache"), "the cache"))
+        return Store(safe_parsing.path(_as_text(cache, "the cache"), "the cache"))
 
 
-def _typed(place: Place, what: str) -> str:
-    """A name or a path as text; StoreError where it is neither."""
-    text = os.fspath(place) if isinstance(place, str | os.PathLike) else None
+def _as_text(path: Place, label: str) -> str:
+    text = os.fspath(path) if isinstance(path, str | os.PathLike) else None
     if not isinstance(text, str):
-        raise StoreError(f"{what} is a name or a folder (got {safe_parsing.quoted(place)})")
+        raise StoreError(f"{label} is a name or a folder (got {safe_parsing.quoted(path)})")
     return text
 
 
 def _silent(stage: str, done: int, total: int, message: str) -> None:
-    """Listens to nothing."""
+    pass
 
 
 def _loaded_from(folder: Path, trusted: bool) -> Run:
-    """The run in a folder of a cache; SettingsError where its record cannot be used."""
-    # what its models were measured on later stands in other runs
+    # later measurements of its models belong to other runs, which run_named reads too
     return Run(run_named(str(folder.parent.parent), folder.name), trusted)
 
 
@@ -170,45 +168,41 @@ _FORM = "{percentage:3.0f}%|{bar}| {desc} [{elapsed}]"
 
 @contextmanager
 def bar(store: Store, run: str) -> Iterator[Listener]:
-    """What draws a bar while it is told of stages."""
+    """Yield a listener that draws a progress bar."""
     with warnings.catch_warnings():
-        # without ipywidgets a notebook gets the bar of a terminal, which is said in the documentation
+        # without ipywidgets a notebook gets the bar of a terminal
         warnings.simplefilter("ignore")
         from tqdm.auto import tqdm
 
-        # drawn when it is told of something, and no oftener than people see
-        drawn: Any = tqdm(total=1, bar_format=_FORM, file=sys.stderr, desc="starting", miniters=0)
-    told = _Told(store, run, drawn)
+        progress_bar: Any = tqdm(total=1, bar_format=_FORM, file=sys.stderr, desc="starting", miniters=0)
     try:
-        yield told
-        drawn.set_description_str("done", refresh=False)
-        drawn.n = drawn.total
-        drawn.refresh()
+        yield _BarListener(store, run, progress_bar)
+        progress_bar.set_description_str("done", refresh=False)
+        progress_bar.n = progress_bar.total
+        progress_bar.refresh()
     finally:
-        drawn.close()
+        progress_bar.close()
 
 
-class _Told:
-    """Hears of stages, and moves the bar."""
-
-    def __init__(self, store: Store, run: str, drawn: Any) -> None:
-        self._store, self._run, self._drawn = store, run, drawn
+class _BarListener:
+    def __init__(self, store: Store, run: str, progress_bar: Any) -> None:
+        self._store, self._run, self._bar = store, run, progress_bar
         self._stages: dict[str, float] = {}
-        """the share of each stage of the run that is done, by name"""
+        """finished share of each stage of the run, 0 to 1, by name"""
 
     def __call__(self, stage: str, done: int, total: int, message: str) -> None:
         if isinstance(message, Notice):
-            # how a result was made stays to be read when the bar has gone on
-            self._drawn.write(f"{stage}: {message}", file=sys.stderr)
+            # a notice stays above the bar
+            self._bar.write(f"{stage}: {message}", file=sys.stderr)
             return
         if not self._stages:
-            # the run has written them into its record by then
+            # the run writes its stages into its record before the first event
             record = run_records.read(self._store, self._run) or {}
             if record.get("state") == "running":
                 self._stages = dict.fromkeys(record.get("expected") or {}, 0.0)
-                self._drawn.total = max(len(self._stages), 1)
+                self._bar.total = max(len(self._stages), 1)
         if stage in self._stages:
             self._stages[stage] = max(self._stages[stage], done / max(total, 1))
         words = f"{stage}: {message}" if message and not isinstance(message, Reused) else stage
-        self._drawn.set_description_str(sentence(words, _WIDEST), refresh=False)
-        self._drawn.update(sum(self._stages.values()) - self._drawn.n)
+        self._bar.set_description_str(sentence(words, _WIDEST), refresh=False)
+        self._bar.update(sum(self._stages.values()) - self._bar.n)

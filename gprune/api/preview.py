@@ -1,4 +1,4 @@
-"""What RASA would decide under other thresholds, and what would then be kept; nothing is learned or run."""
+"""Preview of RASA under other thresholds, and of the masks that follow; nothing is learned and no model is run."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -20,46 +20,51 @@ class Preview:
     Example:
         >>> import gprune
         >>> run = gprune.run("demo", until="masks", progress=False)
-        >>> shown = run.adapt(drift_quantile=0.5, score_quantile=0.5)
-        >>> int(shown.modules["adapted"].sum()) == shown.adapted
+        >>> preview = run.adapt(drift_quantile=0.5, score_quantile=0.5)
+        >>> int(preview.modules["adapted"].sum()) == preview.adapted
         True
     """
 
     settings: ReliabilitySettings
-    """the rule"""
+    """settings of the rule"""
     modules: pd.DataFrame
-    """`Run.modules` as this rule decides it"""
+    """`Run.modules` under this rule"""
     masks: pd.DataFrame
-    """`Run.masks` of GPrune under this rule, its learned thresholds shifted and not learned anew"""
+    """masks of GPrune under this rule; its learned thresholds are shifted, not learned again"""
     drift_threshold: float
-    """a module that drifts at least so much is sensitive to the text"""
+    """drift from which a module counts as sensitive to the text"""
     score_threshold: float
-    """a module that scores at most so much is weakly supported by A"""
+    """score up to which a module counts as weakly supported by text A"""
     retention: float
     """fraction of the decoder's linear weights that the masks keep"""
 
     @property
     def adapted(self) -> int:
-        """How many modules are adapted."""
+        """Number of adapted modules."""
         return int(self.modules["adapted"].sum())
 
     def _repr_html_(self) -> str:
-        rule, most = self.settings, len(self.modules)
+        rule = self.settings
         rows = {
             "Selection": f"{rule.selection}, {rule.score_scale} scores",
             "Quantile of drift": f"{rule.drift_quantile:g} (at least {self.drift_threshold:.4g})",
             "Quantile of score": f"{rule.score_quantile:g} (at most {self.score_threshold:.4g})",
-            "Modules adapted": f"{self.adapted:,} of {most:,}",
+            "Modules adapted": f"{self.adapted:,} of {len(self.modules):,}",
             "Retention": f"{self.retention:.4f}",
         }
         return html_tables.table("RASA under other thresholds", rows)
 
 
 def preview(run: Loaded, changes: dict[str, Any]) -> Preview:
-    """What a rule decides: `changes` are fields of RASA's settings that are not the run's, and `retention`.
+    """Return the decisions of a rule.
 
-    Raises SettingsError where a value is not valid, or the retention cannot be reached, StoreError where the
-    run has not come that far, or a result is damaged.
+    Args:
+        run: run whose results are used.
+        changes: settings of RASA that differ from the run's, and `retention`.
+
+    Raises:
+        SettingsError: a value is not valid, or the retention cannot be reached.
+        StoreError: a result is missing or damaged.
     """
     retention = changes.pop("retention", run.study.retention)
     dotted = {f"reliability.{name}": value for name, value in changes.items()}

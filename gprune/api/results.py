@@ -1,4 +1,4 @@
-"""A run as the API gives it: its results as data frames, its figures, its models."""
+"""Run of the API: its results as data frames, its figures and its models."""
 
 from __future__ import annotations
 
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
 
 
 class Run:
-    """A run, as `gprune.run` and `gprune.open` give it.
+    """Run returned by `gprune.run` and `gprune.open`.
 
-    Frames are made anew at each access from results that are kept; changing one changes nothing else. What
-    the run has not come to yet raises StoreError, with a sentence that names it.
+    Each access builds a new data frame, which you may change. A result that is not computed yet raises StoreError.
 
     Example:
         >>> import gprune
@@ -43,11 +42,11 @@ class Run:
     """
 
     def __init__(self, loaded: Loaded, trusted: bool = False) -> None:
-        """Binds the run as it is in the cache; trusted where code that comes with its model may be run."""
+        """Bind a run of the cache; `trusted` allows code that comes with its model."""
         self._loaded, self._trusted = loaded, trusted
 
     def __repr__(self) -> str:
-        """Name, state, and what was compared."""
+        """Return name, state, model, metric and texts."""
         study = self.study
         texts = f"{study.primary} | {study.auxiliary}"
         return f"<Run {self.name}: {self.state}, {study.model}, {study.metric}, {texts}>"
@@ -69,7 +68,7 @@ class Run:
 
     @property
     def study(self) -> Study:
-        """Every setting of the run.
+        """Settings of the run.
 
         Example:
             >>> import gprune
@@ -80,7 +79,7 @@ class Run:
 
     @property
     def state(self) -> str:
-        """The state when it was opened: running, done, failed, cancelled or interrupted.
+        """State when the run was opened: running, done, failed, cancelled or interrupted.
 
         Example:
             >>> import gprune
@@ -91,7 +90,7 @@ class Run:
 
     @property
     def drift(self) -> pd.DataFrame:
-        """Rank drift of every neuron (Eq. 1), with its re-sampling control.
+        """Rank drift of every neuron (Eq. 1), with its resampling control.
 
         Example:
             >>> import gprune
@@ -103,7 +102,7 @@ class Run:
 
     @property
     def scores(self) -> pd.DataFrame:
-        """Importance of every neuron and key/value group on A, on B, and after RASA where that was run.
+        """Importance of every neuron and key/value group on A, on B and after RASA, if the run has it.
 
         Example:
             >>> import gprune
@@ -116,7 +115,7 @@ class Run:
 
     @property
     def neurons(self) -> pd.DataFrame:
-        """The module of every neuron, numbered within its layer.
+        """Module of every neuron, numbered within its layer.
 
         Example:
             >>> import gprune
@@ -128,7 +127,7 @@ class Run:
 
     @property
     def modules(self) -> pd.DataFrame:
-        """What RASA decides on and what it decides, for every module of every layer.
+        """Statistics of every module, and the decision of RASA.
 
         Example:
             >>> import gprune
@@ -141,7 +140,7 @@ class Run:
 
     @property
     def agreement(self) -> pd.DataFrame:
-        """How far the modules agree with those of other texts and seeds, in every layer (Fig. 1b).
+        """Agreement (ARI) of the modules with those of other texts and seeds, by layer (Fig. 1b).
 
         Example:
             >>> import gprune
@@ -152,13 +151,13 @@ class Run:
 
     @property
     def masks(self) -> Mapping[str, pd.DataFrame]:
-        """Which units each method keeps, by method.
+        """Units that each method keeps, by method.
 
         Example:
             >>> import gprune
             >>> run = gprune.run("demo", progress=False)
-            >>> kept = run.masks["flap"]
-            >>> bool(kept.groupby(["unit", "layer"])["kept"].any().all())
+            >>> masks = run.masks["flap"]
+            >>> bool(masks.groupby(["unit", "layer"])["kept"].any().all())
             True
         """
         return frames.Masks(self._loaded)
@@ -196,20 +195,21 @@ class Run:
         selection: Literal["drift_and_score", "drift", "none", "random"] | None = None,
         retention: float | None = None,
     ) -> Preview:
-        """What RASA would decide under other thresholds, and what GPrune would then keep.
+        """Return the decisions of RASA under other thresholds, and the masks of GPrune that follow.
 
-        The run's learned thresholds are shifted together until they meet the retention again: nothing is
-        learned anew, and no model is run. What is left out is as in the run.
+        The run's learned thresholds are shifted together until they meet the retention; nothing is learned again and
+        no model is run. Omitted arguments keep the values of the run.
 
         Args:
-            drift_quantile: of the modules' drift, at and above which a module is sensitive to the text.
-            score_quantile: of the modules' mean score, at and below which it is weakly supported.
-            score_scale: whether mean scores are compared as they are, or within their layer.
-            selection: by which of the two a module is adapted.
+            drift_quantile: quantile of the modules' drift from which a module is sensitive to the text.
+            score_quantile: quantile of the modules' mean score up to which a module is weakly supported.
+            score_scale: compare mean scores as they are (raw) or standardized within their layer.
+            selection: criteria that select the adapted modules.
             retention: fraction of the decoder's linear weights to keep.
 
-        Raises SettingsError where a value is out of range, or the retention cannot be reached, StoreError
-        where the run has not come that far.
+        Raises:
+            SettingsError: a value is out of range, or the retention cannot be reached.
+            StoreError: a result is not computed yet.
 
         Example:
             >>> import gprune
@@ -219,13 +219,13 @@ class Run:
             >>> run.adapt(selection="none").adapted
             0
         """
-        given: dict[str, Any] = {"drift_quantile": drift_quantile, "score_quantile": score_quantile}
-        given |= {"score_scale": score_scale, "selection": selection, "retention": retention}
-        return preview(self._loaded, {name: value for name, value in given.items() if value is not None})
+        changes: dict[str, Any] = {"drift_quantile": drift_quantile, "score_quantile": score_quantile}
+        changes |= {"score_scale": score_scale, "selection": selection, "retention": retention}
+        return preview(self._loaded, {name: value for name, value in changes.items() if value is not None})
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the run's model.
+        """Tokenizer of the run's model.
 
         Example:
             >>> import gprune
@@ -244,15 +244,19 @@ class Run:
         repair: str | Mapping[str, Any] | None = None,
         recovered: bool = False,
     ) -> LanguageModel:
-        """The causal language model that a method leaves, as transformers has it, in evaluation mode.
+        """Return the pruned model of a method as a causal language model of transformers, in evaluation mode.
 
-        It is cut anew from the dense model, with the repair of the run, or with another one: `repair` is a
-        kind, as `least_squares`, or settings of that section, as `{"kind": "least_squares", "texts":
-        "both_and_sampled"}`; what is fitted is kept in the cache. `recovered` is the model after the
-        training that the run has given every method, merged into the weights. `dense` is the dense model
-        itself. Raises SettingsError where the run does not have the method, there is no such repair, nothing
-        is recovered in the run, or its model has code that was not allowed, ModelError where the dense model
-        is not on this machine, or is another one now, StoreError where the run has no masks of the method.
+        Args:
+            method: method of the run; `dense` is the dense model.
+            repair: kind of repair, such as `least_squares`, or settings such as `{"kind": "least_squares", "texts":
+                "both_and_sampled"}`; by default that of the run. Fitted weights are cached.
+            recovered: return the model after the recovery training of the run, merged into its weights.
+
+        Raises:
+            SettingsError: the run lacks the method or the recovery, the repair is unknown, or the model needs code
+                that is not trusted.
+            ModelError: the dense model is not on this machine, or has changed.
+            StoreError: the run has no masks of the method.
 
         Example:
             >>> import gprune
@@ -274,11 +278,20 @@ class Run:
         recovered: bool = False,
         on_progress: Progress = silent,
     ) -> Path:
-        """Writes the model that a method leaves as a folder, with model card and pruning.json, and gives it back.
+        """Write the pruned model of a method as a folder with model card and pruning.json; return the folder.
 
-        `folder` must not exist, or be empty. The model is that of `model` for the same arguments, of any
-        method but `dense`; it is read back and compared. `on_progress` is told of each step. For errors see
-        `model`; CheckpointError where the folder is taken, the disk is full, or the model does not read back.
+        The model is that of `model` for the same arguments. It is read back and compared.
+
+        Args:
+            folder: target folder; it must not exist, or be empty.
+            method: method of the run, except `dense`.
+            repair: see `model`.
+            recovered: see `model`.
+            on_progress: called with steps done, steps in all, and a message.
+
+        Raises:
+            CheckpointError: the folder is not empty, the disk is full, or the model differs when read back.
+            GpruneError: see `model`.
 
         Example:
             >>> import gprune, pathlib, tempfile
@@ -291,12 +304,12 @@ class Run:
 
         require_choice("method", method, self.study.methods)
         with safe_parsing.refused_as(CheckpointError):
-            place = safe_parsing.path(os.fspath(folder), "the folder")
-        return export(self._loaded, method, place, self._trusted, repair, recovered, on_progress)
+            target = safe_parsing.path(os.fspath(folder), "the folder")
+        return export(self._loaded, method, target, self._trusted, repair, recovered, on_progress)
 
     @property
     def figures(self) -> tuple[str, ...]:
-        """The names that `figure` takes.
+        """Names of the figures that `figure` draws.
 
         Example:
             >>> import gprune
@@ -308,10 +321,15 @@ class Run:
         return names()
 
     def figure(self, name: str, **options: Any) -> go.Figure:
-        """A figure of the app, one of `figures`, drawn by Plotly through the same code as its card.
+        """Return a figure of the app as a Plotly figure.
 
-        `options` are what can be set beside the card; its "copy as Python" says them. Raises SettingsError
-        where there is no such figure or option, StoreError where the run has not come that far.
+        Args:
+            name: one of `figures`.
+            **options: settings of the card; the button *Copy as Python* of the app lists them.
+
+        Raises:
+            SettingsError: the figure or option is unknown.
+            StoreError: a result is not computed yet.
 
         Example:
             >>> import gprune
@@ -324,11 +342,15 @@ class Run:
         return figure(self._loaded, name, options)
 
     def report(self, file: str | os.PathLike[str], cards: Sequence[str] = ()) -> Path:
-        """Writes figures of the run as one HTML file that needs no network and nothing beside it.
+        """Write a report of the run as one HTML file that needs no network; return its path.
 
-        `file`, which is given back, ends in `.html`; `cards` are names of `figures` in their order, all that
-        the run has where left out. Raises SettingsError where there is no such figure, or the file's name
-        ends otherwise, StoreError where the file cannot be written.
+        Args:
+            file: path that ends in `.html`.
+            cards: names of `figures`, in order; by default every figure that the run has.
+
+        Raises:
+            SettingsError: a figure is unknown, or the file does not end in `.html`.
+            StoreError: the file cannot be written.
 
         Example:
             >>> import gprune, pathlib, tempfile

@@ -19,7 +19,6 @@ from gprune.system.errors import JobError
 
 if TYPE_CHECKING:
     from gprune.jobs import Job
-    from gprune.study import Study
 
 LOOK_SECONDS = 0.5
 """how often a log that is followed is looked at"""
@@ -34,7 +33,6 @@ def add(commands: Any) -> None:
     submit = registered(commands, "submit", _submit)
     submit.add_argument("studies", metavar="STUDY", nargs="*", help="a study's JSON file, or demo")
     submit.add_argument("--label", default="", help="what to call the job; the study's name by default")
-    submit.add_argument("--model-gpus", type=int, metavar="N", help="as for `run`")
     add_engine(submit)
     submit.add_argument("--slurm-template", action="store_true", help="print a file of Slurm settings with every field")
     listing = registered(commands, "jobs", _jobs)
@@ -116,31 +114,14 @@ def _submit(options: argparse.Namespace) -> int:
     cache, studies = _cache(options), [paths.study(named(name, pipe=True)) for name in options.studies]
     # all are read before the first one starts
     slurm = slurm_settings(options, cache)
-    arguments = _for_run(options, studies, slurm)
     if slurm is not None:
-        entries = [StudyJob(study, options.label, arguments) for study in studies]
+        entries = [StudyJob(study, options.label) for study in studies]
         for job in jobs.submit_slurm(cache, entries, slurm):
             say(job_line(job))
         return 0
     for study in studies:
-        say(job_line(jobs.submit(cache, study, options.label, arguments)))
+        say(job_line(jobs.submit(cache, study, options.label)))
     return 0
-
-
-def _for_run(options: argparse.Namespace, studies: list[Study], slurm: Any) -> tuple[str, ...]:
-    """The options of `run` that a submission was given; SettingsError where they cannot be followed."""
-    if options.model_gpus is None:
-        return ()
-    from gprune.study.model_gpus import require_possible
-
-    for study in studies:
-        require_possible(options.model_gpus, study, None, here=slurm is None)
-    if slurm is not None:
-        # a number, or kind:number; 0 leaves it to the cluster
-        there = int(str(slurm.gpus).rpartition(":")[2])
-        rule = f"at most the {there} GPUs that the Slurm settings give a job (gpus)"
-        require(not there or options.model_gpus <= there, "--model-gpus", options.model_gpus, rule)
-    return "--model-gpus", str(options.model_gpus)
 
 
 def _jobs(options: argparse.Namespace) -> int:

@@ -7,8 +7,7 @@ import contextlib
 import json
 import sys
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered, say
 from gprune.cli.study import add_fields, changes
@@ -18,9 +17,6 @@ from gprune.study import Study, short
 from gprune.study.demo import named
 from gprune.study.settings import require
 from gprune.system import safe_parsing
-
-if TYPE_CHECKING:
-    from gprune.models.distributed.process_group import Ranks
 
 _MOST_NAMED = 120
 
@@ -35,12 +31,6 @@ def add(commands: Any) -> None:
         type=int,
         nargs="+",
         help="run the study once for each seed, and write mean and deviation over them",
-    )
-    run.add_argument(
-        "--model-gpus",
-        type=int,
-        metavar="N",
-        help="compute one model on N GPUs, by a process for each; without GPUs, N processes on the CPU",
     )
     run.add_argument("--until", choices=UNTIL, default="all", help="stop after this stage")
     run.add_argument(
@@ -64,34 +54,22 @@ def _asked(options: argparse.Namespace) -> Study:
 
 
 def _run(options: argparse.Namespace) -> int:
-    study = None
-    if options.model_gpus is not None:
-        from gprune.cli import distributed
-        from gprune.study.model_gpus import require_possible
-
-        study = _asked(options)
-        require_possible(options.model_gpus, study, options.seeds)
-        if options.model_gpus > 1 and not options.dry_run:
-            return distributed.run(options, study, partial(_run_reported, options, study))
     if options.dry_run:
-        return _show_course(options, study or _asked(options))
+        return _show_course(options, _asked(options))
     if options.seeds:
         return _run_seeds(options)
-    return _run_reported(options, study)
+    return _run_reported(options)
 
 
-def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks | None = None) -> int:
-    """Runs one study; as a job it says so in the job's folder.
-
-    `study` came through a pipe, which can be read once, or is None; of `ranks` this process is the first.
-    """
+def _run_reported(options: argparse.Namespace) -> int:
+    """Run one study; as a job, report to the job's folder."""
     from gprune.jobs import reporting
     from gprune.jobs.reporting import JobReporter
 
     if options.job is None:
-        return _ended([_run_here(options, study or _asked(options), None, ranks)])
+        return _ended([_run_here(options, _asked(options), None)])
     with reporting.forgiving(), JobReporter(options.job) as reporter:
-        result = _run_here(options, study or _asked(options), reporter, ranks)
+        result = _run_here(options, _asked(options), reporter)
         code = _ended([result])
         kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
         reporter.finish({name: result[name] for name in kept if name in result}, result["run"])
@@ -120,7 +98,7 @@ def _show_course(options: argparse.Namespace, study: Study) -> int:
         say(f"{stage.name:<{widest}}  {stage.key}  {state:<7}{words}".rstrip())
     missing = len({stage.key for stage in stages if not results.holds(stage)})
     if missing:
-        shown_forecast(foreseen(stages, results, options.model_gpus or 1, measure=True))
+        shown_forecast(foreseen(stages, results, measure=True))
     say(f"{len(stages)} stages, {missing} missing", file=sys.stderr)
     return 0
 
@@ -161,9 +139,9 @@ def _run_seeds(options: argparse.Namespace) -> int:
     return _ended(results)
 
 
-def _run_here(options: argparse.Namespace, study: Study, reporter: Any, ranks: Ranks | None) -> dict[str, Any]:
+def _run_here(options: argparse.Namespace, study: Study, reporter: Any) -> dict[str, Any]:
     """Runs one study and prints what it ends with."""
-    result = _result(study, Store(options.cache), options, reporter, ranks)
+    result = _result(study, Store(options.cache), options, reporter)
     if options.json:
         say(_json(result))
     else:
@@ -187,13 +165,7 @@ def _ended(results: list[dict[str, Any]]) -> int:
     return EXIT_UNFILLED
 
 
-def _result(
-    study: Study,
-    store: Store,
-    options: argparse.Namespace,
-    reporter: Any = None,
-    ranks: Ranks | None = None,
-) -> dict[str, Any]:
+def _result(study: Study, store: Store, options: argparse.Namespace, reporter: Any = None) -> dict[str, Any]:
     """Runs one study, and shows how it gets on."""
     from gprune import pipeline
     from gprune.cli import progress
@@ -205,7 +177,7 @@ def _result(
             if reporter is not None:
                 reporter(stage, done, total, message)
 
-        result = pipeline.run(study, store, listener, options.until, options.anyway, ranks)
+        result = pipeline.run(study, store, listener, options.until, options.anyway)
     return result | _diagnosed(study, store, result)
 
 

@@ -6,7 +6,6 @@ the process at once; of a cancelled job the supervisor sends several, and the la
 """
 
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 from gprune.system.errors import Interrupted
@@ -14,20 +13,16 @@ from gprune.system.errors import Interrupted
 SIGNALS = (signal.SIGTERM, signal.SIGUSR1)
 
 
-def listen(job: Path | None, cause: Callable[[], Exception | None] | None = None) -> None:
-    """Lets the first signal stop this process, and the job of a folder where it is one, in good order.
-
-    `cause` tells one of several processes why the others have it stop, where it is not the signal that does.
-    Whoever started them ends this one if it does not, and one signal may come to it twice.
-    """
+def listen(job: Path | None) -> None:
+    """Let the first signal stop this process, and the job of a folder if it is one, in good order."""
 
     def stop(number: int, _: object) -> None:
         cancelled = job is not None and _is_cancelled(job)
         for one in SIGNALS:
-            signal.signal(one, signal.SIG_IGN if cancelled or cause is not None else signal.SIG_DFL)
+            signal.signal(one, signal.SIG_IGN if cancelled else signal.SIG_DFL)
         if cancelled:
             raise KeyboardInterrupt
-        raise (cause() if cause is not None else None) or Interrupted
+        raise Interrupted
 
     for one in SIGNALS:
         signal.signal(one, stop)
@@ -38,9 +33,3 @@ def _is_cancelled(job: Path) -> bool:
     from gprune.jobs.reporting import is_cancelled
 
     return is_cancelled(job)
-
-
-def ignore() -> None:
-    """Leaves it to rank 0 of several processes what a signal means: this one ends when that one has."""
-    for one in (*SIGNALS, signal.SIGINT):
-        signal.signal(one, signal.SIG_IGN)

@@ -119,8 +119,10 @@ def _study(options: argparse.Namespace) -> int:
     if options.with_controls:
         study = replace(study, methods=with_controls(study.methods))
     from gprune.pipeline.stages.inputs import require_usable
+    from gprune.pipeline.stages.task_data import require_task_names
 
     require_usable(study)
+    require_task_names(study)
     if not options.dry_run:
         sys.stdout.write(study.to_json())
         return 0

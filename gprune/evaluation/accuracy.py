@@ -12,7 +12,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from gprune.evaluation.tasks import TaskSource, fingerprint, resolve
+from gprune.evaluation.tasks import TaskSource, fingerprint, registry, resolve
+from gprune.evaluation.tasks.answers import chance, read_answers, read_questions
+from gprune.evaluation.tasks.loading import build_requests, load
 from gprune.models import devices
 from gprune.records import Accuracy, Answers, Questions
 from gprune.study import EvaluationSettings
@@ -58,9 +60,7 @@ def answered(
             "zero-shot accuracy needs a tokenizer and the model's folder has none: save the tokenizer's "
             "files beside the model"
         )
-    from gprune.evaluation.tasks import registry
     from gprune.evaluation.tasks.language_model import InMemoryModel
-    from gprune.evaluation.tasks.loading import load
 
     sources = {task: resolve(task, settings) for task in tasks}
     for source in sources.values():
@@ -77,9 +77,6 @@ def answered(
 
 def questions(task: str, settings: EvaluationSettings, on_progress: Progress = silent) -> Questions:
     """Return the questions of a task as every model is asked them; for arguments and errors see `answered`."""
-    from gprune.evaluation.tasks.answers import read_questions
-    from gprune.evaluation.tasks.loading import build_requests
-
     loaded = build_requests(resolve(task, settings), settings)
     on_progress(1, 1, "tasks: writing questions")
     return read_questions(task, loaded["tasks"])
@@ -87,10 +84,6 @@ def questions(task: str, settings: EvaluationSettings, on_progress: Progress = s
 
 def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettings) -> Answered:
     import lm_eval
-
-    from gprune.evaluation.tasks import registry
-    from gprune.evaluation.tasks.answers import chance, read_answers, read_questions
-    from gprune.evaluation.tasks.loading import load
 
     data = fingerprint(source, settings)
     # only now, since a fingerprint of requests draws the examples too
@@ -101,10 +94,15 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
         # lm-eval's seed, for tasks that sample what they generate
         torch.manual_seed(1234)
         results = lm_eval.evaluate(language_model, loaded, limit=settings.limit, bootstrap_iters=0)
-    figures = {_metric(key): float(value) for key, value in results["results"][name].items() if _is_figure(key, value)}
+    # lm-eval's names: `acc` is `acc,none`; one with a filter is `exact_match,strict-match`
+    figures = {
+        key.removesuffix(",none"): float(value)
+        for key, value in results["results"][name].items()
+        if "," in key and "_stderr," not in key and isinstance(value, int | float)
+    }
     scores = {metric: _scores(results["samples"], tasks, metric) for metric in figures}
     main = next(iter(figures), "acc")
-    first = [value for each in scores.get(main, {}).values() for value in each]
+    main_scores = [score for task_scores in scores.get(main, {}).values() for score in task_scores]
     accuracy = Accuracy(
         task=name,
         acc=figures.get(main, math.nan),
@@ -119,19 +117,10 @@ def _measure(language_model: Any, source: TaskSource, settings: EvaluationSettin
         metric=main,
         few_shot=max(task.get_config("num_fewshot") for task in tasks.values()),
         metrics=figures,
-        is_share=bool(first) and all(0 <= value <= 1 for value in first),
+        is_share=bool(main_scores) and all(0 <= score <= 1 for score in main_scores),
         higher_is_better=bool(results["higher_is_better"].get(name, {}).get(main.partition(",")[0], True)),
     )
     return Answered(accuracy, read_answers(name, tasks, scores.get(main, {})), read_questions(name, tasks))
-
-
-def _metric(key: str) -> str:
-    """Return lm-eval's name of a figure, as `acc`, or `exact_match,strict-match` where it has a filter."""
-    return key.removesuffix(",none")
-
-
-def _is_figure(key: str, value: object) -> bool:
-    return "," in key and "_stderr," not in key and isinstance(value, int | float)
 
 
 def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[float]]:
@@ -139,7 +128,7 @@ def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[
     name, _, chosen = metric.partition(",")
     scores = {}
     for task in tasks:
-        values = [each.get(name) for each in samples[task] if each["filter"] == (chosen or "none")]
+        values = [sample.get(name) for sample in samples[task] if sample["filter"] == (chosen or "none")]
         numbers = [float(value) for value in values if isinstance(value, int | float)]
         scores[task] = numbers if len(numbers) == len(values) else []
     return scores
@@ -147,13 +136,9 @@ def _scores(samples: dict[str, Any], tasks: Any, metric: str) -> dict[str, list[
 
 def _error(figures: dict[str, float], scores: dict[str, dict[str, list[float]]], metric: str) -> float:
     """Return the standard error of a mean over questions, infinite for one; NaN where the figure is no such mean."""
-    values = [value for each in scores.get(metric, {}).values() for value in each]
-    if not values:
+    from lm_eval.api.metrics import mean_stderr
+
+    values = [score for task_scores in scores.get(metric, {}).values() for score in task_scores]
+    if not values or not math.isclose(sum(values) / len(values), figures[metric], rel_tol=1e-9, abs_tol=1e-9):
         return math.nan
-    mean = sum(values) / len(values)
-    if not math.isclose(mean, figures[metric], rel_tol=1e-9, abs_tol=1e-9):
-        return math.nan
-    if len(values) == 1:
-        return math.inf
-    deviation = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-    return deviation / math.sqrt(len(values))
+    return mean_stderr(values) if len(values) > 1 else math.inf

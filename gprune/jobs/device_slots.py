@@ -2,13 +2,12 @@
 
 So many jobs run at a time as there are slots: one, or what `GPRUNE_JOB_SLOTS` says. Where
 `GPRUNE_JOB_DEVICES` names GPUs, one job runs on each of them instead, and one on the CPU if its study asks
-for that. A job of one model over several GPUs (`--model-gpus`) has so many of them, from when they are free.
+for that.
 """
 
 import os
 import re
 from collections.abc import Sequence
-from itertools import pairwise
 
 from gprune.system import machine
 from gprune.system.errors import JobError
@@ -19,9 +18,6 @@ DEVICES_VARIABLE = "GPRUNE_JOB_DEVICES"
 CPU = "cpu"
 OPEN_CHOICE = ("auto", "cuda")
 """what a study asks for whose GPU the queue may choose"""
-MODEL_GPUS = "--model-gpus"
-"""option of `run` that has one model lie over several GPUs"""
-_COUNT = re.compile(r"[0-9]{1,4}", re.ASCII)
 _GPU = re.compile(r"cuda:(0|[1-9][0-9]?)", re.ASCII)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -47,22 +43,6 @@ def devices() -> tuple[str, ...]:
             f"for the CPU itself, by its device (got {quoted(text)})"
         )
     return found
-
-
-def model_gpus(arguments: Sequence[str]) -> int:
-    """How many GPUs one model lies over, as the arguments of a job say; 1 where they do not."""
-    text = next((after for word, after in pairwise(arguments) if word == MODEL_GPUS), "1")
-    return max(1, int(text)) if _COUNT.fullmatch(text) else 1
-
-
-def require_enough(device: str, arguments: Sequence[str]) -> None:
-    """Raises JobError where a job can never have the GPUs that it computes on: fewer are named."""
-    count, named = model_gpus(arguments), devices()
-    if named and device in OPEN_CHOICE and count > len(named):
-        raise JobError(
-            f"{MODEL_GPUS} must be at most {len(named)}, the GPUs that {DEVICES_VARIABLE} names "
-            f"({' '.join(named)}; got {count}): name more of them, or ask for fewer"
-        )
 
 
 def require_valid() -> None:
@@ -98,18 +78,18 @@ def allow(names: Sequence[str]) -> None:
 def visible(device: str) -> dict[str, str]:
     """What a job's environment holds besides, so that it sees its own GPUs alone.
 
-    `device` is as `cuda:1`, or several with blanks between them, counted among the GPUs that this process
-    sees; empty for no change. Raises ValueError where it does not see so many.
+    `device` is as `cuda:1`, counted among the GPUs that this process sees; empty for no change. Raises
+    ValueError where it does not see so many.
     """
     if not device:
         return {}
-    seen, numbers = os.environ.get(_VISIBLE), [_number(name) for name in device.split()]
+    seen, number = os.environ.get(_VISIBLE), _number(device)
     if seen is None:
-        return {_VISIBLE: ",".join(map(str, numbers))}
+        return {_VISIBLE: str(number)}
     names = seen.split(",")
-    if max(numbers) >= len(names):
-        raise ValueError(f"there is no cuda:{max(numbers)} among {_VISIBLE}={seen}")
-    return {_VISIBLE: ",".join(names[number].strip() for number in numbers)}
+    if number >= len(names):
+        raise ValueError(f"there is no {device} among {_VISIBLE}={seen}")
+    return {_VISIBLE: names[number].strip()}
 
 
 def _number(device: str) -> int:

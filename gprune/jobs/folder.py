@@ -27,7 +27,6 @@ from gprune.system import files as whole
 from gprune.system import safe_parsing
 from gprune.system.errors import JobError, UnreadableError
 from gprune.system.locks import Lock
-from gprune.system.network_files import again, refresh, status, there
 
 STUDY = "study.json"
 JOB = "job.json"
@@ -42,9 +41,6 @@ LOCK = ".lock"
 # UTC date, UTC time, and eight digits that tell apart jobs of the same second
 ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LOCK_SECONDS = 10.0
-LEASE_SECONDS = 3.0
-"""of a disk without locks, see gprune.system.locks: less than anybody waits, for these locks are held for
-moments"""
 
 
 def root(cache: Path) -> Path:
@@ -67,10 +63,9 @@ def locate(cache: Path, job_id: str) -> Path:
 def is_folder(path: Path) -> bool:
     """Whether there is a folder of that name, and no link to one."""
     try:
-        found = status(path)
+        return stat.S_ISDIR(path.lstat().st_mode)
     except OSError:
         return False
-    return found is not None and stat.S_ISDIR(found.st_mode)
 
 
 def all_folders(home: Path) -> list[Path]:
@@ -85,9 +80,6 @@ def all_folders(home: Path) -> list[Path]:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """The object in a JSON file; None where the file is missing or damaged."""
-    if not os.path.lexists(path):
-        # another machine may have made it since this one looked last
-        refresh(path.parent)
     try:
         # what a run reports may be a perplexity beyond every float
         values = safe_parsing.json_file(path, path.name, finite=False)
@@ -140,10 +132,10 @@ def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
     The lock of the jobs folder is taken before the lock of a job, never the other way round. Raises JobError
     where the folder is missing or cannot be written, or another process holds the lock for too long.
     """
-    if not there(folder):
+    if not folder.exists():
         # the lock would make the folder anew, with nothing in it
         raise JobError(f"{folder} cannot be written: it was deleted")
-    lock = Lock(folder / LOCK, poll=0.01, lease=LEASE_SECONDS)
+    lock = Lock(folder / LOCK, poll=0.01)
     with writable(folder):
         held = lock.acquire(seconds)
     if not held:
@@ -202,7 +194,7 @@ def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
             return size, file.read(window)
 
     try:
-        size, data = again(end) if there(path) else (0, b"")
+        size, data = end()
     except OSError:
         return []
     lines = data.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip().split("\n")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from gprune.jobs import folder as files
-from gprune.jobs.device_slots import CPU, model_gpus
+from gprune.jobs.device_slots import CPU
 from gprune.jobs.local import CommandBuilder, exports, times
 from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, Seconds, Shown, one_line, read_state, write_state
@@ -20,7 +20,6 @@ from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder, write_text
 from gprune.system.forms import Listed, LooseForm
-from gprune.system.network_files import move
 
 LOCAL, SLURM = "local", "slurm"
 
@@ -88,8 +87,7 @@ class Job:
     timed: bool = False
     """whether it measures speed, and shares its device with nothing"""
     device: str = ""
-    """GPU that the queue has given it, or several with blanks between them; empty where the queue has none to
-    give, and before it has left it"""
+    """GPU that the queue has given it; empty where the queue has none to give, and before it has left it"""
     killed: bool = False
     """whether it failed because its process was killed: what it was to do can be gone on with"""
     run: str = ""
@@ -99,11 +97,6 @@ class Job:
     def exports(self) -> bool:
         """Whether it makes something of a finished run, as another form of its model, and computes no run."""
         return exports(self.arguments)
-
-    @property
-    def gpus(self) -> int:
-        """How many GPUs it computes on, where it computes on any."""
-        return 1 if self.exports else model_gpus(self.arguments)
 
     @property
     def active(self) -> bool:
@@ -176,7 +169,7 @@ def create(
         _write(draft, study, record)
         if slurm is not None:
             write_record(draft, slurm)
-        move(draft, folder)
+        draft.replace(folder)
     except OSError as error:
         raise files.unwritable(home, error) from error
     finally:

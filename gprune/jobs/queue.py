@@ -58,7 +58,6 @@ def submit(
     """
     home = files.root(cache)
     device_slots.require_valid()
-    device_slots.require_enough(study.device, arguments)
     digest = fingerprint(study, arguments)
     files.make(home)
     with files.locked(home):

@@ -86,12 +86,11 @@ def advance(home: Path) -> None:
 def starts(waiting: Sequence[Job], busy: Sequence[Job]) -> list[tuple[Job, str]]:
     """The jobs of the queue that may start now, in their order, each with its device.
 
-    That is empty where no GPUs are named, and names several with blanks between them for a model that lies
-    over several. `busy` are at work, or still leave the machine. Raises JobError where what is set cannot be
-    read.
+    That is empty where no GPUs are named. `busy` are at work, or still leave the machine. Raises JobError where
+    what is set cannot be read.
     """
     named, room = device_slots.devices(), device_slots.slots()
-    taken = [place for job in busy for place in _places(job, named)]
+    taken = [_place(job, named) for job in busy]
     found: list[tuple[Job, str]] = []
     if any(_alone(job, named) for job in busy):
         return []
@@ -100,13 +99,9 @@ def starts(waiting: Sequence[Job], busy: Sequence[Job]) -> list[tuple[Job, str]]
         if _alone(job, named):
             # nothing overtakes it, or it would wait for ever
             return found if taken else [(job, free[0])]
-        count = _count(job, named)
-        if len(free) < count:
-            # what is free is kept for it, or jobs of one GPU would have them for ever, one after the other
-            taken += free if len(_choices(job, named)) >= count else []
-        elif named or len(taken) < room:
-            taken += free[:count]
-            found.append((job, " ".join(free[:count])))
+        if free and (named or len(taken) < room):
+            taken.append(free[0])
+            found.append((job, free[0]))
     return found
 
 
@@ -116,22 +111,17 @@ def _alone(job: Job, named: tuple[str, ...]) -> bool:
 
 
 def _choices(job: Job, named: tuple[str, ...]) -> tuple[str, ...]:
-    """The devices that a job may have; speeds of one machine are all measured on its first GPUs."""
+    """The devices that a job may have; speeds of one machine are all measured on its first GPU."""
     if not named:
         return ("",)
     if job.asks not in device_slots.OPEN_CHOICE:
         return (job.asks,)
-    return named[: _count(job, named)] if job.timed else named
+    return named[:1] if job.timed else named
 
 
-def _count(job: Job, named: tuple[str, ...]) -> int:
-    """How many devices a job gets."""
-    return job.gpus if named and job.asks in device_slots.OPEN_CHOICE else 1
-
-
-def _places(job: Job, named: tuple[str, ...]) -> list[str]:
-    """The devices of a job that is at work, whoever has started it; one where slots are counted."""
-    return (job.device.split() if named else []) or list(_choices(job, named)[: _count(job, named)])
+def _place(job: Job, named: tuple[str, ...]) -> str:
+    """The device of a job that is at work, whoever has started it; empty where slots are counted."""
+    return (job.device if named else "") or _choices(job, named)[0]
 
 
 def _start(folder: Path, device: str) -> None:

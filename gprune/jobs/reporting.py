@@ -26,7 +26,6 @@ from gprune.jobs import local
 from gprune.jobs.state import JobState, one_line, read_state, update, write_state
 from gprune.store.folder import is_full
 from gprune.system.errors import Cancelled, GpruneError, Interrupted, JobError
-from gprune.system.network_files import refresh, there
 from gprune.system.progress import Progress, Waiting
 
 # progress lines are at least this far apart; in a long stage a hundredth of its age, up to the longest
@@ -139,7 +138,6 @@ class JobReporter:
         now = time.monotonic()
         if now - self._refreshed >= FRESH_SECONDS:
             self._refreshed = now
-            refresh(self.folder)
         self._stop = self._stop or os.path.exists(self.folder / files.CANCEL)
         return self._stop
 
@@ -180,7 +178,7 @@ class JobReporter:
 
 def is_cancelled(folder: Path) -> bool:
     """Whether someone has asked a job to stop; on a full disk its state alone may say so."""
-    return there(folder / files.CANCEL) or read_state(folder).state == "cancelling"
+    return (folder / files.CANCEL).exists() or read_state(folder).state == "cancelling"
 
 
 def sentence(error: BaseException) -> str:

@@ -18,7 +18,6 @@ from gprune.jobs import folder as files
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError
 from gprune.system.forms import LooseForm, Rule, between, one_of
-from gprune.system.network_files import refresh
 
 MOST_TEXT = 20_000
 LATEST = 1e11
@@ -150,7 +149,6 @@ def _replaced(folder: Path, before: JobState, after: JobState) -> bool:
     """
 
     def unchanged() -> bool:
-        refresh(folder)
         return read_state(folder) == before
 
     with files.writable(folder):

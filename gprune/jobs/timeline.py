@@ -10,7 +10,6 @@ from pathlib import Path
 
 from gprune.jobs.state import LATEST, JobState, is_text
 from gprune.system import safe_parsing
-from gprune.system.network_files import again, status
 
 # the moving rate looks at this many events and seconds; with less behind it there is no estimate yet
 RATE_EVENTS = 60
@@ -91,17 +90,17 @@ class JobProgress:
 def read_trace(path: Path) -> Trace:
     """Reads a job's events; a line that is torn or damaged is passed over, a missing file has none."""
     try:
-        found = status(path)
+        found = path.lstat()
     except OSError:
-        found = None
-    return Trace() if found is None else _read_trace(path, found.st_size, found.st_mtime_ns)
+        return Trace()
+    return _read_trace(path, found.st_size, found.st_mtime_ns)
 
 
 @lru_cache(maxsize=256)
 def _read_trace(path: Path, size: int, changed: int) -> Trace:
     """Size and time of change are the cache key: finished jobs are read once."""
     try:
-        lines = again(path.read_bytes)[:size].split(b"\n")
+        lines = path.read_bytes()[:size].split(b"\n")
     except OSError:
         return Trace()
     # what follows the last line break is still being written

@@ -23,7 +23,7 @@ from gprune.models.families import Layout, layout_of
 from gprune.models.offloading import present
 from gprune.models.parts import Projection, module_of
 from gprune.records import Array, ModelShape, ModelSize, WeightNorms
-from gprune.system.errors import MethodError, ModelError, SettingsError
+from gprune.system.errors import ModelError, SettingsError
 
 # Rows of a weight matrix that are widened to float64 at a time: 4 MiB for every 1000 columns.
 _BLOCK_ROWS = 512
@@ -46,8 +46,6 @@ class Decoder:
         self.layout = layout
         self.forward_tokens = 0
         self.backward_tokens = 0
-        self.in_company = False
-        """whether other processes help with what takes the whole model"""
 
     @classmethod
     def from_model(cls, model: nn.Module, tokenizer: Any = None) -> Decoder:
@@ -122,16 +120,7 @@ class Decoder:
         return self.o_proj(0).weight.is_meta and self.device.type != "meta"
 
     def require_whole(self, purpose: str) -> None:
-        """Checks that all weights are in memory, for a purpose.
-
-        Raises MethodError, after which methods that others help with can go on, or SettingsError where the
-        layers are offloaded.
-        """
-        if self.offloaded and self.in_company:
-            raise MethodError(
-                f"{purpose} needs the whole model on one GPU, and is not shared out over several: leave out "
-                "what needs it, or use a GPU that holds the model"
-            )
+        """Raise SettingsError if weights that a purpose needs in memory are offloaded."""
         if self.offloaded:
             raise SettingsError(
                 f"{purpose} needs the whole model in memory, and offload leaves its layers in their files: "

@@ -54,14 +54,12 @@ def run(
     listener: Listener,
     until: str = "all",
     anyway: bool = False,
-    ranks: Any = None,
 ) -> dict[str, Any]:
     """Runs a study through the store.
 
     `until` is the last thing wanted, one of gprune.pipeline.stages.UNTIL; `anyway` starts even if it cannot
     fit in memory, as far as arithmetic tells; the listener is told of every stage's progress and may raise
-    Cancelled. `ranks` are the processes that compute together (gprune.models.distributed.process_group), of
-    which this is the first; None where it is alone. Gives settings, keys, retention, parameters, checkpoint,
+    Cancelled. Gives settings, keys, retention, parameters, checkpoint,
     perplexities and seconds, as plain JSON values; fields of stages that were not asked for are absent.
     Raises GpruneError with one sentence that says what is wrong and what to do.
     """
@@ -77,15 +75,14 @@ def run(
     results = Results(store, Graph(study, inputs))
     wanted = results.course(until)
     record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
-    record.processes = 1 if ranks is None else ranks.count
     if notice := attention_notice(identity.locate(study.model)):
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_texts(results, wanted)
-    require_room(wanted, results, listener, anyway, record.processes)
+    require_room(wanted, results, listener, anyway)
     store.sweep()
     states.sweep(store)
     with RunOwner(record, wanted, listener) as owner:
-        _Runner(results, record, owner, ranks).run(wanted, _essential(results.graph, until))
+        _Runner(results, record, owner).run(wanted, _essential(results.graph, until))
         summary = summarized(results, wanted, record)
         owner.finish(summary if until in ("perplexity", "all") else None)
     return summary
@@ -109,10 +106,10 @@ def _essential(graph: Graph, until: str) -> tuple[Stage[Any], ...]:
 class _Runner:
     """Computes what is missing, each stage under its lock, so that two runs of one study share the work."""
 
-    def __init__(self, results: Results, record: RunRecord, owner: RunOwner, ranks: Any) -> None:
+    def __init__(self, results: Results, record: RunRecord, owner: RunOwner) -> None:
         graph, store, listener = results.graph, results.store, owner.heard
         self.results, self.record, self.owner, self.listener = results, record, owner, listener
-        self.work = RunContext(graph.study, graph.inputs, store.texts, partial(listener, "model"), ranks)
+        self.work = RunContext(graph.study, graph.inputs, store.texts, partial(listener, "model"))
         self.wanted: tuple[Stage[Any], ...] = ()
         self.on_the_way: set[Stage[Any]] = set()
         """what this run has made beside others, or for what is made beside them"""
@@ -207,9 +204,7 @@ class _Runner:
         notices: list[str] = []
         work.progress = partial(self._heard, stage, notices)
         before = work.tokens_passed()
-        needs, company = resolve(stage.needs, self._load), work.company
-        if company is not None:
-            company.helped = False
+        needs = resolve(stage.needs, self._load)
 
         def here() -> Spent:
             now = work.tokens_passed()
@@ -255,9 +250,8 @@ class _Runner:
         self, stage: Stage[Any], resumption: Resumption, here: Callable[[], Spent], notices: list[str]
     ) -> dict[str, Any]:
         """What is kept beside a result that was just made."""
-        known, company = self._told(resumption.spent) | provenance.versions(), self.work.company
+        known = self._told(resumption.spent) | provenance.versions()
         known |= {"notices": notices} if notices else {}
-        known |= {"processes": self.record.processes} if company is not None and company.helped else {}
         if resumption.began:
             known["resumed"] = {"step": resumption.began, **self._told(here())}
         return known | ({"left_out": [one.name for one in self._left_out(stage)]} if stage.optional else {})

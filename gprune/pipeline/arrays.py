@@ -1,6 +1,6 @@
 """Every result array of a study under documented names, for people who go on in a notebook.
 
-The names and their shapes are listed in docs/arrays.md.
+The names and their shapes are listed in docs/python.md.
 """
 
 from pathlib import Path

@@ -19,9 +19,7 @@ ESTIMATE = "estimate"
 """the name under which a run tells what it will take, among those of its stages"""
 
 
-def foreseen(
-    wanted: Iterable[Stage[Any]], results: Results, processes: int = 1, *, measure: bool = False
-) -> Forecast | None:
+def foreseen(wanted: Iterable[Stage[Any]], results: Results, *, measure: bool = False) -> Forecast | None:
     """What those stages of a run take that are not there yet; None where the model's sizes are not known.
 
     What the libraries take is known from the latest run; if `measure`, a process is started where none says.
@@ -31,7 +29,7 @@ def foreseen(
     known = last_time(missing, results)
     # each record is read once, and none further back than either asks for
     records, again = tee(record for _, record in runs.every(results.store))
-    found = forecast(graph.study, graph.inputs.precision, missing, records, known, processes)
+    found = forecast(graph.study, graph.inputs.precision, missing, records, known)
     return _with_libraries(found, again, measure)
 
 
@@ -42,26 +40,23 @@ def _with_libraries(found: Forecast | None, records: Iterable[Mapping[str, Any]]
     return replace(found, libraries=size)
 
 
-def anew(
-    study: Study, records: Iterable[Mapping[str, Any]] = (), processes: int = 1, *, measure: bool = False
-) -> Forecast | None:
+def anew(study: Study, records: Iterable[Mapping[str, Any]] = (), *, measure: bool = False) -> Forecast | None:
     """What a whole run of a study takes, if nothing of it is there yet; nothing but its model is looked at.
 
-    `records` of a cache's runs, the latest first, tell how fast this machine is; `processes` compute the one
-    model together; for `measure` see `foreseen`. None where the model is not on this machine, or cannot be
-    used.
+    `records` of a cache's runs, the latest first, tell how fast this machine is; for `measure` see `foreseen`.
+    None where the model is not on this machine, or cannot be used.
     """
     records, again = tee(records)
     try:
         stages = course(Graph(study), "all", lambda _: False)
-        found = forecast(study, precision_of(study), stages, records, None, processes)
+        found = forecast(study, precision_of(study), stages, records)
     except GpruneError:
         # what is wrong with it is said when the run is started
         return None
     return _with_libraries(found, again, measure)
 
 
-def further_seconds(studies: Sequence[Study], records: Iterable[Mapping[str, Any]] = (), processes: int = 1) -> float:
+def further_seconds(studies: Sequence[Study], records: Iterable[Mapping[str, Any]] = ()) -> float:
     """Seconds that whole runs of studies take beside the first of them: what they do not share with it.
 
     For studies that differ in their seed, whose model is on this machine; otherwise as `anew`.
@@ -72,20 +67,18 @@ def further_seconds(studies: Sequence[Study], records: Iterable[Mapping[str, Any
         stages = course(Graph(study, Inputs.unknown(study)), "all", lambda _: False)
         own = [stage for stage in stages if stage.key not in made]
         made |= {stage.key for stage in own}
-        found = forecast(study, precision_of(study), own, records, None, processes) if number else None
+        found = forecast(study, precision_of(study), own, records) if number else None
         seconds += found.seconds if found else 0.0
     return seconds
 
 
-def require_room(
-    wanted: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool, processes: int = 1
-) -> None:
+def require_room(wanted: Iterable[Stage[Any]], results: Results, listener: Listener, anyway: bool) -> None:
     """Says what a run will take, and refuses what cannot fit unless it starts `anyway`.
 
     The listener is told of the estimate, and of what will be halved. Raises TooLarge where it cannot fit on
     this machine.
     """
-    found = foreseen(wanted, results, processes)
+    found = foreseen(wanted, results)
     if found is None or not found.stages:
         return
     # what this process takes itself, at its start: it will have to load them anyway

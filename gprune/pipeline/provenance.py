@@ -69,10 +69,10 @@ def _package() -> dict[str, Any]:
     return {"package": digest[:12]} if files else {}
 
 
-def collect(inputs: Any, device: str, processes: int = 1) -> dict[str, Any]:
+def collect(inputs: Any, device: str) -> dict[str, Any]:
     """Versions, machine, precision and fingerprints of what a run read.
 
-    `device` is auto, cpu or cuda, as in its study; `processes` compute together.
+    `device` is auto, cpu or cuda, as in its study.
     """
     return {
         **versions(),
@@ -81,6 +81,5 @@ def collect(inputs: Any, device: str, processes: int = 1) -> dict[str, Any]:
         "device": "gpu" if device != "cpu" and has_gpu() else "cpu",
         "peak_memory_mib": peak_memory() // 2**20,
         **libraries.told(),
-        **({"processes": processes} if processes > 1 else {}),
         "inputs": asdict(inputs),
     }

@@ -43,8 +43,6 @@ class RunRecord:
         """
         self.results, self.until, self.expected, self.listener = results, until, expected, listener
         self.missing_tasks = missing_tasks
-        self.processes = 1
-        """that compute together"""
         self.name = run_name(results.graph.study)
         self.stages: dict[str, dict[str, Any]] = {}
         self.unavailable: dict[Stage[Any], str] = {}
@@ -145,9 +143,7 @@ class RunRecord:
             "unavailable": {name: one for name, one in reasons.items() if name not in self.stages},
             "missing_tasks": self.unmeasured_tasks(),
             "texts": self._texts,
-            "provenance": provenance.collect(
-                self.results.graph.inputs, self.results.graph.study.device, self.processes
-            ),
+            "provenance": provenance.collect(self.results.graph.inputs, self.results.graph.study.device),
             "result": result or self._result,
         }
         runs.save(self.results.store, self.name, values)

@@ -61,7 +61,6 @@ def _measurements(results: stages.Results, record: RunRecord, methods: list[str]
         values["unavailable_tasks"] = record.unmeasured_tasks()
     if stages.recovers(study):
         values["recovery"] = _recovered(results, record, methods)
-    # several processes leave it out where no GPU holds the model
     if study.evaluation.speed != "none" and stages.speed(graph) not in record.unavailable:
         timed = results.get(stages.speed)
         values["speed"] = {"setting": timed.setting, "machine": timed.machine, "rows": list(timed.rows)}

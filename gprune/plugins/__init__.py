@@ -6,13 +6,7 @@ from gprune.plugins import Facts, Kept, LayerWeights, Measured, Method, Metric, 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from gprune.plugins.interface import Facts as Facts
-    from gprune.plugins.interface import Kept as Kept
-    from gprune.plugins.interface import LayerWeights as LayerWeights
-    from gprune.plugins.interface import Measured as Measured
-    from gprune.plugins.interface import Method as Method
-    from gprune.plugins.interface import Metric as Metric
-    from gprune.plugins.interface import Problem as Problem
+    from gprune.plugins.interface import Facts, Kept, LayerWeights, Measured, Method, Metric, Problem
 
 __all__ = ["Facts", "Kept", "LayerWeights", "Measured", "Method", "Metric", "Problem"]
 

@@ -1,12 +1,13 @@
 """Ask a plug-in for scores, for facts of the weights and for a decision, and check the answer."""
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from gprune.plugins import checks
-from gprune.plugins.interface import Facts, LayerWeights, Measured, Method, Metric, Problem
+from gprune.plugins.interface import Facts, Kept, LayerWeights, Measured, Method, Metric, Problem
 from gprune.plugins.registry import PluginInfo
 from gprune.records import (
     ActivationStatistics,
@@ -20,56 +21,41 @@ from gprune.records import (
     merge_moments,
 )
 from gprune.system.errors import Cancelled, PluginError
-from gprune.system.safe_parsing import sentence
+from gprune.system.safe_parsing import quoted, sentence
 
-R = TypeVar("R")
 _COLUMNS = {"ffn": "down", "attention": "out"}
 """part of the statistics: the projection whose inputs it measures"""
+TOLERANCE = 0.005
+"""fraction of the weights by which a method may miss its retention; one key/value group may weigh more"""
 
 
-def call(plugin: PluginInfo, action: str, function: Callable[..., R], *arguments: Any) -> R:
-    """Call a plug-in's function. Raises PluginError, which names `action`, where it fails."""
+@contextmanager
+def name_plugin(plugin: PluginInfo, action: str) -> Iterator[None]:
+    """Turn what a plug-in raises in an action, or what is wrong with its answer, into a PluginError that names it."""
     try:
-        return function(*arguments)
+        yield
     except (MemoryError, Cancelled):
         raise
+    except PluginError as error:
+        raise PluginError(f"{plugin.description}: {error}") from error
     except Exception as error:
         reason = sentence(f"{type(error).__name__}: {error}", 140)
         raise PluginError(f"{plugin.description} failed in {action} ({reason})") from error
 
 
-def check(plugin: PluginInfo, function: Callable[..., R], *arguments: Any) -> R:
-    """Call a function of `checks`. Raises PluginError, which names the plug-in, where an answer is not valid."""
-    try:
-        return function(*arguments)
-    except PluginError as error:
-        raise PluginError(f"{plugin.description}: {error}") from error
-
-
+@dataclass(frozen=True, slots=True)
 class MetricScorer:
     """Score a text by a plug-in's metric. Scoring raises PluginError where the metric fails or an answer is invalid."""
 
-    def __init__(
-        self,
-        plugin: PluginInfo,
-        metric: Metric,
-        statistics: ActivationStatistics,
-        norms: WeightNorms,
-        shape: ModelShape,
-        facts: WeightFacts | None = None,
-    ) -> None:
-        """Bind a metric to the statistics of a calibration text, per shard.
-
-        Args:
-            plugin: its description.
-            metric: its code.
-            statistics: of the text.
-            norms: of the columns of down_proj and o_proj.
-            shape: of the model.
-            facts: the result of `weigh_layers`, where the metric has a `weigh`.
-        """
-        self.plugin, self.metric, self.statistics = plugin, metric, statistics
-        self.norms, self.shape, self.facts = norms, shape, facts
+    plugin: PluginInfo
+    metric: Metric
+    statistics: ActivationStatistics
+    """of the calibration text, per shard"""
+    norms: WeightNorms
+    """of the columns of down_proj and o_proj"""
+    shape: ModelShape
+    facts: WeightFacts | None = None
+    """the result of `weigh_layers`, where the metric has a `weigh`"""
 
     def units(self, shards: Sequence[int] | None = None) -> UnitScores:
         """Return the scores of every unit on the text, or on some of its shards."""
@@ -106,10 +92,9 @@ class MetricScorer:
         """(layers, length) scores."""
         scores = np.empty((self.shape.layers, length))
         for layer in range(self.shape.layers):
-            answer = call(self.plugin, unit, function, self.measured(part, layer, shards))
-            scores[layer] = check(
-                self.plugin, checks.require_scores, answer, f"the scores of {unit} in layer {layer}", length
-            )
+            measured = self.measured(part, layer, shards)
+            with name_plugin(self.plugin, unit):
+                scores[layer] = _require_scores(function(measured), f"the scores of {unit} in layer {layer}", length)
         return scores
 
 
@@ -121,8 +106,8 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
     facts: list[Facts] = []
     for layer in layers:
         progress(layer.layer, len(layers), f"weights of layer {layer.layer + 1}")
-        answer = call(plugin, "weigh", metric.weigh or (lambda _: Facts()), layer)
-        facts.append(check(plugin, checks.require_facts, answer, layer.shape))
+        with name_plugin(plugin, "weigh"):
+            facts.append(_require_facts(metric.weigh(layer) if metric.weigh else Facts(), layer.shape))
     names = {(tuple(item.neurons), tuple(item.channels)) for item in facts}
     if len(names) != 1:
         raise PluginError(f"{plugin.description}: weigh gives facts of other names in some layers")
@@ -139,8 +124,8 @@ def weigh_layers(plugin: PluginInfo, metric: Metric, layers: Sequence[LayerWeigh
 
 def decide(plugin: PluginInfo, method: Method, problem: Problem) -> PruningMasks:
     """Return a method's decision. Raises PluginError where it fails, or the answer is not valid."""
-    answer = call(plugin, "decide", method.decide, problem)
-    kept = check(plugin, checks.require_kept, answer, problem.shape, problem.retention)
+    with name_plugin(plugin, "decide"):
+        kept = _require_kept(method.decide(problem), problem.shape, problem.retention)
     reached = budget.retention(problem.shape, kept.neurons, kept.groups)
     return PruningMasks(plugin.name, kept.neurons, kept.groups, reached, problem.retention)
 
@@ -161,3 +146,65 @@ def _read_only(arrays: dict[str, Array]) -> dict[str, Array]:
     for view in views.values():
         view.flags.writeable = False
     return views
+
+
+def _require_numbers(values: Any, name: str, length: int) -> Array:
+    if not isinstance(values, np.ndarray):
+        raise PluginError(f"{name} must be a numpy array (got {type(values).__name__})")
+    if values.dtype.kind not in "fiu":
+        raise PluginError(f"{name} must be numbers (got an array of {values.dtype})")
+    if values.shape != (length,):
+        raise PluginError(f"{name} must have shape ({length},) (got {values.shape})")
+    bad = np.flatnonzero(~np.isfinite(values))
+    if bad.size:
+        raise PluginError(
+            f"{name} must be finite: {bad.size} of {length} are not, the first at {int(bad[0])} is {values[bad[0]]}"
+        )
+    return values.astype(np.float64)
+
+
+def _require_scores(values: Any, name: str, length: int) -> Array:
+    scores = _require_numbers(values, name, length)
+    if scores.size and scores.min() < 0:
+        raise PluginError(
+            f"{name} must be 0 or more, higher is more important: the lowest is {scores.min():.6g}; take the "
+            "size, or add a constant"
+        )
+    return scores
+
+
+def _require_facts(facts: Any, shape: ModelShape) -> Facts:
+    if not isinstance(facts, Facts):
+        raise PluginError(f"weigh must return gprune.plugins.Facts (got {quoted(facts, 60)})")
+    channels = shape.heads * shape.head_width
+    return Facts(_named(facts.neurons, "neurons", shape.neurons), _named(facts.channels, "channels", channels))
+
+
+def _named(arrays: Any, part: str, length: int) -> Mapping[str, Array]:
+    if not isinstance(arrays, Mapping) or not all(isinstance(name, str) for name in arrays):
+        raise PluginError(f"Facts.{part} must be arrays by name (got {quoted(arrays, 60)})")
+    return {name: _require_numbers(values, f"Facts.{part}[{name!r}]", length) for name, values in arrays.items()}
+
+
+def _require_kept(kept: Any, shape: ModelShape, retention: float) -> Kept:
+    if not isinstance(kept, Kept):
+        raise PluginError(f"decide must return gprune.plugins.Kept (got {quoted(kept, 60)})")
+    _require_mask(kept.neurons, "Kept.neurons", (shape.layers, shape.neurons))
+    _require_mask(kept.groups, "Kept.groups", (shape.layers, shape.kv_heads))
+    reached = budget.retention(shape, kept.neurons, kept.groups)
+    allowed = max(TOLERANCE, shape.group_weights / shape.decoder_weights)
+    if abs(reached - retention) > allowed:
+        raise PluginError(
+            f"what it keeps weighs {reached:.2%} of the decoder where {retention:.2%} were asked for, and "
+            f"may miss that by {allowed:.2%}: methods are compared at one size"
+        )
+    return kept
+
+
+def _require_mask(mask: Any, name: str, size: tuple[int, int]) -> None:
+    if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != size:
+        got = f"{mask.dtype} of {mask.shape}" if isinstance(mask, np.ndarray) else type(mask).__name__
+        raise PluginError(f"{name} must be bool of shape {size}, True = kept (got {got})")
+    empty = np.flatnonzero(~mask.any(axis=1))
+    if empty.size:
+        raise PluginError(f"{name} keeps nothing in layer {int(empty[0])}: at least one must stay in every layer")

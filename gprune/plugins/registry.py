@@ -14,7 +14,6 @@ import importlib.util
 import json
 import os
 import re
-import subprocess
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import Distribution, EntryPoint, entry_points
@@ -30,7 +29,6 @@ Kind = Literal["metric", "method"]
 GROUPS: dict[str, Kind] = {"gprune.metrics": "metric", "gprune.methods": "method"}
 LONGEST = 60
 """characters of a name or a label"""
-LISTING_SECONDS = 120.0
 IN_APP = Event()
 """set in the app's process, which imports no plug-in"""
 _NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
@@ -114,14 +112,9 @@ class Fault:
     """A plug-in that cannot be used."""
 
     name: str
-    subject: str
-    """kind, name and distribution, for sentences"""
-    reason: str
-
-    @property
-    def message(self) -> str:
-        """One sentence."""
-        return sentence(f"{self.subject} is left out: {self.reason}")
+    """empty for all of them"""
+    message: str
+    """one sentence"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +125,8 @@ class Installed:
     faults: tuple[Fault, ...] = ()
     code: Mapping[str, Any] = field(default_factory=dict)
     """a Metric or a Method each; empty in the app's process"""
+    is_listed: bool = True
+    """False if the child process of the app failed"""
 
     def to_json(self) -> str:
         """Return the plug-ins without their code on one line."""
@@ -169,7 +164,8 @@ def _import_plugins(points: list[EntryPoint], metrics: set[str], methods: set[st
             plugin = describe(value, point.name, distribution.name, distribution.version, digest)
             _require_free(plugin, plugins, metrics, methods)
         except (PluginError, UnreadableError, OSError, ValueError) as error:
-            faults.append(Fault(point.name, f"the {kind} {point.name} of {distribution.name}", str(error)))
+            subject = f"the {kind} {point.name} of {distribution.name}"
+            faults.append(Fault(point.name, sentence(f"{subject} is left out: {error}")))
             continue
         plugins[plugin.id], code[plugin.id] = plugin, value
     return Installed(plugins, tuple(faults), code)
@@ -229,12 +225,9 @@ def _files(module: str) -> Iterator[tuple[str, Path]]:
 
 def _list_plugins() -> Installed:
     """List the plug-ins by `gprune plugins --json` in a child process."""
-    command = installation.command("gprune", "plugins", "--json")
     try:
-        process = subprocess.run(command, cwd=installation.CHILD_FOLDER, capture_output=True, timeout=LISTING_SECONDS)
-        # a plug-in may print while it is imported
-        values = json_object(process.stdout.splitlines()[-1], "its output")
-    except (OSError, subprocess.TimeoutExpired, IndexError, UnreadableError) as error:
-        return Installed(faults=(Fault("", "every plug-in", f"`gprune plugins` failed ({sentence(error, 140)})"),))
+        values = installation.ask_command("plugins", "--json")
+    except UnreadableError as error:
+        return Installed(faults=(Fault("", f"every plug-in is left out: {error}"),), is_listed=False)
     plugins = [PluginInfo.from_record(record) for record in values["plugins"]]
     return Installed({plugin.id: plugin for plugin in plugins}, tuple(Fault(**fault) for fault in values["faults"]))

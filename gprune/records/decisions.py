@@ -111,6 +111,11 @@ class LearnedScales(Record):
     columns: tuple[str, ...]
     """names of the columns of `steps`"""
 
+    @property
+    def size(self) -> int:
+        """Count of the numbers learned: factors of kept units, and biases."""
+        return int((self.ffn != 0).sum() + (self.heads != 0).sum()) + self.biases.size
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecoveredWeights(Record):

@@ -1,8 +1,7 @@
-"""SHA-256 of what a study reads: models and texts, which stay where they are and are large.
+"""SHA-256 of the models and texts that a study reads, which stay where they are and are large.
 
-A digest is known while the file's size, its number on the disk and the time of its last change are the same,
-see `checksums`; that of a large file also from one process to the next, as a small file in the cache. Without
-that, every command on a model of 7 billion parameters reads 13 GB before it does anything.
+Digests of large files are kept in small files of the cache, so that a command on a model of 7 billion
+parameters does not read 13 GB before it starts. They hold while size, inode and time of last change are the same.
 """
 
 import contextlib
@@ -10,61 +9,51 @@ import hashlib
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 
-from gprune.store.checksums import Stamp, settled, stamp_of
+from gprune.store import checksums
+from gprune.store.checksums import Stamp
 from gprune.system import machine, safe_parsing
 from gprune.system.errors import UnreadableError
 from gprune.system.files import make_folder, write_json
-from gprune.system.network_files import again
 
 FOLDER = "digests"
 """folder of the cache that keeps them"""
 _LARGE = 1 << 20
-_known: dict[tuple[str, bytes], tuple[Stamp, str]] = {}
 
 
 def of_files(paths: Sequence[Path], memory: Path | None = None, salt: bytes = b"") -> list[str]:
-    """SHA-256 of some files, read several at a time unless they are known.
+    """Return the SHA-256 of some files, in order.
 
-    `memory` keeps the digests of large files for other processes; `salt` is digested before the content. 64
-    hexadecimal digits for each file, in order. Raises OSError where one cannot be read.
+    `memory` is a folder that keeps the digests of large files for other processes; `salt` is hashed before the
+    content. Raises OSError where a file cannot be read.
     """
     if sum(path.stat().st_size >= _LARGE for path in paths) < 2:
-        return [again(partial(_of_file, path, memory, salt)) for path in paths]
+        return [_of_file(path, memory, salt) for path in paths]
     with ThreadPoolExecutor(min(len(paths), machine.cores())) as pool:
-        return list(pool.map(lambda path: again(partial(_of_file, path, memory, salt)), paths))
+        return list(pool.map(lambda path: _of_file(path, memory, salt), paths))
 
 
 def _of_file(path: Path, memory: Path | None, salt: bytes) -> str:
-    resolved = path.resolve()
-    with open(resolved, "rb") as file:
-        stamp = stamp_of(os.fstat(file.fileno()))
-        record = _record(memory, resolved, salt) if memory is not None and stamp[0] >= _LARGE else None
-        entry, digest_before = _known.get((str(resolved), salt)), None
-        if entry is not None and entry[0] == stamp:
-            digest_before = entry[1]
-        elif record is not None:
-            digest_before = _recorded(record, stamp)
-        digest = digest_before or hashlib.file_digest(file, lambda: hashlib.sha256(salt)).hexdigest()
-        if settled(stamp) and stamp_of(os.fstat(file.fileno())) == stamp:
-            _known[str(resolved), salt] = stamp, digest
-            if record is not None and digest_before is None:
-                _keep(record, stamp, digest)
+    path = path.resolve()
+    stamp = checksums.stamp(path)
+    digest = checksums.remembered(path, stamp, salt)
+    if digest is not None or memory is None or stamp[0] < _LARGE:
+        return digest or checksums.of_file(path, salt)
+    record = memory / f"{hashlib.sha256(os.fsencode(path) + bytes(1) + salt).hexdigest()[:32]}.json"
+    digest = _recorded_digest(record, stamp)
+    if digest is not None:
+        checksums.remember(path, stamp, digest, salt)
+        return digest
+    digest = checksums.of_file(path, salt)
+    if checksums.remembered(path, stamp, salt):
+        _record_digest(record, stamp, digest)
     return digest
 
 
-def _record(memory: Path, path: Path, salt: bytes) -> Path:
-    """The small file that keeps the digest of a file."""
-    name = hashlib.sha256(os.fsencode(path) + b"\0" + salt).hexdigest()
-    return memory / f"{name[:32]}.json"
-
-
-def _recorded(path: Path, stamp: Stamp) -> str | None:
-    """The digest that was kept of a file which looks so; what cannot be read or is none counts as nothing."""
+def _recorded_digest(record: Path, stamp: Stamp) -> str | None:
     try:
-        values = safe_parsing.json_object(path.read_bytes(), "the digest")
+        values = safe_parsing.json_object(record.read_bytes(), "the digest")
     except (OSError, UnreadableError):
         return None
     digest = values.get("sha256")
@@ -72,10 +61,9 @@ def _recorded(path: Path, stamp: Stamp) -> str | None:
     return str(digest) if valid and values.get("stamp") == list(stamp) else None
 
 
-def _keep(path: Path, stamp: Stamp, digest: str) -> None:
-    # a cache that is not there yet, full or closed costs the next process its time, and nothing else
+def _record_digest(record: Path, stamp: Stamp, digest: str) -> None:
+    # without a cache, or with a full or read-only one, the next process computes the digest again
     with contextlib.suppress(OSError):
-        if not path.parent.parent.is_dir():
-            return
-        make_folder(path.parent)
-        write_json(path, {"stamp": list(stamp), "sha256": digest})
+        if record.parent.parent.is_dir():
+            make_folder(record.parent)
+            write_json(record, {"stamp": list(stamp), "sha256": digest})

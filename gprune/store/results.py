@@ -1,38 +1,45 @@
-"""The store: results by stage and key, put, looked at, read, checked and set aside."""
+"""The store: write, find, read, check and move results, by stage and key."""
 
 import contextlib
 import errno
 import os
 import re
 import shutil
+import threading
 import time
+import typing
 from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import uuid4
 
 import numpy as np
 
-from gprune.store import array_files, digests, manifests
+from gprune.records.base import Axes, axes_of
+from gprune.store import checksums, digests, manifests
 from gprune.store.folder import default_cache, explain, explained
 from gprune.system.errors import DamagedError, NumericsError, StoreError
 from gprune.system.files import beside, discard, is_beside, make_folder, remove, sync
 from gprune.system.locks import Lock
-from gprune.system.network_files import age, move, refresh, there
 
 Record = TypeVar("Record")
+DAMAGED = "damaged"
+"""folder of the results that were moved aside"""
+LARGEST_IN_MEMORY = 2**20
+"""bytes of a file up to which an array is read into memory; a larger one is a read-only memory map"""
 _NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,120}")
 _STALE_SECONDS = 24 * 3600
-DAMAGED = "damaged"
-"""folder of what was set aside"""
+# NumPy parses a header as Python source, at which CPython 3.11 can fail in two threads at once
+_PARSING = threading.Lock()
 
 
 class Store:
     """Results by stage and key under one folder."""
 
     def __init__(self, root: Path | None = None) -> None:
-        """Opens a cache, by default `default_cache()`, without creating anything."""
+        """Open a cache, by default `default_cache()`, without creating anything."""
         self.root = (root or default_cache()).resolve()
 
     @property
@@ -42,121 +49,115 @@ class Store:
 
     @property
     def digests(self) -> Path:
-        """Folder in which digests of models and texts are kept, which lie elsewhere."""
+        """Folder of the digests of models and texts, which lie elsewhere."""
         return self.root / digests.FOLDER
 
     def folder(self, stage: str, key: str) -> Path:
-        """The folder of one result; StoreError for a name that is not plain and could leave the cache."""
+        """Return the folder of a result; StoreError for a name that could leave the cache."""
         for name in (stage, key):
             if not _NAME.fullmatch(name):
                 raise StoreError(f"{name!r} is not a name of a stage or result")
         return self.root / stage / key
 
     def manifest(self, stage: str, key: str, kind: type | None = None) -> dict[str, Any] | None:
-        """The manifest of a whole result; None when it is absent or known to be damaged.
-
-        `kind` is the class of its record, by default the one that the manifest names.
-        """
+        """Return the `meta.json` of a result; None where it is absent, damaged or of another class than `kind`."""
         try:
-            manifest = manifests.look(self.folder(stage, key), kind).manifest
-        except OSError:
+            return dict(self._require(stage, key, kind))
+        except StoreError:
             return None
-        return None if manifest is None else dict(manifest)
 
     def has(self, stage: str, key: str, kind: type | None = None) -> bool:
-        """Whether a whole result is there, as far as it can be told without reading it; see `manifest`."""
+        """Return True if the result is on disk. Its arrays are not read; for `kind` see `manifest`."""
         return self.manifest(stage, key, kind) is not None
 
     def get(self, stage: str, key: str, kind: type[Record]) -> Record:
-        """Reads a result; its arrays are read-only.
+        """Return the record of a result, with read-only arrays.
 
         Raises DamagedError where it is not what was written, StoreError where it is absent or cannot be read.
         """
-        folder, manifest = self.folder(stage, key), self._whole(stage, key, kind)
+        folder = self.check(stage, key, kind)
         try:
-            return kind(**manifests.fields_of(folder, manifest, kind))
+            values = _plain_values(kind, self._require(stage, key, kind).get(manifests.VALUES))
+            arrays = {name: _read_array(folder / f"{name}.npy", axes) for name, axes in axes_of(kind).items()}
+            return kind(**values, **arrays)
         except OSError as error:
             raise _unreadable(folder, error) from error
-        except (ValueError, KeyError, TypeError, NumericsError) as error:
-            manifests.refuse(folder, kind, str(error))
+        except (ValueError, TypeError, NumericsError) as error:
             raise DamagedError(stage, key, str(error)) from error
 
     def check(self, stage: str, key: str, kind: type | None = None) -> Path:
-        """The folder of a result, every file read, once a process, and compared with what was written.
+        """Return the folder of a result after comparing every file with its checksum, once in a process.
 
         Raises DamagedError where it is not what was written, StoreError where it is absent or cannot be read.
         """
-        folder, manifest = self.folder(stage, key), self._whole(stage, key, kind)
+        folder, meta = self.folder(stage, key), self._require(stage, key, kind)
         try:
-            fault = manifests.unlike(folder, manifest)
+            manifests.require_unchanged(folder, meta)
         except OSError as error:
             raise _unreadable(folder, error) from error
-        if fault:
-            raise DamagedError(stage, key, fault)
+        except ValueError as error:
+            raise DamagedError(stage, key, str(error)) from error
         return folder
 
     def damaged(self, stage: str, key: str, kind: type | None = None) -> bool:
-        """Whether what lies in a result's place is none, or it was set aside and has not been made anew.
+        """Return True if the result is incomplete, or was moved aside and not computed again.
 
-        Told as by `manifest`, without reading it; a disk that does not give it says nothing.
+        Its arrays are not read.
         """
         folder = self.folder(stage, key)
-        try:
-            fault = manifests.look(folder, kind).fault
-        except OSError:
-            return False
-        aside = (self.root / DAMAGED).glob(f"{stage}-{key}-{'[0-9a-f]' * 8}")
-        return bool(fault) or (not os.path.lexists(folder) and any(aside))
+        if os.path.lexists(folder):
+            return not self.has(stage, key, kind)
+        return any((self.root / DAMAGED).glob(f"{stage}-{key}-{'[0-9a-f]' * 8}"))
 
     def stamp(self, stage: str, key: str) -> str:
-        """What changes whenever a file of a record does; cheap, nothing is read."""
-        return manifests.stamp_of(self.folder(stage, key))
+        """Return a text that changes whenever a file of a record does; empty where there is no such result."""
+        try:
+            with os.scandir(self.folder(stage, key)) as entries:
+                return repr(sorted((entry.name, *checksums.stamp_of(entry.stat())) for entry in entries))
+        except OSError:
+            return ""
 
-    def _whole(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
+    def _require(self, stage: str, key: str, kind: type | None) -> dict[str, Any]:
         folder = self.folder(stage, key)
         try:
-            looked = manifests.look(folder, kind)
+            meta = manifests.read(folder)
         except OSError as error:
             raise _unreadable(folder, error) from error
-        if looked.manifest is not None:
-            return looked.manifest
-        if looked.fault:
-            raise DamagedError(stage, key, looked.fault)
-        raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
+        except ValueError as error:
+            raise DamagedError(stage, key, str(error)) from error
+        if meta is None:
+            raise StoreError(f"no whole result at {folder}: run the study again, finished stages are kept")
+        if kind is not None and meta.get("record") != kind.__name__:
+            raise DamagedError(stage, key, f"it is no {kind.__name__}")
+        return meta
 
     def set_aside(self, stage: str, key: str, kind: type | None = None) -> str:
-        """Moves a damaged result out of the way; one that is whole stays.
+        """Move a damaged result to the folder `damaged`, and return a sentence that says so.
 
-        Its lock is held. Says in a sentence what was wrong with it and where it is now; empty if nothing was
-        moved. Raises StoreError where the cache cannot be written, or the result not be read.
+        Empty if nothing was moved. The caller holds the lock of the result. Raises StoreError where the cache
+        cannot be written, or the result cannot be read.
         """
         if not os.path.lexists(self.folder(stage, key)):
             return ""
         try:
             self.check(stage, key, kind)
         except DamagedError as error:
-            target = self._aside(stage, key)
-            where = f"is kept in {target}" if target else "another process has moved it away"
-            return f"the stored result was damaged ({error.fault}) and {where}"
+            with explained(self.root):
+                target = self._move_aside(stage, key)
+            return f"the stored result was damaged ({error.fault}) and is kept in {target}"
         return ""
 
-    def _aside(self, stage: str, key: str) -> Path | None:
-        """Moves a result away, and says where it is now; None where it has gone meanwhile."""
+    def _move_aside(self, stage: str, key: str) -> Path:
         target = self.root / DAMAGED / f"{stage}-{key}-{uuid4().hex[:8]}"
-        try:
-            make_folder(target.parent)
-            move(self.folder(stage, key), target)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            raise explain(error, self.root) from error
+        make_folder(target.parent)
+        self.folder(stage, key).replace(target)
         return target
 
     def put(self, stage: str, key: str, record: object, details: dict[str, Any] | None = None) -> None:
-        """Writes a frozen record; if another process has written it meanwhile, that one stays.
+        """Write a record; a result that is on disk already stays.
 
-        `details` are kept beside it (settings, seconds, versions). Raises StoreError where the disk is full
-        or the cache is read-only.
+        `details` are saved with it: seconds, passes, versions. Raises StoreError where the disk is full or the
+        cache is read-only.
         """
 
         def write(folder: Path) -> dict[str, Any]:
@@ -164,75 +165,55 @@ class Store:
             for field in fields(record):  # type: ignore[arg-type]
                 value = getattr(record, field.name)
                 if isinstance(value, np.ndarray):
-                    name = array_files.file_name(field.name)
-                    sums[name] = array_files.write(folder / name, value)
+                    np.save(folder / f"{field.name}.npy", value, allow_pickle=False)
                 else:
                     values[field.name] = value
-            return {"record": type(record).__name__, "values": values}
+            return {"record": type(record).__name__, manifests.VALUES: values}
 
-        sums: dict[str, str] = {}
-        self.put_folder(stage, key, write, details, type(record), sums)
+        self.put_folder(stage, key, write, details)
 
     def discard(self, stage: str, key: str) -> None:
-        """Removes a result, if there is one; no reader meets half of it."""
-        final = self.folder(stage, key)
-        if there(final):
-            # whoever else removes it is as good
-            with contextlib.suppress(FileNotFoundError):
-                discard(final)
+        """Remove a result, if there is one; no reader meets half of it."""
+        with contextlib.suppress(FileNotFoundError):
+            discard(self.folder(stage, key))
 
     def put_folder(
-        self,
-        stage: str,
-        key: str,
-        write: Callable[[Path], dict[str, Any]],
-        details: dict[str, Any] | None = None,
-        kind: type | None = None,
-        sums: dict[str, str] | None = None,
+        self, stage: str, key: str, write: Callable[[Path], dict[str, Any]], details: dict[str, Any] | None = None
     ) -> Path:
-        """Lets `write` fill a temporary folder, adds the manifest and moves it into its place, its result.
+        """Let `write` fill a temporary folder, add its `meta.json`, rename it, and return its final path.
 
-        `write` returns entries for the manifest, of which `details` are more; `kind` is the class of the
-        record that is written, if it is one; `sums` are SHA-256 of files that are known once `write` has
-        returned; the others are computed. Raises StoreError where the disk is full or the cache is read-only.
+        `write` returns entries of `meta.json`, and `details` are more of them. Raises StoreError where the disk
+        is full or the cache is read-only.
         """
         final = self.folder(stage, key)
         temporary = beside(final)
         try:
             make_folder(temporary)
             entries = write(temporary)
-            manifests.close(temporary, {**(details or {}), **entries}, sums or {}, kind)
-            self._move(temporary, final, kind)
+            manifests.write(temporary, {**(details or {}), **entries})
+            self.set_aside(stage, key)
+            self._rename(temporary, final)
         except OSError as error:
             raise explain(error, self.root) from error
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
         return final
 
-    def _move(self, temporary: Path, final: Path, kind: type | None) -> None:
-        stage, key = final.parent.name, final.name
-        if os.path.lexists(final):
-            if self.has(stage, key, kind):
-                return
-            # a damaged result makes way
-            self._aside(stage, key)
+    def _rename(self, temporary: Path, final: Path) -> None:
         try:
-            move(temporary, final)
+            temporary.replace(final)
             sync(final.parent)
         except OSError as error:
-            # another process was faster: what it has made under this key has the same content
+            # what another process has written under this key has the same content
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-            refresh(final.parent)
 
     @contextlib.contextmanager
     def lock(self, stage: str, key: str, on_wait: Callable[[], None] | None = None) -> Iterator[None]:
-        """Holds a result for one process at a time; a killed process frees it.
+        """Hold the lock of a result, so that one process computes it; a killed process releases it.
 
-        Nothing depends on it but time: of two that make the same, the result that is moved into place first
-        stays, and the other has the same content. Under it, what its last holder has left is seen. `on_wait`
-        is called about once a second while another process holds it; may raise to give up. Raises StoreError
-        where the cache cannot be written.
+        `on_wait` is called about once a second while another process holds it, and may raise to give up. Raises
+        StoreError where the cache cannot be written.
         """
         path = self.root / "locks" / f"{self.folder(stage, key).parent.name}-{key}.lock"
         with explained(self.root):
@@ -242,30 +223,58 @@ class Store:
                 if on_wait:
                     on_wait()
         try:
-            # another machine's result is missed here until its folder is opened
-            refresh(self.root / stage)
             yield
         finally:
             lock.release()
 
     def sweep(self) -> None:
-        """Removes what killed processes left half-written more than a day ago.
+        """Remove what killed processes left half-written more than a day ago.
 
-        Only what bears a name that this program gives: a cache may be a folder in which other things lie as
-        well, hidden ones among them, and a folder of it may be a link to such a one.
+        A cache may be a folder that holds other files too: only names that this program makes are removed, and
+        no link is followed.
         """
         for path in (*self.root.glob("*/.*"), *self.root.glob("*/*/.*")):
-            if not is_beside(path.name) or self._leads_out(path.parent):
-                continue
-            with contextlib.suppress(OSError):
-                rested = time.time() - path.lstat().st_mtime > _STALE_SECONDS
-                # this machine's clock may be wrong, and what is being written another one's
-                if rested and age(path) > _STALE_SECONDS:
-                    remove(path)
+            if is_beside(path.name) and path.parent.resolve() == path.parent:
+                with contextlib.suppress(OSError):
+                    if time.time() - path.lstat().st_mtime > _STALE_SECONDS:
+                        remove(path)
 
-    def _leads_out(self, folder: Path) -> bool:
-        """Whether a folder below the cache is reached through a link."""
-        return folder.is_symlink() or (folder.parent != self.root and self._leads_out(folder.parent))
+
+def _read_array(path: Path, axes: Axes) -> np.ndarray[Any, Any]:
+    with _PARSING:
+        mode: Any = "r" if path.stat().st_size > LARGEST_IN_MEMORY else None
+        array: np.ndarray[Any, Any] = np.load(path, mmap_mode=mode, allow_pickle=False)
+    if array.dtype.kind not in axes.kinds:
+        raise ValueError(f"{path.name} is no array of such numbers")
+    return array
+
+
+@cache
+def _plain_types(kind: type) -> dict[str, Any]:
+    """Return the types of the fields of a record that are no arrays."""
+    hints = typing.get_type_hints(kind)
+    return {field.name: hints[field.name] for field in fields(kind) if field.name not in axes_of(kind)}
+
+
+def _plain_values(kind: type, values: Any) -> dict[str, Any]:
+    """Return the fields of a record that are no arrays; ValueError where one has another type."""
+    types = _plain_types(kind)
+    if not isinstance(values, dict) or values.keys() != types.keys():
+        raise ValueError(f"its values are not those of a {kind.__name__}")
+    for name, hint in types.items():
+        if not _has_type(values[name], hint):
+            raise ValueError(f"its value {name} is of another type")
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _has_type(value: Any, hint: Any) -> bool:
+    """Return True if a value of JSON is of the type of a field."""
+    if typing.get_origin(hint) is tuple:
+        return isinstance(value, list) and all(_has_type(item, typing.get_args(hint)[0]) for item in value)
+    plain = typing.get_origin(hint) or hint
+    if plain in (int, float) and isinstance(value, bool):
+        return False
+    return isinstance(value, int | float if plain is float else plain)
 
 
 def _unreadable(folder: Path, error: OSError) -> StoreError:

@@ -1,8 +1,7 @@
-"""How a stage that takes long goes on where an earlier process was stopped, instead of beginning anew.
+"""Resume a stage that takes long where an earlier process stopped, with the same bits on a CPU.
 
-The stage says after every step what it would go on from; that is saved every so often (GPRUNE_SAVE_EVERY, in
-no key: it changes no result) and when the stage is stopped. Saving never decides whether the work succeeds: a
-full disk costs one notice, and after a kill the steps since the last state.
+The checkpoint is replaced after every epoch, at least every 60 seconds of steps, and when the stage is stopped
+between two steps. A checkpoint that cannot be written costs one notice, and the work goes on.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,38 +19,9 @@ from gprune.system import safe_parsing
 from gprune.system.errors import Cancelled, DamagedError, SettingsError, StoreError
 from gprune.system.progress import Notice, Progress
 
-VARIABLE = "GPRUNE_SAVE_EVERY"
-USUAL_SECONDS = 30.0
-_EVERY = re.compile(r"(\d{1,9}(?:\.\d{1,6})?) ?(s|seconds|steps?)")
-
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """How often a state is saved: after so many steps or seconds; 0 of both for when it is stopped only."""
-
-    steps: int = 0
-    seconds: float = 0.0
-
-    @classmethod
-    def chosen(cls) -> Interval:
-        """As the environment says; SettingsError where it says what is no interval."""
-        text = os.environ.get(VARIABLE, "").strip()
-        if not text:
-            return cls(seconds=USUAL_SECONDS)
-        match = _EVERY.fullmatch(text)
-        if text != "off" and (match is None or not float(match[1])):
-            raise SettingsError(
-                f"{VARIABLE} must be seconds as '30 s', steps as '10 steps', or 'off' (got {safe_parsing.quoted(text)})"
-            )
-        if match is None:
-            return cls()
-        if match[2].startswith("step"):
-            return cls(steps=max(1, int(float(match[1]))))
-        return cls(seconds=float(match[1]))
-
-    def over(self, steps: int, seconds: float) -> bool:
-        """Whether so many steps and seconds after the last state it is time for the next."""
-        return 0 < self.steps <= steps or 0 < self.seconds <= seconds
+VARIABLE = "GPRUNE_SAVE_SECONDS"
+"""environment variable with the most seconds between two checkpoints; in no key"""
+SAVE_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,47 +35,50 @@ class Spent:
     seconds: float = 0.0
 
     def __add__(self, other: Spent) -> Spent:
-        """What both have cost."""
+        """Return the sum of both costs."""
         return Spent(self.forward + other.forward, self.backward + other.backward, self.seconds + other.seconds)
 
     @classmethod
     def of(cls, values: Any) -> Spent:
-        """From a state; ValueError where it does not say."""
-        fits = isinstance(values, list) and len(values) == 3 and {type(number) for number in values} <= {int, float}
-        if not fits or not all(math.isfinite(number) and number >= 0 for number in values):
+        """Read `plain` from a checkpoint; ValueError where it is no such list."""
+        valid = isinstance(values, list) and len(values) == 3 and {type(number) for number in values} <= {int, float}
+        if not valid or not all(math.isfinite(number) and number >= 0 for number in values):
             raise ValueError("it does not say what it has cost")
         return cls(int(values[0]), int(values[1]), float(values[2]))
 
     @property
     def plain(self) -> list[float]:
-        """As a state holds it."""
+        """A list for a checkpoint."""
         return [self.forward, self.backward, round(self.seconds, 3)]
 
 
 class Resumption:
-    """Saves the state of one stage, and gives that of an earlier process; its result's lock is held."""
+    """Reads and replaces the checkpoint of one stage; the caller holds the lock of its result."""
 
     def __init__(self, file: StateFile, here: Callable[[], Spent], progress: Progress) -> None:
-        """Binds a result; nothing is read or written.
+        """Bind a checkpoint; `here` returns what this process has spent on the stage so far.
 
-        `here` gives what this process has spent on the stage so far; `progress` is told of all this. Raises
-        SettingsError where the environment names no interval.
+        Raises SettingsError where the environment variable is no number.
         """
         self._file, self._here, self._progress = file, here, progress
-        self._every = Interval.chosen()
-        self._saved, self._moment, self._told = 0, time.monotonic(), False
+        text = os.environ.get(VARIABLE, str(SAVE_SECONDS))
+        try:
+            self._seconds = float(text)
+        except ValueError as error:
+            raise SettingsError(f"{VARIABLE} must be a number of seconds (got {safe_parsing.quoted(text)})") from error
+        self._saved, self._moment, self._failed = 0, time.monotonic(), False
         self.before = Spent()
-        """what earlier processes have spent, of what the result is made from"""
+        """what earlier processes have spent on the part of the result that is resumed"""
         self.began = 0
-        """the step after which this process went on; 0 where it has done all"""
+        """the step after which this process resumed; 0 where it did all"""
 
     @property
     def spent(self) -> Spent:
-        """What the stage has cost so far, whichever process it was."""
+        """What the stage has cost so far, in all processes."""
         return self.before + self._here()
 
-    def found(self) -> State | None:
-        """The state of an earlier process; None where there is none to go on from."""
+    def load(self) -> State | None:
+        """Return the checkpoint of an earlier process; None where there is none that can be used."""
         try:
             return self._file.read()
         except DamagedError as error:
@@ -114,33 +86,29 @@ class Resumption:
             return None
 
     def refuse(self, fault: str) -> None:
-        """Moves a state away that cannot be gone on from, and says its fault, the end of a sentence."""
-        try:
-            where = f"is kept in {self._file.set_aside()}"
-        except StoreError:
-            # the next one takes its place
-            where = "stays where it is until it is replaced"
+        """Report that the checkpoint cannot be used; the next one replaces it."""
         why = safe_parsing.sentence(fault, 120)
-        said = f"the state of an earlier process cannot be used ({why}) and {where}"
-        self._progress(0, 1, Notice(f"{said}: it starts at step 1"))
+        self._progress(0, 1, Notice(f"the state of an earlier process cannot be used ({why}): it starts at step 1"))
 
-    def goes_on(self, state: State, spent: Spent) -> Notice:
-        """Enters that this process goes on from a state, and gives the sentence that says so."""
+    def resume(self, state: State, spent: Spent) -> Notice:
+        """Record that this process resumes at a checkpoint, and return a sentence that says so."""
         self.before, self.began, self._saved = spent, state.step, state.step
         return Notice(f"goes on at step {state.step + 1} of {state.steps}, where an earlier process was stopped")
 
-    def due(self, step: int) -> bool:
-        """Whether a state is to be saved after so many finished steps."""
-        return self._every.over(step - self._saved, time.monotonic() - self._moment)
+    @property
+    def is_due(self) -> bool:
+        """Whether the last checkpoint is 60 seconds old."""
+        return time.monotonic() - self._moment >= self._seconds
 
     def save(self, state: State) -> None:
-        """Saves a state in the place of an earlier one; where that fails, the work goes on without."""
+        """Replace the checkpoint, unless it is of this step; a failure is reported once."""
+        if state.step <= self._saved:
+            return
         try:
             self._file.write(state)
         except StoreError as error:
-            # tried again when it is due, which may be after room was made
-            if not self._told:
-                self._told = True
+            if not self._failed:
+                self._failed = True
                 lost = f"stopped now, it would go on at step {self._saved + 1} of {state.steps}"
                 words = f"its state was not saved ({safe_parsing.sentence(error, 200)}); it goes on: {lost}"
                 self._progress(state.step, state.steps, Notice(words))
@@ -148,16 +116,15 @@ class Resumption:
             self._saved = state.step
         self._moment = time.monotonic()
 
-    def stopped(self, step: int, state: Callable[[], State]) -> None:
-        """Saves the state of a stage that is stopped after so many steps, unless it is saved already."""
-        # whoever listens may only say once more that it is to stop
+    def stop(self, state: State) -> None:
+        """Replace the checkpoint of a stage that is stopped after a step, and report it."""
+        # the listener may only repeat that the stage is to stop
         with contextlib.suppress(Cancelled):
-            if step > self._saved:
-                self.save(state())
-            if step and step == self._saved:
-                words = f"stopped after step {step}: its state is saved, and run again it goes on from there"
-                self._progress(step, step, Notice(words))
+            self.save(state)
+            if state.step == self._saved:
+                words = f"stopped after step {state.step}: its state is saved, and run again it goes on from there"
+                self._progress(state.step, state.step, Notice(words))
 
     def end(self) -> None:
-        """Removes the state: the result is there."""
+        """Remove the checkpoint of a finished result."""
         self._file.remove()

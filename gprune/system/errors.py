@@ -15,7 +15,6 @@ Every message says what is wrong, with the offending value, and what to do about
     ├── NumericsError       scores or statistics that are not finite
     ├── CheckpointError     a saved model that does not read back as it was
     ├── JobError            a job that cannot be started, found or stopped
-    ├── RanksError          one of the processes that compute a model together has ended
     └── Cancelled           the person stopped the run
 
 No GpruneError is Interrupted: it comes with a signal, as KeyboardInterrupt does, and is one of these.
@@ -88,10 +87,6 @@ class CheckpointError(GpruneError):
 
 class JobError(GpruneError):
     """A job cannot be started, found or stopped."""
-
-
-class RanksError(GpruneError):
-    """One of the processes that compute a model together has ended, and the others cannot go on."""
 
 
 class Cancelled(GpruneError):  # noqa: N818  (an outcome, not an error)

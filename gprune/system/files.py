@@ -2,8 +2,7 @@
 
 A reader meets the old file or the new one, never half of one; a write that fails leaves the old one alone.
 What is in place has reached the disk, so that this holds when the machine loses its power as well. Folders
-made here are their owner's alone, and a file is never more open than its folder. For what a disk does that
-several machines share, see gprune.system.network_files.
+made here are their owner's alone, and a file is never more open than its folder.
 """
 
 import contextlib
@@ -17,7 +16,6 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from gprune.system import network_files
 from gprune.system.errors import SettingsError
 
 _BESIDE = re.compile(r"\..*-[0-9a-f]{32}(\.[^.]*)?", re.DOTALL)
@@ -34,44 +32,33 @@ def is_beside(name: str) -> bool:
 
 
 def remove(path: Path) -> None:
-    """Removes a file, a link, or a folder with all that is in it, as far as it can be.
-
-    A folder of which something stays, as a file that NFS keeps because it is open, gets a hidden name: who
-    looks does not find half of it, and who sweeps does. Raises OSError where a file cannot be removed.
-    """
-    if not path.is_dir() or path.is_symlink():
-        # gone is gone: the reply to a first request may have been lost
+    """Remove a file, a link, or a folder with its content; OSError where a file cannot be removed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
         path.unlink(missing_ok=True)
-        return
-    shutil.rmtree(path, ignore_errors=True)
-    if path.exists() and not is_beside(path.name):
-        with contextlib.suppress(OSError):
-            network_files.move(path, beside(path))
 
 
 def discard(path: Path) -> None:
-    """Removes a folder that others may read, under another name first, so that nobody meets half of it.
+    """Remove a folder that others may read: rename it first, so that no reader meets half of it.
 
-    Raises OSError where it cannot be renamed; what is left under the other name is passed over.
+    Raises OSError where it cannot be renamed.
     """
-    aside = beside(path)
-    network_files.move(path, aside)
+    hidden = beside(path)
+    path.replace(hidden)
     with contextlib.suppress(OSError):
-        remove(aside)
+        remove(hidden)
 
 
 def make_folder(path: Path) -> None:
-    """Makes a folder, and those above it that are missing, for their owner alone; one that is there stays.
+    """Create a folder and its missing parents, readable by their owner alone; an existing one stays.
 
-    Raises OSError where it cannot be made, or something else has its name.
+    Raises OSError where it cannot be created, or something else has its name.
     """
-    if path.is_dir():
-        return
-    try:
-        network_files.make(path, 0o700)
-    except FileNotFoundError:
-        make_folder(path.parent)
-        network_files.make(path, 0o700)
+    if not path.is_dir():
+        if not path.parent.exists():
+            make_folder(path.parent)
+        path.mkdir(mode=0o700, exist_ok=True)
 
 
 def settle(path: Path) -> None:
@@ -110,7 +97,7 @@ def replaced(path: Path) -> Iterator[Path]:
     try:
         yield temporary
         settle(temporary)
-        network_files.move(temporary, path)
+        temporary.replace(path)
         sync(path.parent)
     finally:
         with contextlib.suppress(OSError):

@@ -4,11 +4,18 @@ A checkout has the app's script, its pages, Streamlit's settings and the study t
 A wheel carries the same files below ``gprune/_app/``, a folder that no checkout has, editable or not.
 """
 
+import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+from gprune.system.errors import UnreadableError
+from gprune.system.safe_parsing import json_object, sentence
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _CARRIED = _PACKAGE / "_app"
+
+_COMMAND_SECONDS = 120.0
 
 INSTALLED = _CARRIED.is_dir()
 """whether this is a package that pip has put beside others"""
@@ -23,3 +30,14 @@ def command(module: str, *arguments: str) -> list[str]:
     # the folder in which the app was started may hold anything, also a file torch.py
     safely = ["-P"] if INSTALLED else []
     return [sys.executable, *safely, "-m", module, *arguments]
+
+
+def ask_command(*arguments: str) -> dict[str, Any]:
+    """Return the JSON object in the last line that `gprune ARGUMENTS` writes; UnreadableError where it fails."""
+    process_arguments = command("gprune", *arguments)
+    try:
+        process = subprocess.run(process_arguments, cwd=CHILD_FOLDER, capture_output=True, timeout=_COMMAND_SECONDS)
+        # a plug-in may print while it is imported
+        return json_object(process.stdout.splitlines()[-1], "its output")
+    except (OSError, subprocess.TimeoutExpired, IndexError, UnreadableError) as error:
+        raise UnreadableError(f"`gprune {' '.join(arguments[:1])}` failed ({sentence(error, 140)})") from error

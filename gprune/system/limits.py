@@ -42,8 +42,6 @@ MOST_COUNT = 2**31 - 1
 """of what is only an upper bound itself and costs nothing"""
 WEIGHTS_OF_A_GPU = 0.8
 """of a GPU's memory that weights may take before a model is laid over several: its passes need room"""
-MOST_PROCESSES = 64
-"""processes that compute one model together"""
 LARGER_DISK = "make room, or set HF_HOME to a folder on a larger disk"
 """what to do where a download of the hub has no room"""
 LONGEST_NAME = 200

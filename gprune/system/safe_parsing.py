@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from gprune.system.errors import GpruneError, UnreadableError
-from gprune.system.network_files import again
 
 SENTENCE_LENGTH = 300
 VALUE_LENGTH = 80
@@ -163,7 +162,7 @@ def contents(path: Path, what: str, *, most: int = MOST_BYTES, pipe: bool = Fals
             return stream.read(most + 1)
 
     try:
-        data = again(read)
+        data = read()
     except FileNotFoundError:
         raise
     except (OSError, ValueError) as error:

@@ -142,7 +142,7 @@ def test_the_example_of_the_docs_runs_without_a_network(at_home, project):
     exec(compile(code, "docs/python.md", "exec"), made)
     assert {"dense", "gprune", "flap"} <= set(made["table"].index)
     assert made["smaller"].num_parameters() < made["run"].model("dense").num_parameters()
-    assert made["found"].perplexity > 1 and len(made["written"]) > 12
+    assert made["result"].perplexity > 1 and len(made["tokens"]) > 12
 
 
 class Cells(HTMLParser):

@@ -73,7 +73,7 @@ def test_what_a_run_does_not_have_is_named_with_what_it_has(at_home):
         (lambda: gprune.prune(run.model("dense"), run.drift), "masks need the columns"),
         (
             lambda: gprune.prune(run.model("dense"), run.masks["flap"][1:]),
-            "say once of each of 2 × 27 neurons",
+            "list each of 2 × 27 neurons once",
         ),
         (lambda: gprune.scores(run.model("dense"), ["word"], "mass"), "metric must be one of flap, wanda_sp"),
     )
@@ -97,7 +97,7 @@ def test_a_missing_result_is_named_and_a_run_is_found_by_name_and_folder(at_home
 
 
 def test_a_run_that_is_interrupted_goes_on_where_it_was(at_home, tmp_path, monkeypatch):
-    heard = opening._Told.__call__
+    heard = opening._BarListener.__call__
 
     def stopping(told, stage, done, total, message):
         heard(told, stage, done, total, message)
@@ -105,7 +105,7 @@ def test_a_run_that_is_interrupted_goes_on_where_it_was(at_home, tmp_path, monke
             raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(opening._Told, "__call__", stopping)
+        patch.setattr(opening._BarListener, "__call__", stopping)
         with pytest.raises(KeyboardInterrupt):
             gprune.run("demo", cache=tmp_path)
     name = gprune.runs(cache=tmp_path)["run"][0]
@@ -236,7 +236,7 @@ def test_a_mark_that_is_no_truth_value_is_not_taken_for_kept(run):
     assert gprune.prune(dense, masks.assign(kept=masks["kept"].astype(object))).num_parameters() == plain
     require_refused(
         [
-            (lambda: gprune.prune(dense, pd.concat([masks, masks], axis=1)), "two columns of one name"),
+            (lambda: gprune.prune(dense, pd.concat([masks, masks], axis=1)), "two columns with the same name"),
             (
                 lambda: gprune.prune(dense, masks.assign(kept="False")),
                 "must hold True or False (got 'False')",

@@ -49,7 +49,7 @@ def test_a_damaged_result_costs_its_cards_only(cache, kind):
     write_run(cache, study=a_study(methods=(*DEFAULT, "fang"), evaluation=evaluation))
     for folder in (cache / kind).iterdir():
         arrays = [path for path in folder.iterdir() if path.suffix == ".npy"]
-        (arrays or [folder / "manifest.json"])[0].unlink()
+        (arrays or [folder / "meta.json"])[0].unlink()
     app = opened()
     told = {page: [error.value for error in on(app, page).error] for page in PAGES}
     assert {page for page, errors in told.items() if errors} == set(SHOWN[kind].split())

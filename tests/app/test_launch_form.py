@@ -2,6 +2,8 @@
 
 import json
 import shlex
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -15,6 +17,7 @@ from gprune.app.ui.commands import command
 from gprune.app.ui.commands import words as shell_words
 from gprune.evaluation.tasks import known
 from gprune.pipeline.preflight import anew, further_seconds
+from gprune.plugins import registry
 from gprune.study import (
     ChoiceSettings,
     EvaluationSettings,
@@ -22,12 +25,14 @@ from gprune.study import (
     RepairSettings,
     Study,
     from_dict,
+    methods,
     profiles,
 )
 from gprune.study.demo import demo_study
 from gprune.study.methods import CONTROLS, with_controls
 from gprune.study.profiles import Profile
-from gprune.system.errors import CorpusError
+from gprune.system import installation
+from gprune.system.errors import CorpusError, UnreadableError
 
 GOOD = b'{"question": "2 + 2 is", "choices": ["4", "5"], "answer": 0}\n'
 
@@ -134,7 +139,6 @@ def test_a_file_of_wrong_rows_is_told_before_the_start(cache, tmp_path):
     ("tasks", "folder", "sentence"),
     [
         (("demo_order", "boolq"), "", ""),
-        (("boolqq",), "", "there is no task 'boolqq': did you mean boolq"),
         (("/nowhere/mine.jsonl",), "", "there is no file '/nowhere/mine.jsonl'"),
         (("boolq",), "/nowhere", "evaluation.task_folder must be a folder"),
         ((), "/nowhere", "evaluation.task_folder must be a folder"),
@@ -144,6 +148,54 @@ def test_a_file_of_wrong_rows_is_told_before_the_start(cache, tmp_path):
 def test_what_cannot_be_measured_is_said_before_the_start(tasks, folder, sentence):
     found = launch.input_problem(a_study(evaluation=EvaluationSettings(tasks=tasks, task_folder=folder)))
     assert sentence in found and bool(found) == bool(sentence)
+
+
+def test_other_names_are_looked_up_in_lm_eval_when_the_run_is_started(cache, started, monkeypatch):
+    calls, reasons = [], {"boolqq": "there is no task 'boolqq': did you mean boolq?"}
+    # the test driver types the label of a new option
+    monkeypatch.setattr(task_form, "task_label", str)
+    monkeypatch.setattr(task_form, "ask_command", lambda *words: calls.append(words) or reasons)
+    app = form()
+    app.multiselect(key="launch_tasks").set_value(["boolq", "boolqq"]).run()
+    assert "Looked up in lm-eval at the start: boolqq" in words(app) and not calls
+    app.button(key="launch_start").click().run()
+    assert calls == [("tasks", "--json", "--", "boolqq")] and not started
+    assert "did you mean boolq?" in app.error[0].value
+    reasons["boolqq"] = ""
+    app.button(key="launch_start").click().run()
+    assert started[0][0].evaluation.tasks == ("boolq", "boolqq")
+
+
+@pytest.mark.process
+def test_the_form_checks_a_study_without_lm_eval_in_its_process():
+    code = (
+        "import sys; from gprune.app.pages.jobs import launch, task_form; from gprune.study.demo import demo_study; "
+        "study = demo_study().with_settings({'evaluation.tasks': ['demo_order', 'boolq', 'humaneval']}); "
+        "print(launch.input_problem(study) or 'fine', '|', task_form.lookup_problem(study.evaluation)); "
+        "assert 'lm_eval' not in sys.modules"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.startswith("fine | the task 'humaneval' executes code that the model writes")
+
+
+def test_plug_ins_whose_listing_failed_are_listed_on_the_next_visit(cache, monkeypatch):
+    answers = [UnreadableError("`gprune plugins` failed (killed)"), {"plugins": [], "faults": []}]
+
+    def ask_command(*_):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(registry, "entry_points", lambda **_: [object()])
+    monkeypatch.setattr(installation, "ask_command", ask_command)
+    methods.installed.cache_clear()
+    try:
+        app = form()
+        assert "every plug-in is left out: `gprune plugins` failed" in words(app).replace("\\", "")
+        assert "every plug-in is left out" not in words(app.run()) and not answers
+    finally:
+        methods.installed.cache_clear()
 
 
 def test_dropped_questions_are_kept_and_chosen(cache, started):
@@ -295,6 +347,9 @@ def test_the_repair_stands_beside_the_methods_and_says_what_it_does(cache, start
     order = [box.key for box in app.selectbox]
     assert order.index("launch_demo_repair.kind") < order.index("launch_preset")
     assert order.index("launch_demo_repair.target") > order.index("launch_preset")
+    app.selectbox(key="launch_demo_repair.kind").set_value("scales").run()
+    assert not any(box.key == "launch_demo_repair.texts" for box in app.selectbox)
+    assert app.selectbox(key="launch_demo_scales.texts").value == "both_and_sampled"
     app.selectbox(key="launch_demo_repair.kind").set_value("own").run()
     assert commands(app) == plain
 

@@ -14,7 +14,7 @@ from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.runs import opened
 from gprune.pipeline.runs.opened import MissingResultError, all_runs
-from gprune.store import Store, array_files
+from gprune.store import Store, results
 from gprune.study import EvaluationSettings, ReliabilitySettings
 from gprune.system.errors import DamagedError, StoreError
 
@@ -86,9 +86,9 @@ def test_a_damaged_truncated_or_lost_result_is_named(tmp_path):
     name = write_run(tmp_path)
     run = the_run(tmp_path)
     folder = folder_of(tmp_path, name, stages.drift)
-    manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
-    del manifest["files"]["half.npy"]
-    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    manifest = json.loads((folder / "meta.json").read_text(encoding="utf-8"))
+    del manifest["sha256"]["values"], manifest["values"]
+    (folder / "meta.json").write_text(json.dumps(manifest), encoding="utf-8")
     with pytest.raises(StoreError, match=f"{run.key(stages.drift)} is damaged"):
         run.load(stages.drift)
     path = folder_of(tmp_path, name, stages.scores, "primary") / "ffn.npy"
@@ -103,14 +103,14 @@ def test_a_damaged_truncated_or_lost_result_is_named(tmp_path):
 
 @pytest.mark.parametrize("largest", [0, 2**20], ids=["as maps", "in memory"])
 def test_an_array_shortened_in_place_is_told_and_ends_nothing(tmp_path, monkeypatch, largest):
-    monkeypatch.setattr(array_files, "LARGEST_IN_MEMORY", largest)
+    monkeypatch.setattr(results, "LARGEST_IN_MEMORY", largest)
     name = write_run(tmp_path)
     run = the_run(tmp_path)
     drift = run.load(stages.drift)
     assert isinstance(drift.magnitude, np.memmap) is (largest == 0)
     folder = folder_of(tmp_path, name, stages.drift)
     os.truncate(folder / "magnitude.npy", 64)
-    with pytest.raises(DamagedError, match=f"drift/{folder.name} is damaged .*magnitude.npy.* has 64 bytes"):
+    with pytest.raises(DamagedError, match=f"drift/{folder.name} is damaged .*magnitude.npy does not hold"):
         run.load(stages.drift)
 
 

@@ -24,12 +24,10 @@ def test_every_address_of_the_documents_leads_to_a_page_and_tab_that_exist(proje
         assert parse_qs(query).get(TAB, [page_names.first(url)])[0] in page.places, match[0]
     assert all((project / page.file).is_file() for page in PAGES)
     assert len(page_names.PAGE_OF) == sum(len(page.places) for page in PAGES) == 19 and len(PAGES) == 8
-    # the table of docs/pages.md has every tab of every page, and the paper's table in README.md none beside
-    told, page = set(), ""
-    for line in texts[project / "docs" / "pages.md"].partition("| --- |")[2].partition("\n\n")[0].splitlines()[1:]:
-        name, tab = (cell.strip() for cell in line.split("|")[1:3])
-        page = name or page
-        told.add((page, tab or page))
+    # the first table of README.md has every tab of every page, and its table of the paper none beside
+    table = texts[project / "README.md"].partition("| page | question | tabs |")[2].partition("\n\n")[0]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.strip().splitlines()[1:]]
+    told = {(page, tab) for page, _, tabs in rows for tab in tabs.split(", ")}
     assert told == {(page.name, tab) for page in PAGES for tab in page.places.values()}
     shown = re.findall(r"^\|[^|]*\| `gprune/[^|]*\| ([^|]*) \| `tests/", texts[project / "README.md"], re.M)
     known = {name for place in told for name in place} | {", tab ".join(place) for place in told}

@@ -118,7 +118,7 @@ def test_arrays_have_the_documented_names_and_shapes(workshop, project):
     counts = labels.max(axis=1) + 1
     np.testing.assert_array_equal(layer, np.repeat([0, 1], counts))
     assert shapes["module_u_primary"] == shapes["module_score"] == (counts.sum(),)
-    documented = (project / "docs" / "arrays.md").read_text()
+    documented = (project / "docs" / "python.md").read_text()
     assert [name for name in shapes if f"`{name}`" not in documented] == []
 
 
@@ -438,7 +438,7 @@ def test_a_study_from_a_pipe_is_read_once_whatever_is_asked(tmp_path, capsys):
     reading, writing = os.pipe()
     with os.fdopen(writing, "w") as pipe:
         pipe.write(demo_study().to_json())
-    words = ["--model-gpus", "1", "--dry-run", "--until", "drift", "--cache", str(tmp_path)]
+    words = ["--dry-run", "--until", "drift", "--cache", str(tmp_path)]
     assert main(["run", f"/dev/fd/{reading}", *words]) == 0
     os.close(reading)
     assert "missing" in capsys.readouterr().out

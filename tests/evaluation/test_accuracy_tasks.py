@@ -8,8 +8,7 @@ from evaluation.task_files import SPLITS, row, write_rows, write_seven
 
 from gprune.__main__ import main
 from gprune.evaluation.tasks import available, fingerprint, known, read_documents, registry, resolve
-from gprune.evaluation.tasks.rows import OWN_COLUMNS, check_row
-from gprune.evaluation.tasks.standard import STANDARD_TASKS
+from gprune.evaluation.tasks.rows import OWN_COLUMNS, STANDARD_TASKS, check_row
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, SettingsError
 
@@ -196,12 +195,6 @@ def test_available_gives_a_reason_for_each_task_that_cannot_be_measured(tmp_path
     assert "'boolq' has no data in" in reasons["boolq"] and "boolq.jsonl" in reasons["boolq"]
     assert "there is no file" in reasons[str(tmp_path / "none.jsonl")]
     assert "there is no task 'nonsense'" in reasons["nonsense"]
-
-
-def test_rows_of_a_task_given_as_own_questions_are_recognised(tmp_path):
-    file = write_rows(tmp_path / "mine.jsonl", [row("piqa", 0)])
-    with pytest.raises(CorpusError, match="These are rows of piqa: give them as piqa.jsonl in a task folder"):
-        read(str(file), EvaluationSettings())
 
 
 def test_the_list_of_tasks_names_file_rows_and_what_is_wrong(tmp_path, capsys):

@@ -15,7 +15,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 # so that every step of a learning has its own state, which a fault may meet
-os.environ["GPRUNE_SAVE_EVERY"] = "1 step"
+os.environ["GPRUNE_SAVE_SECONDS"] = "0"
 
 from faults import scenarios
 from faults.arena import Arena

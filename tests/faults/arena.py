@@ -75,7 +75,7 @@ Contents = dict[str, dict[str, str]]
 
 def manifests(cache: Path) -> list[Path]:
     """The manifests of all results; what was set aside as damaged is none."""
-    return sorted(path for kind in KINDS for path in cache.glob(f"{kind}/[!.]*/manifest.json"))
+    return sorted(path for kind in KINDS for path in cache.glob(f"{kind}/[!.]*/meta.json"))
 
 
 def contents(cache: Path) -> Contents:

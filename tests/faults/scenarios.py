@@ -13,8 +13,6 @@ from faults import victims
 from faults.arena import Arena, contents, different, manifests
 from faults.verdict import UNTRUE, WRONG, Verdict, judge_broken, judge_mended, shown_state, whole
 
-from gprune.pipeline.stages import KINDS
-
 PAGE = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -75,8 +73,7 @@ def damaged_results(arena: Arena, tries: int, seed: int) -> Verdict:
     for number in range(tries):
         cache = arena.cache("spoilt")
         shutil.copytree(arena.undisturbed, cache)
-        # a folder has no form that a manifest of one file less, sealed anew, could contradict
-        places = [one for one in manifests(cache) if KINDS[one.parts[-3]].record is not None]
+        places = manifests(cache)
         ways = chance.sample(sorted(damage.MANIFESTS), 8)
         for manifest, way in zip(chance.sample(places, len(ways)), ways, strict=True):
             damage.MANIFESTS[way](manifest.parent, chance)

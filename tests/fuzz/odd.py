@@ -114,11 +114,3 @@ def damaged(draw: Any, data: bytes) -> bytes:
 def files(draw: Any, document: Any) -> bytes:
     """The bytes of a JSON file that once was a valid document."""
     return draw(damaged(written(draw(changed(document))).encode()))
-
-
-@st.composite
-def lines(draw: Any, document: Any) -> bytes:
-    """The bytes of a file with one JSON document a line."""
-    texts = [written(draw(changed(document))) for _ in range(draw(st.integers(0, 3)))]
-    ends = draw(st.sampled_from(["\n", "\r\n", "\n\n", "\u2028"]))
-    return draw(damaged((ends.join(texts) + "\n").encode()))

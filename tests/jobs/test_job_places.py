@@ -103,41 +103,6 @@ def test_a_clock_has_the_first_gpu_to_itself_and_the_other_goes_on(cache, superv
     assert now(cache, clock, waits) == [("running", "cuda:0"), ("running", "cuda:1")]
 
 
-OVER_TWO = ("--model-gpus", "2")
-
-
-def test_a_model_over_two_gpus_starts_when_two_are_free_and_they_are_kept_for_it(cache, supervisors, three):
-    first, second, third = (submit(cache, make_study(seed)) for seed in range(3))
-    wide, last, named = (
-        submit(cache, make_study(3), "", OVER_TWO),
-        submit(cache, make_study(4)),
-        submit(cache, on(5, "cuda:2")),
-    )
-    end(cache, third)
-    assert now(cache, wide, last, named) == [("queued", ""), ("queued", ""), ("queued", "")]
-    end(cache, first)
-    assert now(cache, wide, last) == [("running", "cuda:0 cuda:2"), ("queued", "")]
-    end(cache, second)
-    assert now(cache, last, named) == [("running", "cuda:1"), ("queued", "")]
-    end(cache, wide)
-    assert now(cache, wide, named) == [("done", "cuda:0 cuda:2"), ("running", "cuda:2")]
-
-
-def test_more_gpus_than_are_named_are_refused_and_the_cpu_needs_none(cache, supervisors, two, monkeypatch):
-    for _ in range(2):
-        with pytest.raises(JobError, match="--model-gpus must be at most 2, the GPUs that GPRUNE_JOB_DEVICES"):
-            submit(cache, make_study(0), "", ("--model-gpus", "3"))
-    assert jobs(cache) == []
-    assert submit(cache, on(1, "cpu"), "", ("--model-gpus", "3")).device == "cpu"
-    # one that was put there while more were named keeps nobody from starting
-    with monkeypatch.context() as patch:
-        patch.setattr(machine, "cards", lambda: ("a card",) * 3)
-        patch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1 cuda:2")
-        before, wide = submit(cache, make_study(2)), submit(cache, make_study(3), "", ("--model-gpus", "3"))
-    other = submit(cache, make_study(4))
-    assert now(cache, before, wide, other) == [("running", "cuda:0"), ("queued", ""), ("running", "cuda:1")]
-
-
 def test_a_clock_of_the_cpu_shares_the_machine_with_no_gpu(cache, supervisors, two):
     first, clock, last = (submit(cache, study) for study in (make_study(0), timed(1, device="cpu"), make_study(2)))
     assert now(cache, first, clock, last) == [("running", "cuda:0"), ("queued", ""), ("queued", "")]
@@ -195,10 +160,9 @@ def test_a_job_sees_the_gpu_that_it_was_given_and_one_that_names_its_own_sees_al
         return [sys.executable, "-c", script]
 
     made = [submit(cache, study, build=build) for study in (on(0, "cuda:0"), make_study(1))]
-    made.append(submit(cache, make_study(2), "", OVER_TWO, build))
     wait_for(lambda: not any(get(cache, job.id).active for job in made))
-    assert [get(cache, one.id).device for one in made] == ["cuda:0", "cuda:1", "cuda:0 cuda:1"]
-    assert [log_tail(cache, job.id)[0] for job in made] == ["sees all", "sees 1", "sees 0,1"]
+    assert [get(cache, one.id).device for one in made] == ["cuda:0", "cuda:1"]
+    assert [log_tail(cache, job.id)[0] for job in made] == ["sees all", "sees 1"]
 
 
 @pytest.mark.parametrize("changes", [{"device": 3}, {"device": "x" * 30_000}, {"killed": "yes"}])
@@ -213,6 +177,5 @@ def test_a_gpu_is_counted_among_those_that_are_seen(monkeypatch):
     assert "CUDA_VISIBLE_DEVICES" not in local.environment()
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
     assert local.environment("cuda:1")["CUDA_VISIBLE_DEVICES"] == "7"
-    assert local.environment("cuda:0 cuda:1")["CUDA_VISIBLE_DEVICES"] == "5,7"
     with pytest.raises(ValueError, match="no cuda:2 among CUDA_VISIBLE_DEVICES=5, 7"):
-        local.environment("cuda:0 cuda:2")
+        local.environment("cuda:2")

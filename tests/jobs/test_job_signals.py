@@ -100,7 +100,7 @@ class LongStudy:
         (folder / files.STUDY).write_text(json.dumps(self.settings))
         log = (folder / files.LOG).open("ab")
         command = worker_command(folder, ("--until", "masks"))
-        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment() | {VARIABLE: "2 s"})
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=environment() | {VARIABLE: "0"})
         return process, folder
 
     def learns(self, process, folder):

@@ -84,14 +84,6 @@ def test_last_is_the_newest_job_for_every_command(cache, supervisors, capsys):
     assert run(cache, "cancel", "last") == 0 and capsys.readouterr().out.split()[0] == again.id
 
 
-def test_a_job_may_take_several_gpus_for_one_model(cache, supervisors, study, capsys):
-    assert run(cache, "submit", study, "--model-gpus", "2") == 0
-    (job,) = jobs.jobs(cache)
-    assert list(job.command)[-2:] == ["--model-gpus", "2"]
-    assert run(cache, "submit", study, "--model-gpus", "0") == 2
-    assert "--model-gpus must be 1 to 64 (got 0)" in capsys.readouterr().err
-
-
 def test_only_the_newest_that_ended_are_listed_unasked(cache, supervisors, capsys):
     for seed in range(22):
         job = jobs.submit(cache, make_study(seed))

@@ -138,9 +138,6 @@ def test_settings_come_from_the_cache_or_a_file_and_a_template_is_valid(cache, s
     (cache / settings.FILE).write_text('{"account": "mine"}')
     assert main(words) == 0
     assert "Slurm's 41_0" in capsys.readouterr().out and "--account=mine" in asked(slurm, "sbatch")[0]
-    (cache / settings.FILE).write_text('{"gpus": "a100:2"}')
-    assert main([*words, "--model-gpus", "4"]) == 2
-    assert "at most the 2 GPUs that the Slurm settings give a job" in capsys.readouterr().err
     assert main(["submit", "demo", "--slurm", "x.json", "--cache", str(cache)]) == 2
     assert "--engine slurm" in capsys.readouterr().err
 

@@ -144,7 +144,7 @@ def test_a_lost_learning_is_learned_again_and_gives_the_same_masks(workshop, fin
     first = pipeline.run(study, store, Heard(), until="masks")
     assert "learning" not in first["reused"]
     folder = store.folder("learning", first["keys"]["learning"])
-    (folder / "manifest.json").unlink()
+    (folder / "meta.json").unlink()
     heard = Heard()
     again = pipeline.run(study, store, heard, until="masks")
     assert "learning" in heard.computed and "masks_gprune" in heard.reused

@@ -107,7 +107,7 @@ def held(_):
 def test_exported_arrays_are_documented_and_a_dry_run_prints_what_a_run_did(finished, project, capsys):
     study, store, _, _ = finished
     found = arrays.collect(pipeline.opened(study, store))
-    documented = (project / "docs" / "arrays.md").read_text(encoding="utf-8")
+    documented = (project / "docs" / "python.md").read_text(encoding="utf-8")
     for name in found:
         plain = name.split("_mask_")[0] + "_mask" if "_mask_" in name else name
         assert f"`{plain}`" in documented or plain in documented, name

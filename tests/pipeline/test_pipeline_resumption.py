@@ -97,8 +97,7 @@ def study(home):
 
 @pytest.fixture
 def begun(home, study, tmp_path, monkeypatch):
-    """A cache that has all but what is learned; states are saved at every third step."""
-    monkeypatch.setenv(VARIABLE, "3 steps")
+    """A cache that has all but what is learned; states are saved after every epoch of four steps."""
     store = Store(Path(shutil.copytree(home / "undisturbed", tmp_path / "cache")))
     for kind in ("learning", "masks", "runs"):
         shutil.rmtree(store.root / kind)
@@ -126,8 +125,8 @@ def assert_undisturbed(store, home, study):
 @pytest.mark.parametrize(
     ("where", "number", "left"),
     [
-        ("inside", 9, 3),
-        pytest.param("between", 8, 6, marks=pytest.mark.long),
+        ("inside", 9, 4),
+        pytest.param("between", 8, 8, marks=pytest.mark.long),
         pytest.param("between", 2, 0, marks=pytest.mark.long),
     ],
 )
@@ -189,18 +188,18 @@ def full_after(monkeypatch, count):
     return refused
 
 
-@pytest.mark.parametrize("count", [0, 2])
+@pytest.mark.parametrize("count", [0, 1])
 def test_a_full_disk_costs_one_notice(home, study, begun, monkeypatch, count):
     refused, log = full_after(monkeypatch, count), Log()
     pipeline.run(study, begun, log, "masks")
-    assert len(refused) > 1
+    assert len(refused) == 2 - count
     assert_undisturbed(begun, home, study)
     (notice,) = log.says("was not saved")
-    assert "is full: free some space" in notice and f"would go on at step {3 * count + 1} of {STEPS}" in notice
+    assert "is full: free some space" in notice and f"would go on at step {4 * count + 1} of {STEPS}" in notice
     assert of(begun, study)["stages"]["learning"]["notices"] == [notice]
 
 
-def test_a_damaged_state_is_told_and_kept_aside(home, study, begun):
+def test_a_damaged_state_is_reported_and_not_used(home, study, begun):
     with pytest.raises(Cancelled):
         pipeline.run(study, begun, Log(5), "masks")
     place = file_of(begun, study).path
@@ -208,7 +207,6 @@ def test_a_damaged_state_is_told_and_kept_aside(home, study, begun):
     pipeline.run(study, begun, log := Log(), "masks")
     assert_undisturbed(begun, home, study)
     assert log.steps[0] == 1 and log.says("it starts at step 1")
-    assert [path.suffix for path in cache.quarantined(begun)] == [states.SUFFIX]
     assert "resumed" not in of(begun, study)["stages"]["learning"]
 
 
@@ -250,8 +248,8 @@ def _giving_up_while_waiting(stage, done, total, message):
         raise Cancelled("stop")
 
 
-@pytest.mark.parametrize("text", ["often", "0 steps", "-3 s", "5", "3 steps 4 s"])
-def test_an_interval_that_is_none_is_one_sentence(study, begun, monkeypatch, text):
+@pytest.mark.parametrize("text", ["often", "3 steps", ""])
+def test_an_interval_that_is_no_number_is_one_sentence(study, begun, monkeypatch, text):
     monkeypatch.setenv(VARIABLE, text)
-    with pytest.raises(ValueError, match=f"{VARIABLE} must be seconds as '30 s'.*got '{text}'"):
+    with pytest.raises(ValueError, match=f"{VARIABLE} must be a number of seconds .got '{text}'"):
         pipeline.run(study, begun, Log(), "masks")

@@ -149,7 +149,7 @@ def test_the_process_of_the_app_lists_them_by_a_child_process_and_imports_none(s
         IN_APP.set()
         listed = methods.installed()
         assert listed.plugins == imported.plugins and listed.faults == imported.faults and listed.code == {}
-        assert len(listed.plugins) == 2 and "no disk" in listed.faults[0].reason
+        assert len(listed.plugins) == 2 and "no disk" in listed.faults[0].message
         assert methods.METHODS["even"].label == "even cut"
         assert not {"bring", "full_disk"} & set(sys.modules)
 

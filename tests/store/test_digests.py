@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gprune.store import digests
+from gprune.store import checksums, digests
 
 SIZE = 3 << 20
 
@@ -43,7 +43,7 @@ def read(monkeypatch):
 
 def forget():
     """What another process knows: nothing."""
-    digests._known.clear()
+    checksums._remembered.clear()
 
 
 def plain(file, salt=b""):

@@ -43,7 +43,7 @@ def content(store):
         kind = KINDS[stage].record
         if kind is None:
             folder = store.check(stage, key)
-            paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
+            paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "meta.json"]
             found[stage, key] = {str(path.relative_to(folder)): path.read_bytes() for path in paths}
         else:
             record = store.get(stage, key, kind)
@@ -91,7 +91,6 @@ def test_every_flipped_bit_is_found_and_none_is_handed_out(whole, spare):
         damage.wait_a_tick()
         with pytest.raises(DamagedError, match=f"{stage}/{key} is damaged .*: run the study again"):
             store.get(stage, key, kind) if kind else store.check(stage, key)
-        assert not store.has(stage, key, kind)
         damage.flip_bit(path, bit)
         assert store.check(stage, key, kind)
         found[path.suffix] += 1
@@ -132,16 +131,12 @@ def test_a_model_is_checked_where_it_is_loaded_or_offered(spare):
 
 
 @pytest.mark.parametrize("kind", damage.MANIFESTS)
-def test_has_and_get_agree_on_every_damaged_manifest(spare, kind):
+def test_a_damaged_result_is_never_read(spare, kind):
     _, store = spare
     chosen = random.Random(kind)
-    for stage, key in damage.results(store)[:: 1 if kind == "another digit" else 4]:
+    for stage, key in damage.results(store)[::4]:
         record = KINDS[stage].record
-        if record is None and kind in ("file forgotten", "values"):
-            # a folder has no form that a manifest of one file less, sealed anew, could contradict
-            continue
         damage.MANIFESTS[kind](store.folder(stage, key), chosen)
-        assert not store.has(stage, key, record) and not store.has(stage, key, record)
         with pytest.raises(StoreError, match="no whole result"):
             store.get(stage, key, record) if record else store.check(stage, key)
 
@@ -150,9 +145,7 @@ def beside_others(store):
     return [place for place in damage.results(store) if KINDS[place[0]].extra]
 
 
-@pytest.mark.parametrize(
-    "kind", ["size", "shape", "seal lost", "a folder instead", "a file instead", "file lost", "another digit"]
-)
+@pytest.mark.parametrize("kind", ["checksums lost", "a folder instead", "a file instead", "cut"])
 def test_what_is_made_beside_others_is_made_anew_where_it_is_damaged(whole, spare, kind, capsys):
     study, store = spare
     places, chosen = beside_others(store), random.Random(kind)
@@ -175,7 +168,7 @@ def test_what_is_made_beside_others_is_made_anew_where_it_is_damaged(whole, spar
 def test_what_was_set_aside_by_a_run_that_was_killed_is_made_anew(whole, spare):
     study, store = spare
     for place in (places := beside_others(store)):
-        damage.MANIFESTS["size"](store.folder(*place), random.Random(0))
+        damage.MANIFESTS["cut"](store.folder(*place), random.Random(0))
         assert store.set_aside(*place, KINDS[place[0]].record)
     told = Told()
     pipeline.run(study, store, told)
@@ -187,9 +180,7 @@ def test_what_was_set_aside_by_a_run_that_was_killed_is_made_anew(whole, spare):
 def test_a_run_makes_good_what_damaged_manifests_have_spoilt(whole, spare, part):
     study, store = spare
     chosen, places = random.Random(part), damage.results(store)
-    kinds = [kind for _ in range(3) for kind in damage.MANIFESTS][part::2]
-    # see above of folders
-    places = [place for place in places if KINDS[place[0]].record is not None]
+    kinds = [kind for _ in range(4) for kind in damage.MANIFESTS][part::2]
     hit = dict(zip(chosen.sample(places, min(COUNT // 2, len(places))), kinds, strict=False))
     for place, kind in hit.items():
         damage.MANIFESTS[kind](store.folder(*place), chosen)

@@ -1,6 +1,7 @@
-"""Is every equation of the paper in the table of docs/method.md, with a function and a test that exist?"""
+"""Is every equation of the paper in docs/equations.csv, with a function and a test that exist?"""
 
 import ast
+import csv
 import importlib
 import re
 from dataclasses import dataclass
@@ -11,30 +12,29 @@ import pytest
 
 PROJECT = Path(__file__).resolve().parents[2]
 PAGE = PROJECT / "docs" / "method.md"
-SECTION = "\n## Equations, functions, tests\n"
+TABLE = PROJECT / "docs" / "equations.csv"
 # environments of LaTeX that print a number, starred they do not
 NUMBERED = r"\\begin\{(equation|align|gather|multline|eqnarray)\}(.*?)\\end\{\1\}"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a table."""
+    """One line of the table."""
 
     where: str
     functions: tuple[str, ...]
     test: str
 
 
-def rows():
-    """Every line of both tables."""
-    lines = PAGE.read_text(encoding="utf-8").split(SECTION)[1].splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines if line.startswith("| ")]
-    assert all(len(line) == 4 for line in cells)
-    found = [line for line in cells if line[2] != "Function"]
-    return [Row(line[0], tuple(re.findall(r"`([^`]+)`", line[2])), line[3].strip("`")) for line in found]
+def read_rows():
+    """Return every line of the table."""
+    with TABLE.open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    assert all(all(line.values()) and len(line) == 4 for line in lines)
+    return [Row(line["where"], tuple(line["function"].split()), line["test"]) for line in lines]
 
 
-ROWS = rows()
+ROWS = read_rows()
 
 
 def equations(text):

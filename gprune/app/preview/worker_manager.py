@@ -68,9 +68,10 @@ def hindrance(root: Path, device: str) -> str:
 def _wants(job: Job, card: int) -> bool:
     """Whether a job computes on a GPU: one that the queue has given it, or that its study asks for."""
     if not job.device and job.asks in OPEN_CHOICE:
-        # nobody has chosen: one model over several GPUs takes the first ones
-        return card < job.gpus
-    return any(name != CPU and _card(name) == card for name in (job.device or job.asks).split())
+        # nobody has chosen: it computes on the first one
+        return card == 0
+    device = job.device or job.asks
+    return device != CPU and _card(device) == card
 
 
 def _card(device: str) -> int:

@@ -12,11 +12,10 @@ from functools import lru_cache
 from pathlib import Path
 
 from gprune.data.demo import texts
-from gprune.data.texts.reading import TEXT
+from gprune.data.texts.reading import TEXT, plain_errors
 from gprune.data.texts.sampled import sampling_of
 from gprune.data.texts.source import Role, Source, documents, fields_of, resolve
 from gprune.store import Store, digests
-from gprune.system.errors import CorpusError
 
 # larger texts are described by their size, not by their count of documents
 _COUNTED_BYTES = 64 << 20
@@ -97,14 +96,15 @@ def describe(text: str, role: Role = "calibration", cache: Path | None = None) -
 
 
 def _extent(source: Source) -> list[str]:
-    stamps = tuple(_stamp(file) for file in source.files)
-    size = sum(stamp[1] for stamp in stamps)
-    parts = [f"{len(stamps):,} files"] if len(stamps) > 1 else []
+    with plain_errors(source.name.place):
+        states = [file.stat() for file in source.files]
+    size = sum(state.st_size for state in states)
+    parts = [f"{len(states):,} files"] if len(states) > 1 else []
     span = source.name.option("documents")
     if size > _COUNTED_BYTES:
         parts.append(f"{size / 1e6:,.0f} MB" + (f", documents {span}" if span else ""))
     else:
-        count, characters = _count(source, stamps)
+        count, characters = _count(source, tuple((state.st_size, state.st_mtime_ns) for state in states))
         parts += [f"{count:,} documents"] if source.kind != "file" else []
         parts.append(f"{characters:,} characters")
     fields = fields_of(source)
@@ -114,28 +114,14 @@ def _extent(source: Source) -> list[str]:
 
 
 @lru_cache(maxsize=_CACHED)
-def _count(source: Source, stamps: tuple[tuple[Path, int, int], ...]) -> tuple[int, int]:
-    """Return the number of documents and of characters; `stamps` makes a changed file another argument."""
-    count = characters = 0
-    for document in documents(source):
-        count += 1
-        characters += len(document)
-    return count, characters
-
-
-def _stamp(file: Path) -> tuple[Path, int, int]:
-    """Return a file with its size in bytes and its time in nanoseconds; CorpusError if it cannot be read."""
-    try:
-        state = file.stat()
-    except OSError as error:
-        raise CorpusError(f"the file {str(file)!r} cannot be read: {error.strerror}") from error
-    return file, state.st_size, state.st_mtime_ns
+def _count(source: Source, states: tuple[tuple[int, int], ...]) -> tuple[int, int]:
+    """Return the number of documents and of characters; `states` makes a changed file another argument."""
+    lengths = [len(document) for document in documents(source)]
+    return len(lengths), sum(lengths)
 
 
 def _digests(source: Source, memory: Path | None) -> Sequence[str]:
     """Return the SHA-256 of each file's bytes and of how it is read."""
     salt = _SALTS.get(source.format, source.format)
-    try:
+    with plain_errors(source.name.place):
         return digests.of_files(source.files, memory, salt.encode())
-    except OSError as error:
-        raise CorpusError(f"the file {str(error.filename)!r} cannot be read: {error.strerror}") from error

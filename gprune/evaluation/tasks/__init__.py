@@ -4,5 +4,5 @@
 """
 
 from gprune.evaluation.tasks.loading import fingerprint
-from gprune.evaluation.tasks.source import TaskSource, available, known, read_documents, resolve
-from gprune.evaluation.tasks.standard import STANDARD_TASKS, StandardTask
+from gprune.evaluation.tasks.rows import STANDARD_TASKS
+from gprune.evaluation.tasks.source import TaskSource, available, known, needs_index, read_documents, resolve

@@ -17,24 +17,33 @@ def read_answers(name: str, tasks: Tasks, scores: dict[str, list[float]]) -> Ans
     Where all tasks are multiple choice by log-likelihood: the likelihood of every option. Else `scores`, of every
     question by task, where each question is right or wrong; no question where it is neither.
     """
-    documents = sum(len(_documents(task)) for task in tasks.values())
-    if has_options(tasks):
-        kept = list(_kept(tasks))
-        options = [option for _, requests in kept for option in requests]
-        lengths = [len(option) for task, requests in kept for option in task.doc_to_choice(requests[0].doc)]
-        counts = [len(requests) for _, requests in kept]
-        right = [_right_option(task, requests[0].doc) or 0 for task, requests in kept]
-        return _record(name, documents, [option.resps[0][0] for option in options], lengths, counts, right, False)
-    values = [value for each in scores.values() for value in each][:MOST_QUESTIONS]
-    if any(value not in (0, 1) for value in values):
-        values = []
-    return _record(name, documents, values, [1] * len(values), [1] * len(values), [0] * len(values), True)
+    scored = not has_options(tasks)
+    if scored:
+        values = [score for task_scores in scores.values() for score in task_scores][:MOST_QUESTIONS]
+        values = values if set(values) <= {0, 1} else []
+        counts = lengths = [1] * len(values)
+        right = [0] * len(values)
+    else:
+        questions = list(_stored_questions(tasks))
+        values = [option.resps[0][0] for _, options in questions for option in options]
+        counts = [len(options) for _, options in questions]
+        lengths = [len(choice) for task, options in questions for choice in task.doc_to_choice(options[0].doc)]
+        right = [_right_option(task, options[0].doc) or 0 for task, options in questions]
+    return Answers(
+        task=name,
+        documents=sum(len(_documents(task)) for task in tasks.values()),
+        likelihoods=np.array(values, dtype=np.float32),
+        lengths=np.array(lengths, dtype=np.int32),
+        counts=np.array(counts, dtype=np.int32),
+        right=np.array(right, dtype=np.int32),
+        scored=scored,
+    )
 
 
 def read_questions(name: str, tasks: Tasks) -> Questions:
     """Return the questions of a task as a model reads them, with their options, or the text that is right."""
     if has_options(tasks):
-        return Questions.of(name, [_with_options(requests) for _, requests in _kept(tasks)])
+        return Questions.of(name, [_with_options(requests) for _, requests in _stored_questions(tasks)])
     groups = ((task, requests) for task in tasks.values() for requests in _documents(task))
     pairs = [(str(requests[0].args[0]), [_target(task, requests[0].doc)]) for task, requests in groups]
     return Questions.of(name, pairs[:MOST_QUESTIONS])
@@ -61,35 +70,15 @@ def chance(tasks: Tasks) -> float:
     return sum(shares) / len(shares)
 
 
-def _record(
-    name: str,
-    documents: int,
-    values: list[float],
-    lengths: list[int],
-    counts: list[int],
-    right: list[int],
-    scored: bool,
-) -> Answers:
-    return Answers(
-        task=name,
-        documents=documents,
-        likelihoods=np.array(values, dtype=np.float32),
-        lengths=np.array(lengths, dtype=np.int32),
-        counts=np.array(counts, dtype=np.int32),
-        right=np.array(right, dtype=np.int32),
-        scored=scored,
-    )
-
-
 def _documents(task: Any) -> list[list[Any]]:
     """Return the requests of each document, in order."""
     documents: dict[int, list[Any]] = {}
-    for request in sorted(task.instances, key=lambda each: (each.doc_id, each.idx)):
+    for request in sorted(task.instances, key=lambda request: (request.doc_id, request.idx)):
         documents.setdefault(request.doc_id, []).append(request)
     return list(documents.values())
 
 
-def _kept(tasks: Tasks) -> Iterator[tuple[Any, list[Any]]]:
+def _stored_questions(tasks: Tasks) -> Iterator[tuple[Any, list[Any]]]:
     questions = options = 0
     for task in tasks.values():
         for requests in _documents(task):

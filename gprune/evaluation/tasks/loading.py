@@ -10,9 +10,8 @@ from typing import Any
 
 from gprune.data.demo import questions
 from gprune.evaluation.tasks import registry
-from gprune.evaluation.tasks.rows import OWN_QUESTIONS, Row, check_row, read_rows
+from gprune.evaluation.tasks.rows import OWN_QUESTIONS, STANDARD_TASKS, Row, check_row, columns_of, read_rows
 from gprune.evaluation.tasks.source import TaskSource, no_data, read_documents
-from gprune.evaluation.tasks.standard import STANDARD_TASKS, columns_of
 from gprune.study import EvaluationSettings
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
 from gprune.system.safe_parsing import sentence
@@ -54,43 +53,33 @@ def fingerprint(source: TaskSource, settings: EvaluationSettings | None = None, 
     alone unless `download`. Raises CorpusError where the data cannot be used.
     """
     settings = settings or EvaluationSettings()
-    if source.kind == "registered" and source.file is None and not download and registry.uncached_datasets(source.task):
-        return digest({"task": source.task})
-    from_rows = source.kind != "registered" or source.task in STANDARD_TASKS
-    if settings.few_shot or not from_rows or (source.kind == "registered" and source.file is None):
-        return _fingerprint_loaded(source, settings, from_rows and not settings.few_shot)
+    if source.on_hub and not download and registry.uncached_datasets(source.task):
+        return _digest({"task": source.task})
+    if settings.few_shot or (source.kind == "registered" and source.task not in STANDARD_TASKS):
+        tasks = build_requests(source, settings)["tasks"]
+        return _digest([[name, task.VERSION, *_requests(task)] for name, task in tasks.items()])
     if source.kind == "demo":
-        return digest({"demo": source.task, "version": questions.version(source.task)})
-    assert source.file is not None
-    status = source.file.stat()
-    return _digest_rows(source, status.st_mtime_ns, status.st_size)
+        return _digest({"demo": source.task, "version": questions.version(source.task)})
+    if source.file is not None:
+        status = source.file.stat()
+        return _digest_rows(source, status.st_mtime_ns, status.st_size)
+    standard = STANDARD_TASKS[source.task]
+    (task,) = load(source, None)["tasks"].values()
+    return _digest([check_row(dict(row), standard.columns) for row in task.dataset[standard.split]])
 
 
-def digest(content: object) -> str:
-    """Return the SHA-256 of a plain value."""
-    written = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
-    return hashlib.sha256(written.encode("utf-8", "surrogatepass")).hexdigest()
+def _requests(task: Any) -> list[Any]:
+    return [[request.args, request.doc_id, task.doc_to_target(request.doc)] for request in task.instances]
+
+
+def _digest(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False, default=str)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 @lru_cache(maxsize=64)
 def _digest_rows(source: TaskSource, _modified: int, _size: int) -> str:
-    """Time and size make a changed file a new question."""
-    return digest(read_documents(source))
-
-
-def _fingerprint_loaded(source: TaskSource, settings: EvaluationSettings, from_rows: bool) -> str:
-    """Return the SHA-256 of a loaded task: of the rows of one of the seven, or of all requests and targets."""
-    if from_rows:
-        standard = STANDARD_TASKS[source.task]
-        (task,) = load(source, None)["tasks"].values()
-        return digest([check_row(dict(row), standard.columns) for row in task.dataset[standard.split]])
-    tasks = build_requests(source, settings)["tasks"]
-    return digest(
-        [
-            [name, task.VERSION, *([each.args, each.doc_id, task.doc_to_target(each.doc)] for each in task.instances)]
-            for name, task in tasks.items()
-        ]
-    )
+    return _digest(read_documents(source))
 
 
 @contextmanager
@@ -118,7 +107,7 @@ def readable_faults(task: str) -> Iterator[None]:
 @lru_cache(maxsize=32)
 def _load(source: TaskSource, few_shot: int | None, _files: tuple[tuple[Path, int], ...]) -> Loaded:
     """Files and their times make changed rows another task."""
-    rows = [] if source.kind == "registered" and source.file is None else read_documents(source)
+    rows = [] if source.on_hub else read_documents(source)
     with readable_faults(source.task):
         if source.kind == "registered":
             manager = registry.task_manager(source.task)

@@ -1,7 +1,7 @@
 """Registered tasks of lm-eval: their names, what each needs, and whether its data can be had.
 
-lm-eval is imported on the first question about it: that takes seconds, and the index of all its tasks more.
-It imports neither torch nor transformers.
+lm-eval is imported on the first question about it, and the index of all its tasks takes seconds more. It imports
+neither torch nor transformers.
 """
 
 import logging
@@ -10,8 +10,6 @@ import random
 import re
 import sys
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from functools import lru_cache
@@ -20,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gprune.evaluation.tasks.standard import STANDARD_TASKS
+from gprune.evaluation.tasks.rows import STANDARD_TASKS
 from gprune.system.errors import SettingsError
 from gprune.system.nearest import closest
 from gprune.system.progress import Progress
@@ -30,8 +28,7 @@ _PROBE_SECONDS = 3.0
 
 def task_manager(name: str) -> Any:
     """Return the ``TaskManager`` that knows a task; the paper's seven do not wait for the index of all tasks."""
-    manager = _paper_manager()
-    return manager if name in STANDARD_TASKS and name in manager.task_index else _full_manager()
+    return _paper_manager() if name in STANDARD_TASKS else _full_manager()
 
 
 def require_runnable(name: str, others: tuple[str, ...]) -> None:
@@ -46,7 +43,7 @@ def require_runnable(name: str, others: tuple[str, ...]) -> None:
             f": did you mean {near}?" if near else f"; lm-eval and this package have none; known: {', '.join(others)}."
         )
         raise SettingsError(f"there is no task {name!r}{meant} A file of your own questions ends in .jsonl or .parquet")
-    unsafe = [task for task, config in _leaves(name) if config.get("unsafe_code", False) is not False]
+    unsafe = [task for task, config in _single_tasks(name) if config.get("unsafe_code", False) is not False]
     if unsafe:
         which = "" if unsafe == [name] else f" ({', '.join(unsafe[:3])})"
         raise SettingsError(
@@ -60,15 +57,16 @@ def uncached_datasets(name: str) -> list[str]:
     from datasets import config
 
     cached = {_letters(folder.name) for folder in Path(config.HF_DATASETS_CACHE).glob("*___*")}
-    settings = [each for _, each in _leaves(name) if not each.get("custom_dataset")]
-    datasets = dict.fromkeys(str(each.get("dataset_path") or "") for each in settings)
+    settings = [settings for _, settings in _single_tasks(name) if not settings.get("custom_dataset")]
+    datasets = dict.fromkeys(str(task.get("dataset_path") or "") for task in settings)
     return [dataset for dataset in datasets if "/" in dataset and _letters(dataset) not in cached]
 
 
 def missing_data(name: str) -> str:
     """Return why the data of a registered task cannot be had here, or an empty text; nothing is downloaded."""
     datasets = uncached_datasets(name)
-    if not datasets or _reaches_hub():
+    # the minute keeps the answer of the hub for that long
+    if not datasets or _probe_hub(int(time.monotonic() / 60)):
         return ""
     return f"its dataset {datasets[0]} is not on this machine and the hub cannot be reached"
 
@@ -80,7 +78,7 @@ def definition(name: str) -> dict[str, Any]:
 
 def is_single(name: str) -> bool:
     """Return True for a task, False for a group or a tag of tasks."""
-    return [task for task, _ in _leaves(name)] == [name]
+    return [task for task, _ in _single_tasks(name)] == [name]
 
 
 @contextmanager
@@ -125,7 +123,7 @@ def writes_to_caller(on_progress: Progress) -> Progress:
     return report
 
 
-def _leaves(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
+def _single_tasks(name: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield every task of a task, group or tag with its settings."""
     index = task_manager(name).task_index
     pending: list[Any] = [name]
@@ -165,21 +163,13 @@ def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9]", "", name.lower())
 
 
-def _reaches_hub() -> bool:
-    return _probe_hub(int(time.monotonic() / 60))
-
-
 @lru_cache(maxsize=1)
-def _probe_hub(_: int) -> bool:
-    """The minute keeps the answer for that long."""
-    from huggingface_hub import constants
+def _probe_hub(_minute: int) -> bool:
+    from huggingface_hub import constants, get_session
 
-    if constants.HF_HUB_OFFLINE:
-        return False
     try:
-        with urllib.request.urlopen(urllib.request.Request(constants.ENDPOINT, method="HEAD"), timeout=_PROBE_SECONDS):
-            return True
-    except urllib.error.HTTPError:
-        return True
-    except (OSError, ValueError):
+        # any answer counts; offline mode raises as well
+        get_session().head(constants.ENDPOINT, timeout=_PROBE_SECONDS)
+    except Exception:  # the client's errors have other classes in each of its versions
         return False
+    return True

@@ -1,6 +1,11 @@
-"""Rows of tasks: read JSON lines and Parquet, and check their columns."""
+"""Rows of tasks: the columns of the paper's seven tasks and of own questions, read from JSON lines and Parquet.
+
+Prompts and scoring are lm-eval's own definitions (section 4). ARC and OpenBookQA are measured on the split test, the
+others on validation, whose answers are public.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +24,18 @@ OWN_QUESTIONS = "1.0"
 _MOST_BYTES = 4 * 2**30
 _MOST_DIGITS = 9
 _LISTED = 120
+
+
+@dataclass(frozen=True, slots=True)
+class StandardTask:
+    """One of the paper's tasks."""
+
+    split: str
+    """the split that is measured"""
+    folder: str
+    """folder of lm-eval's definition, below its folder of tasks"""
+    columns: Columns
+    """checks of the columns that the definition reads"""
 
 
 def read_rows(file: Path, task: str, columns: Columns | None = None) -> list[Row]:
@@ -57,49 +74,43 @@ def check_row(row: Row, columns: Columns) -> Row:
     return checked
 
 
-def text(value: Any, _: Row) -> str:
-    """Check a text; it may be empty."""
-    if not _is_text(value):
+def _text(value: Any, _: Row) -> str:
+    if not isinstance(value, str) or not is_whole(value):
         raise ValueError("text")
-    return str(value)
+    return value
 
 
-def gapped(value: Any, _: Row) -> str:
-    """Check a text with a gap."""
-    if not _is_text(value) or "_" not in value:
+def _text_with_gap(value: Any, row: Row) -> str:
+    if not isinstance(value, str) or "_" not in _text(value, row):
         raise ValueError("text with a gap, written _")
-    return str(value)
+    return value
 
 
-def texts(value: Any, _: Row) -> list[str]:
-    """Check a list of at least two texts."""
-    if not isinstance(value, list) or len(value) < 2 or not all(map(_is_text, value)):
+def _texts(value: Any, _: Row) -> list[str]:
+    if not isinstance(value, list) or len(value) < 2 or not all(isinstance(x, str) and is_whole(x) for x in value):
         raise ValueError("a list of at least 2 texts")
     return value
 
 
-def options(value: Any, row: Row) -> list[str]:
-    """Check a list of different texts, none of them empty."""
-    choices = texts(value, row)
+def _options(value: Any, row: Row) -> list[str]:
+    choices = _texts(value, row)
     if not all(choice.strip() for choice in choices) or len(set(choices)) < len(choices):
         raise ValueError("a list of at least 2 texts, none empty and none twice")
     return choices
 
 
-def lettered(value: Any, row: Row) -> dict[str, list[str]]:
-    """Check choices with their letters."""
-    rule = 'an object like {"text": [...], "label": [...]} with as many entries in text as in label'
+def _lettered_options(value: Any, row: Row) -> dict[str, list[str]]:
     try:
-        choices = {name: texts(value[name], row) for name in ("text", "label")}
+        choices = {name: _texts(value[name], row) for name in ("text", "label")}
+        if len(choices["text"]) == len(choices["label"]):
+            return choices
     except (ValueError, TypeError, KeyError, IndexError):
-        raise ValueError(rule) from None
-    if len(choices["text"]) != len(choices["label"]):
-        raise ValueError(rule)
-    return choices
+        pass
+    raise ValueError('an object like {"text": [...], "label": [...]} with as many entries in text as in label')
 
 
-def index(value: Any, count: int) -> int:
-    """Check the index of a choice, a number or a text of digits."""
+def _index(value: Any, count: int) -> int:
+    """Return the index of a choice, given as a number or a text of digits."""
     if isinstance(value, str) and value.isdecimal() and len(value) <= _MOST_DIGITS:
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < count:
@@ -107,8 +118,8 @@ def index(value: Any, count: int) -> int:
     return value
 
 
-def member(value: Any, choices: list[str]) -> str:
-    """Check one of several texts; a space before it does not count."""
+def _member(value: Any, choices: list[str]) -> str:
+    """Return one of several texts; a space before it does not count."""
     if not isinstance(value, str) or value.lstrip() not in choices:
         raise ValueError(f"one of {safe_parsing.sentence(', '.join(choices), _LISTED)}")
     return value.lstrip()
@@ -117,16 +128,53 @@ def member(value: Any, choices: list[str]) -> str:
 def _own_answer(value: Any, row: Row) -> int:
     choices = row["choices"]
     if not isinstance(value, str):
-        return index(value, len(choices))
-    return choices.index(value) if value in choices else choices.index(member(value, choices))
+        return _index(value, len(choices))
+    return choices.index(value if value in choices else _member(value, choices))
 
 
-OWN_COLUMNS: Columns = {"question": text, "choices": options, "answer": _own_answer}
+def _one_of_two(value: Any, _: Row) -> int:
+    return _index(value, 2)
+
+
+def _yes_or_no(value: Any, _: Row) -> int:
+    return _index(int(value) if isinstance(value, bool) else value, 2)
+
+
+def _ending(value: Any, row: Row) -> str:
+    return str(_index(value, len(row["endings"])))
+
+
+def _gap_option(value: Any, _: Row) -> str:
+    return _member(value, ["1", "2"])
+
+
+def _letter(value: Any, row: Row) -> str:
+    return _member(value, row["choices"]["label"])
+
+
+OWN_COLUMNS: Columns = {"question": _text, "choices": _options, "answer": _own_answer}
 """columns of own questions; the answer is the index of the right choice, or the choice itself"""
+_BOOLQ = {"passage": _text, "question": _text, "label": _yes_or_no}
+_PIQA = {"goal": _text, "sol1": _text, "sol2": _text, "label": _one_of_two}
+_HELLASWAG = {"activity_label": _text, "ctx_a": _text, "ctx_b": _text, "endings": _texts, "label": _ending}
+_WINOGRANDE = {"sentence": _text_with_gap, "option1": _text, "option2": _text, "answer": _gap_option}
+_ARC = {"question": _text, "choices": _lettered_options, "answerKey": _letter}
+_OPENBOOKQA = {"question_stem": _text, "choices": _lettered_options, "answerKey": _letter}
+STANDARD_TASKS: Mapping[str, StandardTask] = {
+    "boolq": StandardTask("validation", "super_glue/boolq", _BOOLQ),
+    "piqa": StandardTask("validation", "piqa", _PIQA),
+    "hellaswag": StandardTask("validation", "hellaswag", _HELLASWAG),
+    "winogrande": StandardTask("validation", "winogrande", _WINOGRANDE),
+    "arc_easy": StandardTask("test", "arc", _ARC),
+    "arc_challenge": StandardTask("test", "arc", _ARC),
+    "openbookqa": StandardTask("test", "openbookqa", _OPENBOOKQA),
+}
+"""the paper's seven tasks by lm-eval's name, in the order of its tables"""
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str) and is_whole(value)
+def columns_of(task: str) -> Columns | None:
+    """Return the checks of one of the seven tasks, None for any other."""
+    return STANDARD_TASKS[task].columns if task in STANDARD_TASKS else None
 
 
 def _read_lines(file: Path) -> Iterator[tuple[int, Any]]:

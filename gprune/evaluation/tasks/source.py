@@ -10,8 +10,7 @@ from typing import Literal
 
 from gprune.data.demo import questions
 from gprune.evaluation.tasks import registry
-from gprune.evaluation.tasks.rows import OWN_COLUMNS, SUFFIXES, Row, check_row, read_rows
-from gprune.evaluation.tasks.standard import STANDARD_TASKS, columns_of
+from gprune.evaluation.tasks.rows import OWN_COLUMNS, STANDARD_TASKS, SUFFIXES, Row, columns_of, read_rows
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError, SettingsError
@@ -32,10 +31,20 @@ class TaskSource:
     examples: Path | None = None
     """local rows that few-shot examples are drawn from; None draws them from the other rows of `file`"""
 
+    @property
+    def on_hub(self) -> bool:
+        """True if the rows come from a dataset of the hub."""
+        return self.kind == "registered" and self.file is None
+
 
 def known() -> tuple[str, ...]:
     """Return the names of the demo's tasks and of the paper's seven; any other task of lm-eval is one too."""
     return (*questions.NAMES, *STANDARD_TASKS)
+
+
+def needs_index(task: str) -> bool:
+    """Return True if only lm-eval's index, which takes seconds to read, can tell whether there is such a task."""
+    return task not in known() and not task.lower().endswith(_OWN_SUFFIXES)
 
 
 def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
@@ -47,13 +56,14 @@ def resolve(task: str, settings: EvaluationSettings) -> TaskSource:
     """
     if task in questions.NAMES:
         return TaskSource(task, "demo")
-    if task.lower().endswith(_OWN_SUFFIXES):
+    if needs_index(task):
+        registry.require_runnable(task, known())
+    elif task not in STANDARD_TASKS:
         with safe_parsing.refused_as(SettingsError):
             file = safe_parsing.path(task, "a task")
         if not file.is_file():
             raise CorpusError(f"the task {task!r} has no data: there is no file {str(file)!r}")
         return TaskSource(task, "own", file)
-    registry.require_runnable(task, known())
     return _in_folder(task, settings.task_folder) if settings.task_folder else TaskSource(task, "registered")
 
 
@@ -62,8 +72,7 @@ def available(tasks: tuple[str, ...], settings: EvaluationSettings) -> dict[str,
     reasons: dict[str, str] = {}
     for task in tasks:
         try:
-            source = resolve(task, settings)
-            reason = registry.missing_data(task) if source.kind == "registered" and source.file is None else ""
+            reason = registry.missing_data(task) if resolve(task, settings).on_hub else ""
             reasons[task] = reason and no_data(task, reason)
         except GpruneError as error:
             reasons[task] = str(error)
@@ -84,32 +93,11 @@ def read_documents(source: TaskSource) -> list[Row]:
     Raises CorpusError, with file, row and column, where one cannot be used.
     """
     if source.kind == "demo":
-        asked = questions.questions(source.task)
-        return [{**asdict(question), "choices": list(question.choices)} for question in asked]
+        rows = map(asdict, questions.questions(source.task))
+        return [{**row, "choices": list(row["choices"])} for row in rows]
     if source.file is None:
         raise CorpusError(f"the task {source.task!r} has no local rows: they come from the hub")
-    if source.kind == "own":
-        return _read_own(source.task, source.file)
-    return read_rows(source.file, source.task, columns_of(source.task))
-
-
-def _read_own(task: str, file: Path) -> list[Row]:
-    try:
-        return read_rows(file, task, OWN_COLUMNS)
-    except CorpusError as error:
-        rows = read_rows(file, task)
-        meant = next((name for name, each in STANDARD_TASKS.items() if _fits(rows[0], name)), None)
-        if meant is None:
-            raise
-        raise CorpusError(f"{error}. These are rows of {meant}: give them as {meant}.jsonl in a task folder") from error
-
-
-def _fits(row: Row, task: str) -> bool:
-    try:
-        check_row(row, STANDARD_TASKS[task].columns)
-    except ValueError:
-        return False
-    return True
+    return read_rows(source.file, source.task, OWN_COLUMNS if source.kind == "own" else columns_of(source.task))
 
 
 def _in_folder(task: str, name: str) -> TaskSource:
@@ -118,16 +106,15 @@ def _in_folder(task: str, name: str) -> TaskSource:
     if not folder.is_dir():
         raise SettingsError(f"evaluation.task_folder must be a folder (got {name!r})")
     split = STANDARD_TASKS[task].split if task in STANDARD_TASKS else _measured_split(task)
-    stems = (task, f"{task}/{split}")
-    names = [f"{stem}{suffix}" for stem in stems for suffix in SUFFIXES]
-    file = next((folder / each for each in names if (folder / each).is_file()), None)
+    names = [f"{stem}{suffix}" for stem in (task, f"{task}/{split}") for suffix in SUFFIXES]
+    file = next((folder / name for name in names if (folder / name).is_file()), None)
     if file is None:
         raise CorpusError(
             f"the task {task!r} has no data in {str(folder)!r}: put one of {', '.join(names)} there, or leave "
             "evaluation.task_folder empty to use the hub"
         )
     examples = (folder / f"{task}/train{suffix}" for suffix in SUFFIXES)
-    return TaskSource(task, "registered", file, next((each for each in examples if each.is_file()), None))
+    return TaskSource(task, "registered", file, next(filter(Path.is_file, examples), None))
 
 
 def _measured_split(task: str) -> str:

@@ -3,5 +3,5 @@
 `scale` gives sizes, `tables` (with `figures`, `throughput`, `control_rows` and `repair_rows`) the rows and the study of
 each, `lookup` (with `runs`) finds their results by the keys of the graph, `work` runs the missing studies as jobs,
 `assembly` builds the tables, `writing` writes them, `catalogue` reads them for the pages, and `documents` builds
-docs/study.md and docs/repair.md. Nothing here imports torch: models run in the jobs' own processes.
+the reports of the tables study and repair. Nothing here imports torch: models run in the jobs' own processes.
 """

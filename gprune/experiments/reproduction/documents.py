@@ -1,4 +1,4 @@
-"""Builds docs/study.md and docs/repair.md: every method by model, retention and text, and which claims hold.
+"""Builds the reports of the tables `study` and `repair`: every method by model, retention and text, and claims.
 
 A block is one model at one retention, with every method's losses by text and seed. Everything is read from the
 results of the tables `study` and `repair`; nothing is run.
@@ -190,7 +190,7 @@ def _block_table(block: Block, second: str, heads: Sequence[str], cells: Cells, 
     return [f"{'#' * level} {block.name}", Table.of(columns, lines).markdown()]
 
 
-# docs/study.md
+# the report of `study`
 
 
 def study_document(store: Store, every: Sequence[Series], command: str, _earlier: str = "") -> str:
@@ -268,7 +268,7 @@ def _effects(block: Block) -> list[list[str]]:
     return [[short(block.series.model), f"{100 * block.retention:.0f} %", explained, *changed]]
 
 
-# docs/repair.md
+# the report of `repair`
 
 _BOTH, _SAMPLED = Treatment("least_squares_bias"), Treatment("least_squares_bias", "both_and_sampled")
 _RECIPE = AUTO.of(RECOMMENDED)
@@ -302,7 +302,8 @@ REPAIR_CLAIMS = tuple(
 _HEAD = (
     "# Repairs, and a recipe that chooses one",
     "The masks of each method when the weights that they keep are repaired, every method with the same texts. All "
-    "numbers were measured here. No weight was trained: repairs are in closed form.",
+    "numbers were measured here. Repairs are in closed form. Learned scales follow some of them: *numbers learned* "
+    "counts the factors and biases that were trained for it. No other weight was trained.",
     "*In-domain* is the mean over texts of the corpora of A and B, *unseen* over the others; both are the "
     "change of perplexity to the same masks without any repair. `self` is text that the dense model wrote.",
 )
@@ -462,7 +463,7 @@ def _ratio(difference: Difference | None) -> str:
     return NOT_MEASURED if difference is None else f"{math.exp(difference.nats):.2f} ± {difference.error:.2f}"
 
 
-_SEEN = ("in-domain", "unseen")
+_SEEN = ("in-domain", "unseen", "numbers learned")
 
 
 def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, list[str]]:
@@ -471,4 +472,17 @@ def _repair_cells(block: Block, name: str, answer: Answer) -> tuple[str, str, li
     if row.method in MASKS and name not in (plain, OWN.of(row.method)):
         in_domain = [case for case in block.cases if not case.unseen]
         changes = [_change(_over(cases, name, plain)) for cases in (in_domain, block.unseen)]
+        changes.append(_learned_numbers(block, answer))
     return str(row.labels["method"]), str(row.labels["repair"]), changes
+
+
+def _learned_numbers(block: Block, answer: Answer) -> str:
+    """Return how many factors and biases were learned for a method, of the first seed; nothing where it has none."""
+    study = answer.row.study
+    if not study.repair.scaled:
+        return ""
+    try:
+        results = opened(study, block.results.store)
+        return f"{results.get(stages.scales, answer.row.method).size:,}"
+    except StoreError:
+        return "not recorded"

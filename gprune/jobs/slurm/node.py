@@ -21,7 +21,6 @@ from gprune.jobs.slurm.record import read_record, write_record
 from gprune.jobs.state import JobState, read_state, write_state
 from gprune.jobs.supervisor import supervise
 from gprune.system.errors import GpruneError
-from gprune.system.network_files import there
 
 FAILED = 1
 
@@ -55,7 +54,7 @@ def begin(folder: Path, environment: dict[str, str] | None = None) -> bool:
     with files.locked(folder):
         _sign(folder, dict(os.environ) if environment is None else environment)
         state = read_state(folder)
-        if state.state in ("cancelled", "cancelling") or there(folder / files.CANCEL):
+        if state.state in ("cancelled", "cancelling") or (folder / files.CANCEL).exists():
             if state.state != "cancelled":
                 write_state(folder, state.ended_as("cancelled"))
             return False

@@ -8,7 +8,6 @@ from gprune.jobs import folder as files
 from gprune.jobs.state import Seconds, Shown
 from gprune.system.errors import SettingsError
 from gprune.system.forms import NOT_NEGATIVE, LooseForm, Rule
-from gprune.system.network_files import again
 
 WAITS = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD")
 ENDS = (
@@ -93,7 +92,7 @@ def in_words(reason: str) -> str:
 
 def is_slurm(folder: Path) -> bool:
     """Whether a job is Slurm's, and nothing of this machine's queue may touch it."""
-    return again((folder / files.SLURM).exists)
+    return (folder / files.SLURM).exists()
 
 
 def read_record(folder: Path) -> Record:

@@ -18,7 +18,6 @@ from gprune.jobs.slurm.client import QueueState
 from gprune.jobs.slurm.record import ENDS, UNKNOWN, WAITS, Record, is_slurm, read_record, write_record
 from gprune.jobs.state import REMEDY, JobState, read_state, write_state
 from gprune.system.errors import JobError
-from gprune.system.network_files import status
 
 LOOK_SECONDS = 10.0
 """Slurm is asked no more often than that while pages are open"""
@@ -140,12 +139,12 @@ def _ended(folder: Path, state: JobState, record: Record) -> JobState:
     if record.state == UNKNOWN:
         began = "its run has been silent for 15 minutes" if state.state == "running" else "it never began"
         return state.ended_as("failed", f"lost: Slurm does not know {record.name} any more, and {began}; {REMEDY}")
-    sign = status(folder / batch.SIGN)
-    if sign is not None and not sign.st_size:
+    sign = folder / batch.SIGN
+    if sign.exists() and not sign.stat().st_size:
         return state.ended_as(
             "failed", f"its node could not write: the disk of {folder} or your quota on it is full; {REMEDY}"
         )
-    if sign is None:
+    if not sign.exists():
         said = client.details(record.array, record.task)
         node = said.get("NodeList") or "that Slurm chose"
         return state.ended_as(

@@ -109,7 +109,7 @@ def save(
         record = PruningRecord.of(pruned, **facts, probe_tokens=tokens, probe_logits=logits)
         write_record(partial, record)
         model_card.write(partial, record, figures, why=_why_not_ordinary(model, model_class, layout))
-        loaded = _read_verified(partial, model)
+        loaded = _read_beside(partial, model)
         same_model.require_same_tensors(model.state_dict(), loaded.state_dict())
         same_model.require_same_logits(model, loaded, tokens)
         same_model.require_same_tokens(tokenizer, partial)
@@ -141,23 +141,23 @@ def load_verified(folder: Path) -> nn.Module:
         fault = manifests.spoilt(folder)
         if fault:
             raise CheckpointError(f"{fault}: run the study again, it is made anew and finished stages are kept")
-        return _read_verified(folder, None)
+        record = read_record(folder)
+        model = _read(folder, "auto")
+        require_finite(model, folder)
+        same_model.require_answer(model, record.probe_tokens, record.probe_logits)
+        return model
 
 
-def _read_verified(folder: Path, live: Any) -> nn.Module:
-    """Load a checkpoint, on the device and in the number type of the live model unless that is None."""
-    record = read_record(folder)
-    model = _read(folder, "auto" if live is None else live.dtype)
-    if live is not None:
-        try:
-            model = move(model, live.device)
-        except ModelError:
-            # the comparison is as good on the CPU
-            model = model.to("cpu")
-            devices.give_back()
-    require_finite(model, folder)
-    same_model.require_answer(model, record.probe_tokens, record.probe_logits)
-    return model
+def _read_beside(folder: Path, live: Any) -> nn.Module:
+    """Load a checkpoint in the number type of the live model, and on its device if both fit there."""
+    model = _read(folder, live.dtype)
+    try:
+        return move(model, live.device)
+    except ModelError:
+        # the comparison is as good on the CPU
+        model = model.to("cpu")
+        devices.give_back()
+        return model
 
 
 def _read(folder: Path, dtype: torch.dtype | str) -> nn.Module:

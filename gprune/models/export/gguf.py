@@ -23,8 +23,6 @@ from gprune.system.errors import CheckpointError
 from gprune.system.progress import Progress, silent
 
 ARCHITECTURE = "deci"
-DTYPES = ("float32", "float16")
-"""Number types of the matrices; norms and biases are float32 in both."""
 _STEPS = 4
 Tensors = Callable[[], Iterator[tuple[str, Array]]]
 """yields every tensor under llama.cpp's name"""
@@ -53,9 +51,9 @@ def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Pro
     """Write a pruned checkpoint with its tokenizer as one GGUF file, read it back, and return its size in bytes.
 
     `folder` is one that ``gprune.models.export.checkpoint.save`` made; `file` must not exist; `dtype` of the matrices
-    is one of ``DTYPES``. Raises CheckpointError where the package is missing, the checkpoint is damaged, llama.cpp
-    has no place for a part of the model or of its tokenizer, the target is taken, the disk is full, or the file does
-    not read back as it was written. Nothing is left behind.
+    is float32 or float16, norms and biases are float32. Raises CheckpointError where the package is missing, the
+    checkpoint is damaged, llama.cpp has no place for a part of the model or of its tokenizer, the target is taken,
+    the disk is full, or the file does not read back as it was written. Nothing is left behind.
     """
     folder, file = Path(folder), Path(file).absolute()
     if find_spec("gguf") is None:
@@ -63,10 +61,6 @@ def save_gguf(folder: Path, file: Path, dtype: str = "float32", on_progress: Pro
             "GGUF files need the package gguf, which is not installed: run pip install -r "
             "requirements-gguf.txt, or pip install gguf"
         )
-    if dtype not in DTYPES:
-        raise CheckpointError(f"the number type of a GGUF file is {' or '.join(DTYPES)} (got {dtype!r})")
-    if file.exists():
-        raise CheckpointError(f"{str(file)!r} exists already: choose another file name")
     on_progress(0, _STEPS, "reading the checkpoint")
     model: Any = checkpoint.load_verified(folder)
     factors = _rope_factors(model)
@@ -90,15 +84,10 @@ def _require_supported(model: Any) -> None:
     config = model.config
     family = dense_type(config.model_type)
     remedy = "pad the model and convert the padded folder" if ordinary.has_own_class(model) else "convert the folder"
-    if not FAMILIES[family].gguf and family != "qwen3":
+    if not FAMILIES[family].gguf:
         raise CheckpointError(
             f"llama.cpp's deci architecture does not compute what a {family} model computes: {remedy} with "
             "llama.cpp's own converter"
-        )
-    if any(".q_norm." in name for name, _ in model.named_parameters()):
-        raise CheckpointError(
-            "a qwen3 model has norms of queries and keys, which llama.cpp's deci architecture has not: "
-            f"{remedy} with llama.cpp's own converter"
         )
     if config.hidden_act != "silu":
         raise CheckpointError(f"llama.cpp's deci architecture uses SiLU, the model {config.hidden_act!r}")

@@ -9,7 +9,6 @@ from gprune.models.library_errors import one_line
 from gprune.system import limits
 from gprune.system.errors import CheckpointError, GpruneError, ModelError
 from gprune.system.files import beside, replaced
-from gprune.system.network_files import move
 
 
 def require_free_space(target: Path, size: int) -> None:
@@ -33,7 +32,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
             yield partial
             if folder.is_dir():
                 folder.rmdir()
-            move(partial, folder)
+            partial.replace(folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
 

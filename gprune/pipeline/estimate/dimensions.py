@@ -127,42 +127,16 @@ class Case:
     width: int
     """bytes of a number of the model"""
     gpu: bool
-    processes: int = 1
-    """that compute one model together, each on a GPU of its own"""
+    gpus: int = 1
+    """over which the layers lie"""
     together: int = 1
     """results that the stage makes in one pass"""
 
     @property
-    def learned(self) -> float:
-        """Bytes of what sparsity learning has of the model on each device.
-
-        Of several processes each has a part of every layer, and whole ones while they are at work: that one
-        and the next. Embeddings and LM head are whole everywhere.
-        """
-        if self.processes == 1:
-            return self.weights
-        shape = self.model.shape
-        tables = self.model.parameters - shape.decoder_weights
-        layers = shape.decoder_weights * (1 / self.processes + 2 / shape.layers)
-        return float((tables + layers) * self.width)
-
-    @property
-    def evaluated(self) -> float:
-        """Bytes of the dense model where it is measured: over all devices where one does not hold it."""
-        if self.processes == 1 or not self.study.offload:
-            return self.weights
-        return float(self.model.parameters * self.width) / (self.processes if self.gpu else 1)
-
-    @property
-    def spread(self) -> bool:
-        """Whether models are measured over several devices."""
-        return self.processes > 1 and self.gpu and self.study.offload
-
-    @property
     def weights(self) -> float:
-        """Bytes of the dense model; where its layers stay in their files, of what lies beside them."""
+        """Bytes of the dense model on each GPU; where its layers stay in their files, of what lies beside them."""
         if not self.study.offload:
-            return float(self.model.parameters * self.width)
+            return float(self.model.parameters * self.width) / self.gpus
         shape = self.model.shape
         tables = self.model.parameters - shape.decoder_weights
         # a module's weights are read and widened while the last one's are still there
@@ -173,7 +147,7 @@ class Case:
         if METHODS[method].decision == "none":
             return 0.0
         size = self.study.retention * self.model.shape.decoder_weights * self.width
-        return size / self.processes if self.spread else size
+        return size / self.gpus
 
     def repaired(self, method: str) -> float:
         """Bytes of the most that a repair of a method's weights takes while the model is cut."""
@@ -223,7 +197,7 @@ class Case:
         norms = 2 * (width if recomputed else 4) * model.shape.hidden
         attention = width * (3 * model.channels + 2 * model.keys) + 4 * model.shape.heads
         ffn = (2 if recomputed else 4) * width * model.shape.neurons
-        return float(length * model.shape.layers * (norms + attention + ffn))
+        return float(length * model.shape.layers * (norms + attention + ffn)) / self.gpus
 
     def backward(self, length: int) -> float:
         """Bytes of a sequence on its way back through one layer, beside what was kept."""

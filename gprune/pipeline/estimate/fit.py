@@ -127,7 +127,7 @@ def _remedy(found: Forecast, one: StageNeed) -> str:
 
 def _fits(found: Forecast, one: StageNeed, precision: str, study: Study) -> bool:
     """Whether a stage would fit under other settings."""
-    takes = need(one.identity, Case(found.model, study, WIDTHS[precision], found.capacity.gpu, found.processes))
+    takes = need(one.identity, Case(found.model, study, WIDTHS[precision], found.capacity.gpu, found.gpus))
     return takes is not None and _missing(found, takes) is None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from gprune.pipeline.estimate.dimensions import WIDTHS, Case, Dimensions, Need, of_model
 from gprune.pipeline.estimate.libraries import ASSUMED
 from gprune.pipeline.estimate.memory import need
-from gprune.pipeline.estimate.operations import SHARED, Rate, operations, rate
+from gprune.pipeline.estimate.operations import Rate, operations, rate
 from gprune.pipeline.stages import Stage, StageId, on_the_way
 from gprune.study import Study
 from gprune.system import machine
@@ -56,18 +56,21 @@ class Capacity:
     """bytes of these that are free now"""
     addresses: float
     """bytes of addresses that a process may have; 0 where they are not limited"""
+    gpus: int = 1
+    """GPUs that the study may use"""
 
     @classmethod
     def of(cls, device: str) -> Capacity:
         """Of this machine; `device` is auto, cpu, cuda or cuda:1, as in a study."""
         free, whole = machine.memory()
         gpu = device != "cpu" and machine.has_gpu()
-        number = device.partition(":")[2]
+        number, count = device.partition(":")[2], len(machine.cards())
         index = int(number) if number.isdecimal() else 0
-        known = gpu and index < len(machine.cards())
+        known = gpu and index < count
         name = machine.cards()[index] if known else "cpu"
         card = float(machine.card_memory(index)) if known else 0.0
-        return cls(name, known, card, float(whole), float(free), float(machine.address_space()))
+        gpus = 1 if number or not known else count
+        return cls(name, known, card, float(whole), float(free), float(machine.address_space()), gpus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +84,8 @@ class Forecast:
     rate: Rate
     stages: tuple[StageNeed, ...]
     """those that are to be made, in their order"""
-    processes: int = 1
-    """that compute one model together"""
+    gpus: int = 1
+    """over which the layers lie"""
     libraries: float = ASSUMED
     """bytes of a process that has loaded them and holds no model"""
 
@@ -97,13 +100,13 @@ class Forecast:
             return CARD_BASE + one.device(sequences)
         wanted = one.host + one.device(sequences)
         heap = min(one.churn * (wanted - one.weights), HEAP_MOST)
-        return self.processes * (self.libraries + BESIDE + wanted + heap)
+        return self.libraries + BESIDE + wanted + heap
 
     def on_host(self, one: Need, sequences: int) -> float:
         """Bytes in the machine's memory."""
         if not self.capacity.gpu:
             return self.on_device(one, sequences)
-        return self.processes * (max(self.libraries + BESIDE, CUDA_BASE) + one.host)
+        return max(self.libraries + BESIDE, CUDA_BASE) + one.host
 
 
 def forecast(
@@ -112,13 +115,12 @@ def forecast(
     stages: Iterable[Stage[Any]],
     records: Iterable[Mapping[str, Any]],
     last_time: Mapping[str, float | None] | None = None,
-    processes: int = 1,
 ) -> Forecast | None:
     """What a run takes; None where its model is not on this machine, so that its sizes are not known.
 
     `precision` is resolved on this machine; `stages` are those to be made, in order; `records` of the cache's
     runs, the latest first, tell how fast this machine is; `last_time` has the seconds that stages took when
-    this cache last saw them, by name; `processes` compute one model together, each on a GPU of its own.
+    this cache last saw them, by name.
     """
     try:
         model = of_model(study.model)
@@ -126,7 +128,8 @@ def forecast(
         return None
     capacity = Capacity.of(study.device)
     width = WIDTHS.get(precision, 4)
-    case = Case(model, laid(study, model, width, capacity.card, processes), width, capacity.gpu, processes)
+    gpus = count_gpus(model, width, capacity)
+    case = Case(model, study, width, capacity.gpu, gpus)
     pace = rate(records, capacity.gpu, precision)
     known, found, stages = last_time or {}, [], tuple(stages)
     beside = on_the_way(stages)
@@ -138,16 +141,14 @@ def forecast(
         work = operations(stage.id, model, study)
         seconds = known.get(stage.name)
         if seconds is None and work is not None:
-            together = processes if stage.kind in SHARED and capacity.gpu else 1
-            seconds = work / pace.operations / together
+            seconds = work / pace.operations
         found.append(StageNeed(stage.id, stage.title, takes, seconds))
-    return Forecast(model, case.study, precision, capacity, pace, tuple(found), processes)
+    return Forecast(model, study, precision, capacity, pace, tuple(found), gpus)
 
 
-def laid(study: Study, model: Dimensions, width: int, card: float, processes: int) -> Study:
-    """The study as several processes run it: layers that one GPU cannot hold stay in their files.
+def count_gpus(model: Dimensions, width: int, capacity: Capacity) -> int:
+    """Return over how many GPUs the layers of a model lie, whose numbers take `width` bytes each.
 
-    `width` is the bytes of a number, `card` those of a GPU; 0 on a CPU.
+    As `gprune.models.loading.load` decides: over all of them where the first one is too small.
     """
-    large = bool(card) and model.parameters * width > WEIGHTS_OF_A_GPU * card
-    return replace(study, offload=True) if processes > 1 and large else study
+    return capacity.gpus if model.parameters * width > WEIGHTS_OF_A_GPU * capacity.card else 1

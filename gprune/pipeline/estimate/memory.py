@@ -213,7 +213,7 @@ def _accuracy(stage: StageId, case: Case) -> Need:
 
 def _measured(stage: StageId, case: Case, length: int, apart: float, logits: float = 0.0) -> Need:
     """What measures a cut model on sequences of a length, with the logits of each as they are read."""
-    weights, batch = case.evaluated + case.cut(stage.method), case.study.evaluation.batch
+    weights, batch = case.weights + case.cut(stage.method), case.study.evaluation.batch
     return Need(weights, 0.0, case.forward(length) + logits, apart, 0.0, batch, "evaluation.batch")
 
 
@@ -232,7 +232,7 @@ def _speed(_: StageId, case: Case) -> Need:
     # buffers that a captured graph writes to stay; beside them whichever decodes without one has its own
     caches = max(shares) + (sum(shares) if preset == "gpu" and case.gpu else 0)
     return Need(
-        weights=case.evaluated + case.cut(first) + max((case.cut(name) for name in others), default=0),
+        weights=case.weights + case.cut(first) + max((case.cut(name) for name in others), default=0),
         fixed=cache * caches + case.forward(tokens) * batch,
     )
 
@@ -251,8 +251,8 @@ def _checkpoint(stage: StageId, case: Case) -> Need:
     back = cut + (case.model.parameters - shape.decoder_weights) * case.width
     before = cut if stage.variant else 0.0
     if case.gpu:
-        return Need(weights=case.evaluated + cut + before, host=back)
-    return Need(weights=case.evaluated + cut + before + back)
+        return Need(weights=case.weights + cut + before, host=back)
+    return Need(weights=case.weights + cut + before + back)
 
 
 def _weighed(_: StageId, case: Case) -> Need:

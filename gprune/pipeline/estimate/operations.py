@@ -26,8 +26,6 @@ from gprune.system.errors import ModelError
 
 RATES = {"gpu": 5e13, "cpu": 5e10}
 """floating-point operations a second where none were measured: a data-centre GPU, two cores"""
-SHARED = ("statistics", "positions", *LEARNING, "repaired")
-"""the kinds of stage whose work several processes share"""
 TEXT_TOKENS = 340_000
 """tokens of an evaluation text that is measured whole: WikiText-2's test split has about as many"""
 _LEAST_SECONDS = 1.0
@@ -188,9 +186,6 @@ def _measured(record: Mapping[str, Any], kind: str, precision: str) -> Rate | No
     name = max(taken, key=lambda one: taken[one]["seconds"])
     passes = sum(taken[name]["passes"].values())
     found = 2.0 * model.shape.decoder_weights * tokens * passes / taken[name]["seconds"]
-    if name.startswith(SHARED):
-        # what one of them computes
-        found /= float(known.get("processes") or 1)
     return Rate(found, f"measured by {name} of the run {record.get('run', '')}")
 
 

@@ -1,7 +1,5 @@
 """How many bytes the stages take at their peak that learn: sparsity learning and recovery."""
 
-from math import ceil
-
 from gprune.pipeline.estimate.dimensions import Case, Need
 from gprune.pipeline.stages import StageId
 from gprune.study.methods import METHODS
@@ -27,20 +25,19 @@ def learning(stage: StageId, case: Case) -> Need:
     study, model = case.study, case.model
     length, shape = study.calibration.length, model.shape
     logits = max(_LEARNING_LOGITS[case.gpu], _LEAST_ROWS * model.vocabulary)
-    # several processes keep no states of the dense model
-    cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width * (case.processes == 1)
+    cached = 2.0 * study.calibration.samples * length * shape.hidden * case.width
     # thresholds (or gates) and what Adam knows of them, once in use and once as they were after the last step
     thresholds = shape.layers * (max(study.modularization.candidates) + 1.0)
     learned = 4.0 * 2 * 4 * (thresholds if stage.kind == "learning" else model.units)
     return Need(
-        weights=case.learned,
+        weights=case.weights,
         # masks of four subsets with their gradients, and the order of all units
         fixed=case.logits(logits, 5) + 4.0 * 4 * 2 * model.units + 100.0 * shape.layers * shape.neurons + learned,
         each=case.kept(length, recomputed=True) + case.backward(length) + 4.0 * length * shape.hidden * case.width,
         # a state is put together in memory before it is written
         host=(cached if cached <= machine.spare() and study.sparsity.epochs > 1 else 0.0) + 4 * learned,
         churn=CHURN,
-        asked=ceil(study.sparsity.batch / case.processes),
+        asked=study.sparsity.batch,
         setting="sparsity.batch",
     )
 

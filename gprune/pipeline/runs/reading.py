@@ -11,7 +11,6 @@ from gprune.store import Store
 from gprune.system import safe_parsing
 from gprune.system.errors import StoreError, UnreadableError
 from gprune.system.nearest import did_you_mean
-from gprune.system.network_files import again
 
 RECORD = "run.json"
 MOST_BYTES = 16 * 2**20
@@ -35,13 +34,13 @@ def _values(path: Path) -> Any:
     try:
         if not form.is_name(path.parent.name):
             raise UnreadableError("is in a folder whose name is not one of a run")
-        status = again(path.stat)
+        status = path.stat()
         # a pipe would be waited for
         if not stat.S_ISREG(status.st_mode):
             raise UnreadableError("is no file")
         if status.st_size > MOST_BYTES:
             raise UnreadableError(f"has {status.st_size} bytes; at most {MOST_BYTES} are read")
-        data = again(path.read_bytes)
+        data = path.read_bytes()
     except OSError as error:
         raise UnreadableError(f"cannot be read ({error.strerror or error})") from error
     try:

@@ -20,7 +20,6 @@ from gprune.store import Store, explained
 from gprune.system import processes
 from gprune.system.files import make_folder, write_bytes
 from gprune.system.locks import Lock
-from gprune.system.network_files import refresh
 from gprune.system.processes import BEAT_SECONDS as BEAT_SECONDS
 from gprune.system.processes import QUIET_SECONDS as QUIET_SECONDS
 from gprune.system.safe_parsing import SENTENCE_LENGTH, sentence
@@ -80,7 +79,7 @@ class Ownership:
     def __init__(self, store: Store, run: str) -> None:
         """Takes nothing yet."""
         self._path = store.root / "locks" / f"{store.folder('runs', run).name}.run.lock"
-        self._lock, self._folder = Lock(self._path), store.folder("runs", run)
+        self._lock = Lock(self._path)
         self.writable = True
         """whether the cache let the lock be tried"""
 
@@ -100,9 +99,6 @@ class Ownership:
         except OSError:
             # of a cache that cannot be written nothing can be owned
             self.writable = False
-        if self.held:
-            # the record that its last owner has left, wherever that was
-            refresh(self._folder)
         return self.held
 
     def give_up(self) -> None:

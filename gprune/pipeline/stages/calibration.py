@@ -6,7 +6,6 @@ from typing import Any
 
 from gprune.data import texts
 from gprune.data.texts.sampled import Role
-from gprune.pipeline.stages.distributed import POSITIONS, STATISTICS
 from gprune.pipeline.stages.graph import Graph, Stage, StageId, once, settings_of
 from gprune.pipeline.stages.inputs import FRESH, ROLES, SAMPLED, recipe_of, roles, text_of
 from gprune.pipeline.stages.run_context import RunContext
@@ -135,9 +134,8 @@ def statistics(graph: Graph, text: str = "primary", *, released: bool = False) -
         from gprune.pruning.calibration import collect, strongest_of
 
         decoder, kept = work.decoder, count if also else 0
-        ranks = work.called(STATISTICS, tokens, variant, kept)
         strongest = strongest_of(decoder, tokens, kept) if kept else None
-        found = collect(decoder, tokens, variant, work.progress, strongest, ranks)
+        found = collect(decoder, tokens, variant, work.progress, strongest)
         return found if strongest is None else (found, strongest.result(tokens))
 
     return graph.stage(
@@ -169,8 +167,7 @@ def positions(graph: Graph, text: str = "primary") -> Stage[StrongestPositions]:
     def make(work: RunContext, tokens: Tokens) -> StrongestPositions:
         from gprune.pruning.calibration import collect_strongest
 
-        decoder, ranks = work.decoder, work.called(POSITIONS, tokens, settings, count)
-        return collect_strongest(decoder, tokens, settings, count, work.progress, ranks)
+        return collect_strongest(work.decoder, tokens, settings, count, work.progress)
 
     return graph.stage(
         StageId("positions", (text,)),

@@ -81,7 +81,7 @@ def _measured(work: RunContext, name: str, model: PrunedModel, texts: dict[str, 
     for role, drawn in texts.items():
         if role == FRESH:
             measures.append(choosing.DIVERGENCE)
-            dense = work.evaluated.model
+            dense = work.decoder.model
             nats.append(window_divergences(dense, live, drawn.ids, settings.batch, work.progress))
         else:
             measures.append(LETTERS[role])

@@ -120,8 +120,6 @@ def speed(graph: Graph) -> Stage[Throughput]:
         from gprune.evaluation import speed as measurement
 
         decoder, chosen = work.decoder, measurement.preset(study.evaluation.speed)
-        if work.company is not None:
-            decoder.require_whole("speed")
         fitting = measurement.fitting(decoder.config, chosen)
         known = {"device": str(decoder.device), "dtype": work.inputs.precision}
         chosen = measurement.with_changes(chosen, **known, **fitting)

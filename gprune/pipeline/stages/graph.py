@@ -96,13 +96,15 @@ KINDS: dict[str, Kind] = {
 }
 
 
+FORMAT = 2
+"""raised when the layout of results on disk changes: old caches are then left alone"""
 LEARNING = ("learning", "gates")
 """the kinds of stage that learn which units stay, step by step"""
 
 
 def content_key(kind: str, settings: Mapping[str, Any], needs: Mapping[str, str]) -> str:
     """Key of one result, 32 hexadecimal digits; its needs are told by name, as keys or digests."""
-    content = {"kind": kind, "version": KINDS[kind].version, "settings": settings, "needs": needs}
+    content = {"format": FORMAT, "kind": kind, "version": KINDS[kind].version, "settings": settings, "needs": needs}
     canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(canonical.encode()).hexdigest()[:32]
 

@@ -15,7 +15,7 @@ from gprune.data import texts as corpora
 from gprune.data.texts.sampled import Role
 from gprune.models import families, identity, shapes, vocabulary
 from gprune.models.loadable import require_loadable
-from gprune.pipeline.stages.task_data import require_task_names, scoring_of, task_digests
+from gprune.pipeline.stages.task_data import scoring_of, task_digests
 from gprune.store import Store
 from gprune.study import RepairSettings, Study, methods
 from gprune.study.choice import with_word
@@ -117,7 +117,6 @@ def require_usable(study: Study) -> None:
         if study.offload:
             identity.require_offloadable(folder)
     describe_texts(study)
-    require_task_names(study)
     plugins_read(study)
 
 

@@ -49,8 +49,7 @@ def _learn(
     from gprune.pruning.sparsity.learning import learn
 
     kept = None if attention is None else attention.heads
-    with work.learning(primary, auxiliary) as setting:
-        return learn(setting, adapted.scores, heads.heads, partition, work.study.retention, kept)
+    return learn(work.learning(primary, auxiliary), adapted.scores, heads.heads, partition, work.study.retention, kept)
 
 
 @once
@@ -89,8 +88,8 @@ def gates(graph: Graph, method: str = "gates") -> Stage[GateLearning]:
     def make(work: RunContext, scores: list[UnitScores], primary: Tokens, auxiliary: Tokens) -> GateLearning:
         from gprune.pruning.sparsity.gates import learn_gates
 
-        with work.learning(primary, auxiliary) as setting:
-            return learn_gates(setting, scores, work.study.gates, work.study.retention, epochs)
+        setting = work.learning(primary, auxiliary)
+        return learn_gates(setting, scores, work.study.gates, work.study.retention, epochs)
 
     shared = {name: getattr(study.sparsity, name) for name in _SHARED}
     return graph.stage(
@@ -233,9 +232,8 @@ def fitting(
         from gprune.pruning.repair.fitting import fit
 
         batch = graph.study.calibration.batch
-        ranks = work.repairing(masks, texts, settings)
         try:
-            return fit(work.decoder, masks, texts, settings, batch, work.progress, ranks)
+            return fit(work.decoder, masks, texts, settings, batch, work.progress)
         except (NumericsError, SettingsError) as error:
             if not tried:
                 raise

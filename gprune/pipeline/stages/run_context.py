@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +12,15 @@ import numpy as np
 
 from gprune.data import texts
 from gprune.models import vocabulary
-from gprune.pipeline.stages.distributed import Processes
 from gprune.pipeline.stages.inputs import Inputs
-from gprune.records import Array, PrunedModel, PruningMasks, Tokens
+from gprune.records import Array, PrunedModel, Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import Study
-from gprune.study.settings import CalibrationSettings, RepairSettings
 from gprune.system.errors import CorpusError, SettingsError
 from gprune.system.progress import Progress, silent
 
 if TYPE_CHECKING:
     from gprune.models.decoder import Decoder
-    from gprune.models.distributed.process_group import Ranks
     from gprune.pruning.sparsity.learner import Setting
 
 _PASSAGE_TOKENS = 64
@@ -38,15 +35,11 @@ class RunContext:
         inputs: Inputs,
         text_cache: Path,
         loading: Progress = silent,
-        ranks: Ranks | None = None,
     ) -> None:
         """Binds a study to digests of what it reads.
 
-        `text_cache` is the folder of texts in the cache; `loading` is told when the model is loaded;
-        `ranks` are the processes that compute together, of which this is the first; None where it is alone.
+        `text_cache` is the folder of texts in the cache; `loading` is told when the model is loaded.
         """
-        self.company = None if ranks is None else Processes(ranks, study, inputs.precision, self._forget)
-        """the other processes; None where this one is alone"""
         self.study, self.inputs, self.text_cache = study, inputs, text_cache
         self.progress: Progress = silent
         """listener of the stage at work"""
@@ -62,55 +55,18 @@ class RunContext:
         """The dense model, loaded when the first missing stage needs it."""
         from gprune.models.loading import load
 
-        study, company = self.study, self.company
+        study = self.study
         self._loading(0, 1, f"loading {study.model}")
-        if company is None:
-            precision, trusted = self.inputs.precision, study.trust_remote_code
-            decoder = load(study.model, study.device, precision, trusted, study.offload)
-        else:
-            decoder = company.load()
+        decoder = load(study.model, study.device, self.inputs.precision, study.trust_remote_code, study.offload)
         self._loading(1, 1, f"loaded {study.model}")
         return decoder
 
-    @property
-    def evaluated(self) -> Decoder:
-        """The dense model with all its weights in memory, on several GPUs where one does not hold it."""
-        if self.company is None or not self.decoder.offloaded:
-            return self.decoder
-        return self.company.whole()
-
-    @contextmanager
-    def learning(self, primary: Tokens, auxiliary: Tokens) -> Iterator[Setting]:
-        """What a learning works with: the dense model, in shards where there are several processes."""
+    def learning(self, primary: Tokens, auxiliary: Tokens) -> Setting:
+        """Return what a learning works with."""
         from gprune.pruning.sparsity.learner import Setting
 
-        with ExitStack() as stack:
-            company, study = self.company, self.study
-            ranks = None if company is None else company.ranks
-            sharded = None if company is None else company.sharded(self.tokens_passed())
-            decoder = self.decoder if sharded is None else stack.enter_context(sharded)
-            about = study.sparsity, study.seed, self.progress, self.resumption, ranks
-            yield Setting(decoder, (primary, auxiliary), *about)
-
-    def called(self, name: str, tokens: Tokens, settings: CalibrationSettings, count: int = 0) -> Ranks | None:
-        """The processes that share a pass over a calibration set; None where this one is alone.
-
-        For the arguments see `gprune.pipeline.stages.distributed.called`.
-        """
-        return None if self.company is None else self.company.called(name, tokens, settings, count)
-
-    def repairing(self, masks: PruningMasks, texts: list[Tokens], settings: RepairSettings) -> Ranks | None:
-        """The processes that share the fit of weights to masks; None where this one is alone.
-
-        Raises MethodError where several of them leave the model's layers in their files.
-        """
-        self.decoder.require_whole("repairing the kept weights")
-        return None if self.company is None else self.company.repairing(masks, texts, settings)
-
-    def _forget(self) -> None:
-        """Lets go of the models in memory, whose place others take."""
-        self.let_go()
-        self.__dict__.pop("decoder", None)
+        study = self.study
+        return Setting(self.decoder, (primary, auxiliary), study.sparsity, study.seed, self.progress, self.resumption)
 
     @cached_property
     def tokenizer(self) -> Any:
@@ -182,10 +138,10 @@ class RunContext:
     def pruned(self, model: PrunedModel | None) -> Any:
         """The dense model itself, or a physically smaller copy; `model` has the records its repairs need."""
         if model is None:
-            return self.evaluated.model
+            return self.decoder.model
         from gprune.pruning import surgery
 
-        return surgery.cut(self.evaluated, model, self.progress)
+        return surgery.cut(self.decoder, model, self.progress)
 
     @contextmanager
     def lent(self, who: str) -> Iterator[Any]:
@@ -214,5 +170,4 @@ class RunContext:
     def tokens_passed(self) -> tuple[int, int]:
         """Tokens that the dense model has been run over so far, forward and backward."""
         decoder = self.__dict__.get("decoder")
-        here = (decoder.forward_tokens, decoder.backward_tokens) if decoder is not None else (0, 0)
-        return here if self.company is None else self.company.passed(here)
+        return (0, 0) if decoder is None else (decoder.forward_tokens, decoder.backward_tokens)

@@ -8,6 +8,5 @@
 The contract is checked on made-up texts and weights of small, odd shapes, in seconds and without a network.
 """
 
-from gprune.plugins.testing.methods import check_method
-from gprune.plugins.testing.metrics import check_metric
+from gprune.plugins.testing.contract import check_method, check_metric
 from gprune.plugins.testing.samples import ContractError

@@ -41,9 +41,9 @@ class Released:
     where the mean is over all tokens of the samples up to and including j. The order of the samples counts.
     """
 
-    def __init__(self, like: torch.Tensor, samples: int = 0) -> None:
-        """Starts empty with a sequence of that number, from 0; `like` is (layers, channels) on the device."""
-        self.samples = samples
+    def __init__(self, like: torch.Tensor) -> None:
+        """Starts empty; `like` is (layers, channels) on the device."""
+        self.samples = 0
         self.sum = torch.zeros_like(like, dtype=torch.float64)
         self.total = torch.zeros_like(self.sum)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,15 +16,11 @@ import torch
 from gprune.models.decoder import Decoder
 from gprune.models.oom_backoff import Sequences
 from gprune.pruning.calibration.accumulators import ChannelMoments, require_finite
-from gprune.pruning.calibration.merging import agreed, alone, merge, merge_strongest, own_rows
 from gprune.pruning.calibration.strongest import Strongest
 from gprune.records import ActivationStatistics, Array, StrongestPositions, Tokens
 from gprune.study import CalibrationSettings
 from gprune.system.errors import GpruneError, SettingsError
 from gprune.system.progress import Progress, silent
-
-if TYPE_CHECKING:
-    from gprune.models.distributed.process_group import Ranks
 
 # how to get along with less than one sequence at a time
 _SHORTER = "set a smaller calibration.length, dtype bfloat16, or a device with more memory"
@@ -47,28 +43,21 @@ def collect(
     settings: CalibrationSettings,
     on_progress: Progress = silent,
     strongest: Strongest | None = None,
-    ranks: Ranks | None = None,
 ) -> ActivationStatistics:
     """Runs the unmodified model once and keeps the moments of every FFN and attention channel per shard.
 
     Shards are contiguous runs of the sequences, whose order is random already; the batch size changes speed
     and nothing else, and is halved where memory runs out. `strongest` keeps strongest positions on the way.
-    Of several processes (`ranks`) each is called with the same arguments, runs the model over its own
-    sequences, and has the moments of all of them in the end.
-
     Raises SettingsError where there are fewer sequences than shards, they are longer than the model's
     positions, or not even one of them fits in memory; NumericsError where an activation is NaN or infinite.
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
-    shard, mine = shard_of(tokens, settings.shards), own_rows(samples, ranks)
+    shard = shard_of(tokens, settings.shards)
     ffn, attention = _accumulators(decoder, settings)
-    if ranks is not None:
-        alone(ffn, attention, strongest, mine)
 
-    def measure(batch: slice) -> None:
-        rows = slice(mine.start + batch.start, mine.start + batch.stop)
-        on_progress(batch.start * samples // size, samples, "activation statistics")
+    def measure(rows: slice) -> None:
+        on_progress(rows.start, samples, "activation statistics")
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             prepared = [part.prepare(shard[rows]) for part in (ffn, attention)]
@@ -78,16 +67,12 @@ def collect(
         if strongest is not None:
             strongest.commit(peaks)
         # each shard once, when nothing more comes to it: the check waits for the device
-        for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < mine.stop else last + 1):
+        for complete in range(shard[rows.start], shard[rows.stop] if rows.stop < samples else shard[-1] + 1):
             require_finite(attention, ffn, complete)
 
     seen = _both(ffn.add, strongest.add) if strongest is not None else ffn.add
-    size, last = mine.stop - mine.start, int(shard[mine.stop - 1])
-    with agreed(ranks), observed(decoder, range(decoder.shape.layers), seen, attention.add):
-        in_batches(settings.batch, length, decoder, on_progress).over(size, measure)
-    if ranks is not None:
-        merge((ffn, attention), strongest, ranks, shard, length)
-        decoder.count_forward((samples - size) * length)
+    with observed(decoder, range(decoder.shape.layers), seen, attention.add):
+        in_batches(settings.batch, length, decoder, on_progress).over(samples, measure)
     on_progress(samples, samples, "activation statistics")
     return _record(tokens, np.bincount(shard), length, ffn, attention)
 
@@ -105,31 +90,25 @@ def collect_strongest(
     settings: CalibrationSettings,
     count: int,
     on_progress: Progress = silent,
-    ranks: Ranks | None = None,
 ) -> StrongestPositions:
     """Runs the unmodified model once for the strongest positions alone, where the moments are there already.
 
-    Batches, processes and errors are those of `collect`.
+    Batches and errors are those of `collect`.
     """
     samples, length = tokens.ids.shape
     _require_positions(decoder, length)
-    strongest, mine = strongest_of(decoder, tokens, count), own_rows(samples, ranks)
-    strongest.seen, size = mine.start, mine.stop - mine.start
+    strongest = strongest_of(decoder, tokens, count)
 
-    def measure(batch: slice) -> None:
-        rows = slice(mine.start + batch.start, mine.start + batch.stop)
-        on_progress(batch.start * samples // size, samples, "strongest positions")
+    def measure(rows: slice) -> None:
+        on_progress(rows.start, samples, "strongest positions")
         with decoder.counted_whole():
             decoder.hidden_states(torch.from_numpy(tokens.ids[rows].astype(np.int64)))
             pending = strongest.prepare()
         strongest.commit(pending)
 
     layers = range(decoder.shape.layers)
-    with agreed(ranks), observed(decoder, layers, strongest.add, lambda *_: None):
-        in_batches(settings.batch, length, decoder, on_progress).over(size, measure)
-    if ranks is not None:
-        merge_strongest(strongest, ranks, length)
-        decoder.count_forward((samples - size) * length)
+    with observed(decoder, layers, strongest.add, lambda *_: None):
+        in_batches(settings.batch, length, decoder, on_progress).over(samples, measure)
     on_progress(samples, samples, "strongest positions")
     return strongest.result(tokens)
 

@@ -34,8 +34,7 @@ _FLAT = 1e-12
 def cosines(decoder: Decoder, tokens: Tokens, batch: int, on_progress: Progress = silent) -> Array:
     """(layers,) float64 mean over the tokens of the cosine of a dense layer's input and output.
 
-    Counts as one forward pass. Raises SettingsError where not even one sequence fits in memory, MethodError
-    where several processes leave the layers in their files.
+    Counts as one forward pass. Raises SettingsError where not even one sequence fits in memory.
     """
     decoder.require_whole("the change that a layer makes")
     samples, length = tokens.ids.shape

@@ -70,7 +70,7 @@ def walk(
     three forward passes over the calibration set.
 
     Raises SettingsError where not even one sequence fits in memory, NumericsError where an activation is not
-    finite, MethodError where several processes leave the layers in their files.
+    finite.
     """
     decoder.require_whole(_DOING)
     samples, length = tokens.ids.shape

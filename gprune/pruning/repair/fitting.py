@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,18 +20,14 @@ from torch import nn
 from gprune.models.decoder import Decoder
 from gprune.models.masking import standing_in
 from gprune.pruning.calibration.collection import in_batches
-from gprune.pruning.calibration.merging import agreed, own_rows
 from gprune.pruning.calibration.sequential import enter
 from gprune.pruning.repair import OutputMap, maps_of
 from gprune.pruning.repair.fitted import packed
 from gprune.pruning.repair.least_squares import Moments, solve
 from gprune.records import PrunedModel, PruningMasks, RepairedWeights, Tokens
 from gprune.study.settings import OwnRepair, RepairSettings
-from gprune.system.errors import GpruneError, NumericsError
+from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress, silent
-
-if TYPE_CHECKING:
-    from gprune.models.distributed.process_group import Ranks
 
 _DOING = "repairing the kept weights"
 _Told = tuple[torch.Tensor, torch.Tensor, torch.Tensor | float]
@@ -46,34 +42,24 @@ def fit(
     settings: RepairSettings,
     batch: int,
     on_progress: Progress = silent,
-    ranks: Ranks | None = None,
 ) -> RepairedWeights:
     """Weights and biases of all output maps for what the masks leave; the model stays as it is.
 
     Every text counts by its tokens. In each layer all of them go once through the dense model, and through
     the pruned one's attention once and its FFN twice, counted as three forward passes. Maps below everything
-    that is removed stay bit for bit as they are, and for the target own_inputs those that lose nothing. Of
-    several processes (`ranks`) each is called with the same arguments, has its own sequences, and solves with
-    the moments of all of them.
+    that is removed stay bit for bit as they are, and for the target own_inputs those that lose nothing.
 
     Raises SettingsError where not even one sequence fits in memory or the texts do not determine the weights,
-    NumericsError where an activation is not finite, MethodError where several processes leave the layers in
-    their files.
+    NumericsError where an activation is not finite.
     """
     decoder.require_whole(_DOING)
     samples, length = sum(len(text.ids) for text in texts), max(text.ids.shape[1] for text in texts)
-    own = [replace(text, ids=text.ids[own_rows(len(text.ids), ranks)]) for text in texts]
-    attempts = Attempts(ranks)
 
     def walk(size: int) -> RepairedWeights:
-        attempts.begin()
-        made = _Walk(decoder, masks, own, settings, size, attempts)
-        maps, errors = made.run(on_progress)
-        attempts.meet()
+        maps, errors = _Walk(decoder, masks, texts, settings, size).run(on_progress)
         return packed(maps, masks.method, settings.kind, np.array(errors))
 
-    with agreed(ranks), attempts.told():
-        found = in_batches(batch, length, decoder, on_progress).fitting(walk, samples)
+    found = in_batches(batch, length, decoder, on_progress).fitting(walk, samples)
     decoder.count_forward(3 * sum(text.ids.size for text in texts))
     on_progress(decoder.shape.layers, decoder.shape.layers, _DOING)
     return found
@@ -89,9 +75,8 @@ class _Walk:
         texts: Sequence[Tokens],
         settings: RepairSettings,
         batch: int,
-        attempts: Attempts,
     ) -> None:
-        self.decoder, self.settings, self.attempts = decoder, settings, attempts
+        self.decoder, self.settings = decoder, settings
         self.maps = maps_of(decoder, PrunedModel(masks))
         # both streams, what the attention gives and what is asked of a layer, of all texts
         copies = 4 * len(texts)
@@ -129,9 +114,7 @@ class _Walk:
                 moments.add(x, r)
                 moments.level += level
         bias: torch.Tensor | None = one.dense.bias
-        self.attempts.meet()
         if wanted:
-            moments.share(self.attempts.ranks)
             require_finite(moments, one, "its weights are repaired")
             found, bias, left = solve(weight, bias, moments, kind, self.settings.damping)
             one.weight = in_type(found, weight.dtype, one)
@@ -265,48 +248,3 @@ def require_finite(seen: Moments, one: OutputMap, doing: str) -> None:
             f"an activation at {one.name} of layer {one.layer} is not finite while {doing}: "
             "use float32 or bfloat16, or check the model's weights for NaN"
         )
-
-
-_FAILED = -1
-
-
-class Attempts:
-    """The attempts of one process; all of them meet before whatever they do together."""
-
-    def __init__(self, ranks: Ranks | None) -> None:
-        """Binds the processes; None where this one is alone."""
-        self.ranks, self._number = ranks, 0
-
-    def begin(self) -> None:
-        """Begins the next attempt."""
-        self._number += 1
-
-    def meet(self) -> None:
-        """Waits until all are at the same attempt.
-
-        Raises torch's error of memory that ran out where another process has begun anew, as this one has to.
-        """
-        while self.ranks is not None:
-            found = [int(one) for one in self.ranks.gathered(torch.tensor([self._number]))]
-            if _FAILED in found:
-                raise _Failed
-            if max(found) > self._number:
-                raise torch.OutOfMemoryError("out of memory on another process")
-            if min(found) == self._number:
-                return
-
-    @contextmanager
-    def told(self) -> Iterator[None]:
-        """Around all attempts: where one process gives up, the others do, and it says why."""
-        try:
-            yield
-        except _Failed:
-            return
-        except GpruneError:
-            if self.ranks is not None:
-                self.ranks.gathered(torch.tensor([_FAILED]))
-            raise
-
-
-class _Failed(Exception):  # noqa: N818
-    """Another process has given up."""

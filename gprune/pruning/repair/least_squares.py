@@ -8,14 +8,11 @@ old weights (OSSCAR's last line, with a ridge; docs/method.md). Only the kept bl
 from __future__ import annotations
 
 import copy
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
 from gprune.system.errors import SettingsError
-
-if TYPE_CHECKING:
-    from gprune.models.distributed.process_group import Ranks
 
 PIECE = 4096
 """tokens whose products are summed in float32; sums of pieces are float64"""
@@ -49,14 +46,6 @@ class Moments:
             self.input += one.sum(dim=0, dtype=torch.float64)
             self.missing += rest.sum(dim=0, dtype=torch.float64)
             self.energy += rest.double().square().sum(dim=0)
-
-    def share(self, ranks: Ranks | None) -> None:
-        """Takes over what all processes have summed, the same bits on each."""
-        if ranks is None:
-            return
-        for one in (self.square, self.cross, self.input, self.missing, self.energy, self.level):
-            ranks.add(one)
-        self.tokens = int(ranks.add(torch.tensor([self.tokens])))
 
     def own_inputs(self, kept: torch.Tensor, weight: torch.Tensor, whole: bool) -> Moments:
         """What a fit to what leaves needs, of the moments of all inputs of a map.

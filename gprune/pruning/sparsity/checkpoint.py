@@ -1,18 +1,16 @@
 """The checkpoint of unfinished learning, of sparsity or of recovery: everything that the next step reads.
 
-What is learned (thresholds, gates or low-rank factors), what Adam remembers of it, the multiplier, the
-sampler's queues and generator, how many sequences go through the model at a time, who was beside whom when
-the dense model's states were made, the random numbers of torch, and the rows and notices so far. Noted after
-every step, on the device and without waiting for it; transferred only when it is saved. Whatever replays a
-step writes into the same tensors, so that it is noted and taken up as it is when a step is told one by one.
+What is learned (thresholds, gates or low-rank factors), the moments of Adam, the multiplier, the queues and
+generator of the sampler, how many sequences go through the model at a time, which sequences shared a batch
+when the dense model's states were computed, the random numbers of torch, and the rows and notices so far.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -30,7 +28,6 @@ CHANGED_ROUNDING = (
     "the states of the dense model no longer fit in memory beside it, as they did when this learning began: "
     "they are made anew at every step, which takes longer and rounds differently"
 )
-OTHER_PROCESSES = "it was begun by {0} and goes on with {1}, which share its batches: it rounds differently"
 _MOMENTS, _RANDOM = "optimizer.", "random."
 _LEARNED = "thresholds"
 """what states call that which is learned: those of sparsity came first"""
@@ -39,8 +36,6 @@ _LEARNED = "thresholds"
 class Batches(Protocol):
     """What runs the batches of a learning."""
 
-    processes: int
-    """that run them together"""
     sequences: Sequences
     """that go through the model at a time"""
 
@@ -68,48 +63,34 @@ class Running:
         self.optimizer.param_groups[0]["lr"] = slower
         return slower
 
-    def noted(self, spent: list[float]) -> Moment:
-        """All of this as it is now; nothing waits for the device.
+    def state(self, steps: int, spent: list[float]) -> State:
+        """Return the checkpoint of this learning between two steps.
 
         Args:
+            steps: steps in all.
             spent: what it has cost so far.
         """
-        # without a step an optimizer knows nothing of its parameter
-        remembered = self.optimizer.state.get(self.learned, {})
-        known = {f"{_MOMENTS}{name}": one for name, one in remembered.items() if isinstance(one, Tensor)}
-        tensors = {_LEARNED: self.learned, **known}
-        drawn, generator = self.sampler.standing()
-        random = devices.random_states(self.learned.device)
+        # without a step an optimizer has no state for its parameter
+        moments = self.optimizer.state.get(self.learned, {})
+        tensors = {f"{_MOMENTS}{name}": value for name, value in moments.items() if isinstance(value, Tensor)}
+        queues, generator = self.sampler.standing()
+        members, caches = self.teacher.standing()
+        random = {f"{_RANDOM}{name}": value for name, value in devices.random_states(self.learned.device).items()}
         values = {
             "sampler": generator,
             "size": self.passes.sequences.size,
             "notices": list(self.notices),
             "spent": spent,
+            "teacher": caches,
         }
         if self.constraint is not None:
             values["multiplier"] = self.constraint.multiplier
-        if self.passes.processes > 1:
-            values["processes"] = self.passes.processes
-        return Moment(
-            step=len(self.rows),
-            tensors={name: tensor.detach().clone() for name, tensor in tensors.items()},
-            arrays=drawn | {f"{_RANDOM}{name}": one.numpy() for name, one in random.items()},
-            values=values,
-        )
-
-    def state(self, moment: Moment, steps: int) -> State:
-        """A moment as it is saved.
-
-        Args:
-            moment: of this learning; not further back than the last step that has ended.
-            steps: steps in all.
-        """
-        # a step that was cut short only adds to what the teacher has said
-        said, caches = self.teacher.standing()
-        arrays = {name: tensor.cpu().numpy() for name, tensor in moment.tensors.items()}
-        rows = np.array(self.rows[: moment.step], dtype=np.float64)
-        known = arrays | dict(moment.arrays) | said | {"rows": rows}
-        return State(moment.step, steps, known, moment.values | {"teacher": caches})
+        arrays = {
+            name: tensor.detach().cpu().numpy()
+            for name, tensor in {_LEARNED: self.learned, **tensors, **random}.items()
+        }
+        arrays |= {**queues, **members, "rows": np.array(self.rows, dtype=np.float64)}
+        return State(len(self.rows), steps, arrays, values)
 
     def take_up(self, state: State, steps: int, columns: Sequence[str], texts: Array) -> bool:
         """Goes on from a state.
@@ -151,32 +132,6 @@ class Running:
         self.notices[:] = [str(one) for one in notices]
         devices.set_random_states(self.learned.device, random)
         return alike
-
-
-def others(values: Mapping[str, Any], passes: Batches) -> Notice | None:
-    """That a learning was begun by another number of processes; None where it was not.
-
-    Args:
-        values: of its state.
-        passes: what runs its batches now.
-    """
-    before, now = int(values.get("processes", 1)), passes.processes
-    if before == now:
-        return None
-    words = (f"{count} process{'es' if count > 1 else ''}" for count in (before, now))
-    return Notice(OTHER_PROCESSES.format(*words))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Moment:
-    """A learning between two steps."""
-
-    step: int
-    """finished steps"""
-    tensors: dict[str, Tensor]
-    """where the model computes"""
-    arrays: dict[str, Array]
-    values: dict[str, Any]
 
 
 def noting(notices: list[str], listener: Progress) -> Progress:

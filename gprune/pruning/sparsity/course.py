@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Generic, TypeVar
 
-from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting, others
+from gprune.pruning.sparsity.checkpoint import CHANGED_ROUNDING, Running, noting
 from gprune.records import Array
 from gprune.store.resumption import Resumption, Spent
 from gprune.system.progress import Notice, Progress
@@ -21,6 +20,8 @@ class Course(Generic[R]):
     """names of what a row tells of a step"""
     steps: int
     """in all"""
+    epoch_steps: int
+    """steps of an epoch, after which a checkpoint is saved"""
     ids: Array
     """(sequences, tokens) int64 ids of its texts"""
     again: Callable[[], R]
@@ -33,33 +34,31 @@ class Course(Generic[R]):
     """called after every step; may raise to stop"""
 
     def run(self, running: R, kept: Resumption | None) -> list[list[float]]:
-        """Goes through all steps and returns a row for each.
+        """Go through all steps and return a row for each.
 
         Args:
             running: the learning before its first step.
-            kept: where it leaves what it can go on from, and finds what an earlier process has left.
+            kept: reads the checkpoint of an earlier process, and replaces it on the way.
         """
         if kept is not None:
-            running = self._gone_on(running, kept)
-        moment = None
-        try:
-            while len(running.rows) < self.steps:
-                row = self.step(len(running.rows), self.steps, running)
-                running.rows.append(row)
-                if kept is not None:
-                    moment = running.noted(kept.spent.plain)
-                    if len(running.rows) < self.steps and kept.due(moment.step):
-                        kept.save(running.state(moment, self.steps))
-                self.on_progress(len(running.rows), self.steps, self.words(row))
-        except BaseException:
-            if kept is not None and moment is not None and moment.step < self.steps:
-                kept.stopped(moment.step, partial(running.state, moment, self.steps))
-            raise
+            running = self._resume(running, kept)
+        while len(running.rows) < self.steps:
+            row = self.step(len(running.rows), self.steps, running)
+            running.rows.append(row)
+            step = len(running.rows)
+            saves = kept if step < self.steps else None
+            if saves is not None and (step % self.epoch_steps == 0 or saves.is_due):
+                saves.save(running.state(self.steps, saves.spent.plain))
+            try:
+                self.on_progress(step, self.steps, self.words(row))
+            except BaseException:
+                if saves is not None:
+                    saves.stop(running.state(self.steps, saves.spent.plain))
+                raise
         return running.rows
 
-    def _gone_on(self, running: R, kept: Resumption) -> R:
-        """The same learning where an earlier process has left it, or from its first step."""
-        state, steps = kept.found(), self.steps
+    def _resume(self, running: R, kept: Resumption) -> R:
+        state, steps = kept.load(), self.steps
         if state is None:
             return running
         try:
@@ -70,10 +69,8 @@ class Course(Generic[R]):
             return self.again()
         for words in running.notices:
             self.on_progress(state.step, steps, Notice(words))
-        told = noting(running.notices, self.on_progress)
-        told(state.step, steps, kept.goes_on(state, spent))
-        if (changed := others(state.values, running.passes)) is not None:
-            told(state.step, steps, changed)
-        elif not alike:
-            told(state.step, steps, Notice(CHANGED_ROUNDING))
+        on_progress = noting(running.notices, self.on_progress)
+        on_progress(state.step, steps, kept.resume(state, spent))
+        if not alike:
+            on_progress(state.step, steps, Notice(CHANGED_ROUNDING))
         return running

@@ -5,9 +5,8 @@ The pruned model is then one of its family's own architecture (``sparsity.widths
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from torch import Tensor
 
 from gprune.pruning.sparsity.gate_masks import GateMasks
 from gprune.pruning.sparsity.masks import MaskFamily
-from gprune.records import Array, PruningMasks, budget
+from gprune.records import PruningMasks, budget
 
 
 def best(values: Tensor, count: int) -> Tensor:
@@ -31,7 +30,6 @@ class EqualMasks(MaskFamily):
     The key/value groups are fixed: a layer's one threshold could only keep those of the highest scores.
     """
 
-    NAME: ClassVar[str] = "thresholds of equal widths"
     neurons: int
     """neurons that every layer keeps"""
     members: Tensor
@@ -73,22 +71,10 @@ class EqualMasks(MaskFamily):
         multiplier = (self.members @ (gradient * slope)) / size
         return gradient - (multiplier @ self.members) * slope
 
-    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """See UnitMasks."""
-        values, arrays = MaskFamily.told(self)
-        return values | {"neurons": self.neurons}, arrays
-
-    @classmethod
-    def heard(cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device) -> EqualMasks:
-        """See UnitMasks."""
-        return cls.leveled(MaskFamily.heard(values, arrays, device), int(values["neurons"]))
-
 
 @dataclass(frozen=True, slots=True)
 class EqualGates(GateMasks):
     """Masks that keep the units of the highest gates of each layer, as many in every one."""
-
-    NAME: ClassVar[str] = "gates of equal widths"
 
     def kept(self, learned: Tensor) -> Tensor:
         """(units,) bool, the highest gates of each layer; of equal ones the first. Waits for no device."""

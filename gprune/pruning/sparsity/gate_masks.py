@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -44,7 +43,6 @@ def starting(scores: Sequence[UnitScores]) -> Array:
 class GateMasks(UnitMasks):
     """Masks that keep a prefix of all units in the order of their gates, for any gates the same budget."""
 
-    NAME: ClassVar[str] = "gates"
     target: float
     """R*, the fraction of the decoder's linear weights to keep"""
     alignment: int
@@ -75,17 +73,6 @@ class GateMasks(UnitMasks):
     def count(self) -> int:
         """One gate for each unit."""
         return len(self.price)
-
-    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """See UnitMasks."""
-        known = {"target": self.target, "alignment": self.alignment, "temperature": self.temperature}
-        return known | {"shape": asdict(self.shape)}, {}
-
-    @classmethod
-    def heard(cls, values: Mapping[str, Any], _: Mapping[str, Array], device: torch.device) -> GateMasks:
-        """See UnitMasks."""
-        known = values["target"], values["alignment"], values["temperature"]
-        return cls.of(ModelShape(**values["shape"]), *known, device)
 
     def kept(self, learned: Tensor) -> Tensor:
         """(units,) bool, a prefix of all units, highest gate first; of equal ones by index.

@@ -12,8 +12,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, ClassVar, Generic, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import torch
@@ -28,15 +27,11 @@ from gprune.pruning.sparsity.mask_hooks import MaskGate, gated
 from gprune.pruning.sparsity.masks import UnitMasks
 from gprune.pruning.sparsity.objective import RetentionConstraint
 from gprune.pruning.sparsity.passes import BatchSums, Passes
-from gprune.pruning.sparsity.shared_passes import SharedPasses
 from gprune.records import Tokens
 from gprune.store.resumption import Resumption
 from gprune.study import SparsitySettings
 from gprune.system.errors import NumericsError
 from gprune.system.progress import Progress
-
-if TYPE_CHECKING:
-    from gprune.models.distributed.process_group import Ranks
 
 M = TypeVar("M", bound=UnitMasks)
 FIRST = ("step", "epoch", "ce_primary", "ce_auxiliary", "distillation", "retention")
@@ -62,8 +57,6 @@ class Setting:
     """called after every step; may raise to stop"""
     kept: Resumption | None = None
     """where it leaves what it can go on from, and finds what an earlier process has left"""
-    ranks: Ranks | None = None
-    """the processes that share every batch, this one being the first; None for this one alone"""
 
 
 @dataclass(slots=True)
@@ -139,34 +132,22 @@ class Learner(ABC, Generic[M]):
     def _run(self, values: Tensor, gate: MaskGate) -> list[list[float]]:
         """Learns the (count,) values in place and returns one history row for each step."""
         running = self._begun(values, gate)
-        shared, quarter = running.passes, running.sampler.quarter
-        if not isinstance(shared, SharedPasses):
-            return self._rows(running, gate)
-        shared.announce(self.family, quarter)
-        try:
-            return self._rows(running, gate)
-        finally:
-            shared.dismiss(len(values), quarter)
 
-    def _rows(self, running: LearnerRunning, gate: MaskGate) -> list[list[float]]:
         def again() -> LearnerRunning:
             return self._begun(running.learned.copy_(self.start()), gate)
 
-        steps = self._epochs * running.sampler.steps_per_epoch
-        known = self._setting
-        course = Course(self.columns(), steps, self._ids, again, self._step, _message, known.on_progress)
+        epoch_steps, known = running.sampler.steps_per_epoch, self._setting
+        steps = self._epochs * epoch_steps
+        course = Course(self.columns(), steps, epoch_steps, self._ids, again, self._step, _message, known.on_progress)
         return course.run(running, known.kept)
 
     def _begun(self, values: Tensor, gate: MaskGate) -> LearnerRunning:
         """A learning before its first step."""
         known, notices = self._setting, list[str]()
         sampler = SubsetSampler(*known.texts, self.settings.batch, known.seed)
-        # a sequence comes to another process each time, so that several of them keep no states
-        epochs = self._epochs if known.ranks is None else 1
-        teacher = Teacher.build(known.decoder, len(self._ids), self._ids.shape[1], epochs)
+        teacher = Teacher.build(known.decoder, len(self._ids), self._ids.shape[1], self._epochs)
         told = noting(notices, known.on_progress)
-        passed = Passes if known.ranks is None else partial(SharedPasses, known.ranks)
-        passes = passed(known.decoder, self.family, gate, teacher, self._ids, self.settings, told)
+        passes = Passes(known.decoder, self.family, gate, teacher, self._ids, self.settings, told)
         optimizer = torch.optim.Adam([values], lr=self._rate)
         return LearnerRunning(values, optimizer, replace(self._constraint), sampler, teacher, passes, notices=notices)
 

@@ -6,9 +6,7 @@ Units and thresholds lie in the order of gprune.pruning.sparsity.units.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -45,8 +43,6 @@ def surrogate(distance: Tensor, kind: str) -> Tensor:
 class UnitMasks:
     """Masks of all units of a decoder that follow from values which learn: thresholds, or gates."""
 
-    NAME: ClassVar[str]
-    """how processes that learn together call the kind of masks"""
     shape: ModelShape
     """sizes of the decoder"""
     share: Tensor
@@ -59,15 +55,6 @@ class UnitMasks:
 
     def kept(self, learned: Tensor) -> Tensor:
         """(units,) bool, the units that (count,) learned values keep."""
-        raise NotImplementedError
-
-    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """Plain values and arrays from which another process makes the same masks; see `heard`."""
-        raise NotImplementedError
-
-    @classmethod
-    def heard(cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device) -> Self:
-        """The masks that another process has `told`."""
         raise NotImplementedError
 
     def split(self, units: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,7 +87,6 @@ def shares(shape: ModelShape, device: torch.device) -> Tensor:
 class MaskFamily(UnitMasks):
     """Every mask that thresholds can express: each unit's quantile, threshold and share of the weights."""
 
-    NAME: ClassVar[str] = "thresholds"
     units: RankedUnits
     """the units in this process, for what needs no device"""
     quantiles: Tensor
@@ -144,19 +130,6 @@ class MaskFamily(UnitMasks):
     def kept(self, learned: Tensor) -> Tensor:
         """(units,) bool, the units whose quantiles reach (thresholds,) their thresholds."""
         return self.margins(learned) >= 0
-
-    def told(self) -> tuple[dict[str, Any], dict[str, Array]]:
-        """See UnitMasks."""
-        units = self.units
-        values = {"modules": units.modules, "free_groups": units.free_groups, "shape": asdict(units.shape)}
-        return values, {"quantiles": units.quantiles, "owner": units.owner}
-
-    @classmethod
-    def heard(cls, values: Mapping[str, Any], arrays: Mapping[str, Array], device: torch.device) -> MaskFamily:
-        """See UnitMasks."""
-        shape, free = ModelShape(**values["shape"]), bool(values["free_groups"])
-        known = arrays["quantiles"], arrays["owner"], int(values["modules"])
-        return cls.of(RankedUnits(shape, *known, free), device)
 
     def threshold_gradient(self, unit_gradient: Tensor, thresholds: Tensor, kind: str) -> Tensor:
         """Chain rule through the step function: dm/dtau = -surrogate(quantile - tau), summed over a module.

@@ -68,9 +68,6 @@ def portions(quarter: int, size: int) -> Iterator[tuple[slice, slice]]:
 class Passes:
     """Runs batches; where memory runs out, in smaller portions from then on."""
 
-    processes = 1
-    """that run them together"""
-
     def __init__(
         self,
         decoder: Decoder,

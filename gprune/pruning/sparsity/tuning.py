@@ -66,8 +66,6 @@ def common_ids(texts: Sequence[Tokens]) -> Array:
 class TuningBatches:
     """Runs batches through both models and back, in smaller portions once memory runs out."""
 
-    processes = 1
-
     def __init__(
         self,
         student: Decoder,
@@ -177,7 +175,8 @@ class Tuner:
             NumericsError: a loss or a gradient is not finite.
         """
         steps, listener = self._settings.steps, self._on_progress
-        course = Course(COLUMNS, steps, self._ids, self._begun, self._step, _message, listener)
+        epoch_steps = max(len(self._ids) // self._settings.batch, 1)
+        course = Course(COLUMNS, steps, epoch_steps, self._ids, self._begun, self._step, _message, listener)
         rows = course.run(self._begun(), kept)
         return np.array(rows, dtype=np.float64).reshape(-1, len(COLUMNS))
 

@@ -257,11 +257,6 @@ def test_a_job_stops_the_preview_on_its_own_device(cache, job, preview):
     assert hindrance(cache, preview) == expected
 
 
-def test_a_model_over_several_gpus_takes_the_first_ones(cache):
-    submitted(cache, "auto", ("--model-gpus", "2"))
-    assert hindrance(cache, "cuda") and hindrance(cache, "cuda:1") and not hindrance(cache, "cuda:2")
-
-
 def test_an_export_needs_no_gpu(cache):
     submitted(cache, "cuda", ("gguf", "folder", "out"))
     assert hindrance(cache, "cuda") == "" != hindrance(cache, "cpu")

@@ -85,9 +85,7 @@ def naive_windows(text, tokenizer, samples, length, seed):
     return np.array([ids[start : start + length] for ids, start in zip(chosen, starts, strict=True)])
 
 
-@pytest.mark.parametrize("kept", [1, 2, 256])
-def test_windows_are_those_of_the_plain_loop(book_corpus, tokenizer, kept, monkeypatch):
-    monkeypatch.setattr("gprune.data.texts.tokens._KEPT", kept)
+def test_windows_are_those_of_the_plain_loop(book_corpus, tokenizer):
     found = texts.draw_windows(book_corpus, tokenizer, samples=12, length=60, seed=3)
     np.testing.assert_array_equal(found.ids, naive_windows(book_corpus, tokenizer, 12, 60, 3))
     assert len({row.tobytes() for row in found.ids}) == 12

@@ -24,7 +24,7 @@ from gprune.experiments.reproduction.repair_rows import (
     repair_rows,
 )
 from gprune.experiments.reproduction.scale import choose
-from gprune.records import Choice, TextOverlap
+from gprune.records import Choice, LearnedScales, TextOverlap
 from gprune.store import Store
 from gprune.study.choice import ChoiceSettings
 from gprune.study.methods import RECOMMENDED
@@ -51,6 +51,7 @@ def measured(tmp_path_factory, series):
     store = Store(tmp_path_factory.mktemp("cache"))
     with pytest.MonkeyPatch.context() as changed:
         changed.setitem(fake_runs.STRUCTURE, "overlap", nothing_shared)
+        changed.setitem(fake_runs.STRUCTURE, "scales", half_scaled)
         for entry in work.needed([tables.TABLES["repair"]], series):
             finish(store, entry, value=value)
     return store
@@ -64,6 +65,14 @@ def text(measured, series):
 
 def nothing_shared(task):
     return TextOverlap(task.asked, 17, 40, np.zeros(2), np.ones(2))
+
+
+def half_scaled(task):
+    ffn, heads = np.ones((task.shape.layers, 4)), np.ones((task.shape.layers, 2))
+    ffn[:, 2:] = heads[:, 1:] = 0
+    return LearnedScales(
+        task.stage.id.method, ffn, heads, np.zeros((task.shape.layers, 2, 3)), np.zeros((0, 1)), ("loss",)
+    )
 
 
 def value(study, method, text):
@@ -118,6 +127,15 @@ def test_claims_are_judged_and_tables_say_what_repair_changes(text):
     )
     assert "14.40 ± 0.00" in row and "−64.0 ± 0.0 %, better" in row
     assert "FLAP | as published" in table and "the command" in text
+
+
+def test_learned_numbers_are_factors_of_kept_units_and_biases(text):
+    table = text.partition("### demo at 50 %")[2].partition("\n### ")[0]
+    rows = [line for line in table.splitlines() if "| GPrune (FLAP) | least squares" in line]
+    scaled = [line for line in rows if "learned scales" in line]
+    # in each layer 2 neurons, 1 key/value group and 2 x 3 biases are kept
+    assert [line.split(" | ")[-1] for line in scaled] == [f"{9 * fake_runs.SHAPE.layers} |"]
+    assert all(line.endswith("|  |") for line in rows if line not in scaled)
 
 
 def test_the_recipe_is_set_beside_the_best_of_others(text):

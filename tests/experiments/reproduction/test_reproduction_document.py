@@ -4,6 +4,7 @@ import re
 import sys
 from dataclasses import replace
 
+import pandas as pd
 import pytest
 from reproduction.fake_runs import finish
 from reproduction.test_reproduction_command import call
@@ -41,6 +42,17 @@ def test_a_table_is_written_between_its_marks_with_what_repeats_it(tmp_path):
     assert document.rewritten(text, tmp_path) == (text, [])
 
 
+def test_a_table_as_csv_is_a_file_beside_the_document_with_the_same_cells(tmp_path):
+    write_tables(tmp_path, "ablation", fill=known)
+    mark = MARKS.format("ablation").replace(" -->\nold", " as csv -->\nold")
+    text, missing = document.rewritten(mark, tmp_path, tmp_path / "results")
+    assert not missing and "### [ablation](results/ablation.csv): " in text and "- Commit: abc123" in text
+    assert "| --- |" not in text and text.count("- Notes: ") == 1
+    cells = pd.read_csv(tmp_path / "results" / "ablation.csv", dtype=str)
+    (row,) = cells[(cells["method"] == "GPrune (FLAP)") & (cells["RASA"] == "yes")].to_dict("records")
+    assert row["python-reference PPL"] == "40.00 ± 1.96" and row["kept"] == "50.0%"
+
+
 def test_what_the_cache_does_not_have_stays_and_is_named(tmp_path):
     write_tables(tmp_path, "ablation", fill=lambda row: Answer(row, reason="not run yet"))
     text = MARKS.format("ablation") + MARKS.format("main")
@@ -57,7 +69,7 @@ def test_reproductions_that_differ_in_their_seed_alone_are_taken_together(tmp_pa
     # another size is another table
     write_tables(tmp_path, "main", fill=known, scale=choose("demo", "demo", {"seeds": (3,), "samples": 48}))
     text, _ = document.rewritten(MARKS.format("against"), tmp_path)
-    assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("- Command: ") == 1
+    assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("gprune reproduce") == 1
     # 40, 40.4 and 40.8 against FANG's 45, 45.45 and 45.9
     assert "| 50 % | python-reference | 40.40 ± 0.33 | FANG 45.45 ± 0.37 (0.889 ± 0.000) |" in text
 
@@ -75,7 +87,7 @@ def test_a_table_that_is_computed_from_others_is_computed_once_a_seed(tmp_path, 
         write_tables(tmp_path, table, fill=known, scale=scale)
     text, missing = document.rewritten(MARKS.format(table), tmp_path)
     assert not missing and f"| python-reference PPL | {line}" in text
-    assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("- Command: ") == 1
+    assert "- Seeds: 0, 1, 2; ± is the deviation over seeds" in text and text.count("gprune reproduce") == 1
 
 
 def test_the_script_rewrites_a_document_and_says_what_is_missing(project, tmp_path, monkeypatch, capsys):
@@ -94,12 +106,14 @@ def test_the_script_rewrites_a_document_and_says_what_is_missing(project, tmp_pa
 
 def test_every_table_of_the_results_says_what_repeats_it_or_that_this_is_not_known(project):
     text = (project / "docs" / "results.md").read_text(encoding="utf-8")
-    blocks = re.split(r"<!-- table: .* -->|<!-- end of table -->", text)
+    blocks = re.split(r"<!-- table: .* -->|<!-- end of table -->", text.partition("\n## Reproduce a table\n")[0])
     outside, inside = blocks[0::2], blocks[1::2]
     assert len(inside) > 10 and not any(line.startswith("|") for part in outside for line in part.split("\n"))
     for part in inside:
         for said in ("- Command: ", "- Commit: ", "- Seeds: ", "± is"):
             assert said in part, part[:80]
+    linked = re.findall(r"\]\((results/[a-z0-9-]+\.csv)\)", text)
+    assert len(linked) > 10 and all((project / "docs" / file).is_file() for file in linked)
 
 
 def test_changes_that_were_not_committed_are_told(tmp_path):

@@ -59,7 +59,7 @@ def test_too_little_room_is_told_before(tmp_path, masks, monkeypatch, saved, dec
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("model.layers.1.mlp.up_proj.weight", "logits differ from the live one's"),
+        ("model.layers.1.mlp.up_proj.weight", "differs from the live one in model.layers.1.mlp.up_proj.weight"),
         ("model.embed_tokens.weight", "differs from the live one in model.embed_tokens.weight"),
     ],
 )

@@ -127,7 +127,7 @@ def test_tied_embeddings_are_written_once(tmp_path):
 @pytest.mark.parametrize(
     ("family", "changes", "words"),
     [
-        ("qwen3", {}, "norms of queries and keys"),
+        ("qwen3", {}, "does not compute what a qwen3 model computes"),
         ("llama", {"hidden_act": "gelu"}, "uses SiLU, the model 'gelu'"),
         (
             "llama",

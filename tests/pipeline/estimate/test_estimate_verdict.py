@@ -7,7 +7,7 @@ import pytest
 from gprune.models.shapes import SHAPES
 from gprune.pipeline.estimate import ANYWAY, judged
 from gprune.pipeline.estimate.dimensions import WIDTHS, Dimensions
-from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, laid
+from gprune.pipeline.estimate.forecast import Capacity, Forecast, StageNeed, count_gpus
 from gprune.pipeline.estimate.memory import OFFLOADED, Case, need
 from gprune.pipeline.estimate.operations import RATES, Rate, operations, rate
 from gprune.pipeline.stages import Graph, StageId, course
@@ -131,35 +131,18 @@ LEARNING, STATISTICS = StageId("learning"), StageId("statistics", ("primary",))
 PRUNED = StageId("perplexity", method="gprune", item=0)
 
 
-def case_of(processes, card=CARD):
-    study = laid(OVER_SEVERAL, LARGE, 2, card, processes)
-    return Case(LARGE, study, 2, True, processes)
-
-
-def test_what_one_gpu_cannot_hold_waits_in_files_where_there_are_several():
-    small = replace(LARGE, shape=replace(LARGE.shape, layers=8))
-    assert laid(OVER_SEVERAL, LARGE, 2, CARD, 4).offload and not laid(OVER_SEVERAL, small, 2, CARD, 4).offload
-    # one process is not decided for
-    assert not laid(OVER_SEVERAL, LARGE, 2, CARD, 1).offload
-    assert not laid(OVER_SEVERAL, LARGE, 2, 0.0, 4).offload
-
-
-@pytest.mark.parametrize("processes", [2, 4, 8])
-def test_a_gpu_learns_on_its_part_of_the_layers_and_two_whole_ones(processes):
-    layers, tables = 2 * LARGE.shape.decoder_weights, 2 * 2 * 128256 * 8192
-    found = need(LEARNING, case_of(processes))
-    assert found.weights == pytest.approx(layers / processes + 2 * layers / 80 + tables, rel=1e-3)
-    assert found.asked == OVER_SEVERAL.sparsity.batch / processes
+@pytest.mark.parametrize(("gpus", "expected"), [(1, 1), (4, 4)])
+def test_a_model_that_one_gpu_cannot_hold_lies_over_all_of_them(gpus, expected):
+    capacity = Capacity("a card", True, CARD, 1e12, 1e12, 0.0, gpus)
+    assert count_gpus(LARGE, 2, capacity) == expected
+    assert count_gpus(replace(LARGE, shape=replace(LARGE.shape, layers=8)), 2, capacity) == 1
 
 
 def test_four_gpus_of_80_gb_prune_and_measure_it_and_two_do_not():
-    four, two = case_of(4), case_of(2)
-    for stage in (LEARNING, STATISTICS, PRUNED):
-        found = need(stage, four)
-        assert found.device(found.asked) < 0.75 * CARD
-    for stage in (LEARNING, PRUNED):
-        found = need(stage, two)
-        assert found.device(found.asked) > CARD
-    found = need(STATISTICS, four)
-    # embeddings, LM head and a projection at a time, beside the moments
-    assert found.device(found.asked) < 8 * GIB
+    for gpus, fits in ((4, True), (2, False)):
+        case = Case(LARGE, OVER_SEVERAL, 2, True, gpus)
+        for stage in (LEARNING, PRUNED):
+            takes = need(stage, case)
+            assert (takes.device(takes.asked) < CARD) == fits, stage
+    takes = need(STATISTICS, Case(LARGE, OVER_SEVERAL, 2, True, 4))
+    assert takes.weights == pytest.approx(2 * LARGE.parameters / 4) and takes.device(takes.asked) < 0.75 * CARD

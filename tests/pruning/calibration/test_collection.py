@@ -4,18 +4,12 @@ import numpy as np
 import pytest
 import torch
 from calibration.texts_and_families import FAMILIES, tokens
-from strongest import faults
-from strongest import recorded as recorded_positions
-from threads_of_ranks import together
 
-from gprune.models.distributed.process_group import Withdrawn
 from gprune.models.tiny import tiny_decoder
-from gprune.pruning.calibration import collect, collect_strongest, strongest_of
+from gprune.pruning.calibration import collect
 from gprune.pruning.calibration.collection import observed
-from gprune.records import Tokens
 from gprune.study import CalibrationSettings
-from gprune.system.errors import Cancelled, NumericsError, SettingsError
-from gprune.system.progress import silent
+from gprune.system.errors import NumericsError, SettingsError
 
 ARRAYS = [f"{part}_{kind}" for part in ("ffn", "attention") for kind in ("mean", "moment", "energy")]
 
@@ -121,67 +115,3 @@ def test_activations_that_are_not_finite_name_their_layer(name, part, value):
 def test_fewer_samples_than_shards_are_refused():
     with pytest.raises(SettingsError, match=r"'a text' gives 3 sequences for 4 shards"):
         collect(tiny_decoder(), tokens(3), settings())
-
-
-KIND = {"kv_heads": 2, "neurons": 13, "layers": 3}
-IDS = np.random.default_rng(0).integers(0, 64, (11, 6)).astype(np.int32)
-TOKENS = Tokens("a text", "fingerprint", IDS, 11)
-SETTINGS = {"samples": 11, "length": 6, "shards": 4, "batch": 3}
-
-
-def collected(ranks, listener=silent, **changes):
-    decoder, settings = tiny_decoder(**KIND), CalibrationSettings(**(SETTINGS | changes))
-    peaks = strongest_of(decoder, TOKENS, 4)
-    found = collect(decoder, TOKENS, settings, listener, peaks, ranks)
-    return found, peaks.result(TOKENS), decoder.forward_tokens
-
-
-@pytest.mark.parametrize("count", [2, 3, 4, 13])
-def test_all_processes_have_what_one_alone_has(count):
-    """More of them than sequences, too: those without any only listen."""
-    expected, strongest, passed = collected(None, flap_variant="released")
-    activations = recorded_positions(tiny_decoder(**KIND), TOKENS.ids, 4)
-    for found, peaks, here in together(count, lambda ranks: collected(ranks, flap_variant="released")):
-        assert here == passed == TOKENS.ids.size
-        for name in expected.__dataclass_fields__:
-            value, wanted = getattr(found, name), getattr(expected, name)
-            if isinstance(wanted, np.ndarray):
-                scale = np.abs(wanted).max()
-                np.testing.assert_allclose(value / scale, wanted / scale, rtol=1e-6, atol=1e-6, err_msg=name)
-        assert peaks.length == strongest.length
-        assert not faults(peaks, activations, 1e-5)
-
-
-def test_of_equally_strong_positions_the_earlier_sequence_stays():
-    """Every text twice: each strength is there two times, in the share of another process."""
-    tokens = Tokens("twice", "fingerprint", np.concatenate([IDS[:4], IDS[:4]]), 8)
-    settings = CalibrationSettings(samples=8, length=6, shards=4, batch=1)
-
-    def run(ranks):
-        return collect_strongest(tiny_decoder(**KIND), tokens, settings, 3, ranks=ranks)
-
-    expected = run(None)
-    for found in together(3, run):
-        for name in ("sequences", "positions", "values"):
-            np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
-
-
-def test_what_goes_wrong_on_one_ends_the_work_on_all_and_the_first_says_it():
-    def run(ranks):
-        decoder = tiny_decoder(**KIND)
-        if ranks.rank == 1:
-            with torch.no_grad():
-                decoder.up_proj(1).weight[2] = torch.nan
-        return collect(decoder, TOKENS, CalibrationSettings(**SETTINGS), ranks=ranks)
-
-    first, second, third = together(3, run)
-    assert isinstance(first, NumericsError) and "down_proj in layer 1 (channel 2)" in str(first)
-    assert isinstance(second, Withdrawn) and isinstance(third, Withdrawn)
-
-
-def test_a_person_stops_all_of_them():
-    def stop(done, total, message):
-        raise Cancelled("stop")
-
-    first, second = together(2, lambda ranks: collected(ranks, silent if ranks.rank else stop))
-    assert isinstance(first, Cancelled) and isinstance(second, Withdrawn)

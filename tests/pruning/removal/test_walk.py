@@ -5,7 +5,6 @@ import copy
 import numpy as np
 import pytest
 import torch
-from threads_of_ranks import together
 
 from gprune.models.decoder import Decoder
 from gprune.models.tiny import tiny_decoder
@@ -248,14 +247,3 @@ def test_half_the_batch_is_taken_where_memory_runs_out(monkeypatch):
     found = decided("osscar", decoder, tokens, 8)
     assert sizes == [8, 4, 2]
     np.testing.assert_array_equal(found.ffn, expected.ffn)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_several_processes_fit_what_one_fits(name):
-    decoders, tokens = [decoder_of() for _ in range(3)], some_tokens()
-    masks = masks_of(name, decoders[0], decided(name, decoders[0], tokens))
-    alone = fit(decoders[0], masks, [tokens], METHODS[name].fit, 4)
-    found = together(3, lambda one: fit(decoders[one.rank], masks, [tokens], METHODS[name].fit, 4, ranks=one))
-    for one in found:
-        np.testing.assert_array_equal(one.numbers, found[0].numbers)
-        np.testing.assert_allclose(one.numbers, alone.numbers, rtol=1e-3, atol=1e-4)

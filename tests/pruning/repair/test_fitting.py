@@ -1,17 +1,13 @@
 """Repaired weights equal those of a plain float64 reference that runs the whole model for every map."""
 
 import copy
-import threading
-import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from threads_of_ranks import together
 
 from gprune.models.decoder import Decoder
-from gprune.models.distributed.process_group import Withdrawn
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning import repair
 from gprune.pruning.repair import fitting, least_squares
@@ -291,79 +287,3 @@ def test_the_silenced_model_says_what_the_cut_one_says(kind):
     with torch.no_grad(), Silenced(decoder, model).applied():
         silent = decoder.model(ids).logits
     torch.testing.assert_close(silent, cut(decoder, model)(ids).logits, rtol=1e-4, atol=1e-5)
-
-
-def shared(count, decoders, masks, texts, chosen, batch=4):
-    return together(count, lambda one: fit(decoders[one.rank], masks, texts, chosen, batch, ranks=one))
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("count", [2, 3])
-def test_several_processes_find_what_one_finds(kind, count):
-    decoders, texts = [decoder_of() for _ in range(count)], [some_tokens(1, 2), some_tokens(2, 5)]
-    masks = some_masks(decoders[0].shape)
-    alone = fit(decoder_of(), masks, texts, settings(kind), 4)
-    found = shared(count, decoders, masks, texts, settings(kind))
-    for one in found:
-        np.testing.assert_array_equal(one.numbers, found[0].numbers)
-        np.testing.assert_allclose(one.numbers, alone.numbers, rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(one.biases, alone.biases, rtol=1e-3, atol=1e-4)
-    assert decoders[0].forward_tokens == 3 * sum(text.ids.size for text in texts)
-
-
-@pytest.mark.parametrize("after", [0, 1, 5])
-def test_all_processes_begin_anew_where_memory_runs_out_on_one(monkeypatch, after):
-    decoders, texts = [decoder_of() for _ in range(2)], [some_tokens(1, 8)]
-    masks = some_masks(decoders[0].shape)
-    expected = shared(2, [decoder_of() for _ in range(2)], masks, texts, settings(), 2)[0]
-    seen, inner = [], least_squares.Moments.add
-
-    def add(self, x, r):
-        if threading.current_thread() is full[0] and len(seen) <= after:
-            seen.append(x)
-            if len(seen) == after + 1:
-                raise torch.OutOfMemoryError("out of memory")
-        inner(self, x, r)
-
-    full = []
-
-    def run(one):
-        if one.rank:
-            full.append(threading.current_thread())
-        while not full:
-            time.sleep(0.01)
-        return fit(decoders[one.rank], masks, texts, settings(), 4, ranks=one)
-
-    monkeypatch.setattr(least_squares.Moments, "add", add)
-    found = together(2, run)
-    assert len(seen) == after + 1
-    for one in found:
-        np.testing.assert_array_equal(one.numbers, expected.numbers)
-
-
-def test_what_goes_wrong_on_one_process_ends_the_fit_on_all():
-    decoders, texts = [decoder_of() for _ in range(2)], [some_tokens(1, 8)]
-    masks = some_masks(decoders[0].shape)
-    with torch.no_grad():
-        decoders[1].model.get_input_embeddings().weight[:] = torch.nan
-    first, second = shared(2, decoders, masks, texts, settings())
-    assert isinstance(first, NumericsError) and isinstance(second, Withdrawn)
-    few = [some_tokens(1, 2, 3)]
-    wide = [decoder_of(neurons=40) for _ in range(2)]
-    first, second = shared(2, wide, some_masks(wide[0].shape), few, settings(damping=0))
-    assert isinstance(first, SettingsError) and isinstance(second, Withdrawn)
-
-
-def test_one_process_that_has_no_memory_for_a_sequence_ends_the_others(monkeypatch):
-    decoders, texts = [decoder_of() for _ in range(2)], [some_tokens(1, 8)]
-    masks, inner = some_masks(decoders[0].shape), fitting.enter
-
-    def enter(decoder, *more):
-        if decoder is decoders[1]:
-            raise torch.OutOfMemoryError("out of memory")
-        return inner(decoder, *more)
-
-    monkeypatch.setattr(fitting, "enter", enter)
-    first, second = shared(2, decoders, masks, texts, settings())
-    assert isinstance(first, SettingsError) and "calibration.batch" in str(first)
-    assert isinstance(second, Withdrawn)

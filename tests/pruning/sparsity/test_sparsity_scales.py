@@ -221,7 +221,7 @@ def test_without_steps_or_removed_units_weights_are_the_same_bits(dtype, case):
 @pytest.mark.parametrize("learn", [learned, lambda *a, **k: learned_gates(*a, **k)[0]], ids=["scales", "gates"])
 @pytest.mark.parametrize("after", [1, 6])
 def test_a_learning_that_was_killed_ends_with_the_same_bits(tmp_path, monkeypatch, dtype, learn, after):
-    monkeypatch.setenv(VARIABLE, "1 step")
+    monkeypatch.setenv(VARIABLE, "0")
     wanted, store = learn(decoder_of(dtype=dtype)), Store(tmp_path)
     assert same(learn(decoder_of(dtype=dtype)), wanted) and not same(learn(decoder_of(dtype=dtype), seed=1), wanted)
 

@@ -66,12 +66,15 @@ _TEXTS = {
     "both_and_sampled": "A, B and text of the dense model",
     "sampled": "text of the dense model",
 }
-_WITHOUT_TEXTS = ("own", "none", AUTO.word)
+_SCALES = WORDS["scales"]
+# scales alone have texts of their own, scales.texts
+_WITHOUT_TEXTS = ("own", "none", AUTO.word, _SCALES.word)
 _EXPLAINED = {
     "own": "FLAP moves what removed neurons give on average into a bias; the others leave what they keep as "
     "it is. Another repair is given to every method alike.",
     AUTO.word: f"{AUTO.about} Which ones, and by which text, stands under More settings; every text is drawn "
     "longer by the held-out sequences.",
+    _SCALES.word: f"{_SCALES.about} Their texts stand under More settings.",
     "none": "What is kept stays as it is, in every method: FLAP goes without its bias as well.",
 }
 
@@ -90,6 +93,9 @@ def methods_field(demo: Study) -> tuple[str, ...]:
     chosen = ask(st.multiselect, "methods", list(choices()), demo.methods, format_func=label)
     for fault in methods.installed().faults:
         st.caption(f":material/extension_off: {plain(fault.message)}")
+    if not methods.installed().is_listed:
+        # the next visit asks again
+        methods.installed.cache_clear()
     switched = st.toggle("With controls", key="launch_controls", help=_CONTROLS_HELP)
     return with_controls(chosen) if switched else tuple(chosen)
 

@@ -13,7 +13,6 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
-from gprune.jobs.device_slots import model_gpus
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
@@ -60,11 +59,7 @@ def new_study(root: str) -> None:
             return
         records = [run.record for run in frame.situation().runs]
         slurm = starting.choose(root)
-        gpus = () if slurm is not None else starting.several_gpus(studies)
-        told = starting.show_estimate(
-            studies, records, "launch", elsewhere=slurm is not None, processes=model_gpus(gpus or ())
-        )
-        arguments = None if gpus is None or told is None else (*gpus, *told)
+        arguments = starting.show_estimate(studies, records, "launch", elsewhere=slurm is not None)
         starting.show_command(studies, arguments or (), slurm is not None)
         refused = _refused(studies[0], complaint)
         if buttons.pressed(
@@ -290,6 +285,9 @@ def _start(
     slurm: SlurmSettings | None = None,
 ) -> None:
     """Submits a study of each seed."""
+    if problem := task_form.lookup_problem(studies[0].evaluation):
+        st.error(said(problem), icon=":material/error:")
+        return
     if slurm is not None:
         started = work.start_in_slurm(root, studies, slurm)
     else:

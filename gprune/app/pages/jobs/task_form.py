@@ -11,10 +11,11 @@ from gprune.app.pages.jobs.comparison_form import ask as ask_for
 from gprune.app.ui import user_files
 from gprune.app.ui.text import plain, said, short
 from gprune.app.ui.titles import SPEEDS
-from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, read_documents, resolve
+from gprune.evaluation.tasks import STANDARD_TASKS, TaskSource, known, needs_index, read_documents, resolve
 from gprune.study import EvaluationSettings
 from gprune.system import safe_parsing
 from gprune.system.errors import CorpusError, GpruneError
+from gprune.system.installation import ask_command
 
 MOST_MEGABYTES = 5
 SUFFIX = ".jsonl"
@@ -102,24 +103,25 @@ def task_label(task: str) -> str:
 
 def _where_from(tasks: tuple[str, ...], folder: str) -> None:
     """Name the tasks whose data comes from the hub, and say what is wrong with the others; nothing is fetched."""
-    fetched, settings = [], EvaluationSettings(task_folder=folder)
-    for task in tasks:
+    settings = EvaluationSettings(task_folder=folder)
+    from_hub, unchecked = [], [task for task in tasks if needs_index(task)]
+    for task in (task for task in tasks if task not in unchecked):
         try:
             source = resolve(task, settings)
-            if source.kind != "registered":
-                continue
-            if source.file is None:
-                fetched.append(task)
-            else:
+            if source.on_hub:
+                from_hub.append(task)
+            elif source.kind == "registered" and source.file is not None:
                 _count_rows(source, source.file.stat().st_mtime_ns)
         except (GpruneError, OSError, RuntimeError) as error:
             # a path that is too long, or of a person that this machine does not know
             st.warning(said(error), icon=":material/warning:")
-    if fetched:
+    if from_hub:
         st.caption(
-            f"From the hub: {plain(', '.join(fetched))}. A run whose data can neither be fetched nor is on this "
+            f"From the hub: {plain(', '.join(from_hub))}. A run whose data can neither be fetched nor is on this "
             "machine does not start, and says why."
         )
+    if unchecked:
+        st.caption(f"Looked up in lm-eval at the start: {plain(', '.join(unchecked))}.")
 
 
 @st.cache_data(max_entries=64, show_spinner=False)
@@ -132,12 +134,27 @@ def problem(settings: EvaluationSettings) -> str:
     """Return why the chosen tasks cannot be measured, as far as can be told at once; an empty text if they can."""
     try:
         for task in settings.tasks:
-            resolve(task, settings)
+            if not needs_index(task):
+                resolve(task, settings)
         if settings.task_folder and not safe_parsing.path(settings.task_folder, "the task folder").is_dir():
             return f"evaluation.task_folder must be a folder (got {settings.task_folder!r})"
     except (GpruneError, OSError, RuntimeError) as error:
         return str(error)
     return ""
+
+
+def lookup_problem(settings: EvaluationSettings) -> str:
+    """Return why tasks of lm-eval beside the seven cannot be measured; its index is read in another process."""
+    tasks = [task for task in settings.tasks if needs_index(task)]
+    if not tasks:
+        return ""
+    folder = ("--task-folder", settings.task_folder) if settings.task_folder else ()
+    with st.spinner(f"Looking up {plain(', '.join(tasks))} in lm-eval …"):
+        try:
+            reasons = ask_command("tasks", "--json", *folder, "--", *tasks)
+        except GpruneError as error:
+            return str(error)
+    return "; ".join(filter(None, reasons.values()))
 
 
 def uploader(root: str, key: str) -> str:

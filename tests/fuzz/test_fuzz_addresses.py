@@ -1,4 +1,4 @@
-"""What the app is given: addresses, uploads, threshold sets, folders of jobs and of reproductions."""
+"""Addresses of pages, whatever is in them."""
 
 import re
 from pathlib import Path
@@ -10,75 +10,9 @@ from fuzz import odd
 from hypothesis import strategies as st
 from synthetic_run import write_run
 
-from gprune.analysis.table import Table
-from gprune.app.pages.jobs import task_form
 from gprune.app.ui import url_session, url_state
-from gprune.app.ui.text import said
-from gprune.data.published import RULES
-from gprune.experiments.reproduction import catalogue
-from gprune.jobs import folder as job_files
-from gprune.jobs import queue
-from gprune.study import from_dict
 
 pytestmark = pytest.mark.slow
-
-STUDY = from_dict({"model": "demo", "primary": "python-reference", "auxiliary": "science-docs"})
-JOB = {
-    "id": "20260131-120000-0123abcd",
-    "created": 1.7e9,
-    "label": "a job",
-    "command": ["python"],
-    "arguments": [],
-    "fingerprint": "0" * 64,
-    "nonce": "0",
-}
-STATE = {
-    "state": "failed",
-    "pid": 4194305,
-    "process_started": 1.0,
-    "supervisor": None,
-    "supervisor_started": None,
-    "started": 1.7e9,
-    "ended": 1.7e9,
-    "cancel_requested": None,
-    "grace": 5.0,
-    "error": "it ended",
-    "run_id": "demo",
-    "summary": {"retention": 0.5},
-}
-EVENT = {"ts": 1.7e9, "stage": "tokens", "done": 1, "total": 4, "message": "reading"}
-ROW = {
-    "method": "flap",
-    "labels": {"text": "a"},
-    "values": {"ppl:a": 1.5},
-    "errors": {"ppl:a": 0.1},
-    "retention": 0.5,
-    "seed": 0,
-    "kept": 0.5,
-    "run": "demo",
-    "reason": "",
-}
-FRAME = {"columns": ["method", "value"], "cells": [["a", "1.5"]], "title": "words"}
-INDEX = {
-    "format": 2,
-    "model": "demo",
-    "scale": {"name": "demo"},
-    "command": "x",
-    "updated": "2026",
-    "study": {},
-    "tables": {
-        "main": {
-            "title": "t",
-            "notes": ["n"],
-            "files": [],
-            "filled": 1,
-            "rows": {rule: [ROW] for rule in RULES},
-            "display": FRAME,
-            "published": FRAME,
-            "versions": {},
-        }
-    },
-}
 
 
 class Address(dict[str, list[str]]):
@@ -125,43 +59,6 @@ def test_addresses(fuzz, monkeypatch):
     odd_fields = st.sampled_from(["nan", "-inf", "9" * 5000, "0.1", "7", "two", "b", "1_0"])
     fields = st.lists(odd.words | odd_fields, min_size=1, max_size=3)
     fuzz(st.dictionaries(keys, fields, max_size=9), read)
-
-
-def test_uploaded_questions(fuzz):
-    question = {"question": "two and two is", "choices": ["four", "five"], "answer": 0}
-    fuzz(st.tuples(odd.words, odd.lines(question)), lambda case: task_form.check(*case))
-
-
-def test_job_files(fuzz, tmp_path):
-    folder = job_files.root(tmp_path) / JOB["id"]
-    folder.mkdir(parents=True)
-
-    def read(case):
-        for name, data in zip((job_files.JOB, job_files.STATE, job_files.EVENTS, job_files.STUDY), case, strict=True):
-            (folder / name).write_bytes(data)
-        for job in queue.jobs(tmp_path):
-            assert len(said(job.error)) <= 900 and (job.elapsed or 0.0) >= 0.0
-        progress = queue.progress(tmp_path, JOB["id"])
-        assert 0.0 <= progress.fraction <= 1.0
-        queue.log_tail(tmp_path, JOB["id"], 5)
-        queue.study_of(tmp_path, JOB["id"])
-
-    fuzz(st.tuples(odd.files(JOB), odd.files(STATE), odd.lines(EVENT), odd.files(STUDY.to_dict())), read)
-
-
-def test_reproductions(fuzz, tmp_path):
-    folder = tmp_path / "reproductions" / "demo-demo"
-    folder.mkdir(parents=True)
-
-    def read(data):
-        (folder / "index.json").write_bytes(data)
-        for made in catalogue.reproductions(tmp_path):
-            for name in made.tables:
-                table = catalogue.load(tmp_path, made.name, name)
-                if table is not None:
-                    Table(table.display).csv()
-
-    fuzz(odd.files(INDEX), read)
 
 
 ODD = (
