@@ -10,7 +10,7 @@ from gprune.store import default_cache
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     app = registered(commands, "app", _app)
     app.add_argument("--port", type=int, default=8501, help="port to listen on, 0 for a free one (default: 8501)")
     app.add_argument(
@@ -34,11 +34,11 @@ def _app(options: argparse.Namespace) -> int:
     from gprune.app.server import ServerOptions, browser, endpoint, serving
 
     if options.cache is not None:
-        # the pages, and the jobs that they start, look for it there
+        # the pages and their jobs read it
         os.environ["GPRUNE_CACHE"] = str(options.cache.resolve())
-    found = endpoint.found(options.address, options.port, options.public_address)
-    shown: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    address = endpoint.found(options.address, options.port, options.public_address)
+    page: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if not options.no_browser and browser.has_screen():
-        shown = browser.opened(found.entry, default_cache())
-    serving.serve(found, ServerOptions(options.trust_remote_code), shown)
+        page = browser.opened(address.entry, default_cache())
+    serving.serve(address, ServerOptions(options.trust_remote_code), page)
     return 0

@@ -14,7 +14,7 @@ _ABOUT = (
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     card = registered(commands, "card", _card, _ABOUT)
     add_run(card)
     card.add_argument("text", metavar="TEXT", help="A, B, C, a role, or the text's name")
@@ -47,12 +47,11 @@ def _card(options: argparse.Namespace) -> int:
     if options.json:
         say(writing.as_json(cards[letter], options.share), end="")
     else:
-        _say(cards[letter], options.share)
+        _print(cards[letter], options.share)
     return 0
 
 
-def _say(card: Any, share: float) -> None:
-    """Prints the answers and the numbers behind them."""
+def _print(card: Any, share: float) -> None:
     from gprune.analysis.calibration_report import verdicts, writing
 
     say(f"{card.letter}: {card.name}")

@@ -18,7 +18,7 @@ from gprune.system.units import amount
 
 
 def add(commands: Any) -> None:
-    """Registers the five commands."""
+    """Register the five commands."""
     models = registered(commands, "models", _models)
     models.add_argument("model", nargs="?", metavar="FOLDER", help="a folder, a hub name, or `demo`")
     models.add_argument("--json", action="store_true", help="write what FOLDER holds as one line of JSON to stdout")
@@ -124,30 +124,29 @@ def _plugins(options: argparse.Namespace) -> int:
     return EXIT_UNFILLED if faults else 0
 
 
-def _line(name: str, record: dict[str, Any], tags: tuple[str, ...]) -> str:
-    """One line for a run, whatever stands in a name."""
-    words = run_records.standing(record), *map(record["study"].get, ("model", "metric", "retention"))
-    told = [safe_parsing.sentence(word) for word in words] + [f"#{tag}" for tag in tags]
-    return f"{name:<52} {'  '.join(told)}"
-
-
 def _runs(options: argparse.Namespace) -> int:
     from gprune.pipeline import cache
     from gprune.pipeline.runs import cached
 
     store = Store(options.cache)
-    found = list(run_records.every(store))
-    for name, record in found:
-        about, _ = cached.said_of(store.root / "runs" / name)
-        line = _line(name, record, about.tags)
-        told = f"{line} {about.name} {record['study'].get('name')}".casefold()
-        if all(word in told for word in options.filter.casefold().split()):
+    records = dict(run_records.every(store))
+    for name, record in records.items():
+        notes, _ = cached.read_notes(store.root / "runs" / name)
+        line = _describe_run(name, record, notes.tags)
+        searched = f"{line} {notes.name} {record['study'].get('name')}".casefold()
+        if all(word in searched for word in options.filter.casefold().split()):
             say(line)
-    unread = cache.unreadable_runs(store)
-    for fault in unread.values():
+    faults = cache.unreadable_runs(store)
+    for fault in faults.values():
         say(fault, file=sys.stderr)
-    if unread:
-        say(f"{len(unread)} runs cannot be read: {run_records.REMEDY}", file=sys.stderr)
-    elif not found:
+    if faults:
+        say(f"{len(faults)} runs cannot be read: {run_records.REMEDY}", file=sys.stderr)
+    elif not records:
         say(f"no runs in {store.root}: start one with `run demo`", file=sys.stderr)
     return 0
+
+
+def _describe_run(name: str, record: dict[str, Any], tags: tuple[str, ...]) -> str:
+    facts = run_records.standing(record), *map(record["study"].get, ("model", "metric", "retention"))
+    words = [safe_parsing.sentence(fact) for fact in facts] + [f"#{tag}" for tag in tags]
+    return f"{name:<52} {'  '.join(words)}"

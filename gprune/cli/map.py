@@ -16,7 +16,7 @@ _ABOUT = (
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = registered(commands, "map", _map, _ABOUT)
     add_run(parser)
     parser.add_argument("--layer", type=int, required=True, help="which layer, counted from 0")
@@ -42,23 +42,23 @@ def _map(options: argparse.Namespace) -> int:
         layers = results.get(stages.shape).layers
         require(0 <= options.layer < layers, "--layer", options.layer, f"0 to {layers - 1}")
         texts = stages.mapped_texts(graph, results.there)
-        wanted = stages.neuron_map(graph, options.layer, options.of, texts)
-        found = lazy_results.made(results, wanted, lambda _stage, *event: progress(*event))
+        stage = stages.neuron_map(graph, options.layer, options.of, texts)
+        layout = lazy_results.made(results, stage, lambda _stage, *event: progress(*event))
     if options.out is not None:
-        _write(options, found)
+        _write(options, layout)
     say(
-        f"{wanted.title}: {len(found.places):,} neurons, seed {graph.study.seed}; {found.kept.mean():.0%} of "
+        f"{stage.title}: {len(layout.places):,} neurons, seed {graph.study.seed}; {layout.kept.mean():.0%} of "
         "the nearest neighbours stay so in the plane"
     )
     return 0
 
 
-def _write(options: argparse.Namespace, found: Any) -> None:
+def _write(options: argparse.Namespace, layout: Any) -> None:
     import pandas as pd
 
     from gprune.analysis.table import Table
     from gprune.system.files import write_text
 
-    rows = {"layer": options.layer, "neuron": range(len(found.places))}
-    rows |= {"x": found.places[:, 0], "y": found.places[:, 1], "neighbours kept": found.kept}
+    rows = {"layer": options.layer, "neuron": range(len(layout.places))}
+    rows |= {"x": layout.places[:, 0], "y": layout.places[:, 1], "neighbours kept": layout.kept}
     write_text(options.out, Table(pd.DataFrame(rows)).csv())

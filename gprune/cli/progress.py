@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -11,9 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
+from gprune.cli import say
 from gprune.study import short
 from gprune.system import progress as events
 from gprune.system.progress import Notice, Reused
@@ -120,16 +120,13 @@ def show_progress(stage: str, job: Path | None = None) -> Iterator[events.Progre
 
 def summary(result: dict[str, Any]) -> None:
     """Print the tables and lines that a run ends with."""
-    console = Console(markup=False)
-    for table in _tables(result):
-        console.print(table)
-    for line in _lines(result):
-        _print_line(console, line)
+    for line in (*itertools.chain(*_tables(result)), *_lines(result)):
+        say(line)
     seconds = sum(taken for stage, taken in result["seconds"].items() if stage not in result["reused"])
-    _print_line(console, f"run {result['run']}: {_counted_stages(result)}, {seconds:.1f} s")
+    say(f"run {result['run']}: {_counted_stages(result)}, {seconds:.1f} s")
 
 
-def _tables(result: dict[str, Any]) -> Iterator[Table]:
+def _tables(result: dict[str, Any]) -> Iterator[list[str]]:
     texts, accuracy = result["settings"]["evaluation"]["texts"], result.get("accuracy", {})
     if "perplexity" in result:
         rows = [
@@ -164,7 +161,7 @@ def _tables(result: dict[str, Any]) -> Iterator[Table]:
         yield _candidates(method, choice)
 
 
-def _candidates(method: str, choice: dict[str, Any]) -> Table:
+def _candidates(method: str, choice: dict[str, Any]) -> list[str]:
     measures = list(choice["weights"])
     rows = []
     for row in choice["tried"]:
@@ -216,25 +213,25 @@ def _diagnostics(values: dict[str, Any]) -> Iterator[str]:
 
 def seeds_summary(spread: dict[str, Any], results: list[dict[str, Any]]) -> None:
     """Print mean and standard deviation over seeds of every method."""
-    console = Console(markup=False)
     seeds = [str(result["settings"]["seed"]) for result in results]
     titles = {
         "perplexity": (_perplexity_title(results[0]), 1.0),
         "accuracy": ("Zero-shot accuracy in percent (higher is better)", 100.0),
     }
+    lines: list[str] = []
     for kind, (title, scale) in titles.items():
         if any(spread.get(kind, {}).values()):
-            console.print(_over_seeds(spread[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale))
+            lines += _over_seeds(spread[kind], f"{title}, mean ± s.d. over seeds {' '.join(seeds)}", scale)
     protocols = dict.fromkeys(protocol["line"] for result in results for protocol in result.get("protocols", ()))
-    for line in (*_repairs(results[0]), *(f"protocol: {line}" for line in protocols)):
-        _print_line(console, line)
+    lines += [*_repairs(results[0]), *(f"protocol: {line}" for line in protocols)]
     for result, seed in zip(results, seeds, strict=True):
-        for method, reason in result.get("unavailable", {}).items():
-            _print_line(console, f"seed {seed}: {method} left out: {reason}")
-        _print_line(console, f"seed {seed}: run {result['run']}, {_counted_stages(result)}")
+        reasons = result.get("unavailable", {})
+        lines += [f"seed {seed}: {method} left out: {reason}" for method, reason in reasons.items()]
+        lines.append(f"seed {seed}: run {result['run']}, {_counted_stages(result)}")
+    say("\n".join(lines))
 
 
-def _over_seeds(spread: dict[str, Any], title: str, scale: float) -> Table:
+def _over_seeds(spread: dict[str, Any], title: str, scale: float) -> list[str]:
     subjects = list(dict.fromkeys(subject for values in spread.values() for subject in values))
     rows = []
     for method, values in spread.items():
@@ -265,14 +262,11 @@ def _counted_stages(result: dict[str, Any]) -> str:
 
 def _table(
     title: str, columns: tuple[str, ...], rows: Iterable[tuple[str, ...]], left: int = 1, first: str = "method"
-) -> Table:
-    """Return a table whose first `left` columns are aligned left."""
-    table = Table(title=title)
-    for number, name in enumerate((first, *columns)):
-        table.add_column(Text(name), justify="left" if number < left else "right")
-    for row in rows:
-        table.add_row(*map(Text, row))
-    return table
+) -> list[str]:
+    """Return a table as lines, the first `left` columns aligned left, and an empty line."""
+    from gprune.analysis.table import Table
+
+    return [title, *Table.of((first, *columns), rows).text(left=range(left)), ""]
 
 
 def _print_line(console: Console, line: str) -> None:

@@ -14,7 +14,7 @@ _ABOUT = (
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     report = registered(commands, "report", _report, _ABOUT)
     add_run(report, nargs="?", default="")
     report.add_argument(
@@ -46,10 +46,9 @@ def _report(options: argparse.Namespace) -> int:
     making.require_place(options.out)
     store = Store(options.cache)
     runs.required(store, options.run)
-    made = making.make(run_named(str(store.root.resolve()), options.run), options.cards)
-    making.save(made, options.out)
-    for name, problem in made.missing.items():
+    report = making.make(run_named(str(store.root.resolve()), options.run), options.cards)
+    making.save(report, options.out)
+    for name, problem in report.missing.items():
         say(f"left out: {name}: {problem}", file=sys.stderr)
-    figures = counted(made.figures, "figure")
-    say(f"{options.out}: {figures}, {amount(len(made.content))}", file=sys.stderr)
+    say(f"{options.out}: {counted(report.figures, 'figure')}, {amount(len(report.content))}", file=sys.stderr)
     return 0

@@ -28,7 +28,7 @@ _SCALE_LISTS = {"evaluate": "texts", "retentions": "retentions", "seeds": "seeds
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = registered(
         commands,
         "reproduce",
@@ -210,26 +210,14 @@ def _report(options: argparse.Namespace, chosen: list[PaperTable], every: list[S
 
 
 def _print(table: Assembled) -> None:
-    """Draws a table, and below it once each why rows have no numbers."""
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.table import Table as Drawn
-
+    """Print a table, and once each why rows have no numbers."""
+    from gprune.analysis.table import Table
     from gprune.experiments.reproduction.assembly import REASON
 
-    shown = table.display.drop(columns=REASON, errors="ignore").astype(str)
-    drawn = Drawn(title=escape(f"{table.table.name}: {table.table.title}"))
-    for name in shown.columns:
-        drawn.add_column(escape(str(name)))
-    for cells in shown.to_numpy().tolist():
-        drawn.add_row(*map(escape, cells))
-    console = Console()
-    if not console.is_terminal:
-        # a file has no right edge: nothing is folded
-        widest = (max([len(str(name)), *shown[name].str.len()]) for name in shown.columns)
-        console = Console(width=sum(width + 3 for width in widest) + 1)
-    console.print(drawn)
+    frame = table.display.drop(columns=REASON, errors="ignore").astype(str)
+    say(f"{table.table.name}: {table.table.title}")
+    for line in Table(frame).text():
+        say(line)
     missing = [answer.reason for answer in table.answers if answer.reason]
     for reason in dict.fromkeys(missing):
-        words = f"{missing.count(reason)} of {len(table.answers)} rows: {safe_parsing.sentence(reason)}"
-        console.print(words, markup=False, highlight=False, soft_wrap=True)
+        say(f"{missing.count(reason)} of {len(table.answers)} rows: {safe_parsing.sentence(reason)}")

@@ -22,7 +22,7 @@ _MOST_NAMED = 120
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     run = registered(commands, "run", _run)
     run.add_argument("study", metavar="STUDY", help="a study file, or a bundled one: `demo`, `demo-strong-drift`")
     run.add_argument("--json", action="store_true", help="write the result as one line of JSON to stdout")

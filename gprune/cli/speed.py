@@ -31,7 +31,7 @@ _FIELDS = "model parameters phase mode tokens_per_second spread ratio ratio_spre
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     speed = registered(commands, "speed", _speed)
     speed.add_argument(
         "models",
@@ -162,16 +162,9 @@ def _measured(options: argparse.Namespace, settings: Any, listener: Progress) ->
 def _settings(options: argparse.Namespace) -> Any:
     from gprune.evaluation import speed
 
-    return speed.with_changes(
-        speed.preset(options.preset),
-        batch=options.batch,
-        prompt=options.prompt,
-        new_tokens=options.new,
-        repeats=options.repeats,
-        dtype=options.dtype,
-        device=options.device,
-        modes=None if options.modes is None else tuple(options.modes),
-    )
+    changes = {name: getattr(options, name) for name in ("batch", "prompt", "repeats", "dtype", "device")}
+    modes = None if options.modes is None else tuple(options.modes)
+    return speed.with_changes(speed.preset(options.preset), **changes, new_tokens=options.new, modes=modes)
 
 
 def _machine(device: str) -> dict[str, str]:
@@ -187,7 +180,7 @@ def _machine(device: str) -> dict[str, str]:
 
 
 def table(rows: list[Any]) -> list[str]:
-    """Measured speeds as lines of aligned text."""
+    """Return measured speeds as lines of aligned text."""
     from gprune.analysis.table import Table
 
     return Table.of(_COLUMNS, map(_cells, rows)).text(left=(0, 2, 3))

@@ -36,7 +36,7 @@ _KNOWN = {"metric": metric_choices, "methods": choices}
 
 
 def add(commands: Any) -> None:
-    """Registers the command."""
+    """Register the command."""
     parser = registered(commands, "study", _study)
     add_fields(parser, required=("model",))
     parser.add_argument(

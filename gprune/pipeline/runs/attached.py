@@ -1,9 +1,8 @@
-"""What is measured later belongs to the run: tasks and speed that other runs measured of the same models.
+"""Tasks and speed that other runs measured of the same models.
 
-Tasks, speed and the answers behind accuracies are results under keys that follow from the masks and what they
-are repaired with. A run whose every model is one of another run, by those keys, has that one's measurements
-as well: its graph asks for them, and finds them as it finds its own. Nothing is copied, and what the
-measurement of another model would be has another key.
+Tasks, speed and the answers behind accuracies are results whose keys follow from masks and repairs. A run whose
+models are all models of another run, by those keys, has that run's measurements too: its graph is extended by them.
+Nothing is copied.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ _MEASURES = ("tasks", "few_shot", "limit", "task_folder", "speed", "batch")
 
 
 class Source(NamedTuple):
-    """A run as its record tells it."""
+    """A run by its record."""
 
     name: str
     record: dict[str, Any]
     graph: Graph
     named: bool
-    """whether a person has named it, so that it stays one of its own"""
+    """whether a person has named it; such a run is listed for itself"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +47,23 @@ class Attached:
 
 
 def attached(sources: Sequence[Source]) -> list[Attached]:
-    """What each run of a cache has beside its own measurements; `sources` stand the latest first."""
-    alike = defaultdict(list)
+    """Return what each run of a cache has besides its own measurements; `sources` are the latest first."""
+    groups = defaultdict(list)
     for source in sources:
-        alike[_model(source.graph)].append(source)
-    found = {source.name: Attached(source.graph) for source in sources}
-    for group in alike.values():
+        groups[_shared_inputs(source.graph)].append(source)
+    results = {source.name: Attached(source.graph) for source in sources}
+    for group in groups.values():
         if len(group) > 1 and any(map(_measures, group)):
-            found |= {one.name: _attached(one, group) for one in group}
-            found |= {one.name: replace(found[one.name], shown_by=_home(one, group, found)) for one in group}
-    return [found[source.name] for source in sources]
+            results |= {source.name: _attached(source, group) for source in group}
+            results |= {
+                source.name: replace(results[source.name], shown_by=_shown_by(source, group, results))
+                for source in group
+            }
+    return [results[source.name] for source in sources]
 
 
-def _model(graph: Graph) -> object:
-    """What runs of the same masks share at least: told without declaring a stage."""
+def _shared_inputs(graph: Graph) -> object:
+    # runs of the same masks share at least this, and it declares no stage
     study, inputs = graph.study, graph.inputs
     texts = tuple(sorted((role, inputs.calibration[role]) for role in ("primary", "auxiliary")))
     return inputs.model, inputs.precision, texts, study.metric, study.retention, study.seed
@@ -74,70 +76,68 @@ def _measures(source: Source) -> bool:
 
 @once
 def _models(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """The keys that every pruned model of a study follows from, by method: of its masks and its repair."""
+    """Return the keys of the masks and repair of every pruned model of a study, by method."""
     keys = {name: tuple(need.key for need in every_need(pruned(graph, name))) for name in graph.study.methods}
     return keys if any(keys.values()) and graph.known else {}
 
 
-def _attached(own: Source, group: Iterable[Source]) -> Attached:
-    models = _models(own.graph)
-    same = [one for one in group if one is not own and models and models.items() <= _models(one.graph).items()]
-    measuring, graph = [one for one in same if _measures(one)], own.graph
-    sources = []
-    for one in measuring:
-        extended = _with_speed(_with_tasks(graph, one), one)
-        sources += [one.name] if extended is not graph else []
+def _attached(source: Source, group: Iterable[Source]) -> Attached:
+    models, graph = _models(source.graph), source.graph
+    others = [other for other in group if other is not source and models and _measures(other)]
+    others = [other for other in others if models.items() <= _models(other.graph).items()]
+    names = []
+    for other in others:
+        extended = _with_speed(_with_tasks(graph, other), other)
+        names += [other.name] if extended is not graph else []
         graph = extended
+    sources = (*others, source)
+    # of several reasons the run's own counts
+    reasons = {task: why for run in sources for task, why in (run.record.get("missing_tasks") or {}).items()}
     missing = {
         task: why
-        for task, why in _told("missing_tasks", measuring, own).items()
-        if not any(task in one.graph.inputs.tasks and _was_asked(one, task) for one in (own, *measuring))
+        for task, why in reasons.items()
+        if not any(task in run.graph.inputs.tasks and _was_measured(run, task) for run in sources)
     }
-    return Attached(graph, tuple(sources), missing)
-
-
-def _told(what: str, others: Iterable[Source], own: Source) -> dict[str, str]:
-    """What the records of runs say of tasks; of several its own counts."""
-    return {task: why for one in (*others, own) for task, why in (one.record.get(what) or {}).items()}
+    return Attached(graph, tuple(names), missing)
 
 
 def _with_tasks(graph: Graph, other: Source) -> Graph:
-    """A graph with the tasks that another run has measured by the same limit and harness."""
-    mine, theirs = graph.study.evaluation, other.graph.study.evaluation
-    known = graph.inputs.tasks
-    new = {task: key for task, key in other.graph.inputs.tasks.items() if task not in known}
-    new = {task: key for task, key in new.items() if task in theirs.tasks and _was_asked(other, task)}
-    asked = (theirs.limit, theirs.few_shot, other.graph.inputs.scoring)
-    if not new or (known and asked != (mine.limit, mine.few_shot, graph.inputs.scoring)):
+    """Extend a graph by the tasks that another run measured with the same limit and harness."""
+    own, theirs, inputs = graph.study.evaluation, other.graph.study.evaluation, other.graph.inputs
+    tasks = graph.inputs.tasks
+    new = {task: key for task, key in inputs.tasks.items() if task not in tasks and task in theirs.tasks}
+    new = {task: key for task, key in new.items() if _was_measured(other, task)}
+    protocol = theirs.limit, theirs.few_shot, inputs.scoring
+    if not new or (tasks and protocol != (own.limit, own.few_shot, graph.inputs.scoring)):
         return graph
     evaluation = replace(
-        mine,
-        tasks=tuple(dict.fromkeys((*mine.tasks, *new))),
+        own,
+        tasks=tuple(dict.fromkeys((*own.tasks, *new))),
         limit=theirs.limit,
         few_shot=theirs.few_shot,
-        task_folder=mine.task_folder or theirs.task_folder,
+        task_folder=own.task_folder or theirs.task_folder,
     )
-    return _extended(graph, evaluation, tuple((known | new).items()), asked[2], graph.inputs.machine)
+    return _extended(graph, evaluation, tuple((tasks | new).items()), inputs.scoring, graph.inputs.machine)
 
 
-def _was_asked(source: Source, task: str) -> bool:
-    """Whether a run has measured a task on any of its models."""
-    done = source.record["stages"]
-    return any(accuracy(source.graph, name, task).name in done for name in source.graph.study.methods)
+def _was_measured(source: Source, task: str) -> bool:
+    """Return True if a run has measured a task on any of its models."""
+    return any(
+        accuracy(source.graph, name, task).name in source.record["stages"] for name in source.graph.study.methods
+    )
 
 
 def _with_speed(graph: Graph, other: Source) -> Graph:
-    """A graph with the speed that another run has measured of the same models in the same order."""
-    mine, theirs, inputs = graph.study.evaluation, other.graph.study.evaluation, other.graph.inputs
-    if mine.speed != "none" or theirs.speed == "none" or speed(other.graph).name not in other.record["stages"]:
+    """Extend a graph by the speed that another run measured of the same models in the same order."""
+    own, theirs = graph.study.evaluation, other.graph.study.evaluation
+    if own.speed != "none" or theirs.speed == "none" or speed(other.graph).name not in other.record["stages"]:
         return graph
-    tasks = tuple(graph.inputs.tasks.items())
-    evaluation = replace(mine, speed=theirs.speed)
-    found = _extended(graph, evaluation, tasks, graph.inputs.scoring, inputs.machine)
-    return found if speed(found).key == speed(other.graph).key else graph
+    evaluation, tasks = replace(own, speed=theirs.speed), tuple(graph.inputs.tasks.items())
+    extended = _extended(graph, evaluation, tasks, graph.inputs.scoring, other.graph.inputs.machine)
+    return extended if speed(extended).key == speed(other.graph).key else graph
 
 
-# a page asks for it at every drawing, and the handles of a graph take a while to make
+# pages ask at every rerun, and a graph takes a while to build
 @lru_cache(maxsize=256)
 def _extended(
     graph: Graph,
@@ -150,27 +150,27 @@ def _extended(
     return Graph(replace(graph.study, evaluation=evaluation), inputs, graph.letters)
 
 
-def _home(own: Source, group: Iterable[Source], found: Mapping[str, Attached]) -> str:
-    """The earliest run that differs in what is measured alone, and whose pages show all of that."""
-    if own.named or runs.standing(own.record) != "done":
+def _shown_by(source: Source, group: Iterable[Source], results: Mapping[str, Attached]) -> str:
+    """Return the earliest run that differs only in what is measured, and whose pages show all of that."""
+    if source.named or runs.standing(source.record) != "done":
         return ""
-    alike = [one for one in group if _apart(one.graph) == _apart(own.graph)]
-    for one in reversed(alike[alike.index(own) + 1 :]):
-        if runs.standing(one.record) == "done" and _shows(found[one.name].graph, own.graph):
-            return one.name
+    alike = [other for other in group if _without_measures(other.graph) == _without_measures(source.graph)]
+    for other in reversed(alike[alike.index(source) + 1 :]):
+        if runs.standing(other.record) == "done" and _shows(results[other.name].graph, source.graph):
+            return other.name
     return ""
 
 
 @once
-def _apart(graph: Graph) -> Study:
-    """A study without what is measured later."""
-    study, plain = graph.study, EvaluationSettings()
-    untouched: dict[str, Any] = {name: getattr(plain, name) for name in _MEASURES}
-    return replace(study, evaluation=replace(study.evaluation, **untouched))
+def _without_measures(graph: Graph) -> Study:
+    """Return a study without the settings of what is measured later."""
+    study, defaults = graph.study, EvaluationSettings()
+    unset: dict[str, Any] = {name: getattr(defaults, name) for name in _MEASURES}
+    return replace(study, evaluation=replace(study.evaluation, **unset))
 
 
 def _shows(shown: Graph, other: Graph) -> bool:
-    """Whether a graph has every accuracy and the speed of another one."""
+    """Return True if a graph has every accuracy and the speed of another one."""
     timed = other.study.evaluation.speed == "none" or (
         shown.study.evaluation.speed != "none" and speed(shown).key == speed(other).key
     )

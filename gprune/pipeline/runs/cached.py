@@ -1,4 +1,4 @@
-"""Reads what stands in a run's folder: its record, and what a person says of it; nothing is read twice."""
+"""Read what lies in a run's folder, its record and the notes of a person, again only when a file has changed."""
 
 import os
 from functools import lru_cache
@@ -9,49 +9,45 @@ from gprune.pipeline import runs
 from gprune.pipeline.runs import notes
 from gprune.pipeline.stages import Graph
 from gprune.pipeline.stages.inputs import from_plain, lacking
+from gprune.store.checksums import Stamp, stamp_of
 from gprune.study import from_dict
 from gprune.study.methods import register_recorded
 from gprune.system import safe_parsing
 from gprune.system.errors import SettingsError, UnreadableError
 
-Read = tuple[dict[str, Any] | None, Graph | None, str]
+ReadRecord = tuple[dict[str, Any] | None, Graph | None, str]
 """record and graph of a run, or why there is none"""
 
 
-def record(path: Path, status: os.stat_result) -> Read:
-    """Record and graph of a run, or why there is none; read again only when the file has changed."""
-    # a record that is replaced within one tick of the clock is another file
-    return _record(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
-
-
-def said_of(folder: Path) -> tuple[runs.RunNotes, str]:
-    """What a person says of the run in a folder, and why that cannot be read."""
-    path = folder / notes.FILE
-    try:
-        status = path.stat()
-    except OSError:
-        return runs.RunNotes(), ""
-    return _read_about(str(path), status.st_mtime_ns, (status.st_ino, status.st_size))
+def read_record(path: Path, status: os.stat_result) -> ReadRecord:
+    """Return record and graph of a run, or why there is none."""
+    return _read_record(str(path), stamp_of(status))
 
 
 @lru_cache(maxsize=1024)
-def _read_about(path: str, changed: int, which: tuple[int, int]) -> tuple[runs.RunNotes, str]:
+def _read_record(path: str, stamp: Stamp) -> ReadRecord:
+    try:
+        record = runs.load(Path(path))
+        return record, recorded_graph(record, path, require_inputs=False), ""
+    except UnreadableError as error:
+        return None, None, str(error)
+
+
+def read_notes(folder: Path) -> tuple[runs.RunNotes, str]:
+    """Return the notes on the run in a folder, and why they cannot be read."""
+    path = folder / notes.FILE
+    try:
+        return _read_notes(str(path), stamp_of(path.stat()))
+    except OSError:
+        return runs.RunNotes(), ""
+
+
+@lru_cache(maxsize=1024)
+def _read_notes(path: str, stamp: Stamp) -> tuple[runs.RunNotes, str]:
     try:
         return notes.read(Path(path).parent), ""
     except UnreadableError as error:
         return runs.RunNotes(), str(error)
-
-
-@lru_cache(maxsize=1024)
-def _record(path: str, changed: int, which: tuple[int, int]) -> Read:
-    try:
-        values = runs.load(Path(path))
-    except UnreadableError as error:
-        return None, None, str(error)
-    try:
-        return values, recorded_graph(values, path, require_inputs=False), ""
-    except UnreadableError as error:
-        return None, None, str(error)
 
 
 def recorded_graph(record: dict[str, Any], source: str, *, require_inputs: bool = True) -> Graph:

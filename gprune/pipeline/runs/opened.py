@@ -117,10 +117,8 @@ class Run:
     @property
     def missing_tasks(self) -> Mapping[str, str]:
         """Why zero-shot tasks could not be measured, by task."""
-        return self._told("missing_tasks", self.later.missing_tasks if self.later else None)
-
-    def _told(self, what: str, later: Mapping[str, str] | None) -> Mapping[str, str]:
-        return (self.record.get(what) or {}) if later is None else later
+        later = self.later.missing_tasks if self.later else None
+        return (self.record.get("missing_tasks") or {}) if later is None else later
 
     @property
     def outlook(self) -> dict[str, float]:
@@ -283,22 +281,22 @@ def all_runs(root: str) -> tuple[list[Run], list[Unreadable]]:
             status = path.stat()
         except OSError:
             continue
-        values, graph, reason = cached.record(path, status)
-        if values is None or graph is None:
+        record, graph, reason = cached.read_record(path, status)
+        if record is None or graph is None:
             bad.append(Unreadable(path.parent.name, reason))
         else:
-            good.append(Run(root, path.parent.name, values, graph.study, graph, *cached.said_of(path.parent)))
+            good.append(Run(root, path.parent.name, record, graph.study, graph, *cached.read_notes(path.parent)))
     good.sort(key=lambda run: (seconds_since_1970(run.record.get("started")), run.name), reverse=True)
-    known = [Source(run.name, run.record, run.graph, bool(run.about.name)) for run in good]
-    found = zip(good, attached(known), strict=True)
-    return [replace(run, graph=one.graph, later=one) for run, one in found], bad
+    sources = [Source(run.name, run.record, run.graph, bool(run.about.name)) for run in good]
+    pairs = zip(good, attached(sources), strict=True)
+    return [replace(run, graph=later.graph, later=later) for run, later in pairs], bad
 
 
 def run_named(root: str, name: str) -> Run:
     """A run of a cache; SettingsError where its record cannot be used, or it has gone meanwhile."""
     readable, damaged = all_runs(root)
-    found = next((run for run in readable if run.name == name), None)
-    if found is None:
-        reasons = (one.reason for one in damaged if one.name == name)
+    run = next((run for run in readable if run.name == name), None)
+    if run is None:
+        reasons = (unreadable.reason for unreadable in damaged if unreadable.name == name)
         raise SettingsError(next(reasons, f"the run {name!r} was deleted meanwhile: choose another one"))
-    return found
+    return run
