@@ -9,11 +9,11 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, paths, place, registered, say
+from gprune.cli import add_cache, paths, registered, say
 from gprune.study.settings import require
 from gprune.system.errors import JobError
 
@@ -32,11 +32,9 @@ _PIECE = 1 << 16
 def add(commands: Any) -> None:
     """Registers the five commands."""
     submit = registered(commands, "submit", _submit)
-    submit.add_argument("studies", metavar="STUDY", nargs="*", help="a study's JSON file, or demo")
+    submit.add_argument("studies", metavar="STUDY", nargs="+", help="a study's JSON file, or demo")
     submit.add_argument("--label", default="", help="what to call the job; the study's name by default")
     submit.add_argument("--model-gpus", type=int, metavar="N", help="as for `run`")
-    add_engine(submit)
-    submit.add_argument("--slurm-template", action="store_true", help="print a file of Slurm settings with every field")
     listing = registered(commands, "jobs", _jobs)
     listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {LISTED}")
     listing.add_argument("--json", action="store_true", help="write every job as JSON to stdout")
@@ -63,36 +61,33 @@ def add_devices(parser: Any) -> None:
     )
 
 
-def add_engine(parser: Any) -> None:
-    """Adds the options that say who starts jobs."""
+def add_slurm(parser: Any) -> None:
+    """Adds the options that submit studies to Slurm."""
+    parser.add_argument("--slurm", action="store_true", help="submit to Slurm: print the batch script, submit it, stop")
     parser.add_argument(
-        "--engine",
-        choices=("local", "slurm"),
-        default="local",
-        help="who starts the jobs: this machine's queue (default), or Slurm",
-    )
-    parser.add_argument(
-        "--slurm",
-        type=place,
-        metavar="FILE",
-        help="Slurm settings (default: the cache folder's slurm-settings.json)",
+        "--sbatch",
+        default="",
+        metavar="OPTIONS",
+        help='options of sbatch, as --sbatch="--partition=gpu --gpus=1 --time=8:00:00"',
     )
 
 
-def slurm_settings(options: argparse.Namespace, cache: Path) -> Any:
-    """The Slurm settings that a command was told; None where this machine's queue starts the jobs.
+def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until: str) -> int:
+    """Print the batch script of some studies and submit it; with `--dry-run` only print it.
 
-    Raises JobError where they cannot be read, SettingsError where Slurm does not start the jobs.
+    Raises JobError where Slurm refuses it.
     """
-    from gprune.jobs.slurm import settings
+    from gprune.experiments.sweep.running import shared_stages
+    from gprune.jobs import slurm
+    from gprune.store import Store
 
-    if options.engine == "slurm":
-        devices = getattr(options, "devices", [])
-        rule = "left out with --engine slurm, which gives jobs their GPUs (field gpus of the Slurm settings)"
-        require(not devices, "--devices", " ".join(devices), rule)
-        return settings.read(cache, options.slurm)
-    require(options.slurm is None, "--slurm", str(options.slurm), "given with --engine slurm")
-    return None
+    store = Store(options.cache)
+    shared = shared_stages(studies, store, until)
+    submission = slurm.submit(store.root, studies, until, shared, options.sbatch, dry_run=options.dry_run)
+    say(submission.script, end="")
+    if submission.job_ids:
+        say(f"submitted as {' and '.join(submission.job_ids)}; logs: {submission.folder}", file=sys.stderr)
+    return 0
 
 
 def _cache(options: argparse.Namespace) -> Path:
@@ -105,41 +100,24 @@ def _cache(options: argparse.Namespace) -> Path:
 
 def _submit(options: argparse.Namespace) -> int:
     from gprune import jobs
-    from gprune.jobs.slurm import settings
-    from gprune.jobs.slurm.submission import StudyJob
     from gprune.study.demo import named
 
-    if options.slurm_template:
-        say(settings.template(), end="")
-        return 0
-    require(bool(options.studies), "STUDY", "nothing", "at least one study's file, or demo")
     cache, studies = _cache(options), [paths.study(named(name, pipe=True)) for name in options.studies]
     # all are read before the first one starts
-    slurm = slurm_settings(options, cache)
-    arguments = _for_run(options, studies, slurm)
-    if slurm is not None:
-        entries = [StudyJob(study, options.label, arguments) for study in studies]
-        for job in jobs.submit_slurm(cache, entries, slurm):
-            say(job_line(job))
-        return 0
+    arguments = _for_run(options, studies)
     for study in studies:
         say(job_line(jobs.submit(cache, study, options.label, arguments)))
     return 0
 
 
-def _for_run(options: argparse.Namespace, studies: list[Study], slurm: Any) -> tuple[str, ...]:
+def _for_run(options: argparse.Namespace, studies: list[Study]) -> tuple[str, ...]:
     """The options of `run` that a submission was given; SettingsError where they cannot be followed."""
     if options.model_gpus is None:
         return ()
     from gprune.study.model_gpus import require_possible
 
     for study in studies:
-        require_possible(options.model_gpus, study, None, here=slurm is None)
-    if slurm is not None:
-        # a number, or kind:number; 0 leaves it to the cluster
-        there = int(str(slurm.gpus).rpartition(":")[2])
-        rule = f"at most the {there} GPUs that the Slurm settings give a job (gpus)"
-        require(not there or options.model_gpus <= there, "--model-gpus", options.model_gpus, rule)
+        require_possible(options.model_gpus, study, None)
     return "--model-gpus", str(options.model_gpus)
 
 
@@ -149,7 +127,6 @@ def _jobs(options: argparse.Namespace) -> int:
     cache = _cache(options)
     # whoever looks keeps the queue going, as the app does
     jobs.reconcile(cache)
-    jobs.ask_slurm(cache)
     found = jobs.jobs(cache)
     ended = [job for job in found if not job.active]
     left_out = [] if options.all or options.json else ended[LISTED:]
@@ -238,13 +215,13 @@ def job_line(job: Job) -> str:
         now = jobs.progress(job.folder.parents[1], job.id)
         words.append(f"{now.stage} {now.done}/{now.total}" if now.total else now.stage)
         words.append(now.waits)
-    words += [f"on {job.device}" if job.device else "", job.label, job.error or job.run_id, job.note]
+    words += [f"on {job.device}" if job.device else "", job.label, job.error or job.run_id]
     return "  ".join(word for word in words if word)
 
 
 def _plain(job: Job) -> dict[str, Any]:
     """A job for programs; times are seconds since 1970."""
-    names = "id label state engine note returns position device created started ended error run_id summary"
+    names = "id label state position device created started ended error run_id summary"
     return {name: getattr(job, name) for name in names.split()} | {"folder": str(job.folder)}
 
 

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any, get_args
 
 from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered, say
-from gprune.cli.jobs import add_devices, add_engine, slurm_settings
+from gprune.cli.jobs import add_devices
 from gprune.cli.study import add_field, add_profile
 from gprune.study import profiles, short
 from gprune.study.fields import OPTIONS, hint
@@ -49,7 +49,6 @@ def add(commands: Any) -> None:
         "FILE says of other models stays",
     )
     add_devices(parser)
-    add_engine(parser)
     _add_scale(parser)
     add_cache(parser)
 
@@ -177,9 +176,7 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
     from gprune.cli.progress import Shown
     from gprune.experiments.reproduction import work
     from gprune.jobs import device_slots
-    from gprune.store import Store
 
-    slurm = slurm_settings(options, Store(options.cache).root)
     work.prepare(series)
     made = work_of(options, chosen, series)
     missing, seconds = made.outlook()
@@ -187,7 +184,7 @@ def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) 
     say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
     device_slots.allow(options.devices)
     with Shown() as shown:
-        tables = made.run(shown.watch, shown.ended, slurm=slurm)
+        tables = made.run(shown.watch, shown.ended)
     for table in tables:
         _print(table)
     say(f"tables: {made.folder}", file=sys.stderr)

@@ -10,7 +10,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered, say
+from gprune.cli import EXIT_UNFILLED, add_cache, add_job, paths, registered, say
+from gprune.cli.jobs import add_slurm, submit_to_slurm
 from gprune.cli.study import add_fields, changes
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
@@ -53,6 +54,7 @@ def add(commands: Any) -> None:
     )
     fields = run.add_argument_group("settings", "fields of the study, in the place of what its file says")
     add_fields(fields)
+    add_slurm(run)
     add_job(run)
     add_cache(run)
 
@@ -73,6 +75,10 @@ def _run(options: argparse.Namespace) -> int:
         require_possible(options.model_gpus, study, options.seeds)
         if options.model_gpus > 1 and not options.dry_run:
             return distributed.run(options, study, partial(_run_reported, options, study))
+    if options.slurm:
+        study = paths.study(study or _asked(options))
+        studies = _of_seeds(study, options.seeds) if options.seeds else [study]
+        return submit_to_slurm(options, studies, options.until)
     if options.dry_run:
         return _show_course(options, study or _asked(options))
     if options.seeds:

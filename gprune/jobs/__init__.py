@@ -7,7 +7,6 @@ from gprune.jobs.folder import LOG
 from gprune.jobs.job import Job
 from gprune.jobs.local import CommandBuilder, worker_command
 from gprune.jobs.queue import (
-    ask_slurm,
     cancel,
     get,
     jobs,
@@ -17,7 +16,6 @@ from gprune.jobs.queue import (
     resume,
     study_of,
     submit,
-    submit_slurm,
 )
 from gprune.jobs.reporting import JobReporter
 from gprune.jobs.timeline import JobProgress, StageTime

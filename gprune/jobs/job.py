@@ -14,15 +14,12 @@ from typing import Any, ClassVar
 from gprune.jobs import folder as files
 from gprune.jobs.device_slots import CPU, model_gpus
 from gprune.jobs.local import CommandBuilder, exports, times
-from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
 from gprune.jobs.state import JobState, Seconds, Shown, one_line, read_state, write_state
 from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder, write_text
 from gprune.system.forms import Listed, LooseForm
 from gprune.system.network_files import move
-
-LOCAL, SLURM = "local", "slurm"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +74,6 @@ class Job:
     """a few plain values of the result, once done"""
     position: int | None = None
     """place in the queue from 1; None unless queued on this machine"""
-    engine: str = LOCAL
-    """who starts it: this machine's queue, or Slurm"""
-    returns: bool = False
-    """whether an interrupted job is started again without anybody's doing"""
-    note: str = ""
-    """what Slurm calls the job, and does with it, in words"""
     asks: str = "auto"
     """device that it asks for, as a study does"""
     timed: bool = False
@@ -108,7 +99,7 @@ class Job:
     @property
     def active(self) -> bool:
         """Whether something is still to happen."""
-        return self.returns or self.state in ("queued", "running", "cancelling")
+        return self.state in ("queued", "running", "cancelling")
 
     @property
     def elapsed(self) -> float | None:
@@ -144,13 +135,11 @@ def create(
     arguments: Sequence[str],
     build: CommandBuilder,
     number: int = 0,
-    slurm: Record | None = None,
 ) -> Job:
     """Writes the folder of a new job under another name and renames it: no reader sees half a job.
 
     `label` is by default the study's name, or else what it prunes; `build` makes the argument list from the
-    job's folder and the arguments; `number` is larger than those of all jobs before it; `slurm` is the part
-    there of a job that Slurm starts, from the first moment, so that no queue takes it. Raises JobError where
+    job's folder and the arguments; `number` is larger than those of all jobs before it. Raises JobError where
     the folder cannot be written.
     """
     now, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments)
@@ -174,8 +163,6 @@ def create(
     draft = home / f".new-{nonce}"
     try:
         _write(draft, study, record)
-        if slurm is not None:
-            write_record(draft, slurm)
         move(draft, folder)
     except OSError as error:
         raise files.unwritable(home, error) from error
@@ -196,7 +183,6 @@ def _write(folder: Path, study: Study, record: dict[str, Any]) -> None:
 def read_job(folder: Path) -> Job:
     """Reads one job; its place in the queue is left open. JobError where the record is missing or damaged."""
     state = read_state(folder)
-    slurm = read_record(folder) if is_slurm(folder) else None
     try:
         kept = _Record.parse(files.read_json(folder / files.JOB) or {})
     except SettingsError as error:
@@ -218,19 +204,9 @@ def read_job(folder: Path) -> Job:
         error=state.error,
         run_id=state.run_id,
         summary=state.summary,
-        engine=LOCAL if slurm is None else SLURM,
-        returns=slurm is not None and state.state == "interrupted" and slurm.known,
-        note="" if slurm is None else _note(state, slurm),
         asks=kept.device,
         timed=kept.timed,
         device=state.device,
         killed=state.state == "failed" and state.killed,
         run=kept.run,
     )
-
-
-def _note(state: JobState, slurm: Record) -> str:
-    """What Slurm calls a job, and what it does with it while there is something to do."""
-    words = f"Slurm's {slurm.name}" if slurm.name else "on its way to Slurm"
-    goes_on = not state.finished or (state.state == "interrupted" and slurm.known)
-    return f"{words}: {slurm.note()}" if goes_on and slurm.note() else words

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gprune.jobs import folder as files
-from gprune.jobs.job import LOCAL, Job, read_job
+from gprune.jobs.job import Job, read_job
 from gprune.jobs.state import read_state
 from gprune.jobs.timeline import JobProgress, measure, read_trace
 from gprune.study import Study, from_file, run_name
@@ -21,7 +21,7 @@ def jobs(cache: Path) -> list[Job]:
             found.append(read_job(folder))
     # by their number: a clock that is set back changes no order
     found.sort(key=lambda job: (job.number, job.created, job.id), reverse=True)
-    waiting = [job.id for job in reversed(found) if job.state == "queued" and job.engine == LOCAL]
+    waiting = [job.id for job in reversed(found) if job.state == "queued"]
     place = {job_id: position for position, job_id in enumerate(waiting, start=1)}
     return [replace(job, position=place.get(job.id)) for job in found]
 
@@ -29,7 +29,7 @@ def jobs(cache: Path) -> list[Job]:
 def get(cache: Path, job_id: str) -> Job:
     """One job; JobError where there is no such job, or its record is damaged."""
     job = read_job(files.locate(cache, job_id))
-    if job.state != "queued" or job.engine != LOCAL:
+    if job.state != "queued":
         # only the queue of this machine has places to count
         return job
     return next((other for other in jobs(cache) if other.id == job_id), job)
@@ -61,7 +61,7 @@ def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
 def using(cache: Path, run: str, *, done: bool) -> Job | None:
     """The job that has a use for a run: it waits or is at work, or was interrupted and is to be gone on with.
 
-    Whoever started it, this machine's queue or Slurm. What was interrupted counts as long as no later job of
+    What was interrupted counts as long as no later job of
     the run was started and the run is not `done`, by other means. None where there is none.
     """
     own = [job for job in jobs(cache) if _run_of(cache, job) == run]

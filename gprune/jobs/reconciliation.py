@@ -13,9 +13,8 @@ from pathlib import Path
 
 from gprune.jobs import device_slots, local
 from gprune.jobs import folder as files
-from gprune.jobs.job import LOCAL, Job, read_job
+from gprune.jobs.job import Job, read_job
 from gprune.jobs.listing import jobs
-from gprune.jobs.slurm.record import is_slurm
 from gprune.jobs.state import LOST, JobState, read_state, silence, update
 from gprune.system import processes
 from gprune.system.errors import JobError
@@ -27,15 +26,12 @@ CLAIM_SECONDS = 30.0
 def at_work(cache: Path) -> list[Job]:
     """Jobs that wait for their turn, compute, or still leave the machine; nothing is changed.
 
-    A job that is called running but whose processes are gone is not among them, nor is a job of Slurm's that
-    runs on another machine, or waits: Slurm finds it a place.
+    A job that is called running but whose processes are gone is not among them.
     """
     found, now = [], time.time()
     for folder in files.all_folders(files.root(cache)):
         state = read_state(folder)
         if state.finished and now - (state.ended or 0.0) > 2 * local.EXIT_SECONDS:
-            continue
-        if is_slurm(folder) and (state.pid is None or local.elsewhere(state)):
             continue
         waits = state.state == "queued" or (not state.finished and _starting(state, now))
         if waits or local.worker_alive(state) or (not state.finished and local.supervisor_alive(state)):
@@ -49,7 +45,7 @@ def settle(home: Path) -> None:
     now = time.time()
     for folder in files.all_folders(home):
         state = read_state(folder)
-        if is_slurm(folder) or state.state == "queued" or local.supervisor_alive(state):
+        if state.state == "queued" or local.supervisor_alive(state):
             continue
         if local.worker_alive(state):
             due = local.due_signal(state, now)
@@ -74,7 +70,7 @@ def advance(home: Path) -> None:
 
     A run that has reported its end keeps its place until its process has left and freed its memory.
     """
-    found = [job for job in jobs(home.parent) if job.engine == LOCAL]
+    found = jobs(home.parent)
     busy = [
         job for job in found if job.state in ("running", "cancelling") or local.worker_alive(read_state(job.folder))
     ]

@@ -15,7 +15,6 @@ from gprune.app.ui.run_choice import labels
 from gprune.jobs import folder as job_files
 from gprune.jobs import job as job_records
 from gprune.jobs.local import worker_command
-from gprune.jobs.slurm.record import Record
 from gprune.pipeline import runs as run_records
 from gprune.pipeline import stages
 from gprune.pipeline.cache import removal, usage
@@ -126,10 +125,11 @@ def test_a_run_at_work_is_not_deleted(cache):
         removal.remove(Store(cache), done)
 
 
-def test_a_run_that_a_job_waits_for_is_not_deleted(cache):
+def test_a_run_that_a_job_waits_for_is_not_deleted(cache, monkeypatch):
     name, home = write_run(cache), job_files.root(cache)
     home.mkdir()
-    job = job_records.create(home, a_study(), "mine", (), worker_command, 1, Record(made=1.0, array="41"))
+    job = job_records.create(home, a_study(), "mine", (), worker_command, 1)
+    monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda _: None)
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
     assert f"gprune cancel {job.id}" in words(app).replace("\\", "")

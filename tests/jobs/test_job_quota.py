@@ -11,9 +11,6 @@ from gprune import jobs
 from gprune.jobs import folder as files
 from gprune.jobs import reporting, supervisor
 from gprune.jobs.reporting import JobReporter
-from gprune.jobs.slurm import batch, client, submission, watching
-from gprune.jobs.slurm.record import Record
-from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.jobs.state import JobState, read_state, update, write_state
 from gprune.store import Store
 from gprune.system import files as whole
@@ -89,36 +86,3 @@ def test_a_queue_whose_supervisor_finds_no_room_says_so(cache, monkeypatch, numb
     job = jobs.submit(cache, make_study(), build=fake_command, arguments=("finish",))
     with pytest.raises(JobError, match=FULL[number]):
         raise JobError(jobs.get(cache, job.id).error)
-
-
-def test_an_array_whose_script_finds_no_room_is_not_handed_over(tmp_path, monkeypatch, number):
-    monkeypatch.setattr("gprune.jobs.slurm.client.submit", lambda *_: pytest.fail("it was handed over"))
-    entry = submission.StudyJob(make_study())
-    monkeypatch.setattr(submission, "make_folder", refuse(number))
-    with pytest.raises(JobError, match=FULL[number]):
-        submission.submit(tmp_path, [entry], SlurmSettings(), [])
-    assert jobs.jobs(tmp_path.parent) == []
-
-
-def test_an_array_whose_number_cannot_be_kept_is_taken_back(tmp_path, monkeypatch, number):
-    def write(*_):
-        # the disk is full from here on, for renames too
-        monkeypatch.setattr(submission, "discard", refuse(number))
-        raise files.unwritable(tmp_path, OSError(number, os.strerror(number)))
-
-    told: list[list[str]] = []
-    answer = client.Answer(0, "", "")
-    monkeypatch.setattr(client, "submit", lambda *_: "41")
-    monkeypatch.setattr(client, "ask", lambda words: told.append(words) or answer)
-    monkeypatch.setattr(submission, "write_record", write)
-    with pytest.raises(JobError, match=FULL[number]):
-        submission.submit(tmp_path, [submission.StudyJob(make_study())], SlurmSettings(), [])
-    assert told == [["scancel", "41"]]
-
-
-def test_a_node_without_room_is_told_from_one_that_does_not_see_the_folder(tmp_path, number):
-    ended = Record(array="41", state="FAILED", gone=1.0)
-    running = JobState(state="running")
-    (tmp_path / batch.SIGN).touch()
-    told = watching.concluded(tmp_path, running, ended, 1000.0)
-    assert told.state == "failed" and "your quota on it is full" in told.error

@@ -11,7 +11,6 @@ from gprune import jobs
 from gprune.jobs import folder as files
 from gprune.jobs import job as records
 from gprune.jobs import listing, local
-from gprune.jobs.slurm.record import Record
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.cache import removal
@@ -116,13 +115,12 @@ def a_job(
     number=1,
     *,
     arguments=(),
-    slurm=None,
     seed=0,
 ):
     home = files.root(cache)
     home.mkdir(exist_ok=True)
     study = a_study(seed=seed)
-    job = records.create(home, study, "mine", arguments, local.worker_command, number, slurm)
+    job = records.create(home, study, "mine", arguments, local.worker_command, number)
     pid = os.getpid()
     at_work = {"pid": pid, "process_started": local.process_start(pid), "started": 1.0}
     values = at_work if state == "running" else {}
@@ -145,10 +143,9 @@ def refused(cache, run):
         ("interrupted", "was interrupted and is to be gone on with"),
     ],
 )
-@pytest.mark.parametrize("slurm", [None, Record(made=1.0, array="41")])
-def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does, slurm):
+def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does):
     run = write_run(tmp_path, stages="drift", state="interrupted")
-    job = a_job(tmp_path, state, slurm=slurm)
+    job = a_job(tmp_path, state)
     assert refused(tmp_path, run) == (
         f"the run {run!r} cannot be deleted, the job {job.id} (mine) {does}: cancel that job first (`gprune "
         f"cancel {job.id}`, or on the page Runs & export)"

@@ -14,7 +14,6 @@ from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
 from gprune.jobs.device_slots import model_gpus
-from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import budget
@@ -59,13 +58,10 @@ def new_study(root: str) -> None:
         if not studies:
             return
         records = [run.record for run in frame.situation().runs]
-        slurm = starting.choose(root)
-        gpus = () if slurm is not None else starting.several_gpus(studies)
-        told = starting.show_estimate(
-            studies, records, "launch", elsewhere=slurm is not None, processes=model_gpus(gpus or ())
-        )
+        gpus = starting.several_gpus(studies)
+        told = starting.show_estimate(studies, records, "launch", processes=model_gpus(gpus or ()))
         arguments = None if gpus is None or told is None else (*gpus, *told)
-        starting.show_command(studies, arguments or (), slurm is not None)
+        starting.show_command(studies, arguments or ())
         refused = _refused(studies[0], complaint)
         if buttons.pressed(
             "Start the run",
@@ -74,7 +70,7 @@ def new_study(root: str) -> None:
             icon=":material/play_arrow:",
             disabled=refused or arguments is None,
         ):
-            _start(root, studies, arguments or (), slurm)
+            _start(root, studies, arguments or ())
 
 
 def _more(values: dict[str, Any], start: Study, key: str) -> dict[str, Any]:
@@ -283,17 +279,9 @@ def _refused(study: Study, complaint: Any = None) -> bool:
     return True
 
 
-def _start(
-    root: str,
-    studies: list[Study],
-    arguments: tuple[str, ...] = (),
-    slurm: SlurmSettings | None = None,
-) -> None:
+def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
     """Submits a study of each seed."""
-    if slurm is not None:
-        started = work.start_in_slurm(root, studies, slurm)
-    else:
-        started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
+    started = [job for job in (work.start(root, study, arguments) for study in studies) if job is not None]
     if started:
         st.session_state["jobs_wanted"] = started[0].id
         st.rerun()
