@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import add_cache, add_job, place, registered, say
+from gprune.cli.jobs import submit_command
 from gprune.system.progress import Progress
 
 if TYPE_CHECKING:
@@ -31,19 +32,19 @@ def add(commands: Any) -> None:
     export.add_argument("--repair", help="another repair than the run's, as least_squares or none")
     export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
     export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
-    add_job(export)
+    add_job(export, submit_command)
     add_cache(export)
     pad = registered(commands, "pad", _pad)
     pad.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     pad.add_argument("out", metavar="OUT", type=place, help="folder to write")
-    add_job(pad)
+    add_job(pad, submit_command)
     gguf = registered(commands, "gguf", _gguf)
     gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
     gguf.add_argument("out", metavar="OUT.gguf", type=place, help="file to write")
     gguf.add_argument(
         "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
     )
-    add_job(gguf)
+    add_job(gguf, submit_command)
 
 
 def _export(options: argparse.Namespace) -> int:

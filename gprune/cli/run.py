@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gprune.cli import EXIT_UNFILLED, add_cache, add_job, paths, registered, say
-from gprune.cli.jobs import add_slurm, submit_to_slurm
+from gprune.cli.jobs import add_slurm, format_job, job_reporter, submit_to_slurm
 from gprune.cli.study import add_fields, changes
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
@@ -55,7 +55,8 @@ def add(commands: Any) -> None:
     fields = run.add_argument_group("settings", "fields of the study, in the place of what its file says")
     add_fields(fields)
     add_slurm(run)
-    add_job(run)
+    run.add_argument("--label", default="", help="name of the job of --detach; the study's name by default")
+    add_job(run, _submit)
     add_cache(run)
 
 
@@ -63,6 +64,20 @@ def _asked(options: argparse.Namespace) -> Study:
     """The study of a run with the settings that its options change; for errors see `named`."""
     study, changed = named(options.study, pipe=True), changes(options)
     return study.with_settings(changed) if changed else study
+
+
+def _submit(options: argparse.Namespace) -> int:
+    """Submit the study of each seed as a job."""
+    from gprune import jobs
+
+    study = paths.study(_asked(options))
+    arguments = [
+        *(["--until", options.until] if options.until != "all" else []),
+        *(["--anyway"] if options.anyway else []),
+    ]
+    for seeded in _of_seeds(study, options.seeds) if options.seeds else [study]:
+        say(format_job(jobs.submit(Store(options.cache).root, seeded, options.label, arguments)))
+    return 0
 
 
 def _run(options: argparse.Namespace) -> int:
@@ -91,16 +106,12 @@ def _run_reported(options: argparse.Namespace, study: Study | None, ranks: Ranks
 
     `study` came through a pipe, which can be read once, or is None; of `ranks` this process is the first.
     """
-    from gprune.jobs import reporting
-    from gprune.jobs.reporting import JobReporter
-
-    if options.job is None:
-        return _ended([_run_here(options, study or _asked(options), None, ranks)])
-    with reporting.forgiving(), JobReporter(options.job) as reporter:
+    with job_reporter(options.job) as reporter:
         result = _run_here(options, study or _asked(options), reporter, ranks)
         code = _ended([result])
-        kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
-        reporter.finish({name: result[name] for name in kept if name in result}, result["run"])
+        if reporter is not None:
+            names = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
+            reporter.finish({name: result[name] for name in names if name in result}, result["run"])
     return code
 
 

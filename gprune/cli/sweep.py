@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, paths, place, registered, say
-from gprune.cli.jobs import add_devices, add_slurm, submit_to_slurm
+from gprune.cli import EXIT_UNFILLED, add_cache, add_job, paths, place, registered, say
+from gprune.cli.jobs import add_devices, add_slurm, job_reporter, submit_command, submit_to_slurm
 from gprune.study.settings import require
 from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
     from gprune.experiments.sweep.plan import Sweep, Variation
     from gprune.experiments.sweep.running import StudyStatus
+    from gprune.jobs import JobReporter
     from gprune.store import Store
 
 
@@ -37,6 +38,7 @@ def add(commands: Any) -> None:
     parser.add_argument("--retry-failed", action="store_true", help="run those again that have failed")
     add_devices(parser)
     add_slurm(parser)
+    add_job(parser, submit_command)
     add_cache(parser)
 
 
@@ -56,7 +58,8 @@ def _sweep(options: argparse.Namespace) -> int:
         return _dry_run(sweep, made, store)
     if options.status:
         return _status(options, sweep, made, store)
-    return _run(options, sweep, made, store)
+    with job_reporter(options.job) as reporter:
+        return _run(options, sweep, made, store, reporter)
 
 
 def _dry_run(sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
@@ -98,7 +101,13 @@ def _submit(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Vari
     return submit_to_slurm(options, studies, sweep.until)
 
 
-def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
+def _run(
+    options: argparse.Namespace,
+    sweep: Sweep,
+    made: Sequence[Variation],
+    store: Store,
+    reporter: JobReporter | None,
+) -> int:
     from gprune.cli.progress import Shown
     from gprune.experiments.sweep import running
     from gprune.experiments.sweep.running import DONE, FAILED
@@ -107,7 +116,7 @@ def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], s
     device_slots.allow(options.devices)
     running.prepare(made, store)
     say(f"{sweep.title}: {_studies(len(made))}", file=sys.stderr)
-    with Shown() as shown:
+    with Shown(reporter, "sweep") as shown:
         found = running.run(made, store, sweep.until, again=options.retry_failed, watch=shown.watch, told=shown.ended)
     _tell(options, sweep, found)
     if any(one.state == FAILED for one in found):

@@ -138,7 +138,7 @@ class Schedule(Generic[E]):
         if entry.timed:
             return not self._open
         # one more than can run, so that the queue never stands still between two looks
-        return len(self._open) <= device_slots.at_once()
+        return len(self._open) <= device_slots.max_jobs()
 
     def _start(self, entry: E) -> None:
         open_job = self._already_open(entry)
@@ -229,11 +229,11 @@ class Schedule(Generic[E]):
                     label, stage = item.entry.study.name, f"{progress.stage} {words}"
                     break
         mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
-        remaining = mean * left / device_slots.at_once() if mean is not None else None
+        remaining = mean * left / device_slots.max_jobs() if mean is not None else None
         return Status(total - left, total, label, stage, remaining)
 
     def _cancel(self) -> None:
-        """Asks the jobs of this schedule to stop, those that wait first; their own supervisors see to it."""
+        """Asks the jobs of this schedule to stop, those that wait first."""
         for item in reversed(self._open):
             if item.own:
                 with contextlib.suppress(GpruneError):

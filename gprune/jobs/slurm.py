@@ -58,7 +58,7 @@ class Submission:
     """Numbers of the Slurm jobs: the shared stages where there are any, then the array."""
 
 
-def submit(
+def submit_array(
     cache: Path,
     studies: Sequence[Study],
     until: str,

@@ -12,7 +12,6 @@ from gprune.app.pages.jobs import complaints, launch
 from gprune.models.shapes import SHAPES
 from gprune.study import from_dict
 from gprune.study.demo import demo_study
-from gprune.system import machine
 from gprune.system.errors import SettingsError
 
 
@@ -137,32 +136,3 @@ def test_a_model_that_is_gone_is_refused_at_its_field_and_no_job_is_made(cache, 
     # the other ways to a job refuse it as well
     on(app, "speed_export").button(key="sx_measure").click().run()
     assert "there is no model folder" in words(app) and not started
-
-
-@pytest.fixture
-def two_gpus(monkeypatch):
-    monkeypatch.setattr(machine, "has_gpu", lambda: True)
-    monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
-    monkeypatch.setattr(machine, "card_memory", lambda index=0: 80 * 2**30)
-
-
-def test_one_model_lies_over_several_gpus_where_there_are_several(cache, started, two_gpus, monkeypatch):
-    app = open_page("jobs")
-    assert app.number_input(key="launch_model_gpus").max == 2
-    app.number_input(key="launch_model_gpus").set_value(2).run()
-    assert any(code.value.endswith(" --model-gpus 2") for code in app.code)
-    app.button(key="launch_start").click().run()
-    assert [arguments for _, arguments in started] == [("--model-gpus", "2")]
-    app.text_input(key="launch_seeds").set_value("3").run()
-    told = app.error[0].value.replace("\\", "")
-    assert "must be left out with --seeds" in told and app.button(key="launch_start").disabled
-    app.text_input(key="launch_seeds").set_value("").run()
-    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:1")
-    assert "must be at most 1, the GPUs that GPRUNE_JOB_DEVICES names" in app.run().error[0].value.replace("\\", "")
-    app.selectbox(key="launch_device").set_value("cpu").run()
-    assert "launch_model_gpus" not in [field.key for field in app.number_input] and not app.error
-
-
-def test_with_one_gpu_nobody_is_asked_over_how_many(cache, two_gpus, monkeypatch):
-    monkeypatch.setattr(machine, "cards", lambda: ("a card",))
-    assert "launch_model_gpus" not in [field.key for field in open_page("jobs").number_input]

@@ -132,7 +132,7 @@ def test_a_run_that_a_job_waits_for_is_not_deleted(cache, monkeypatch):
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda _: None)
     app = on_runs(name)
     app.button(key=f"runs_delete_{name}").click().run()
-    assert f"gprune cancel {job.id}" in words(app).replace("\\", "")
+    assert f"gprune jobs cancel {job.id}" in words(app).replace("\\", "")
     assert "runs_delete_yes" not in [button.key for button in app.button]
 
 

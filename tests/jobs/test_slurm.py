@@ -35,7 +35,7 @@ def studies(**changes):
 
 def test_an_array_waits_for_the_job_of_the_shared_stages(tmp_path, sbatch):
     cache = tmp_path / "cache"
-    submission = slurm.submit(cache, studies(seed=(0, 1)), "drift", [(1, "positions")], "--gpus=1 --time=60")
+    submission = slurm.submit_array(cache, studies(seed=(0, 1)), "drift", [(1, "positions")], "--gpus=1 --time=60")
     assert submission.job_ids == ("41", "42")
     first, second = sbatch.read_text().splitlines()
     script = f"{submission.folder}/batch.sh"
@@ -47,7 +47,7 @@ def test_an_array_waits_for_the_job_of_the_shared_stages(tmp_path, sbatch):
 
 
 def test_without_shared_stages_there_is_one_array(tmp_path, sbatch):
-    assert slurm.submit(tmp_path / "cache", studies(seed=(0,)), "all").job_ids == ("41",)
+    assert slurm.submit_array(tmp_path / "cache", studies(seed=(0,)), "all").job_ids == ("41",)
     assert "afterok" not in sbatch.read_text() and "--array=0-0" in sbatch.read_text()
 
 
@@ -65,17 +65,17 @@ def test_a_refusal_is_one_sentence_and_cancels_the_job_before(tmp_path, sbatch, 
     client = tmp_path / "sbatch"
     client.write_text(client.read_text() + '[ "$2" = "${2#--array}" ] || { echo "sbatch: error: no" >&2; exit 1; }\n')
     with pytest.raises(JobError, match="Slurm refused the job: no"):
-        slurm.submit(tmp_path / "cache", studies(seed=(0, 1)), "drift", [(0, "drift")])
+        slurm.submit_array(tmp_path / "cache", studies(seed=(0, 1)), "drift", [(0, "drift")])
     assert sbatch.read_text().splitlines()[-1] == "cancelled 41"
     monkeypatch.setenv("PATH", str(tmp_path / "cache"))
     with pytest.raises(JobError, match="no sbatch on PATH"):
-        slurm.submit(tmp_path / "cache", studies(seed=(0,)), "drift")
+        slurm.submit_array(tmp_path / "cache", studies(seed=(0,)), "drift")
 
 
 @pytest.mark.parametrize("options", ["gpu", "--gpus 1", "--a='"])
 def test_options_that_sbatch_would_misread_are_refused(tmp_path, options):
     with pytest.raises(JobError, match="--sbatch"):
-        slurm.submit(tmp_path, studies(seed=(0,)), "all", options=options, dry_run=True)
+        slurm.submit_array(tmp_path, studies(seed=(0,)), "all", options=options, dry_run=True)
 
 
 def test_shared_stages_are_the_longest_runs_that_nobody_needs_alone(tmp_path):

@@ -74,6 +74,7 @@ def test_a_sweep_of_three_survives_a_requeue_and_computes_shared_stages_once(slu
     names = list(dict(runs.every(Store(cache))))
     assert len(names) == 1 and stages(cache, names[0])[0] in ("done", "running")
     shared = {entry["key"] for entry in stages(cache, names[0])[1].values()}
+    wait_for(lambda: len(dict(runs.every(Store(cache)))) > 1, 60)
     task = next(task for task, state in tasks(array).items() if state == "RUNNING")
     subprocess.run(["scontrol", "requeue", f"{array}_{task}"], check=True)
     wait_for(lambda: tasks(array).get(task) == "PENDING", 60)

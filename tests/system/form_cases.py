@@ -18,13 +18,12 @@ STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs"
 del STUDY["gates"], STUDY["scales"], STUDY["recovery"], STUDY["contexts"], STUDY["modularization"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
-    "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
-    "host": "h", "boot": "b", "beat": 3.5, "started": 4, "claimed": 5.5, "ended": 6, "grace": 5,
+    "state": "failed", "pid": 7, "process_started": 1.5, "host": "h", "started": 4, "ended": 6,
     "cancel_requested": None, "error": "e", "run_id": "r", "summary": {"a": 1}, "device": "", "killed": True,
 }  # fmt: skip
 JOB = {
     "label": "a job", "created": 12.5, "command": ["python", "-m"], "arguments": ["--until", "all"],
-    "fingerprint": "f", "number": 3, "device": "cpu", "run": "r", "timed": False, "nonce": "n",
+    "fingerprint": "f", "number": 3, "device": "cpu", "run": "r", "timed": False, "cwd": "",
 }  # fmt: skip
 RUN = {
     "run": "demo-1", "study": {"model": "demo", "list": [1, None]}, "state": "done", "until": "all",
@@ -65,7 +64,7 @@ READERS: dict[str, tuple[Any, Reader]] = {
     "job": (JOB, _files("job.json", job.read_job)),
     "event": (
         {"ts": 1, "stage": "s", "done": 1, "total": 2, "message": "m", "waits": True},
-        lambda folder, data: timeline._parse(data),
+        lambda folder, data: timeline.parse_event(data),
     ),
     "run": (RUN, _files("run.json", lambda folder: runs.load(folder / "run.json"))),
     "notes": ({"name": "n", "note": "a\nb", "hidden": True}, _files("about.json", notes.read)),

@@ -4,7 +4,7 @@ from gprune.pipeline.cache import usage
 from gprune.pipeline import runs
 from gprune.system.errors import StoreError
 from gprune.system.files import discard
-from gprune.jobs.listing import using
+from gprune.jobs.queue import using
 from gprune.store import Store, explain
 
 BUSY = "the run {run!r} is being computed: stop it first, then delete it"
@@ -23,7 +23,7 @@ def hindrance(store: Store, run: str) -> str:
         does = _STANDS.get(job.state, "is at work on it")
         return (
             f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) {does}: cancel that job "
-            f"first (`gprune cancel {job.id}`, or on the page Runs & export)"
+            f"first (`gprune jobs cancel {job.id}`, or on the page Runs & export)"
         )
     # of a process on another machine the lock may not tell
     return BUSY.format(run=run) if standing == "running" else ""

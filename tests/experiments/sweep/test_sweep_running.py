@@ -60,7 +60,7 @@ def test_killed_and_cancelled_jobs_are_gone_on_with(cache, monkeypatch):
     sweep = a_sweep(0, 1, 2)
     first, second, third = sweep.variations()
     with monkeypatch.context() as patch:
-        patch.setattr(local, "start_supervisor", lambda _: None)
+        patch.setattr(local, "start_worker", lambda *_: None)
         made = [jobs.submit(cache, one.study, "", ("--until", UNTIL), command) for one in (first, second)]
         cancelled = jobs.submit(cache, third.study, "", ("--until", UNTIL), command)
         jobs.cancel(cache, cancelled.id)

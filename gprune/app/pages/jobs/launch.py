@@ -13,7 +13,6 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
-from gprune.jobs.device_slots import model_gpus
 from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import budget
@@ -58,9 +57,7 @@ def new_study(root: str) -> None:
         if not studies:
             return
         records = [run.record for run in frame.situation().runs]
-        gpus = starting.several_gpus(studies)
-        told = starting.show_estimate(studies, records, "launch", processes=model_gpus(gpus or ()))
-        arguments = None if gpus is None or told is None else (*gpus, *told)
+        arguments = starting.show_estimate(studies, records, "launch")
         starting.show_command(studies, arguments or ())
         refused = _refused(studies[0], complaint)
         if buttons.pressed(

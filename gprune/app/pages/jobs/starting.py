@@ -8,41 +8,12 @@ import streamlit as st
 from gprune.app.ui import tables
 from gprune.app.ui.commands import command, python_of
 from gprune.app.ui.text import said
-from gprune.jobs import device_slots
 from gprune.pipeline.estimate import ANYWAY, Forecast, judged
 from gprune.pipeline.preflight import anew, further_seconds
 from gprune.study import Study
-from gprune.study.model_gpus import require_possible
-from gprune.system import machine
-from gprune.system.errors import GpruneError
 from gprune.system.units import duration
 
-_GPUS_HELP = (
-    "One model over several of this machine's GPUs, by a process for each: for models that one of them "
-    "cannot hold, or to learn faster. The job waits until so many are free."
-)
 _GIB = 2**30
-
-
-def several_gpus(studies: list[Study]) -> tuple[str, ...] | None:
-    """Asks over how many GPUs one model is to lie, where this machine has several and may use them.
-
-    Gives what the job is told; None where that cannot be, after the page has been told why.
-    """
-    there = len(machine.cards()) if machine.has_gpu() else 0
-    if there < 2 or studies[0].device == device_slots.CPU:
-        return ()
-    count = int(st.number_input("GPUs for one model", 1, there, 1, key="launch_model_gpus", help=_GPUS_HELP, width=240))
-    if count == 1:
-        return ()
-    told = (device_slots.MODEL_GPUS, str(count))
-    try:
-        require_possible(count, studies[0], [one.seed for one in studies[1:]])
-        device_slots.require_enough(studies[0].device, told)
-    except GpruneError as error:
-        st.error(said(error), icon=":material/error:")
-        return None
-    return told
 
 
 def show_command(studies: list[Study], arguments: tuple[str, ...]) -> None:
@@ -58,22 +29,20 @@ def show_estimate(
     studies: list[Study],
     records: list[dict[str, Any]],
     key: str,
-    processes: int = 1,
 ) -> tuple[str, ...] | None:
     """Shows what whole runs of a study and its further seeds take, if nothing of it is there yet.
 
     Gives what the job is told beside the study; None where it cannot fit and nobody wants it nevertheless.
-    The `records` of the cache, the latest first, tell how fast this machine is; `processes` compute the one
-    model together.
+    The `records` of the cache, the latest first, tell how fast this machine is.
     """
-    found = anew(studies[0], records, processes)
+    found = anew(studies[0], records)
     if found is None:
         st.caption("Memory and time are not known before the model is on this machine.")
         return ()
     verdict = judged(found)
     st.caption(f"Estimate, if nothing of it is there yet: {said(verdict.summary)}.")
     if len(studies) > 1:
-        st.caption(_of_seeds(found, len(studies), further_seconds(studies, records, processes)))
+        st.caption(_of_seeds(found, len(studies), further_seconds(studies, records)))
     for words in verdict.warnings:
         st.warning(said(words), icon=":material/warning:")
     with st.expander("Memory and time of each stage", icon=":material/memory:"):
