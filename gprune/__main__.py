@@ -3,7 +3,7 @@
 
 python -m gprune study --model MODEL --primary TEXT --auxiliary TEXT ... > STUDY.json
 python -m gprune run STUDY.json            (or: run demo)
-python -m gprune submit STUDY.json...      (into the queue of jobs; see jobs, logs -f, cancel, resume)
+python -m gprune jobs list                 (what runs beside the terminal; also logs, cancel, resume)
 python -m gprune app                       (the pages; what `make app` starts)
 python -m gprune reproduce TABLE --model MODEL   (a table of the paper, or all)
 python -m gprune sweep FILE                (many studies that differ in some fields, what they share once)

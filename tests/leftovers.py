@@ -1,4 +1,4 @@
-"""What a test leaves running in a cache is killed behind it."""
+"""Kill what a test leaves running in a cache."""
 
 import os
 import signal
@@ -10,12 +10,8 @@ from gprune.jobs.state import read_state
 
 
 def kill(cache: Path) -> None:
-    """Kills the supervisors and the runs of every job of a cache, but for this process."""
+    """Kill the process of every job of a cache, but for this process."""
     for job in files.all_folders(files.root(cache)):
         state = read_state(job)
-        for pid, started in (
-            (state.supervisor, state.supervisor_started),
-            (state.pid, state.process_started),
-        ):
-            if pid is not None and pid != os.getpid():
-                local.send(pid, started, signal.SIGKILL)
+        if state.pid is not None and state.pid != os.getpid():
+            local.send(state.pid, state.process_started, signal.SIGKILL)

@@ -38,11 +38,7 @@ class Command:
 COMMANDS = {
     "study": Command("study", "write a study as JSON to stdout"),
     "run": Command("run", "run a study: every stage, reusing what is there"),
-    "submit": Command("jobs", "put studies into the queue of jobs, which goes on without a terminal"),
-    "jobs": Command("jobs", "list the jobs: those of the app, and those that were submitted"),
-    "logs": Command("jobs", "what a job has printed; -f follows it"),
-    "cancel": Command("jobs", "stop jobs, or take them from the queue"),
-    "resume": Command("jobs", "submit jobs that have ended again: they go on from what is there"),
+    "jobs": Command("jobs", "list, follow, cancel and resume jobs: those of the app, and those of --detach"),
     "app": Command("app", "serve the pages, and open them in a browser"),
     "reproduce": Command("reproduce", "reproduce tables and figures of the paper"),
     "sweep": Command("sweep", "run many studies that differ in some fields, what they share once"),
@@ -129,9 +125,16 @@ def add_run(parser: argparse.ArgumentParser, **how: Any) -> None:
     parser.add_argument("run", metavar="RUN", help="name of a run, as `runs` lists it", **how)
 
 
-def add_job(parser: argparse.ArgumentParser) -> None:
-    """Adds the folder of the job that a command is, which people do not give."""
+def add_job(parser: argparse.ArgumentParser, submit: Callable[[argparse.Namespace], int]) -> None:
+    """Add `--detach`, by which a command is submitted as a job, and the option that names the folder of that job."""
     parser.add_argument("--job", type=place, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--detach",
+        dest="command",
+        action="store_const",
+        const=submit,
+        help="run as a job that outlives the terminal, once its device is free; see `jobs`",
+    )
 
 
 def command_line() -> str:

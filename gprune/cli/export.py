@@ -6,6 +6,7 @@ import argparse
 from typing import Any
 
 from gprune.cli import add_cache, add_job, place, registered, say
+from gprune.cli.jobs import submit_command
 from gprune.cli.progress import show_progress
 from gprune.study.settings import require
 from gprune.system import safe_parsing
@@ -27,7 +28,7 @@ def add(commands: Any) -> None:
     export.add_argument("--recovered", action="store_true", help="the model after the run's recovery")
     export.add_argument("--padded", action="store_true", help="pad a folder that was exported before")
     export.add_argument("--trust-remote-code", action="store_true", help="run code that comes with the dense model")
-    add_job(export)
+    add_job(export, submit_command)
     add_cache(export)
     gguf = registered(commands, "gguf", _gguf)
     gguf.add_argument("folder", metavar="FOLDER", type=place, help="the pruned model's folder")
@@ -35,7 +36,7 @@ def add(commands: Any) -> None:
     gguf.add_argument(
         "--type", choices=("float32", "float16"), default="float32", help="number type (default: float32)"
     )
-    add_job(gguf)
+    add_job(gguf, submit_command)
 
 
 def _export(options: argparse.Namespace) -> int:

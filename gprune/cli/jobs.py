@@ -1,57 +1,57 @@
-"""`submit`, `jobs`, `logs`, `cancel` and `resume`: the queue of the page Runs & export, from a terminal.
-
-They read and write the folders that the app does, so a job that one of them starts is followed by the other.
-"""
+"""`jobs list`, `jobs logs`, `jobs cancel`, `jobs resume`, and the options that start jobs from other commands."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
+import os
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import add_cache, paths, place, registered, say
+from gprune.cli import add_cache, registered, say
 from gprune.study.settings import require
 from gprune.system.errors import JobError
 
 if TYPE_CHECKING:
     from gprune.jobs import Job
+    from gprune.study import Study
 
-LOOK_SECONDS = 0.5
-"""how often a log that is followed is looked at"""
-LISTED = 20
-"""jobs that have ended and are listed without being asked for"""
+FOLLOW_SECONDS = 0.5
+"""Seconds between two looks at a log that is followed."""
+MAX_LISTED = 20
+"""Ended jobs that are listed without `--all`."""
+NO_STUDY = ("no model", "no text", "no text either")
+"""Model and texts of the study of a job that runs another command than `run`."""
 _JOB = "id of a job, or as much of its beginning or end as no other job has; `last` for the newest"
 _PIECE = 1 << 16
 
 
 def add(commands: Any) -> None:
-    """Registers the five commands."""
-    submit = registered(commands, "submit", _submit)
-    submit.add_argument("studies", metavar="STUDY", nargs="*", help="a study's JSON file, or demo")
-    submit.add_argument("--label", default="", help="what to call the job; the study's name by default")
-    add_engine(submit)
-    submit.add_argument("--slurm-template", action="store_true", help="print a file of Slurm settings with every field")
-    listing = registered(commands, "jobs", _jobs)
-    listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {LISTED}")
+    """Register the command and its subcommands."""
+    parser = registered(commands, "jobs", _list)
+    actions = parser.add_subparsers(title="actions", required=True, metavar="ACTION")
+    listing = actions.add_parser("list", help="list the jobs, the newest last")
+    listing.add_argument("--all", action="store_true", help=f"also those that ended before the last {MAX_LISTED}")
     listing.add_argument("--json", action="store_true", help="write every job as JSON to stdout")
-    logs = registered(commands, "logs", _logs)
-    logs.add_argument("job", metavar="JOB", help=_JOB)
-    logs.add_argument("-f", "--follow", action="store_true", help="go on until the job has ended")
+    logs = actions.add_parser("logs", help="print the log of a job")
+    logs.add_argument("job_id", metavar="JOB", help=_JOB)
+    logs.add_argument("-f", "--follow", action="store_true", help="continue until the job has ended")
     logs.add_argument("-n", "--lines", type=int, default=200, help="lines from its end (default: 200)")
-    for name, command in (("cancel", _cancel), ("resume", _resume)):
-        parser = registered(commands, name, command)
-        parser.add_argument("jobs", metavar="JOB", nargs="+", help=_JOB)
-        add_cache(parser)
-    for parser in (submit, listing, logs):
-        add_cache(parser)
+    cancel = actions.add_parser("cancel", help="stop jobs; completed stages are kept")
+    resume = actions.add_parser("resume", help="start ended jobs again; completed stages are reused")
+    for action, command in ((listing, _list), (logs, _logs), (cancel, _cancel), (resume, _resume)):
+        if action in (cancel, resume):
+            action.add_argument("job_ids", metavar="JOB", nargs="+", help=_JOB)
+        add_cache(action)
+        action.set_defaults(command=command)
 
 
 def add_devices(parser: Any) -> None:
-    """Adds the option that names the GPUs of the jobs that a command starts."""
+    """Add the option that names the GPUs of the jobs that a command starts."""
     parser.add_argument(
         "--devices",
         nargs="+",
@@ -61,88 +61,80 @@ def add_devices(parser: Any) -> None:
     )
 
 
-def add_engine(parser: Any) -> None:
-    """Adds the options that say who starts jobs."""
+def add_slurm(parser: Any) -> None:
+    """Add the options that submit studies to Slurm."""
+    parser.add_argument("--slurm", action="store_true", help="submit to Slurm: print the batch script, submit it, stop")
     parser.add_argument(
-        "--engine",
-        choices=("local", "slurm"),
-        default="local",
-        help="who starts the jobs: this machine's queue (default), or Slurm",
-    )
-    parser.add_argument(
-        "--slurm",
-        type=place,
-        metavar="FILE",
-        help="Slurm settings (default: the cache folder's slurm-settings.json)",
+        "--sbatch",
+        default="",
+        metavar="OPTIONS",
+        help='options of sbatch, as --sbatch="--partition=gpu --gpus=1 --time=8:00:00"',
     )
 
 
-def slurm_settings(options: argparse.Namespace, cache: Path) -> Any:
-    """The Slurm settings that a command was told; None where this machine's queue starts the jobs.
+def submit_to_slurm(options: argparse.Namespace, studies: Sequence[Study], until: str) -> int:
+    """Print the batch script of some studies and submit it; with `--dry-run` only print it.
 
-    Raises JobError where they cannot be read, SettingsError where Slurm does not start the jobs.
+    Raises JobError where Slurm refuses it.
     """
-    from gprune.jobs.slurm import settings
+    from gprune.experiments.sweep.running import shared_stages
+    from gprune.jobs import slurm
+    from gprune.store import Store
 
-    if options.engine == "slurm":
-        devices = getattr(options, "devices", [])
-        rule = "left out with --engine slurm, which gives jobs their GPUs (field gpus of the Slurm settings)"
-        require(not devices, "--devices", " ".join(devices), rule)
-        return settings.read(cache, options.slurm)
-    require(options.slurm is None, "--slurm", str(options.slurm), "given with --engine slurm")
-    return None
+    store = Store(options.cache)
+    shared = shared_stages(studies, store, until)
+    submission = slurm.submit_array(store.root, studies, until, shared, options.sbatch, dry_run=options.dry_run)
+    say(submission.script, end="")
+    if submission.job_ids:
+        say(f"submitted as {' and '.join(submission.job_ids)}; logs: {submission.folder}", file=sys.stderr)
+    return 0
+
+
+def submit_command(options: argparse.Namespace) -> int:
+    """Submit a command as it was typed, without `--detach`, as a job in the same folder."""
+    from gprune import jobs
+    from gprune.study import Study
+
+    arguments = [word for word in sys.argv[1:] if word != "--detach"]
+    job = jobs.submit(_cache(options), Study(*NO_STUDY), " ".join(arguments), arguments, cwd=os.getcwd())
+    say(format_job(job))
+    return 0
+
+
+def job_reporter(job: Path | None) -> Any:
+    """Return the reporter of the job that a command is, as a context manager; it gives None for no job."""
+    if job is None:
+        return contextlib.nullcontext()
+    from gprune.jobs import JobReporter
+
+    return JobReporter(job)
 
 
 def _cache(options: argparse.Namespace) -> Path:
     from gprune.store import Store, require_folder
 
-    root = Store(options.cache).root
+    root = Store(getattr(options, "cache", None)).root
     require_folder(root)
     return root
 
 
-def _submit(options: argparse.Namespace) -> int:
-    from gprune import jobs
-    from gprune.jobs.slurm import settings
-    from gprune.jobs.slurm.submission import StudyJob
-    from gprune.study.demo import named
-
-    if options.slurm_template:
-        say(settings.template(), end="")
-        return 0
-    require(bool(options.studies), "STUDY", "nothing", "at least one study's file, or demo")
-    cache, studies = _cache(options), [paths.study(named(name, pipe=True)) for name in options.studies]
-    # all are read before the first one starts
-    slurm = slurm_settings(options, cache)
-    if slurm is not None:
-        entries = [StudyJob(study, options.label) for study in studies]
-        for job in jobs.submit_slurm(cache, entries, slurm):
-            say(job_line(job))
-        return 0
-    for study in studies:
-        say(job_line(jobs.submit(cache, study, options.label)))
-    return 0
-
-
-def _jobs(options: argparse.Namespace) -> int:
+def _list(options: argparse.Namespace) -> int:
     from gprune import jobs
 
     cache = _cache(options)
-    # whoever looks keeps the queue going, as the app does
     jobs.reconcile(cache)
-    jobs.ask_slurm(cache)
-    found = jobs.jobs(cache)
-    ended = [job for job in found if not job.active]
-    left_out = [] if options.all or options.json else ended[LISTED:]
+    listed = jobs.jobs(cache)
     if options.json:
-        say(json.dumps([_plain(job) for job in found], indent=2, default=str))
+        say(json.dumps([_to_json(job) for job in listed], indent=2, default=str))
         return 0
-    for job in reversed([job for job in found if job not in left_out]):
-        say(job_line(job))
-    if left_out:
-        say(f"{len(left_out)} jobs that ended earlier are not listed: --all lists them", file=sys.stderr)
-    if not found:
-        say(f"no jobs in {cache}: start one with `submit demo`", file=sys.stderr)
+    ended = [job for job in listed if not job.active]
+    omitted = [] if options.all else ended[MAX_LISTED:]
+    for job in reversed([job for job in listed if job not in omitted]):
+        say(format_job(job))
+    if omitted:
+        say(f"{len(omitted)} jobs that ended earlier are not listed: --all lists them", file=sys.stderr)
+    if not listed:
+        say(f"no jobs in {cache}: start one with `run demo --detach`", file=sys.stderr)
     return 0
 
 
@@ -150,28 +142,37 @@ def _logs(options: argparse.Namespace) -> int:
     from gprune import jobs
 
     require(options.lines >= 0, "--lines", options.lines, "0 or more")
-    cache, job = _cache(options), _found(_cache(options), options.job)
+    cache = _cache(options)
+    job = _find_job(cache, options.job_id)
     log = job.folder / jobs.LOG
-    # what is printed meanwhile comes once: the lines end where the following begins
-    start = _size(log)
+    # what is printed from here on is printed once: by the follower
+    start = log.stat().st_size if log.exists() else 0
     for line in jobs.log_tail(cache, job.id, options.lines):
         say(line)
     if options.follow:
         sys.stdout.flush()
-        for text in _followed(log, start, lambda: jobs.get(cache, job.id).active):
+        for text in _follow(log, start, lambda: _is_active(cache, job.id)):
             say(text, end="", flush=True)
     job = jobs.get(cache, job.id)
     if not job.active:
-        say(job_line(job), file=sys.stderr)
+        say(format_job(job), file=sys.stderr)
     return 0
+
+
+def _is_active(cache: Path, job_id: str) -> bool:
+    from gprune import jobs
+
+    # also ends a job whose process is gone
+    jobs.reconcile(cache)
+    return jobs.get(cache, job_id).active
 
 
 def _cancel(options: argparse.Namespace) -> int:
     from gprune import jobs
 
     cache = _cache(options)
-    for job in [_found(cache, name) for name in options.jobs]:
-        say(job_line(jobs.cancel(cache, job.id)))
+    for job in [_find_job(cache, job_id) for job_id in options.job_ids]:
+        say(format_job(jobs.cancel(cache, job.id)))
     return 0
 
 
@@ -179,34 +180,33 @@ def _resume(options: argparse.Namespace) -> int:
     from gprune import jobs
 
     cache = _cache(options)
-    for job in [_found(cache, name) for name in options.jobs]:
+    for job in [_find_job(cache, job_id) for job_id in options.job_ids]:
         if job.state == "done":
-            raise JobError(f"job {job.id} is done: there is nothing to go on with")
-        say(job_line(jobs.resume(cache, job.id)))
+            raise JobError(f"job {job.id} is done: there is nothing to resume")
+        say(format_job(jobs.resume(cache, job.id)))
     return 0
 
 
-def _found(cache: Path, name: str) -> Job:
-    """The job that is meant; JobError where none has that id, or several begin or end so."""
+def _find_job(cache: Path, name: str) -> Job:
+    """Return the job with this id or part of an id; JobError where none or several match."""
     from gprune import jobs
 
-    known = jobs.jobs(cache)
+    listed = jobs.jobs(cache)
     if name == "last":
-        if not known:
-            raise JobError(f"no jobs in {cache}, so that none is the last: start one with `submit demo`")
-        return known[0]
-    fitting = [job for job in known if job.id.startswith(name) or job.id.endswith(name)]
-    exact = [job for job in fitting if job.id == name]
-    if len(exact or fitting) == 1:
-        return (exact or fitting)[0]
-    if fitting:
-        raise JobError(f"{len(fitting)} jobs begin or end with {name[:80]!r}: type more of the id")
-    # says what is wrong with it
+        if not listed:
+            raise JobError(f"no jobs in {cache}, so none is the last: start one with `run demo --detach`")
+        return listed[0]
+    matches = [job for job in listed if job.id.startswith(name) or job.id.endswith(name)]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise JobError(f"{len(matches)} jobs begin or end with {name[:80]!r}: type more of the id")
+    # raises the error that says what is wrong with the id
     return jobs.get(cache, name)
 
 
-def job_line(job: Job) -> str:
-    """One job in one line."""
+def format_job(job: Job) -> str:
+    """Return one job as one line."""
     from gprune import jobs
     from gprune.system.units import duration
 
@@ -216,44 +216,40 @@ def job_line(job: Job) -> str:
     if job.elapsed is not None:
         words.append(duration(job.elapsed, 1))
     if job.state in ("running", "cancelling"):
-        now = jobs.progress(job.folder.parents[1], job.id)
-        words.append(f"{now.stage} {now.done}/{now.total}" if now.total else now.stage)
-        words.append(now.waits)
-    words += [f"on {job.device}" if job.device else "", job.label, job.error or job.run_id, job.note]
+        progress = jobs.progress(job.folder.parents[1], job.id)
+        words.append(f"{progress.stage} {progress.done}/{progress.total}" if progress.total else progress.stage)
+        words.append(progress.waits)
+    words += [f"on {job.device}" if job.device else "", job.label, job.error or job.run_id]
     return "  ".join(word for word in words if word)
 
 
-def _plain(job: Job) -> dict[str, Any]:
-    """A job for programs; times are seconds since 1970."""
-    names = "id label state engine note returns position device created started ended error run_id summary"
+def _to_json(job: Job) -> dict[str, Any]:
+    names = "id label state position device created started ended error run_id summary"
     return {name: getattr(job, name) for name in names.split()} | {"folder": str(job.folder)}
 
 
-def _size(log: Path) -> int:
-    try:
-        return log.stat().st_size
-    except OSError:
-        return 0
-
-
-def _followed(log: Path, start: int, active: Callable[[], bool]) -> Iterator[str]:
-    """What is added to a log, until the job has ended and all of it was given."""
-    from gprune.jobs.folder import printable
-
-    held = b""
+def _follow(log: Path, start: int, is_active: Callable[[], bool]) -> Iterator[str]:
+    """Yield what is added to a log, until the job has ended and everything was read."""
+    rest = b""
     while True:
-        # asked first: what a job writes before it ends is read afterwards
-        goes_on = active()
+        # asked before reading: what a job writes before it ends is read afterwards
+        goes_on = is_active()
         while piece := _read(log, start):
             start += len(piece)
-            *lines, held = (held + piece).split(b"\n")
+            *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
-                yield printable(line.decode("utf-8", errors="replace").rpartition("\r")[2]) + "\n"
+                yield _decode(line)
         if not goes_on:
             break
-        time.sleep(LOOK_SECONDS)
-    if held:
-        yield printable(held.decode("utf-8", errors="replace").rpartition("\r")[2]) + "\n"
+        time.sleep(FOLLOW_SECONDS)
+    if rest:
+        yield _decode(rest)
+
+
+def _decode(line: bytes) -> str:
+    from gprune.jobs.folder import printable
+
+    return printable(line.decode("utf-8", errors="replace").rpartition("\r")[2]) + "\n"
 
 
 def _read(log: Path, start: int) -> bytes:

@@ -4,6 +4,7 @@ import argparse
 from typing import Any
 
 from gprune.cli import add_cache, add_job, add_run, place, recorded, registered, say
+from gprune.cli.jobs import submit_command
 from gprune.cli.progress import show_progress
 from gprune.study.settings import require
 from gprune.system.files import require_place
@@ -27,7 +28,7 @@ def add(commands: Any) -> None:
         help="by what neurons are alike (default: behaviour)",
     )
     parser.add_argument("-o", "--out", metavar="FILE", type=place, help="also write the places of the neurons as CSV")
-    add_job(parser)
+    add_job(parser, submit_command)
     add_cache(parser)
 
 

@@ -20,16 +20,6 @@ def model(name: str) -> str:
     return name if name == "demo" else located(name)
 
 
-def timed(name: str) -> str:
-    """A model whose speed is measured, as `model`; of random weights with its depth and its retention."""
-    if not shapes.is_random(name):
-        return model(name)
-    shape, sign, retention = name.removeprefix(shapes.RANDOM).partition("@")
-    place, mark, depth = shape.partition("#")
-    found = place if place in shapes.SHAPES else located(place)
-    return shapes.RANDOM + found + mark + depth + sign + retention
-
-
 def located(name: str) -> str:
     """A name as it is, or the whole path of a file or folder."""
     path = safe_parsing.path(name, "the name of a model, a text or a task")

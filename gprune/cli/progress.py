@@ -22,6 +22,7 @@ from gprune.system.units import duration
 
 if TYPE_CHECKING:
     from gprune.experiments.scheduler import ScheduledStudy, Status
+    from gprune.jobs import JobReporter
 
 _LINE_SECONDS = 10.0
 _FOLDERS = {
@@ -85,8 +86,9 @@ class Reporter(_Bars):
 class Shown(_Bars):
     """One line of progress over many studies on a terminal; elsewhere one line per study."""
 
-    def __init__(self) -> None:
-        """Prepare the line; nothing is drawn yet."""
+    def __init__(self, job: JobReporter | None = None, stage: str = "") -> None:
+        """Prepare the line; a job that the command is gets each status as progress of a stage."""
+        self.job, self.stage = job, stage
         super().__init__("{task.completed}/{task.total} studies", 24, "{task.description}")
         self.line = self.bars.add_task("", total=None)
 
@@ -95,6 +97,8 @@ class Shown(_Bars):
         left = "" if status.remaining is None else f", about {duration(status.remaining, 1)} left"
         words = f"{status.label}: {status.stage}{left}" if status.stage else left.removeprefix(", ")
         self.bars.update(self.line, completed=status.done, total=status.total, description=words)
+        if self.job is not None:
+            self.job(self.stage, status.done, status.total, words)
 
     def ended(self, entry: ScheduledStudy, reason: str) -> None:
         """Print that a study has ended, and why it failed if it did."""

@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import TYPE_CHECKING, Any, get_args
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_settings, command_line, paths, place, registered, say
-from gprune.cli.jobs import add_devices, add_engine, slurm_settings
+from gprune.cli import EXIT_UNFILLED, add_cache, add_job, add_settings, command_line, paths, place, registered, say
+from gprune.cli.jobs import add_devices, job_reporter, submit_command
 from gprune.cli.study import add_field, add_profile
 from gprune.study import profiles, short
 from gprune.study.fields import OPTIONS, hint
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from gprune.experiments.reproduction.grid import Series
     from gprune.experiments.reproduction.tables import PaperTable
     from gprune.experiments.reproduction.work import TableWork
+    from gprune.jobs import JobReporter
 
 # option: field of the scale
 _SCALE = ("primary", "auxiliary", "substitute", "samples", "epochs", "windows", "limit", "speed", "controls")
@@ -49,7 +50,7 @@ def add(commands: Any) -> None:
         "FILE says of other models stays",
     )
     add_devices(parser)
-    add_engine(parser)
+    add_job(parser, submit_command)
     _add_scale(parser)
     add_cache(parser)
 
@@ -105,7 +106,8 @@ def _reproduce(options: argparse.Namespace) -> int:
     every = [Series(model, _scale(options, model, chosen)) for model in models]
     if options.dry_run:
         return max([_dry_run(options, chosen, series) for series in every])
-    code = max([_run(options, chosen, series) for series in every])
+    with job_reporter(options.job) as reporter:
+        code = max([_run(options, chosen, series, reporter) for series in every])
     if options.report:
         _report(options, chosen, every)
     return code
@@ -173,21 +175,19 @@ def _dry_run(options: argparse.Namespace, chosen: list[PaperTable], series: Seri
     return 0
 
 
-def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series) -> int:
+def _run(options: argparse.Namespace, chosen: list[PaperTable], series: Series, reporter: JobReporter | None) -> int:
     from gprune.cli.progress import Shown
     from gprune.experiments.reproduction import work
     from gprune.jobs import device_slots
-    from gprune.store import Store
 
-    slurm = slurm_settings(options, Store(options.cache).root)
     work.prepare(series)
     made = work_of(options, chosen, series)
     missing, seconds = made.outlook()
     left = f"{missing} studies to run, about {duration(seconds, 1)} at the pace of this cache, or the demo's"
     say(f"{short(series.model)}: {left if missing else 'every study is there'}", file=sys.stderr)
     device_slots.allow(options.devices)
-    with Shown() as shown:
-        tables = made.run(shown.watch, shown.ended, slurm=slurm)
+    with Shown(reporter, "reproduce") as shown:
+        tables = made.run(shown.watch, shown.ended)
     for table in tables:
         _print(table)
     say(f"tables: {made.folder}", file=sys.stderr)

@@ -9,7 +9,8 @@ import sys
 from dataclasses import replace
 from typing import Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, add_job, registered, say
+from gprune.cli import EXIT_UNFILLED, add_cache, add_job, paths, registered, say
+from gprune.cli.jobs import add_slurm, format_job, job_reporter, submit_to_slurm
 from gprune.cli.study import add_fields, changes
 from gprune.pipeline.stages import UNTIL
 from gprune.store import Store
@@ -43,7 +44,9 @@ def add(commands: Any) -> None:
     )
     fields = run.add_argument_group("settings", "fields of the study, in the place of what its file says")
     add_fields(fields)
-    add_job(run)
+    add_slurm(run)
+    run.add_argument("--label", default="", help="name of the job of --detach; the study's name by default")
+    add_job(run, _submit)
     add_cache(run)
 
 
@@ -53,7 +56,25 @@ def _asked(options: argparse.Namespace) -> Study:
     return study.with_settings(changed) if changed else study
 
 
+def _submit(options: argparse.Namespace) -> int:
+    """Submit the study of each seed as a job."""
+    from gprune import jobs
+
+    study = paths.study(_asked(options))
+    arguments = [
+        *(["--until", options.until] if options.until != "all" else []),
+        *(["--anyway"] if options.anyway else []),
+    ]
+    for seeded in _of_seeds(study, options.seeds) if options.seeds else [study]:
+        say(format_job(jobs.submit(Store(options.cache).root, seeded, options.label, arguments)))
+    return 0
+
+
 def _run(options: argparse.Namespace) -> int:
+    if options.slurm:
+        study = paths.study(_asked(options))
+        studies = _of_seeds(study, options.seeds) if options.seeds else [study]
+        return submit_to_slurm(options, studies, options.until)
     if options.dry_run:
         return _show_course(options, _asked(options))
     if options.seeds:
@@ -63,16 +84,12 @@ def _run(options: argparse.Namespace) -> int:
 
 def _run_reported(options: argparse.Namespace) -> int:
     """Run one study; as a job, report to the job's folder."""
-    from gprune.jobs import reporting
-    from gprune.jobs.reporting import JobReporter
-
-    if options.job is None:
-        return _ended([_run_here(options, _asked(options), None)])
-    with reporting.forgiving(), JobReporter(options.job) as reporter:
+    with job_reporter(options.job) as reporter:
         result = _run_here(options, _asked(options), reporter)
         code = _ended([result])
-        kept = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
-        reporter.finish({name: result[name] for name in kept if name in result}, result["run"])
+        if reporter is not None:
+            names = ("retention", "perplexity", "accuracy", "unavailable", "unavailable_tasks")
+            reporter.finish({name: result[name] for name in names if name in result}, result["run"])
     return code
 
 

@@ -2,7 +2,7 @@
 
 Sparsity learning then saves where it stands, and the run reads as interrupted, to be continued. In a job with
 a cancellation recorded in its folder the signal comes from that: the run is cancelled. A second signal ends
-the process at once; of a cancelled job the supervisor sends several, and the last of them cannot be caught.
+the process at once; a cancelled job ignores it.
 """
 
 import signal

@@ -1,6 +1,6 @@
 """`speed`: how fast dense and pruned models are, side by side (appendix, practical inference speedup).
 
-With `--submit` the queue of jobs measures it, and starts nothing beside it.
+With `--detach` a job measures it, alone on its device.
 
 The first model stays in memory, and of the others one at a time is there beside it.
 Beside model folders it measures true shapes with random weights, `random:llama2-7b`, also cut to a narrower
@@ -17,7 +17,8 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from gprune.cli import add_cache, add_job, paths, place, registered, say
+from gprune.cli import add_cache, add_job, place, registered, say
+from gprune.cli.jobs import job_reporter, submit_command
 from gprune.jobs.folder import SPEEDS
 from gprune.models.shapes import SHAPES
 from gprune.system.errors import Cancelled, GpruneError, SettingsError
@@ -25,8 +26,6 @@ from gprune.system.files import require_place
 from gprune.system.progress import Progress, silent
 
 _COLUMNS = ("model", "parameters", "phase", "mode", "tokens/s", "IQR", "ratio", "IQR", "peak memory")
-UNREAD = ("no text", "no text either")
-"""the texts of the study that a job keeps which reads none"""
 _FIELDS = "model parameters phase mode tokens_per_second spread ratio ratio_spread peak_bytes memory".split()
 
 
@@ -56,12 +55,7 @@ def add(commands: Any) -> None:
     speed.add_argument("--align", type=int, default=64, help="FFN widths of random:SHAPE@RETENTION")
     speed.add_argument("--json", type=place, metavar="OUT.json", help="write everything measured to a file")
     speed.add_argument("--csv", action="store_true", help="print comma-separated values instead of a table")
-    speed.add_argument(
-        "--submit",
-        action="store_true",
-        help="have the queue of jobs measure it, alone on its device, and stop; see jobs and logs",
-    )
-    add_job(speed)
+    add_job(speed, submit_command)
     add_cache(speed)
 
 
@@ -69,39 +63,8 @@ def _speed(options: argparse.Namespace) -> int:
     if options.json is not None:
         require_place(options.json)
     settings = _settings(options)
-    if options.submit:
-        return _submit(options)
-    if options.job is None:
-        return _told(options, settings)
-    from gprune.jobs import reporting
-
-    with reporting.forgiving(), reporting.JobReporter(options.job) as reporter:
-        return _told(options, settings, reporter.stage("speed"))
-
-
-def _submit(options: argparse.Namespace) -> int:
-    """Puts the same measurement into the queue; what is wrong with its models is told here."""
-    from gprune import jobs
-    from gprune.cli.jobs import job_line
-    from gprune.jobs.local import SPEED
-    from gprune.models.export import measurable
-    from gprune.store import Store
-    from gprune.study import Study, short
-
-    models = [paths.timed(name) for name in options.models]
-    for name in models:
-        measurable.require_known(name, options.align)
-    words = [SPEED, *models]
-    for name in ("preset", "batch", "prompt", "new", "repeats", "dtype", "device", "align"):
-        value = getattr(options, name)
-        words += [f"--{name}", str(value)] if value is not None else []
-    words += ["--json", str(options.json.resolve())] if options.json else []
-    words += ["--csv"] if options.csv else []
-    words += ["--modes", *options.modes] if options.modes else []
-    # a job keeps a study, of which this one has no use
-    study, label = Study(models[0], *UNREAD), f"Speed of {', '.join(map(short, models))}"
-    say(job_line(jobs.submit(Store(options.cache).root, study, label, words)))
-    return 0
+    with job_reporter(options.job) as reporter:
+        return _told(options, settings, silent if reporter is None else reporter.stage("speed"))
 
 
 def _told(options: argparse.Namespace, settings: Any, listener: Progress = silent) -> int:

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from gprune.cli import EXIT_UNFILLED, add_cache, paths, place, registered, say
-from gprune.cli.jobs import add_devices, add_engine, slurm_settings
+from gprune.cli import EXIT_UNFILLED, add_cache, add_job, paths, place, registered, say
+from gprune.cli.jobs import add_devices, add_slurm, job_reporter, submit_command, submit_to_slurm
 from gprune.study.settings import require
 from gprune.system import safe_parsing
 
 if TYPE_CHECKING:
     from gprune.experiments.sweep.plan import Sweep, Variation
     from gprune.experiments.sweep.running import StudyStatus
+    from gprune.jobs import JobReporter
     from gprune.store import Store
 
 
@@ -36,7 +37,8 @@ def add(commands: Any) -> None:
     parser.add_argument("--json", action="store_true", help="write where every study stands as JSON to stdout")
     parser.add_argument("--retry-failed", action="store_true", help="run those again that have failed")
     add_devices(parser)
-    add_engine(parser)
+    add_slurm(parser)
+    add_job(parser, submit_command)
     add_cache(parser)
 
 
@@ -50,11 +52,14 @@ def _sweep(options: argparse.Namespace) -> int:
     made = [replace(one, study=paths.study(one.study)) for one in sweep.variations()]
     # one file by two names is one text
     require_distinct(made)
+    if options.slurm:
+        return _submit(options, sweep, made, store)
     if options.dry_run:
         return _dry_run(sweep, made, store)
     if options.status:
         return _status(options, sweep, made, store)
-    return _run(options, sweep, made, store)
+    with job_reporter(options.job) as reporter:
+        return _run(options, sweep, made, store, reporter)
 
 
 def _dry_run(sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
@@ -80,23 +85,39 @@ def _status(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation]
 
     # whoever looks keeps the queue going, as the app does
     jobs.reconcile(store.root)
-    jobs.ask_slurm(store.root)
     _tell(options, sweep, standings(made, store, sweep.until))
     return 0
 
 
-def _run(options: argparse.Namespace, sweep: Sweep, made: Sequence[Variation], store: Store) -> int:
+def _submit(options: argparse.Namespace, sweep: Sweep, variations: Sequence[Variation], store: Store) -> int:
+    """Submits the studies that are not done to Slurm."""
+    from gprune.experiments.sweep import running
+
+    running.prepare(variations, store)
+    studies = running.unfinished(variations, store, sweep.until, again=options.retry_failed)
+    if not studies:
+        say(f"{_studies(len(variations))}: all done", file=sys.stderr)
+        return 0
+    return submit_to_slurm(options, studies, sweep.until)
+
+
+def _run(
+    options: argparse.Namespace,
+    sweep: Sweep,
+    made: Sequence[Variation],
+    store: Store,
+    reporter: JobReporter | None,
+) -> int:
     from gprune.cli.progress import Shown
     from gprune.experiments.sweep import running
     from gprune.experiments.sweep.running import DONE, FAILED
     from gprune.jobs import device_slots
 
-    slurm, again = slurm_settings(options, store.root), options.retry_failed
     device_slots.allow(options.devices)
     running.prepare(made, store)
     say(f"{sweep.title}: {_studies(len(made))}", file=sys.stderr)
-    with Shown() as shown:
-        found = running.run(made, store, sweep.until, again=again, watch=shown.watch, told=shown.ended, slurm=slurm)
+    with Shown(reporter, "sweep") as shown:
+        found = running.run(made, store, sweep.until, again=options.retry_failed, watch=shown.watch, told=shown.ended)
     _tell(options, sweep, found)
     if any(one.state == FAILED for one in found):
         say("what has failed is run again by --retry-failed", file=sys.stderr)

@@ -19,8 +19,6 @@ from typing import Generic, TypeVar
 from gprune import jobs
 from gprune.jobs import device_slots
 from gprune.jobs.job import fingerprint, measures_speed
-from gprune.jobs.slurm import submission
-from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened
 from gprune.pipeline.stages.plan import wanted
 from gprune.store import Store
@@ -96,7 +94,6 @@ class Schedule(Generic[E]):
         ended: Callable[[E, str], None] = lambda _entry, _reason: None,
         needed: Callable[[E], bool] = lambda _: True,
         build: jobs.CommandBuilder = jobs.worker_command,
-        slurm: SlurmSettings | None = None,
         *,
         each: bool = False,
     ) -> None:
@@ -104,12 +101,11 @@ class Schedule(Generic[E]):
 
         `watch` is told where the work stands, `ended` of every entry that has ended, and the reason why it
         failed, empty where it did not; `needed` is asked before an entry is started, since a job of an
-        earlier command may just have ended. `build` makes a run's argument list, as for gprune.jobs.submit;
-        `slurm` has Slurm run the studies, as it is told here, all at once; None uses this machine's queue. If
+        earlier command may just have ended. `build` makes a run's argument list, as for gprune.jobs.submit. If
         `each`, every study is to leave a run of its own; if not, a job under way that makes all that an entry
         wants is waited for, whatever study it is of.
         """
-        self._slurm, self.cache, self._each = slurm, cache, each
+        self.cache, self._each = cache, each
         self._watch, self._ended, self._needed, self._build = watch, ended, needed, build
         self._waiting, self._open = deque[E](), list[Open[E]]()
         self._seconds: list[float] = []
@@ -127,8 +123,6 @@ class Schedule(Generic[E]):
         failures = dict[Study, str]()
         try:
             while self._waiting or self._open:
-                if self._slurm is not None:
-                    self._hand_over(self._slurm)
                 while self._waiting and self._room(self._waiting[0]):
                     self._start(self._waiting.popleft())
                 self._look(failures)
@@ -140,28 +134,11 @@ class Schedule(Generic[E]):
             raise
         return failures
 
-    def _hand_over(self, slurm: SlurmSettings) -> None:
-        """Puts every entry into Slurm: one array, and one of those with a clock, which share no node."""
-        for timed in (False, True):
-            due = []
-            for entry in [entry for entry in self._waiting if entry.timed == timed]:
-                self._waiting.remove(entry)
-                # asked once: a run that another command ends meanwhile would be neither told nor submitted
-                if self._needed(entry):
-                    due.append(entry)
-                else:
-                    self._ended(entry, "")
-            study_jobs = [submission.StudyJob(entry.study, entry.study.name, arguments(entry.until)) for entry in due]
-            job_ids = self._job_ids() if study_jobs else set()
-            submitted = jobs.submit_slurm(self.cache, study_jobs, slurm, exclusive=timed) if study_jobs else []
-            for entry, job in zip(due, submitted, strict=True):
-                self._open.append(Open(entry, job.id, own=job.id not in job_ids))
-
     def _room(self, entry: E) -> bool:
         if entry.timed:
             return not self._open
         # one more than can run, so that the queue never stands still between two looks
-        return len(self._open) <= device_slots.at_once()
+        return len(self._open) <= device_slots.max_jobs()
 
     def _start(self, entry: E) -> None:
         open_job = self._already_open(entry)
@@ -252,11 +229,11 @@ class Schedule(Generic[E]):
                     label, stage = item.entry.study.name, f"{progress.stage} {words}"
                     break
         mean = sum(self._seconds) / len(self._seconds) if self._seconds else None
-        remaining = mean * left / device_slots.at_once() if mean is not None else None
+        remaining = mean * left / device_slots.max_jobs() if mean is not None else None
         return Status(total - left, total, label, stage, remaining)
 
     def _cancel(self) -> None:
-        """Asks the jobs of this schedule to stop, those that wait first; their own supervisors see to it."""
+        """Asks the jobs of this schedule to stop, those that wait first."""
         for item in reversed(self._open):
             if item.own:
                 with contextlib.suppress(GpruneError):

@@ -1,8 +1,7 @@
-"""Answers: on which devices may jobs run, and how many at a time?
+"""Devices of the queue: one job per device, the others wait.
 
-So many jobs run at a time as there are slots: one, or what `GPRUNE_JOB_SLOTS` says. Where
-`GPRUNE_JOB_DEVICES` names GPUs, one job runs on each of them instead, and one on the CPU if its study asks
-for that.
+``GPRUNE_JOB_DEVICES`` names GPUs with one job each; a study that asks for the CPU waits for the CPU alone. Without it
+the machine takes one job at a time, or as many as ``GPRUNE_JOB_SLOTS`` says.
 """
 
 import os
@@ -16,17 +15,16 @@ from gprune.system.safe_parsing import quoted
 SLOTS_VARIABLE = "GPRUNE_JOB_SLOTS"
 DEVICES_VARIABLE = "GPRUNE_JOB_DEVICES"
 CPU = "cpu"
+NO_DEVICE = "none"
+"""A job that computes nothing itself, as a sweep that submits its studies."""
 OPEN_CHOICE = ("auto", "cuda")
-"""what a study asks for whose GPU the queue may choose"""
+"""Devices of a study for which the queue chooses the GPU."""
 _GPU = re.compile(r"cuda:(0|[1-9][0-9]?)", re.ASCII)
 _VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def slots() -> int:
-    """How many jobs may run at a time where no devices are named.
-
-    Raises JobError where the variable does not hold a whole number of at least 1.
-    """
+    """Return how many jobs run at a time where no devices are named; JobError for an invalid value."""
     text = os.environ.get(SLOTS_VARIABLE, "1")
     if not text.isdecimal() or int(text) < 1:
         raise JobError(f"{SLOTS_VARIABLE} must be a whole number of at least 1, or not set (got {text!r})")
@@ -34,62 +32,68 @@ def slots() -> int:
 
 
 def devices() -> tuple[str, ...]:
-    """The GPUs that have a job each, none where slots decide; JobError for another value."""
+    """Return the named GPUs, none where slots decide; JobError for an invalid value."""
     text = os.environ.get(DEVICES_VARIABLE, "")
-    found = tuple(text.split())
-    if len(set(found)) < len(found) or not all(_GPU.fullmatch(name) for name in found):
+    names = tuple(text.split())
+    if len(set(names)) < len(names) or not all(_GPU.fullmatch(name) for name in names):
         raise JobError(
             f"{DEVICES_VARIABLE} must name GPUs, each once, as 'cuda:0 cuda:1', or not be set: a study asks "
             f"for the CPU itself, by its device (got {quoted(text)})"
         )
-    return found
+    return names
 
 
 def require_valid() -> None:
-    """Checks what is set, before a job is put into the queue.
-
-    Raises:
-        JobError: it cannot be read, or names a GPU that is not there: a job would use the CPU unasked.
-    """
+    """Raise JobError where a setting is invalid or names a GPU that this machine does not have."""
     slots()
-    there = len(machine.cards()) if devices() else 0
-    for name in devices():
-        if _number(name) >= there:
-            raise JobError(
-                f"{DEVICES_VARIABLE} names {name}, and this machine shows {there} GPUs: name others, or none"
-            )
+    count = len(machine.cards()) if devices() else 0
+    absent = next((name for name in devices() if _number(name) >= count), None)
+    if absent is not None:
+        raise JobError(f"{DEVICES_VARIABLE} names {absent}, and this machine shows {count} GPUs: name others, or none")
 
 
-def at_once() -> int:
-    """How many jobs may run at a time, those that ask for the CPU beside GPUs left out."""
+def max_jobs() -> int:
+    """Return how many jobs may run at a time."""
     return len(devices()) or slots()
 
 
 def allow(names: Sequence[str]) -> None:
-    """Names the GPUs, as `cuda:0`, for this process and its jobs; none leaves what is set as it is.
+    """Set the GPUs, as `cuda:0`, for this process and its jobs; no names change nothing.
 
-    Raises JobError where one of them is no GPU of this machine.
+    Raises JobError where this machine lacks one of them.
     """
     if names:
         os.environ[DEVICES_VARIABLE] = " ".join(names)
         require_valid()
 
 
-def visible(device: str) -> dict[str, str]:
-    """What a job's environment holds besides, so that it sees its own GPUs alone.
+def candidates(asks: str, timed: bool) -> tuple[tuple[str, ...], int]:
+    """Return the devices or slots that a job may hold, and how many of them it needs.
 
-    `device` is as `cuda:1`, counted among the GPUs that this process sees; empty for no change. Raises
-    ValueError where it does not see so many.
+    A speed measurement takes the first GPU, so that all speeds are of one device, or else all slots.
     """
-    if not device:
+    if asks == NO_DEVICE:
+        return (), 0
+    named = devices()
+    if not named:
+        names = tuple(f"slot{number}" for number in range(slots()))
+        return names, len(names) if timed else 1
+    if asks not in OPEN_CHOICE:
+        return (asks,), 1
+    return (named[:1] if timed else named), 1
+
+
+def visible(device: str) -> dict[str, str]:
+    """Return the environment variable by which a job sees one GPU of those that this process sees."""
+    if not _GPU.fullmatch(device):
         return {}
-    seen, number = os.environ.get(_VISIBLE), _number(device)
+    seen = os.environ.get(_VISIBLE)
     if seen is None:
-        return {_VISIBLE: str(number)}
+        return {_VISIBLE: str(_number(device))}
     names = seen.split(",")
-    if number >= len(names):
-        raise ValueError(f"there is no {device} among {_VISIBLE}={seen}")
-    return {_VISIBLE: names[number].strip()}
+    if _number(device) >= len(names):
+        raise JobError(f"there is no {device} among {_VISIBLE}={seen}")
+    return {_VISIBLE: names[_number(device)].strip()}
 
 
 def _number(device: str) -> int:

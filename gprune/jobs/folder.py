@@ -1,31 +1,27 @@
-"""What a job leaves on disk: one folder a job, named by its id, and the lock that guards it.
+"""Files of a job: one folder per job, named by its id, with the lock that guards it.
 
-    <cache>/jobs/<id>/study.json     what runs
-                      job.json       id, created, label, command, fingerprint; written once
-                      state.json     where the job stands; replaced as a whole at each change
-                      events.jsonl   progress, one JSON object a line, only appended to
-                      log.txt        standard output and error of the run
-                      speed.json     of a job that measures speed: its setting, machine and rows
-                      slurm.json     of a job that Slurm starts: its number there, and what Slurm last said
-                      cancel         exists once someone asked the run to stop
+    <cache>/jobs/<id>/study.json     the study
+                      job.json       id, created, label, command, arguments; written once
+                      state.json     state, host, pid, create time; replaced as a whole at each change
+                      events.jsonl   progress, one JSON object a line
+                      log.txt        standard output and error
+                      speed.json     setting, machine and rows of a speed measurement
 
-The files are the only truth: the app, the command line and the run itself read and write them, and none of
-them needs another to be alive.
+The app, the command line and the job itself read and write these files and nothing else.
 """
 
 import contextlib
 import json
 import os
 import re
-import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from gprune.store.folder import explain, is_full, is_refused
-from gprune.system import files as whole
 from gprune.system import safe_parsing
 from gprune.system.errors import JobError, UnreadableError
+from gprune.system.files import write_text
 from gprune.system.locks import Lock
 
 STUDY = "study.json"
@@ -33,43 +29,34 @@ JOB = "job.json"
 STATE = "state.json"
 EVENTS = "events.jsonl"
 LOG = "log.txt"
-CANCEL = "cancel"
-SLURM = "slurm.json"
 SPEEDS = "speed.json"
 LOCK = ".lock"
+ALIVE = ".alive"
+"""Locked by the process of the job as long as it lives, for readers on other hosts."""
 
-# UTC date, UTC time, and eight digits that tell apart jobs of the same second
+# UTC date, UTC time, and eight digits that distinguish jobs of the same second
 ID_PATTERN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{8}")
 LOCK_SECONDS = 10.0
 
 
 def root(cache: Path) -> Path:
-    """The folder of all jobs of a cache, absolute; it need not exist."""
+    """Return the folder of all jobs of a cache; it need not exist."""
     with safe_parsing.refused_as(JobError):
         return safe_parsing.path(str(cache), "the cache folder").resolve() / "jobs"
 
 
 def locate(cache: Path, job_id: str) -> Path:
-    """The folder of one job, directly inside the jobs folder; JobError for a malformed id, or no such job."""
+    """Return the folder of one job; JobError for a malformed or unknown id."""
     if not ID_PATTERN.fullmatch(job_id):
         raise JobError(f"{job_id[:80]!r} is not a job id: copy one from the list of jobs, as 20260131-120000-0123abcd")
-    home = root(cache)
-    folder = home / job_id
-    if not is_folder(folder):
-        raise JobError(f"there is no job {job_id} in {home}: it may have been deleted; pick one from the list")
+    folder = root(cache) / job_id
+    if folder.is_symlink() or not folder.is_dir():
+        raise JobError(f"there is no job {job_id} in {folder.parent}: it may have been deleted; pick one from the list")
     return folder
 
 
-def is_folder(path: Path) -> bool:
-    """Whether there is a folder of that name, and no link to one."""
-    try:
-        return stat.S_ISDIR(path.lstat().st_mode)
-    except OSError:
-        return False
-
-
 def all_folders(home: Path) -> list[Path]:
-    """The folders of all jobs, oldest id first, links passed over; empty if there is no jobs folder yet."""
+    """Return the folders of all jobs, oldest id first, without links."""
     try:
         names = os.listdir(home)
     except OSError:
@@ -79,132 +66,77 @@ def all_folders(home: Path) -> list[Path]:
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The object in a JSON file; None where the file is missing or damaged."""
+    """Return the object in a JSON file; None where the file is missing or damaged."""
     try:
-        # what a run reports may be a perplexity beyond every float
+        # a reported perplexity may exceed every float
         values = safe_parsing.json_file(path, path.name, finite=False)
     except (OSError, UnreadableError):
         return None
     return values if isinstance(values, dict) else None
 
 
-def write_json(path: Path, values: dict[str, Any], allowed: Callable[[], bool] = lambda: True) -> bool:
-    """Replaces a JSON file as a whole: readers see the old object or the new one.
-
-    On a full disk an existing file is overwritten in place instead, which needs no new space: that a job
-    ended must be recorded even then. `allowed` is asked when the disk has the new one, right before it takes
-    the place; says whether it did. Raises OSError where the file cannot be written either way.
-    """
-    data = (json.dumps(values, indent=2, default=_plain) + "\n").encode()
-    try:
-        with whole.replaced(path) as temporary:
-            temporary.write_bytes(data)
-            whole.settle(temporary)
-            if not allowed():
-                raise _OvertakenError
-    except _OvertakenError:
-        return False
-    except OSError:
-        if not path.exists():
-            raise
-        if not allowed():
-            return False
-        with open(path, "r+b") as file:
-            file.write(data)
-            file.truncate()
-    return True
+def write_json(path: Path, values: dict[str, Any]) -> None:
+    """Replace a JSON file as a whole; OSError where it cannot be written."""
+    write_text(path, json.dumps(values, indent=2, default=_to_plain) + "\n")
 
 
-class _OvertakenError(Exception):
-    """A file may not be replaced any more; its new content goes."""
-
-
-def _plain(value: object) -> object:
-    """Numpy numbers as Python numbers, anything else that JSON lacks as text."""
+def _to_plain(value: object) -> object:
     item = getattr(value, "item", None)
     return item() if callable(item) else str(value)
 
 
 @contextlib.contextmanager
-def locked(folder: Path, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """Holds the lock of one folder; the system frees it if the process dies.
-
-    The lock of the jobs folder is taken before the lock of a job, never the other way round. Raises JobError
-    where the folder is missing or cannot be written, or another process holds the lock for too long.
-    """
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of a folder; JobError where it is missing, not writable or locked for too long."""
     if not folder.exists():
-        # the lock would make the folder anew, with nothing in it
+        # the lock would create the folder again
         raise JobError(f"{folder} cannot be written: it was deleted")
     lock = Lock(folder / LOCK, poll=0.01)
     with writable(folder):
-        held = lock.acquire(seconds)
-    if not held:
-        raise JobError(f"another process has held {folder / LOCK} for {seconds:g} seconds: wait a moment and try again")
+        acquired = lock.acquire(LOCK_SECONDS)
+    if not acquired:
+        raise JobError(f"another process has held {folder / LOCK} for {LOCK_SECONDS:g} seconds: try again")
     try:
         yield
     finally:
         lock.release()
 
 
-def make(folder: Path) -> None:
-    """Makes a folder where there is none; JobError where it cannot be made."""
-    with writable(folder):
-        whole.make_folder(folder)
-
-
 @contextlib.contextmanager
 def writable(folder: Path) -> Iterator[None]:
-    """Around work in a folder: a JobError says why it cannot be written."""
+    """Turn an OSError of work in a folder into a JobError that says why it cannot be written."""
     try:
         yield
     except OSError as error:
-        raise unwritable(folder, error) from error
-
-
-def unwritable(folder: Path, error: OSError) -> JobError:
-    """The error that says why a folder cannot be written."""
-    if is_full(error) or is_refused(error):
-        return JobError(str(explain(error, folder)))
-    reason = error.strerror or str(error)
-    return JobError(f"{folder} cannot be written ({reason}): set GPRUNE_CACHE to another folder")
-
-
-def full(folder: Path, error: BaseException) -> str:
-    """The sentence for a disk or a quota that is full; empty for any other error."""
-    return str(explain(error, folder)) if isinstance(error, OSError) and is_full(error) else ""
-
-
-def append(path: Path, data: bytes) -> None:
-    """Appends bytes in one write that reaches the file at once; on an OSError part of them may be in it."""
-    with open(path, "ab", buffering=0) as file:
-        if file.write(data) != len(data):
-            raise OSError(f"only part of the bytes fitted into {path}")
+        if is_full(error) or is_refused(error):
+            raise JobError(str(explain(error, folder))) from error
+        reason = error.strerror or str(error)
+        raise JobError(f"{folder} cannot be written ({reason}): set GPRUNE_CACHE to another folder") from error
 
 
 def last_lines(path: Path, count: int, window: int = 1 << 18) -> list[str]:
-    """The last lines of a log as plain text, without colours; a redrawn progress bar counts as one line.
+    """Return the last lines of a log as plain text; a redrawn progress bar counts as one line.
 
-    At most `count`, of the last `window` bytes; a missing log has no lines.
+    At most `count` lines of the last `window` bytes; a missing log has no lines.
     """
-
-    def end() -> tuple[int, bytes]:
+    try:
         with open(path, "rb") as file:
             size = file.seek(0, os.SEEK_END)
             file.seek(max(0, size - window))
-            return size, file.read(window)
-
-    try:
-        size, data = end()
+            data = file.read(window)
     except OSError:
         return []
     lines = data.decode("utf-8", errors="replace").replace("\r\n", "\n").rstrip().split("\n")
     if size > window:
-        # the first line is cut at its beginning
+        # the first line is incomplete
         lines = lines[1:] or lines
     lines = [printable(line.rstrip("\r").rsplit("\r", 1)[-1]) for line in lines]
     return lines[-count:] if count > 0 and any(lines) else []
 
 
+_TERMINAL_CODES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+
+
 def printable(line: str) -> str:
-    """A line of a log without the codes that move a cursor or change colours."""
-    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", line).rstrip()
+    """Return a line of a log without codes that move a cursor or change colours."""
+    return _TERMINAL_CODES.sub("", line).rstrip()

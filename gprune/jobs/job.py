@@ -1,4 +1,4 @@
-"""One job: what it runs, what it is called and where it stands, read from and written to its folder."""
+"""One job: what it runs, its name and its state, read from and written to its folder."""
 
 import hashlib
 import json
@@ -6,128 +6,103 @@ import secrets
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar
 
 from gprune.jobs import folder as files
-from gprune.jobs.device_slots import CPU
-from gprune.jobs.local import CommandBuilder, exports, times
-from gprune.jobs.slurm.record import Record, is_slurm, read_record, write_record
-from gprune.jobs.state import JobState, Seconds, Shown, one_line, read_state, write_state
+from gprune.jobs.device_slots import CPU, NO_DEVICE
+from gprune.jobs.local import SERIES, CommandBuilder, exports, times
+from gprune.jobs.state import JobState, Seconds, Text, one_line, read_state, write_state
 from gprune.study import Study, run_name
 from gprune.system.errors import JobError, SettingsError
 from gprune.system.files import make_folder, write_text
 from gprune.system.forms import Listed, LooseForm
 
-LOCAL, SLURM = "local", "slurm"
-
 
 @dataclass(frozen=True, slots=True)
-class _Record(LooseForm):
-    """What is kept of a job from its beginning, see Job; the last four are missing in earlier versions."""
+class JobRecord(LooseForm):
+    """What a job keeps from its beginning in ``job.json``; times are seconds since 1970."""
 
     WHAT: ClassVar = "it"
-    label: Shown
+    label: Text
     created: Seconds
-    command: Listed[Shown]
-    arguments: Listed[Shown]
-    fingerprint: Shown
-    device: Shown = "auto"
-    run: Shown = ""
+    command: Listed[Text]
+    """Argument list of the process."""
+    arguments: Listed[Text]
+    """What was added to the usual command."""
+    fingerprint: Text
+    """Hash of the study and the arguments: equal for jobs that do the same."""
     number: int = 0
+    """Larger than the number of every earlier job."""
+    asks: Text = "auto"
+    """Device that it asks for, as in a study."""
     timed: bool = False
+    """True if it measures speed."""
+    run: Text = ""
+    """Name of the run that it computes or reads."""
+    cwd: Text = ""
+    """Folder in which its command was typed; empty for the usual one."""
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One job as it stands at the moment of asking; times are seconds since 1970."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job(JobRecord):
+    """One job: its record, and its state, for whose fields see `gprune.jobs.state.JobState`."""
 
     id: str
-    """date, time and eight digits, unique in the cache"""
     folder: Path
-    """where its files are"""
-    label: str
-    """what to call it on the pages"""
-    created: float
-    """when it was submitted"""
-    command: tuple[str, ...]
-    """argument list of the run"""
-    arguments: tuple[str, ...]
-    """what was added to the usual command"""
-    fingerprint: str
-    """hash of the study and the arguments: equal for jobs that do the same"""
-    number: int
-    """larger than those of all jobs before it, whatever the clock says; 0 in earlier versions"""
     state: str
-    """queued, running, cancelling, cancelled, interrupted, failed or done"""
     pid: int | None
-    """process of the run, once it has one"""
     started: float | None
-    """when it left the queue"""
     ended: float | None
-    """when it was done, failed, cancelled or interrupted"""
     error: str
-    """one sentence if it failed"""
     run_id: str
-    """name of the result in the cache, once done"""
     summary: dict[str, Any]
-    """a few plain values of the result, once done"""
+    device: str
+    killed: bool
     position: int | None = None
-    """place in the queue from 1; None unless queued on this machine"""
-    engine: str = LOCAL
-    """who starts it: this machine's queue, or Slurm"""
-    returns: bool = False
-    """whether an interrupted job is started again without anybody's doing"""
-    note: str = ""
-    """what Slurm calls the job, and does with it, in words"""
-    asks: str = "auto"
-    """device that it asks for, as a study does"""
-    timed: bool = False
-    """whether it measures speed, and shares its device with nothing"""
-    device: str = ""
-    """GPU that the queue has given it; empty where the queue has none to give, and before it has left it"""
-    killed: bool = False
-    """whether it failed because its process was killed: what it was to do can be gone on with"""
-    run: str = ""
-    """name of the run that it computes or takes; empty in earlier versions, whose study says it"""
+    """Place in the queue from 1; None unless queued."""
 
     @property
     def exports(self) -> bool:
-        """Whether it makes something of a finished run, as another form of its model, and computes no run."""
+        """Return True if it makes no run."""
         return exports(self.arguments)
 
     @property
     def active(self) -> bool:
-        """Whether something is still to happen."""
-        return self.returns or self.state in ("queued", "running", "cancelling")
+        """Return True if it waits or runs."""
+        return self.state in ("queued", "running", "cancelling")
 
     @property
     def elapsed(self) -> float | None:
-        """Seconds since it left the queue; None while it waits."""
+        """Return the seconds since it left the queue; None while it waits."""
         if self.started is None:
             return None
         return max(0.0, (self.ended if self.ended is not None else time.time()) - self.started)
 
 
-def fingerprint(study: Study, arguments: Sequence[str]) -> str:
-    """SHA-256 of what decides the outcome of a job; the study's display name does not."""
-    content = [study.digest, list(arguments)]
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+_RECORD_FIELDS = tuple(field.name for field in fields(JobRecord))
+_STATE_FIELDS = ("state", "pid", "started", "ended", "error", "run_id", "summary", "device", "killed")
+
+
+def fingerprint(study: Study, arguments: Sequence[str], cwd: str = "") -> str:
+    """Return the SHA-256 of what decides the outcome of a job; the study's display name does not."""
+    return hashlib.sha256(json.dumps([study.digest, list(arguments), cwd]).encode()).hexdigest()
 
 
 def measures_speed(study: Study, until: str = "all") -> bool:
-    """Whether a run of a study, as far as `until`, measures speed, and nothing may run beside it."""
+    """Return True if a run of a study, as far as `until`, measures speed."""
     return study.evaluation.speed != "none" and until in ("perplexity", "all")
 
 
-def _asked(study: Study, arguments: Sequence[str]) -> str:
-    """The device that a job computes on; one that measures models by name says it as its command does."""
+def _requested_device(study: Study, arguments: Sequence[str]) -> str:
+    if arguments and arguments[0] in SERIES:
+        return NO_DEVICE
     if not times(arguments):
         return CPU if exports(arguments) else study.device
-    told = dict(pairwise(arguments))
-    return told.get("--device") or (CPU if told.get("--preset") == "cpu" else study.device)
+    options = dict(pairwise(arguments))
+    return options.get("--device") or (CPU if options.get("--preset") == "cpu" else study.device)
 
 
 def create(
@@ -137,19 +112,15 @@ def create(
     arguments: Sequence[str],
     build: CommandBuilder,
     number: int = 0,
-    slurm: Record | None = None,
+    cwd: str = "",
 ) -> Job:
-    """Writes the folder of a new job under another name and renames it: no reader sees half a job.
+    """Write the folder of a new job under another name and rename it; JobError where it cannot be written.
 
-    `label` is by default the study's name, or else what it prunes; `build` makes the argument list from the
-    job's folder and the arguments; `number` is larger than those of all jobs before it; `slurm` is the part
-    there of a job that Slurm starts, from the first moment, so that no queue takes it. Raises JobError where
-    the folder cannot be written.
+    `label` is by default the study's name; `build` makes the argument list from the job's folder and the arguments.
     """
-    now, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments)
-    digits = hashlib.sha256(f"{digest} {nonce}".encode()).hexdigest()[:8]
-    folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{digits}")
-    until = next((after for word, after in pairwise(arguments) if word == "--until"), "all")
+    now, nonce, digest = time.time(), secrets.token_hex(8), fingerprint(study, arguments, cwd)
+    folder = home / (time.strftime("%Y%m%d-%H%M%S", time.gmtime(now)) + f"-{nonce[:8]}")
+    until = next((value for option, value in pairwise(arguments) if option == "--until"), "all")
     record = {
         "id": folder.name,
         "created": now,
@@ -157,73 +128,34 @@ def create(
         "command": build(folder, arguments),
         "arguments": list(arguments),
         "fingerprint": digest,
-        "nonce": nonce,
         "number": number,
-        "device": _asked(study, arguments),
-        # so that whoever looks for the jobs of a run need not read the study of every job
+        "asks": _requested_device(study, arguments),
+        # so that readers need not open the study of every job
         "run": run_name(study),
         "timed": times(arguments) or (not exports(arguments) and measures_speed(study, until)),
+        "cwd": cwd,
     }
     draft = home / f".new-{nonce}"
     try:
-        _write(draft, study, record)
-        if slurm is not None:
-            write_record(draft, slurm)
-        draft.replace(folder)
-    except OSError as error:
-        raise files.unwritable(home, error) from error
+        with files.writable(home):
+            make_folder(draft)
+            write_text(draft / files.STUDY, study.to_json())
+            files.write_json(draft / files.JOB, record)
+            write_state(draft, JobState())
+            draft.rename(folder)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return read_job(folder)
 
 
-def _write(folder: Path, study: Study, record: dict[str, Any]) -> None:
-    make_folder(folder)
-    write_text(folder / files.STUDY, study.to_json())
-    files.write_json(folder / files.JOB, record)
-    write_state(folder, JobState())
-    # made now, so that taking the lock on a full disk needs no new file
-    (folder / files.LOCK).touch(mode=0o600)
-
-
 def read_job(folder: Path) -> Job:
-    """Reads one job; its place in the queue is left open. JobError where the record is missing or damaged."""
+    """Return one job, without its place in the queue; JobError where its record is missing or damaged."""
     state = read_state(folder)
-    slurm = read_record(folder) if is_slurm(folder) else None
     try:
-        kept = _Record.parse(files.read_json(folder / files.JOB) or {})
+        record = JobRecord.parse(files.read_json(folder / files.JOB) or {})
     except SettingsError as error:
         reason = f"its {files.JOB} is missing or damaged ({error})"
         raise JobError(f"job {folder.name} cannot be read, {reason}: submit its study anew") from error
-    return Job(
-        id=folder.name,
-        folder=folder,
-        label=one_line(kept.label),
-        created=float(kept.created),
-        command=kept.command,
-        arguments=kept.arguments,
-        fingerprint=kept.fingerprint,
-        number=kept.number,
-        state=state.state,
-        pid=state.pid,
-        started=state.started,
-        ended=state.ended,
-        error=state.error,
-        run_id=state.run_id,
-        summary=state.summary,
-        engine=LOCAL if slurm is None else SLURM,
-        returns=slurm is not None and state.state == "interrupted" and slurm.known,
-        note="" if slurm is None else _note(state, slurm),
-        asks=kept.device,
-        timed=kept.timed,
-        device=state.device,
-        killed=state.state == "failed" and state.killed,
-        run=kept.run,
-    )
-
-
-def _note(state: JobState, slurm: Record) -> str:
-    """What Slurm calls a job, and what it does with it while there is something to do."""
-    words = f"Slurm's {slurm.name}" if slurm.name else "on its way to Slurm"
-    goes_on = not state.finished or (state.state == "interrupted" and slurm.known)
-    return f"{words}: {slurm.note()}" if goes_on and slurm.note() else words
+    values = {name: getattr(record, name) for name in _RECORD_FIELDS}
+    values |= {name: getattr(state, name) for name in _STATE_FIELDS}
+    return Job(id=folder.name, folder=folder, **values)

@@ -1,46 +1,99 @@
-"""The queue of jobs: submit, list, follow, cancel, resume.
+"""List, submit, cancel and resume jobs.
 
-One heavy job runs at a time, or one on each GPU: see gprune.jobs.device_slots. Jobs beyond that wait in order
-of submission, and the supervisor of each job starts the next one when it ends, so the queue advances without
-the app. Slurm's jobs lie in the same folder, and are none of this queue's: see gprune.jobs.slurm. `reconcile`
-does the same and clears up after whatever was killed: the app calls it when it starts and whenever it looks.
+Every job is a process from the moment it is submitted; it waits for its device itself, see `gprune.jobs.worker`.
 """
 
 import contextlib
+import signal
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from gprune.jobs import device_slots, local, reconciliation
+from gprune.jobs import device_slots, local
 from gprune.jobs import folder as files
-from gprune.jobs.job import LOCAL, SLURM, Job, create, fingerprint
-from gprune.jobs.listing import get, jobs, log_tail, progress, study_of
-from gprune.jobs.slurm import client, submission, watching
-from gprune.jobs.slurm.record import is_slurm
-from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.jobs.state import JobState, update
-from gprune.study import Study
-from gprune.system.errors import JobError
+from gprune.jobs.job import Job, create, fingerprint, read_job
+from gprune.jobs.state import ERROR, LOST, REMEDY, JobState, read_state, update
+from gprune.jobs.timeline import JobProgress, measure, read_trace
+from gprune.study import Study, from_file
+from gprune.system import processes
+from gprune.system.errors import JobError, SettingsError
+from gprune.system.files import make_folder
 
-__all__ = [
-    "Job",
-    "ask_slurm",
-    "cancel",
-    "get",
-    "jobs",
-    "log_tail",
-    "progress",
-    "reconcile",
-    "resume",
-    "study_of",
-    "submit",
-    "submit_slurm",
-]
+MAX_ACTIVE = 100
+GRACE_SECONDS = 30.0
+"""A process that was asked to stop and still runs after this long is killed."""
+START_SECONDS = 30.0
+"""A queued job without a process is lost after this long."""
+LEAVING_SECONDS = 60.0
+"""A process that has reported its end counts as at work for at most so long."""
 
-GRACE_SECONDS = 5.0
-# more than this is a mistake, and each one takes a turn of the machine
-MOST_OPEN = 100
+
+def jobs(cache: Path) -> list[Job]:
+    """Return all readable jobs of a cache, newest first."""
+    listed = []
+    for folder in files.all_folders(files.root(cache)):
+        with contextlib.suppress(JobError):
+            listed.append(read_job(folder))
+    listed.sort(key=lambda job: (job.number, job.created, job.id), reverse=True)
+    waiting = [job.id for job in reversed(listed) if job.state == "queued"]
+    positions = {job_id: position for position, job_id in enumerate(waiting, start=1)}
+    return [replace(job, position=positions.get(job.id)) for job in listed]
+
+
+def get(cache: Path, job_id: str) -> Job:
+    """Return one job; JobError where it does not exist or its record is damaged."""
+    job = read_job(files.locate(cache, job_id))
+    if job.state != "queued":
+        return job
+    return next((other for other in jobs(cache) if other.id == job_id), job)
+
+
+def study_of(cache: Path, job_id: str) -> Study:
+    """Return the study of a job; JobError where it cannot be read."""
+    path = files.locate(cache, job_id) / files.STUDY
+    try:
+        return from_file(path)
+    except SettingsError as error:
+        raise JobError(f"the study of job {job_id} is not valid any more, submit it anew: {error}") from error
+
+
+def progress(cache: Path, job_id: str) -> JobProgress:
+    """Return the latest event, the time of each stage and the time left of a job."""
+    folder = files.locate(cache, job_id)
+    return measure(read_trace(folder / files.EVENTS), read_state(folder), time.time())
+
+
+def log_tail(cache: Path, job_id: str, lines: int = 200) -> list[str]:
+    """Return the last lines of a job's log as plain text."""
+    return files.last_lines(files.locate(cache, job_id) / files.LOG, lines)
+
+
+def at_work(cache: Path) -> list[Job]:
+    """Return the jobs that wait, compute, or have not yet left the machine."""
+    active, now = [], time.time()
+    for folder in files.all_folders(files.root(cache)):
+        state = read_state(folder)
+        if state.finished and now - (state.ended or 0.0) > LEAVING_SECONDS:
+            continue
+        if (state.state == "queued" and state.pid is None) or local.has_process(folder, state):
+            with contextlib.suppress(JobError):
+                active.append(read_job(folder))
+    return active
+
+
+def using(cache: Path, run: str, *, done: bool) -> Job | None:
+    """Return the job that needs a run: an active one, or an interrupted one that can be resumed.
+
+    An interrupted job counts while no later job of the run was started and the run is not `done`.
+    """
+    related = [job for job in jobs(cache) if job.run == run]
+    active = next((job for job in related if job.active), None)
+    if active is not None or done:
+        return active
+    makers = [job for job in related if not job.exports]
+    return makers[0] if makers and makers[0].state == "interrupted" else None
 
 
 def submit(
@@ -49,57 +102,51 @@ def submit(
     label: str = "",
     arguments: Sequence[str] = (),
     build: local.CommandBuilder = local.worker_command,
+    cwd: str = "",
 ) -> Job:
-    """Puts a study into the queue of a cache and starts it if there is room.
+    """Start a job, which waits until its device is free.
 
-    For `label` and `build` see `job.create`. Gives the new job, or the one that already waits or runs for the
-    same study: a double click is harmless. Raises JobError where the cache cannot be written, the queue is
-    full, another process holds it for too long, or fewer GPUs are named than it computes on.
+    Returns the new job, or the active one that does the same, so that a double click is harmless. For `label` and
+    `build` see `job.create`; `cwd` is the folder in which the process starts. Raises JobError where the cache cannot
+    be written, too many jobs are active, or the settings of devices are invalid.
     """
     home = files.root(cache)
     device_slots.require_valid()
-    digest = fingerprint(study, arguments)
-    files.make(home)
+    with files.writable(home):
+        make_folder(home)
+    reconcile(cache)
     with files.locked(home):
-        reconciliation.settle(home)
-        known = jobs(cache)
-        open_jobs = [job for job in known if job.active and job.state != "cancelling"]
-        for job in open_jobs:
-            if job.fingerprint == digest:
-                return job
-        open_jobs = [job for job in open_jobs if job.engine == LOCAL]
-        if len(open_jobs) >= MOST_OPEN:
-            raise JobError(f"{len(open_jobs)} jobs wait or run already: cancel some, or wait for them to end")
-        last = max((job.number for job in known), default=0)
-        created = create(home, study, label, arguments, build, last + 1)
-        reconciliation.advance(home)
-    return get(cache, created.id)
+        earlier = jobs(cache)
+        active = [job for job in earlier if job.active and job.state != "cancelling"]
+        digest = fingerprint(study, arguments, cwd)
+        same = next((job for job in active if job.fingerprint == digest), None)
+        if same is not None:
+            return same
+        if len(active) >= MAX_ACTIVE:
+            raise JobError(f"{len(active)} jobs wait or run already: cancel some, or wait for them to end")
+        number = max((job.number for job in earlier), default=0) + 1
+        job = create(home, study, label, arguments, build, number, cwd)
+        _start(job)
+    return get(cache, job.id)
 
 
-def submit_slurm(
-    cache: Path, studies: Sequence[submission.StudyJob], settings: SlurmSettings, *, exclusive: bool = False
-) -> list[Job]:
-    """Puts studies into Slurm, one array for all of them; the cache is on a file system that nodes share.
-
-    If `exclusive`, no other job may share the node, as for a timed measurement. Gives the job of each entry,
-    where one that has not ended does the same that one. Raises JobError where the cache cannot be written,
-    there is no Slurm client, or Slurm refuses the jobs.
-    """
-    home = files.root(cache)
-    files.make(home)
-    with files.locked(home, client.SUBMIT_SECONDS):
-        ids = submission.submit(home, studies, settings, jobs(cache), exclusive=exclusive)
-    return [get(cache, job_id) for job_id in ids]
+def _start(job: Job) -> None:
+    try:
+        pid = local.start_worker(job.folder, job.cwd)
+    except OSError as error:
+        reason = f"no process can be started ({error.strerror or error}): free some memory and start it again"
+        update(job.folder, lambda state: state.ended_as("failed", reason))
+        return
+    if pid is not None:
+        update(job.folder, lambda state: state if state.pid is not None else state.with_process(pid))
 
 
-def cancel(cache: Path, job_id: str, grace: float = GRACE_SECONDS) -> Job:
-    """Asks a job to stop, and returns at once.
+def cancel(cache: Path, job_id: str) -> Job:
+    """Ask a job to stop, and return at once; completed stages are kept.
 
-    A waiting job is cancelled there and then. A running one stops at its next progress report; if it has not
-    after `grace` seconds it gets SIGTERM, and as long again later SIGKILL, from its supervisor or, should
-    that be gone, from the next `reconcile`. An interrupted job is cancelled as well: nobody is to go on with
-    it. One that has ended otherwise stays as it is. Slurm is told to stop its own. Raises JobError where
-    there is no such job, its folder cannot be written, or Slurm was not told.
+    A waiting job is cancelled at once, and so is an interrupted one: nobody resumes it. A running one gets SIGTERM on
+    this host, and reads its state on another. One that has ended stays as it is. Raises JobError where there is no
+    such job or its folder cannot be written.
     """
     folder = files.locate(cache, job_id)
 
@@ -107,53 +154,48 @@ def cancel(cache: Path, job_id: str, grace: float = GRACE_SECONDS) -> Job:
         if state.state in ("queued", "interrupted"):
             return state.ended_as("cancelled")
         if state.state == "running":
-            return replace(state, state="cancelling", cancel_requested=time.time(), grace=grace)
+            return replace(state, state="cancelling", cancel_requested=time.time())
         return state
 
-    state, slurm = update(folder, ask).state, is_slurm(folder)
-    if state == "cancelling" or (slurm and state == "cancelled"):
-        # without the flag, on a full disk, the signals still stop the run
-        with contextlib.suppress(OSError):
-            (folder / files.CANCEL).touch(mode=0o600)
-        if slurm:
-            submission.stop(folder)
+    before, after = read_state(folder), update(folder, ask)
+    if not before.finished:
+        _signal(after, signal.SIGTERM)
     reconcile(cache)
     return get(cache, job_id)
 
 
 def resume(cache: Path, job_id: str, build: local.CommandBuilder = local.worker_command) -> Job:
-    """Submits the study of a job again, where it was; stages that had finished are taken from the cache.
+    """Submit the study of a job again; stages that had finished are taken from the cache.
 
-    Raises JobError where there is no such job, its study cannot be read, the cache cannot be written, or
-    Slurm refuses it.
+    Raises JobError where there is no such job, its study cannot be read, or the cache cannot be written.
     """
     job = get(cache, job_id)
-    if job.engine == SLURM:
-        entry = submission.StudyJob(study_of(cache, job_id), job.label, job.arguments)
-        return submit_slurm(cache, [entry], submission.settings_of(job.folder))[0]
-    return submit(cache, study_of(cache, job_id), job.label, job.arguments, build)
+    return submit(cache, study_of(cache, job_id), job.label, job.arguments, build, job.cwd)
 
 
 def reconcile(cache: Path) -> None:
-    """Brings the queue up to date: jobs whose process is gone end, waiting ones start where there is room.
-
-    Raises JobError where the cache cannot be written, or the number of slots is not valid.
-    """
+    """End the jobs whose process is gone and kill those that do not stop; JobError where that cannot be written."""
     local.reap()
-    home = files.root(cache)
-    if not files.all_folders(home):
-        return
-    with files.locked(home):
-        reconciliation.settle(home)
-        reconciliation.advance(home)
-    watching.soon(home)
+    now = time.time()
+    for folder in files.all_folders(files.root(cache)):
+        state = read_state(folder)
+        if state.finished:
+            continue
+        if local.has_process(folder, state):
+            if state.state == "cancelling" and now - (state.cancel_requested or now) > GRACE_SECONDS:
+                _signal(state, signal.SIGKILL)
+        elif state.pid is not None or now - folder.stat().st_mtime > START_SECONDS:
+            update(folder, partial(JobState.after_death, reason=_last_words(folder)))
 
 
-def ask_slurm(cache: Path) -> None:
-    """Asks Slurm for its jobs and waits for the answer; without such jobs nothing is asked.
+def _signal(state: JobState, number: signal.Signals) -> None:
+    if state.pid is not None and state.host == processes.host():
+        local.send(state.pid, state.process_started, number)
 
-    Raises JobError where a job's folder cannot be written.
-    """
-    home = files.root(cache)
-    if watching.waiting(home):
-        watching.look(home)
+
+def _last_words(folder: Path) -> str:
+    """Return why a process that reported no end has ended: the error that its log ends with, or that it was lost."""
+    line = next(iter(files.last_lines(folder / files.LOG, 1)), "")
+    if line.startswith(ERROR):
+        return line.removeprefix(ERROR)
+    return f"{LOST}{f'; its log ends with: {line}' if line else ''}; {REMEDY}"

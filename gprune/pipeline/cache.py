@@ -12,7 +12,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from gprune.jobs.listing import using
+from gprune.jobs.queue import using
 from gprune.pipeline import runs
 from gprune.pipeline.runs.cached import recorded_graph
 from gprune.pipeline.stages import KINDS, named
@@ -190,7 +190,7 @@ def reason_to_keep(store: Store, run: str) -> str:
     if job is not None:
         return (
             f"the run {run!r} cannot be deleted, the job {job.id} ({job.label}) "
-            f"{_JOB_USES.get(job.state, 'is at work on it')}: cancel that job first (`gprune cancel {job.id}`, "
+            f"{_JOB_USES.get(job.state, 'is at work on it')}: cancel that job first (`gprune jobs cancel {job.id}`, "
             "or on the page Runs & export)"
         )
     return _busy(run) if state == "running" else ""

@@ -1,5 +1,6 @@
 """The state of the pages: one value behind every widget, mirrored into the address; and no click is lost."""
 
+import os
 from functools import partial
 
 import pytest
@@ -8,6 +9,7 @@ from streamlit.testing.v1 import AppTest, local_script_runner
 from synthetic_run import a_study, write_run
 
 from gprune.jobs import local, queue
+from gprune.jobs.state import JobState, write_state
 
 
 def _small_page():
@@ -203,11 +205,11 @@ def test_the_open_tab_and_what_it_shows_are_in_the_address(cache):
 
 
 def test_a_job_that_is_looked_at_stays_when_another_is_started(cache, monkeypatch):
-    monkeypatch.setattr(local, "start_supervisor", lambda _: None)
+    monkeypatch.setattr(local, "start_worker", lambda *_: None)
 
     def made(seed):
         job = queue.submit(cache, a_study(seed=seed, model="/nowhere"))
-        queue.cancel(cache, job.id)
+        write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
         return job.id
 
     first = made(0)

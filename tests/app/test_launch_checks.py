@@ -1,93 +1,18 @@
-"""The launch form beside its fields: where a run runs, what it takes, and every fault at its field."""
+"""The launch form beside its fields: what a run takes, and every fault at its field."""
 
 import json
 import re
-import sys
 from dataclasses import asdict
 
 import pytest
 from app_driver import on, open_page, show, words
 from synthetic_run import a_study
 
-from gprune import jobs
 from gprune.app.pages.jobs import complaints, launch
-from gprune.jobs.slurm import settings, watching
 from gprune.models.shapes import SHAPES
 from gprune.study import from_dict
 from gprune.study.demo import demo_study
 from gprune.system.errors import SettingsError
-
-CLIENT = """#!{python}
-import sys
-from pathlib import Path
-home = Path({home!r})
-(home / "asked").write_text("\\n".join(sys.argv[1:]))
-wrong = home / "wrong"
-if wrong.exists():
-    sys.exit(wrong.read_text())
-print(41)
-"""
-
-
-@pytest.fixture
-def clients(tmp_path_factory, monkeypatch):
-    """A folder with the only Slurm client of this machine."""
-    home = tmp_path_factory.mktemp("clients")
-    (home / "sbatch").write_text(CLIENT.format(python=sys.executable, home=str(home)))
-    (home / "sbatch").chmod(0o755)
-    monkeypatch.setenv("PATH", str(home))
-    monkeypatch.setattr(watching, "soon", lambda home: None)
-    return home
-
-
-def test_without_a_client_or_settings_the_choice_is_closed_and_says_why(cache, clients, monkeypatch):
-    app = open_page("jobs")
-    assert app.radio(key="launch_engine").disabled
-    assert "slurm-settings.json' do not exist" in words(app).replace("\\", "")
-    (cache / settings.FILE).write_text('{"nodes": 2}')
-    assert "has no field 'nodes'" in words(app.run()).replace("\\", "")
-    (cache / settings.FILE).write_text("{}")
-    app.run().radio(key="launch_engine").set_value("Slurm").run()
-    # chosen, and then gone
-    monkeypatch.setenv("PATH", str(cache))
-    assert "Not in Slurm: no Slurm client (sbatch) is on PATH" in words(app.run()).replace("\\", "")
-    assert app.radio(key="launch_engine").disabled and not app.button(key="launch_start").disabled
-
-
-def test_where_there_is_no_slurm_only_the_help_of_the_choice_speaks_of_it(cache, monkeypatch):
-    monkeypatch.setenv("PATH", str(cache))
-    app = open_page("jobs")
-    engine = app.radio(key="launch_engine")
-    assert engine.disabled and engine.proto.help.startswith("Not in Slurm: no Slurm client (sbatch) is on PATH")
-    assert "Slurm" not in words(app)
-
-
-def test_a_start_in_slurm_is_one_array_of_all_its_seeds(cache, clients):
-    (cache / settings.FILE).write_text('{"partition": "big", "gpus": "a100:1"}')
-    app = open_page("jobs")
-    app.radio(key="launch_engine").set_value("Slurm").run()
-    assert "partition big, GPUs a100:1, cores 1" in words(app).replace("\\", "")
-    shown = next(code.value for code in app.code if "submit" in code.value)
-    assert shown.endswith(" > study.json\npython -m gprune submit study.json --engine slurm")
-    app.text_input(key="launch_seeds").set_value("3 4").run()
-    shown = next(code.value for code in app.code if "submit" in code.value)
-    assert shown.endswith("python -m gprune submit study-0.json study-3.json study-4.json --engine slurm")
-    app.button(key="launch_start").click().run()
-    assert not app.exception and not app.error
-    found = jobs.jobs(cache)
-    assert [job.engine for job in found] == ["slurm"] * 3
-    assert {"--array=0-2", "--partition=big"} <= set((clients / "asked").read_text().split("\n"))
-    assert sorted(jobs.study_of(cache, job.id).seed for job in found) == [0, 3, 4]
-
-
-def test_what_slurm_refuses_stands_on_the_page_and_leaves_no_job(cache, clients):
-    (cache / settings.FILE).write_text('{"partition": "nope"}')
-    (clients / "wrong").write_text("sbatch: error: invalid partition specified: nope")
-    app = open_page("jobs")
-    app.radio(key="launch_engine").set_value("Slurm").run()
-    app.button(key="launch_start").click().run()
-    assert "there is no such partition" in " ".join(one.value for one in app.error)
-    assert jobs.jobs(cache) == []
 
 
 @pytest.fixture

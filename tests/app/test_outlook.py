@@ -14,7 +14,6 @@ from gprune.app.ui import job_runs, live, titles, work
 from gprune.jobs import JobProgress, queue
 from gprune.jobs import folder as files
 from gprune.jobs import job as records
-from gprune.jobs.job import LOCAL
 from gprune.jobs.local import worker_command
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs
@@ -118,9 +117,7 @@ def test_the_record_of_an_earlier_run_is_not_the_progress_of_a_job_that_has_just
 
 
 def _described(run, progress, monkeypatch, started=0.0):
-    job = SimpleNamespace(
-        id="1", label="a job", state="running", exports=False, device="", started=started, engine=LOCAL
-    )
+    job = SimpleNamespace(id="1", label="a job", state="running", exports=False, device="", started=started)
     monkeypatch.setattr(live.queue, "study_of", lambda *_: run.study)
     monkeypatch.setattr(live.queue, "progress", lambda *_: progress)
     monkeypatch.setattr(live.work.job_runs, "made_by", lambda *_: run.name)
@@ -201,7 +198,7 @@ def test_a_row_names_the_stage_and_the_time_left_of_a_job_at_work(tmp_path, monk
     job = SimpleNamespace(
         id="1", label="a job", state=state, active=state == "running", arguments=(), created=0.0, started=0.0
     )
-    job.position, job.engine, job.note, job.elapsed = None, LOCAL, "", 3.0
+    job.position, job.elapsed = None, 3.0
     job.exports, job.device = False, ""
     situation = work.look(str(tmp_path))
     assert situation.run_named(name) is not None

@@ -1,5 +1,6 @@
 """Addresses of the documents lead to places; the help opens; Back leaves by one press."""
 
+import os
 import re
 from urllib.parse import parse_qs
 
@@ -11,6 +12,7 @@ from synthetic_run import a_study, write_run
 from gprune.app.ui import glossary, help_drawer, page_names
 from gprune.app.ui.page_names import HELP, PAGES, TAB
 from gprune.jobs import local, queue
+from gprune.jobs.state import JobState, write_state
 
 ADDRESS = re.compile(r"(?:http://(?:127\.0\.0\.1|localhost):\d+|`)/(?P<page>[a-z]+)\?(?P<query>[^`\s]*)")
 """of the app, in a document: whole, or as code below that of the app"""
@@ -100,9 +102,10 @@ def test_a_browser_is_led_to_another_tab_and_back_by_one_press_and_reads_the_wor
 @pytest.mark.browser
 @pytest.mark.long
 def test_a_page_that_opens_another_tab_by_itself_is_left_by_one_press(chromium, tmp_path, monkeypatch):
-    monkeypatch.setattr(local, "start_supervisor", lambda _: None)
+    monkeypatch.setattr(local, "start_worker", lambda *_: None)
     write_run(tmp_path)
-    queue.cancel(tmp_path, queue.submit(tmp_path, a_study(model="/nowhere")).id)
+    job = queue.submit(tmp_path, a_study(model="/nowhere"))
+    write_state(job.folder, JobState("running", started=1.0).with_process(os.getpid()))
     with served(tmp_path) as server, looking(chromium, server, tmp_path) as visit:
         page = visit.page("drift")
         page.get_by_role("link", name="Runs & export").click()

@@ -13,7 +13,7 @@ from gprune import pipeline
 from gprune.analysis.decision import COSTS
 from gprune.app.ui.places import EDIT
 from gprune.app.ui.titles import SPEEDS
-from gprune.jobs import listing, queue
+from gprune.jobs import queue
 from gprune.store import Store
 from gprune.study import from_dict
 
@@ -59,7 +59,7 @@ def test_speed_that_is_measured_later_stands_on_the_runs_own_page(chromium, tmp_
         page = visit.page(f"runs?run={name}&jobs_tab=start")
         choose(page, page.locator(".st-key-measure_speed input"), SPEEDS["cpu"])
         page.get_by_role("button", name="Start the evaluation").click()
-        wait_for(lambda: [job.state for job in listing.jobs(tmp_path / "cache")] == ["done"], 60)
+        wait_for(lambda: [job.state for job in queue.jobs(tmp_path / "cache")] == ["done"], 60)
         page.goto(f"{visit.address}/compare?tab=speed&run={name}")
         measured = page.locator(".st-key-card_sx_speed .trace.scatter")
         measured.first.wait_for(state="attached")
@@ -71,7 +71,7 @@ def test_speed_that_is_measured_later_stands_on_the_runs_own_page(chromium, tmp_
 def test_whoever_failed_changes_the_settings_in_the_form(chromium, tmp_path):
     write_run(tmp_path)
     job = queue.submit(tmp_path, a_study(model="/nowhere", seed=7))
-    wait_for(lambda: listing.get(tmp_path, job.id).state == "failed", 60)
+    wait_for(lambda: queue.get(tmp_path, job.id).state == "failed", 60)
     with served(tmp_path) as server, looking(chromium, server, tmp_path) as visit:
         page = visit.page(f"runs?jobs_tab=jobs&jobs_job={job.id}")
         expect(page.get_by_text("/nowhere").first).to_be_visible()

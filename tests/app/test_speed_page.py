@@ -241,14 +241,13 @@ def test_gguf_is_offered_where_its_package_is(cache, started, monkeypatch, prese
 
 @pytest.mark.parametrize(("state", "words_"), [("running", "At work: starting"), ("failed", "the disk is full")])
 def test_the_export_that_is_at_work_or_failed_says_so(cache, monkeypatch, state, words_):
-    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
+    monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
     monkeypatch.setattr("gprune.jobs.queue.reconcile", lambda cache: None)
     folder = folder_of(cache, write_run(cache), stages.checkpoint) / "model"
     out = export_card.destination(the_run(cache), export_card.PADDED)
     job = submit(cache, a_study(), arguments=("export", str(folder), str(out), "--padded"))
-    if state == "failed":
-        values = {"state": "failed", "error": "the disk is full", "started": 1.0, "ended": 2.0}
-        files.write_json(job.folder / files.STATE, values)
+    values = {"error": "the disk is full", "ended": 2.0} if state == "failed" else {}
+    write_state(job.folder, JobState(state, started=1.0, **values))
     shown = words(exports())
     assert words_ in shown and ("At work" in shown) == (state == "running")
 
@@ -383,7 +382,7 @@ def test_what_is_no_model_to_measure_is_told_and_starts_nothing(cache, started, 
 
 
 def test_the_last_measurement_of_models_stands_in_its_card(cache, tmp_path, monkeypatch):
-    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda _: None)
+    monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
     write_run(cache, study=a_study(model=a_model(tmp_path / "model")))
     job = submit(cache, a_study(), "Speed of two", ("speed", "a", "b"))
     values = {"machine": {"threads": "2"}, "rows": speed_rows(ratio=1.7)}

@@ -15,7 +15,7 @@ from gprune.__main__ import main
 from gprune.cli import COMMANDS, paths, speed
 from gprune.evaluation.speed import Speed
 from gprune.jobs import jobs, progress
-from gprune.jobs.state import read_state
+from gprune.jobs.state import JobState, read_state, write_state
 from gprune.models.export import checkpoint
 from gprune.models.tiny import tiny_decoder
 from gprune.pruning.surgery import cut
@@ -313,16 +313,16 @@ def test_slips_are_one_sentence(folders, words, error, message):
 
 def test_speed_is_a_job_that_is_timed_and_says_what_it_measured(folders, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(folders)
-    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda _: None)
-    told = ["speed", "dense", "random:llama2-7b#layers=1@0.5", *QUICK, "--submit", "--cache", str(tmp_path)]
-    assert main(told) == 0 and main(told) == 0
+    monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
+    words = ["speed", "dense", "random:llama2-7b#layers=1@0.5", *QUICK, "--cache", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["gprune", *words, "--detach"])
+    # twice the same is one job
+    assert main([*words, "--detach"]) == 0 and main([*words, "--detach"]) == 0
     (job,) = jobs(tmp_path)
-    assert job.timed and job.exports and job.asks == "cpu" and job.state == "running"
-    assert job.arguments[:4] == ("speed", str(folders / "dense"), "random:llama2-7b#layers=1@0.5", "--preset")
+    assert job.timed and job.exports and job.asks == "cpu" and job.state == "queued"
+    assert job.arguments == tuple(words) and job.cwd == str(folders)
     assert job.command[-2:] == ("--job", str(job.folder)) and job.id in capsys.readouterr().out
-    assert main(["speed", "nowhere", *QUICK, "--submit", "--cache", str(tmp_path)]) == 2
-    assert "no model folder" in capsys.readouterr().err and len(jobs(tmp_path)) == 1
-    # what the supervisor starts, here at once
+    # what the job starts, here at once
     small = ["speed", str(folders / "dense"), str(folders / "pruned"), *QUICK]
     assert main([*small, "--job", str(job.folder)]) == 0
     written = json.loads((job.folder / "speed.json").read_text())
@@ -332,7 +332,7 @@ def test_speed_is_a_job_that_is_timed_and_says_what_it_measured(folders, tmp_pat
 
 
 def test_a_cancelled_measurement_is_cancelled_and_prints_no_half(folders, tmp_path, capsys):
-    (tmp_path / "cancel").touch()
+    write_state(tmp_path, JobState("cancelling"))
     assert main(["speed", str(folders / "dense"), *QUICK, "--job", str(tmp_path)]) == 130
     assert read_state(tmp_path).state == "cancelled" and "tokens/s" not in capsys.readouterr().out
 
@@ -347,7 +347,7 @@ def completed(line, tmp_path):
 
 @pytest.mark.process
 def test_a_shell_is_told_what_fits(tmp_path):
-    assert completed("gprune re", tmp_path) == ["resume", "reproduce", "report"]
+    assert completed("gprune re", tmp_path) == ["reproduce", "report"]
     assert completed("gprune run demo --sam", tmp_path) == ["--samples"]
     found = ["least_squares", "least_squares_bias", "least_squares+scales", "least_squares_bias+scales"]
     assert completed("gprune run demo --repair le", tmp_path) == found

@@ -75,8 +75,8 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.fixture
-def supervisors(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Replaces the start of supervisors by a list of the folders that would have been started."""
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Replaces the start of processes by a list of the folders of their jobs."""
     started: list[Path] = []
-    monkeypatch.setattr(local, "start_supervisor", started.append)
+    monkeypatch.setattr(local, "start_worker", lambda folder, cwd="": started.append(folder))
     return started

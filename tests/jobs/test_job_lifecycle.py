@@ -4,15 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 
 import psutil
 import pytest
 from waiting import limit, wait_for
 
-from gprune.jobs import cancel, get, jobs, local, log_tail, progress, reconcile, resume, submit
-from gprune.jobs import folder as files
-from gprune.jobs.state import read_state
-from gprune.system import installation
+from gprune.jobs import cancel, get, jobs, local, log_tail, progress, queue, reconcile, resume, submit
+from gprune.system import installation, machine
 
 from .conftest import fake_command, make_study
 
@@ -21,8 +20,13 @@ def start(cache, seed, *behaviour):
     return submit(cache, make_study(seed), arguments=behaviour, build=fake_command)
 
 
+def state_of(cache, job):
+    reconcile(cache)
+    return get(cache, job.id).state
+
+
 def ended(cache, job):
-    return lambda: not get(cache, job.id).active
+    return lambda: state_of(cache, job) in ("cancelled", "failed", "done")
 
 
 def running(cache, job):
@@ -64,27 +68,35 @@ def test_job_runs_to_its_end_while_the_app_is_closed(cache):
 
 
 @pytest.mark.process
-def test_cancelled_job_is_cancelled_and_the_queue_goes_on(cache):
-    first, second = start(cache, 0, "hold"), start(cache, 1, "finish")
+def test_a_cancelled_job_is_cancelled_and_the_queue_goes_on(cache):
+    first, second, third = start(cache, 0, "hold"), start(cache, 1, "finish"), start(cache, 2, "finish")
     wait_for(running(cache, first))
     pid = get(cache, first.id).pid
     assert get(cache, second.id).position == 1
+    waiting = get(cache, second.id).pid
+    assert cancel(cache, second.id).state == "cancelled"
     assert cancel(cache, first.id).state in ("cancelling", "cancelled")
     seen = set()
-    wait_for(lambda: seen.add(get(cache, first.id).state) or "cancelled" in seen)
+    wait_for(lambda: seen.add(state_of(cache, first)) or "cancelled" in seen)
     assert seen <= {"cancelling", "cancelled"} and get(cache, first.id).error == ""
     wait_for(gone(pid))
-    wait_for(lambda: get(cache, second.id).state == "done")
-    assert progress(cache, first.id).stages[-1].state == "cancelled"
+    wait_for(gone(waiting))
+    wait_for(lambda: get(cache, third.id).state == "done")
+    assert get(cache, second.id).state == "cancelled"
+    again = resume(cache, first.id, fake_command)
+    wait_for(running(cache, again))
+    (again.folder / "go").touch()
+    wait_for(lambda: get(cache, again.id).state == "done")
 
 
 @pytest.mark.process
-def test_run_that_does_not_listen_is_stopped_with_all_its_processes(cache):
+def test_a_run_that_does_not_listen_is_killed_with_all_its_processes(cache, monkeypatch):
+    monkeypatch.setattr(queue, "GRACE_SECONDS", 0.2)
     job = start(cache, 0, "stubborn")
     wait_for(running(cache, job))
     pid, child = get(cache, job.id).pid, int((job.folder / "child").read_text())
     assert psutil.pid_exists(child) and os.getpgid(child) == pid
-    assert cancel(cache, job.id, grace=0.2).state == "cancelling"
+    assert cancel(cache, job.id).state == "cancelling"
     wait_for(ended(cache, job))
     assert (get(cache, job.id).state, get(cache, job.id).error) == ("cancelled", "")
     wait_for(gone(pid))
@@ -92,62 +104,67 @@ def test_run_that_does_not_listen_is_stopped_with_all_its_processes(cache):
 
 
 @pytest.mark.process
-def test_killed_run_fails_with_a_reason_and_the_queue_goes_on(cache):
-    first, second = start(cache, 0, "stubborn"), start(cache, 1, "finish")
+def test_a_killed_run_frees_its_device_and_fails_with_a_reason(cache):
+    first, second = start(cache, 0, "quiet"), start(cache, 1, "finish")
     wait_for(running(cache, first))
-    child = int((first.folder / "child").read_text())
     os.kill(get(cache, first.id).pid, signal.SIGKILL)
+    # nobody has to look: the system frees the device
     wait_for(lambda: get(cache, second.id).state == "done")
+    assert get(cache, first.id).state == "running"
+    other_process(cache, "reconcile(cache)")
     failed = get(cache, first.id)
-    assert failed.state == "failed"
-    assert failed.error.startswith("the process ended without a result (killed, probably out of memory)")
-    assert "finished stages are kept" in failed.error
-    wait_for(gone(child))
+    assert failed.state == "failed" and failed.killed
+    assert failed.error.startswith("the process ended without a result (killed, out of memory, or")
 
 
 @pytest.mark.process
 def test_failing_runs_say_why_and_the_queue_goes_on(cache):
     raising, leaving, last = start(cache, 0, "raise"), start(cache, 1, "exit"), start(cache, 2, "finish")
     wait_for(lambda: get(cache, last.id).state == "done")
-    assert (get(cache, raising.id).state, get(cache, leaving.id).state) == ("failed", "failed")
+    assert (state_of(cache, raising), state_of(cache, leaving)) == ("failed", "failed")
     assert get(cache, raising.id).error == "the text 'x' is empty: choose another"
     assert log_tail(cache, raising.id)[-1] == "gprune.system.errors.CorpusError: the text 'x' is empty: choose another"
-    assert "exit code 1, saying: no such option: --what" in get(cache, leaving.id).error
+    assert "its log ends with: no such option: --what" in get(cache, leaving.id).error
 
 
 @pytest.mark.process
-def test_restarted_machine_is_noticed_by_the_next_process(cache):
-    first, second = start(cache, 0, "hold"), start(cache, 1, "finish")
-    wait_for(running(cache, first))
-    state = read_state(first.folder)
-    os.kill(state.supervisor, signal.SIGKILL)
-    os.kill(state.pid, signal.SIGKILL)
-    wait_for(lambda: not local.supervisor_alive(state) and not local.worker_alive(state))
-    assert get(cache, first.id).state == "running"
-    other_process(cache, "reconcile(cache)")
-    assert get(cache, first.id).state == "failed"
-    assert "killed or the machine restarted" in get(cache, first.id).error
-    wait_for(lambda: get(cache, second.id).state == "done")
+@pytest.mark.parametrize("command", [[], ["/no/such/program"]])
+def test_a_command_that_cannot_be_started_fails_the_job(cache, command):
+    job = submit(cache, make_study(), build=lambda *_: command)
+    wait_for(ended(cache, job))
+    assert "cannot be started" in get(cache, job.id).error and get(cache, job.id).state == "failed"
 
 
 @pytest.mark.process
-def test_run_without_supervisor_is_still_stopped(cache):
-    job = start(cache, 0, "quiet")
-    wait_for(running(cache, job))
-    state = read_state(job.folder)
-    os.kill(state.supervisor, signal.SIGKILL)
-    wait_for(lambda: not local.supervisor_alive(state))
-    reconcile(cache)
-    assert get(cache, job.id).state == "running"
-    cancel(cache, job.id, grace=0.1)
+def test_a_job_sees_the_gpu_that_it_was_given_and_one_that_names_its_own_sees_all(cache, monkeypatch):
+    monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
+    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    script = (
+        "import os, sys, time; from gprune.jobs import JobReporter\n"
+        "with JobReporter(sys.argv[1]):\n"
+        "    print('sees', os.environ.get('CUDA_VISIBLE_DEVICES', 'all'), flush=True)\n"
+        "    while not os.path.exists(sys.argv[1] + '/go'): time.sleep(0.02)"
+    )
 
-    def stopped():
-        reconcile(cache)
-        return not get(cache, job.id).active
+    def build(folder, arguments):
+        return [sys.executable, "-c", script, str(folder)]
 
-    wait_for(stopped)
-    assert get(cache, job.id).state == "cancelled"
-    assert not local.worker_alive(state)
+    def sees(job):
+        return (log_tail(cache, job.id) or [""])[0]
+
+    named = submit(cache, replace(make_study(0), device="cuda:0"), build=build)
+    wait_for(lambda: sees(named))
+    free = submit(cache, make_study(1), build=build)
+    wait_for(lambda: sees(free))
+    assert [(get(cache, job.id).device, sees(job)) for job in (named, free)] == [
+        ("cuda:0", "sees all"),
+        ("cuda:1", "sees 1"),
+    ]
+    last = submit(cache, make_study(2), build=build)
+    (named.folder / "go").touch()
+    wait_for(lambda: sees(last))
+    assert (get(cache, last.id).device, sees(last)) == ("cuda:0", "sees 0")
 
 
 @pytest.mark.process
@@ -175,26 +192,3 @@ def test_submitters_in_several_processes_never_share_the_machine(cache, tmp_path
     # one begins only after the one before has ended, and each job has one turn
     assert turns[0::2] == ["begin", "end"] * len(ids)
     assert turns[1::4] == turns[3::4] and sorted(turns[1::4]) == sorted(ids)
-
-
-@pytest.mark.long
-@pytest.mark.process
-def test_a_job_runs_is_cancelled_and_resumed(cache):
-    job = submit(cache, make_study(), "one", ["hold"], fake_command)
-    waiting = submit(cache, make_study(1), "two", ["finish"], fake_command)
-    assert (waiting.state, waiting.position) == ("queued", 1)
-    wait_for(lambda: progress(cache, job.id).stage == "calibrate")
-    assert submit(cache, make_study(), "one", ["hold"], fake_command).id == job.id
-    cancel(cache, job.id)
-    wait_for(lambda: read_state(job.folder).finished)
-    assert (read_state(job.folder).state, read_state(job.folder).error) == ("cancelled", "")
-    # its supervisor starts the next one
-    wait_for(lambda: read_state(waiting.folder).finished)
-    assert (read_state(waiting.folder).state, read_state(waiting.folder).run_id) == ("done", "run-7")
-    again = resume(cache, job.id, fake_command)
-    (again.folder / "go").touch()
-    wait_for(lambda: read_state(again.folder).finished)
-    assert read_state(again.folder).state == "done"
-    assert [one.state for one in jobs(cache)] == ["done", "done", "cancelled"]
-    assert any("worker hold" in line for line in log_tail(cache, again.id))
-    assert not [name for name in files.root(cache).iterdir() if name.name.startswith(".new")]

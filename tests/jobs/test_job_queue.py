@@ -1,16 +1,17 @@
-"""The queue's records and rules; no process is started."""
+"""Records and rules of jobs; no process is started."""
 
 import errno
 import json
 import os
 import threading
 import time
+from dataclasses import replace
 
 import pytest
-from waiting import limit
 
 from gprune.jobs import (
     cancel,
+    device_slots,
     get,
     jobs,
     local,
@@ -23,101 +24,172 @@ from gprune.jobs import (
     submit,
 )
 from gprune.jobs import folder as files
+from gprune.jobs.job import measures_speed
 from gprune.jobs.state import JobState, read_state, write_state
+from gprune.system import machine
 from gprune.system.errors import JobError
 
 from .conftest import make_study
 
-
-def put(job, **values):
-    write_state(job.folder, JobState(**values))
+DEAD = {"pid": 2**22 - 1, "process_started": 5.0}
 
 
-def here(state="running", **values):
-    """A state under this very process, which is alive."""
-    pid = os.getpid()
-    return JobState(state=state, pid=pid, process_started=local.process_start(pid), started=1.0, **values)
+@pytest.fixture(autouse=True)
+def unset(monkeypatch):
+    for name in ("GPRUNE_JOB_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        monkeypatch.delenv(name, raising=False)
 
 
-def test_first_job_starts_and_the_next_ones_wait_in_order(cache, supervisors):
-    first, second, third = (submit(cache, make_study(seed)) for seed in range(3))
-    assert [first.state, second.state, third.state] == ["running", "queued", "queued"]
-    assert [first.position, second.position, third.position] == [None, 1, 2]
-    assert supervisors == [first.folder]
-    assert [job.id for job in jobs(cache)] == [third.id, second.id, first.id]
-    assert first.elapsed is not None and second.elapsed is None
-    assert first.active and second.active
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(machine, "cards", lambda: ("a card", "a card"))
+    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "cuda:0 cuda:1")
 
 
-def test_record_holds_what_was_submitted(cache, supervisors):
-    job = submit(cache, make_study(3), label=" a\nlabel ", arguments=["--fresh"])
-    assert job.label == "a label"
-    assert job.arguments == ("--fresh",)
-    assert job.command[-5:] == ("--job", str(job.folder), "--cache", str(cache), "--fresh")
-    assert study_of(cache, job.id) == make_study(3)
+def put(job, state, **values):
+    write_state(job.folder, JobState(state=state, **values))
+
+
+def alive(state="running", **values):
+    """A state whose process is this very one."""
+    return JobState(state=state, started=1.0, **values).with_process(os.getpid())
+
+
+def test_a_record_holds_what_was_submitted(cache, workers):
+    job = submit(cache, make_study(3), label=" a\nlabel ", arguments=["--anyway"])
+    assert (job.label, job.arguments, job.state, job.position) == ("a label", ("--anyway",), "queued", 1)
+    assert job.command[-5:] == ("--job", str(job.folder), "--cache", str(cache), "--anyway")
+    assert study_of(cache, job.id) == make_study(3) and workers == [job.folder]
     assert files.ID_PATTERN.fullmatch(job.id) and job.folder == files.root(cache) / job.id
-    assert get(cache, job.id) == job
+    assert get(cache, job.id) == job and job.elapsed is None and job.active
+    second = submit(cache, make_study(4))
+    assert [(other.id, other.position) for other in jobs(cache)] == [(second.id, 2), (job.id, 1)]
 
 
-def test_double_click_returns_the_same_job(cache, supervisors):
+def test_a_double_click_returns_the_same_job(cache, workers):
     first = submit(cache, make_study())
     assert submit(cache, make_study()).id == first.id
     assert submit(cache, make_study(name="another name changes no result")).id == first.id
-    waiting = submit(cache, make_study(1))
-    assert submit(cache, make_study(1)).id == waiting.id
-    assert submit(cache, make_study(), arguments=["--fresh"]).id != first.id
-    assert len(jobs(cache)) == 3
+    assert submit(cache, make_study(), arguments=["--anyway"]).id != first.id
+    assert len(jobs(cache)) == len(workers) == 2
 
 
 @pytest.mark.parametrize("state", ["cancelling", "cancelled", "failed", "done"])
-def test_a_study_that_runs_no_more_can_be_submitted_again(cache, supervisors, state):
+def test_a_study_that_runs_no_more_can_be_submitted_again(cache, workers, state):
     first = submit(cache, make_study())
-    write_state(first.folder, here(state))
-    again = submit(cache, make_study())
-    assert again.id != first.id
-    # this process is still there under the first job's name, so the machine is not free
-    assert again.state == "queued"
+    write_state(first.folder, alive(state, ended=time.time()) if state != "cancelling" else alive(state))
+    assert submit(cache, make_study()).id != first.id
 
 
-def test_double_click_on_a_dead_job_starts_a_new_one(cache, supervisors):
+def test_a_dead_job_is_failed_and_its_study_starts_anew(cache, workers):
     first = submit(cache, make_study())
-    put(first, state="running", pid=2**22 - 1, process_started=1.0, started=1.0)
-    again = submit(cache, make_study())
-    assert again.id != first.id and again.state == "running"
-    assert get(cache, first.id).state == "failed"
-
-
-def test_resume_submits_the_same_study(cache, supervisors):
-    first = submit(cache, make_study(5), label="kept", arguments=["--fresh"])
-    put(first, state="failed", error="out of memory", ended=2.0)
-    again = resume(cache, first.id)
-    assert again.id != first.id and again.state == "running"
-    assert (again.label, again.arguments, again.fingerprint) == ("kept", ("--fresh",), first.fingerprint)
-    assert resume(cache, first.id).id == again.id
+    (first.folder / files.LOG).write_text("loading\nKilled by somebody\n")
+    put(first, "running", started=1.0, **DEAD)
+    assert submit(cache, make_study()).id != first.id
+    failed = get(cache, first.id)
+    assert failed.state == "failed" and failed.killed and "finished stages are kept" in failed.error
+    assert failed.error.startswith("the process ended without a result")
+    assert "its log ends with: Killed by somebody" in failed.error
 
 
 @pytest.mark.parametrize(
-    "bad",
+    ("state", "values", "after"),
     [
-        "../../x",
-        "..",
-        "",
-        "/etc/passwd",
-        "20260131-120000-0123abcd/../../x",
-        "20260131-120000-0123abcd\n",
-        "20260131-120000-0123ABCD",
-        "٢٠٢٦٠١٣١-120000-0123abcd",
-        ".lock",
+        ("cancelling", DEAD | {"cancel_requested": 2.0}, "cancelled"),
+        ("running", {"pid": os.getpid(), "process_started": 1e9}, "failed"),
+        ("queued", DEAD, "failed"),
+        ("done", DEAD, "done"),
     ],
 )
-@pytest.mark.parametrize("call", [get, cancel, resume, progress, log_tail, study_of])
-def test_malformed_id_is_refused(cache, supervisors, call, bad):
-    submit(cache, make_study())
+def test_what_becomes_of_jobs_whose_process_is_gone(cache, workers, state, values, after):
+    job = submit(cache, make_study())
+    put(job, state, **values)
+    reconcile(cache)
+    assert get(cache, job.id).state == after
+
+
+def test_a_job_that_never_got_a_process_is_lost_after_a_while(cache, workers):
+    job = submit(cache, make_study())
+    reconcile(cache)
+    assert get(cache, job.id).state == "queued"
+    os.utime(job.folder, (1.0, 1.0))
+    reconcile(cache)
+    assert get(cache, job.id).state == "failed"
+
+
+def test_a_job_of_another_host_lives_as_long_as_its_lock_is_held(cache, workers):
+    job = submit(cache, make_study())
+    put(job, "running", host="elsewhere", started=1.0, **DEAD)
+    held = local.try_lock(job.folder / files.ALIVE)
+    assert held is not None and local.try_lock(job.folder / files.ALIVE) is None
+    reconcile(cache)
+    assert get(cache, job.id).state == "running"
+    os.close(held)
+    reconcile(cache)
+    assert get(cache, job.id).state == "failed"
+
+
+def test_cancel_of_a_waiting_job_is_immediate(cache, workers):
+    first, second, third = (submit(cache, make_study(seed)) for seed in range(3))
+    assert cancel(cache, second.id).state == "cancelled"
+    assert (get(cache, first.id).position, get(cache, third.id).position) == (1, 2)
+
+
+def test_cancel_of_a_running_job_signals_and_returns(cache, workers, monkeypatch):
+    sent = []
+    monkeypatch.setattr(local, "send", lambda pid, started, number: sent.append((pid, number.name)))
+    job = submit(cache, make_study())
+    write_state(job.folder, alive())
+    assert cancel(cache, job.id).state == "cancelling" and sent == [(os.getpid(), "SIGTERM")]
+    state = read_state(job.folder)
+    reconcile(cache)
+    assert read_state(job.folder) == state and len(sent) == 1
+    # it has not stopped for too long
+    write_state(job.folder, replace(state, cancel_requested=time.time() - queue.GRACE_SECONDS - 1))
+    reconcile(cache)
+    assert sent[1:] == [(os.getpid(), "SIGKILL")]
+
+
+@pytest.mark.parametrize("state", ["cancelled", "failed", "done"])
+def test_cancel_of_an_ended_job_changes_nothing(cache, workers, state):
+    job = submit(cache, make_study())
+    put(job, state, ended=2.0, run_id="key")
+    before = read_state(job.folder)
+    assert cancel(cache, job.id).state == state and read_state(job.folder) == before
+
+
+def test_an_interrupted_job_is_cancelled_so_that_nobody_resumes_it(cache, workers):
+    job = submit(cache, make_study())
+    put(job, "interrupted", ended=2.0)
+    assert cancel(cache, job.id).state == "cancelled"
+
+
+def test_resume_submits_the_same_study(cache, workers):
+    first = submit(cache, make_study(5), label="kept", arguments=["--anyway"], cwd="/")
+    put(first, "failed", error="out of memory", ended=2.0)
+    again = resume(cache, first.id)
+    assert again.id != first.id and again.number == first.number + 1
+    assert (again.label, again.arguments, again.fingerprint, again.cwd) == (
+        "kept",
+        ("--anyway",),
+        first.fingerprint,
+        "/",
+    )
+    assert resume(cache, first.id).id == again.id
+    (again.folder / files.STUDY).write_text('{"model": "demo", "epochs": 3}')
+    with pytest.raises(JobError, match=f"{again.id} is not valid any more.*epochs"):
+        resume(cache, again.id)
+
+
+@pytest.mark.parametrize(
+    "name", ["", "..", "../study", "20260131-120000-0123abc", "20260131-120000-0123ABCD", "x" * 99]
+)
+def test_what_is_no_id_reaches_no_file(cache, name):
     with pytest.raises(JobError, match="is not a job id"):
-        call(cache, bad)
+        get(cache, name)
 
 
-def test_link_out_of_the_cache_is_no_job(cache, supervisors, tmp_path):
+def test_a_link_out_of_the_cache_is_no_job(cache, workers, tmp_path):
     job = submit(cache, make_study())
     outside = tmp_path / "outside"
     job.folder.rename(outside)
@@ -127,148 +199,141 @@ def test_link_out_of_the_cache_is_no_job(cache, supervisors, tmp_path):
         log_tail(cache, job.id)
 
 
-def test_cancel_of_a_waiting_job_is_immediate(cache, supervisors):
-    first, second, third = (submit(cache, make_study(seed)) for seed in range(3))
-    assert cancel(cache, second.id).state == "cancelled"
-    assert get(cache, third.id).position == 1
-    put(first, state="done", ended=2.0)
-    reconcile(cache)
-    assert supervisors == [first.folder, third.folder]
+def test_too_many_jobs_are_refused(cache, workers, monkeypatch):
+    monkeypatch.setattr(queue, "MAX_ACTIVE", 2)
+    submit(cache, make_study(0))
+    submit(cache, make_study(1))
+    assert submit(cache, make_study(1)).position == 2
+    with pytest.raises(JobError, match="2 jobs wait or run already"):
+        submit(cache, make_study(2))
 
 
-def test_cancel_of_a_running_job_asks_and_returns(cache, supervisors):
+def test_a_process_that_cannot_start_fails_the_job(cache, monkeypatch):
+    def refuse(*_):
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    monkeypatch.setattr(local, "start_worker", refuse)
     job = submit(cache, make_study())
-    write_state(job.folder, here())
-    before = time.time()
-    assert cancel(cache, job.id, grace=60.0).state == "cancelling"
-    state = read_state(job.folder)
-    assert before <= state.cancel_requested <= time.time() and state.grace == 60.0
-    assert (job.folder / files.CANCEL).exists()
-    # a second click does not start the grace anew
-    cancel(cache, job.id, grace=1.0)
-    assert read_state(job.folder) == state
+    assert job.state == "failed" and "Cannot allocate memory" in job.error
 
 
-@pytest.mark.parametrize("state", ["cancelled", "failed", "done"])
-def test_cancel_of_an_ended_job_changes_nothing(cache, supervisors, state):
+def test_a_full_disk_is_told_and_leaves_no_job(cache, workers, monkeypatch):
+    submit(cache, make_study())
+
+    def refuse(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files, "write_json", refuse)
+    with pytest.raises(JobError, match="is full"):
+        submit(cache, make_study(1))
+    assert len(jobs(cache)) == 1 and len(list(files.root(cache).glob(".new-*"))) == 0
+
+
+def test_many_threads_share_a_double_click(cache, workers):
+    results: list[str] = []
+    click = lambda seed: results.append(submit(cache, make_study(seed)).id)  # noqa: E731
+    threads = [threading.Thread(target=click, args=(seed,)) for seed in (0, 0, 0, 1, 1, 1, 2, 2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 8 and len(set(results)) == 3 == len(jobs(cache)) == len(workers)
+    assert sorted(job.number for job in jobs(cache)) == [1, 2, 3]
+
+
+def test_at_work_are_jobs_that_wait_compute_or_leave(cache, workers):
     job = submit(cache, make_study())
-    put(job, state=state, ended=2.0, run_id="key")
-    assert cancel(cache, job.id).state == state
-    assert not (job.folder / files.CANCEL).exists()
+    for state, counts in (
+        (JobState("queued"), True),
+        (alive(), True),
+        (alive("cancelling"), True),
+        # it has reported its end and still holds its memory
+        (alive("done", ended=time.time()), True),
+        (alive("done", ended=2.0), False),
+        (JobState("running", started=1.0, **DEAD), False),
+        (JobState("queued", **DEAD), False),
+    ):
+        write_state(job.folder, state)
+        assert bool(queue.at_work(cache)) == counts, state
 
 
-def test_stale_process_fails_and_frees_the_machine(cache, supervisors):
-    first, second = (submit(cache, make_study(seed)) for seed in range(2))
-    put(first, state="running", pid=2**22 - 1, process_started=5.0, started=1.0)
-    reconcile(cache)
-    failed = get(cache, first.id)
-    assert failed.state == "failed"
-    assert failed.error.startswith("the process ended without a result (killed or the machine restarted)")
-    assert "finished stages are kept" in failed.error
-    assert supervisors == [first.folder, second.folder]
-
-
-def test_reused_process_number_is_not_taken_for_the_run(cache, supervisors):
+def test_progress_reads_the_events_of_the_job(cache, workers):
     job = submit(cache, make_study())
-    started = local.process_start(os.getpid())
-    put(job, state="running", pid=os.getpid(), process_started=started - 1.0, started=1.0)
-    reconcile(cache)
-    assert get(cache, job.id).state == "failed"
+    assert progress(cache, job.id).stage == "" and progress(cache, job.id).elapsed is None
+    event = {"ts": time.time(), "stage": "score", "done": 1, "total": 2, "message": "flap"}
+    (job.folder / files.EVENTS).write_text(json.dumps(event) + '\n{"ts": 1')
+    shown = progress(cache, job.id)
+    assert (shown.stage, shown.fraction, shown.message, shown.eta) == ("score", 0.5, "flap", None)
 
 
-def test_ended_run_keeps_its_place_until_its_process_has_left(cache, supervisors):
-    first, second = (submit(cache, make_study(seed)) for seed in range(2))
-    write_state(first.folder, here("done", ended=time.time()))
-    reconcile(cache)
-    assert get(cache, second.id).state == "queued"
-    put(first, state="done", started=1.0, ended=2.0)
-    reconcile(cache)
-    assert get(cache, second.id).state == "running"
+@pytest.mark.parametrize("changes", [{"device": 3}, {"device": "x" * 30_000}, {"killed": "yes"}, {"state": "odd"}])
+def test_a_damaged_state_reads_as_failed(cache, workers, changes):
+    job = submit(cache, make_study())
+    write_state(job.folder, JobState(**({"state": "running"} | changes)))
+    assert get(cache, job.id).state == "failed" and "missing or damaged" in get(cache, job.id).error
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "two", "", "1.5"])
-def test_slots_must_be_a_count(cache, supervisors, monkeypatch, value):
+def test_slots_must_be_a_count(cache, workers, monkeypatch, value):
     monkeypatch.setenv("GPRUNE_JOB_SLOTS", value)
     with pytest.raises(JobError, match="GPRUNE_JOB_SLOTS must be a whole number of at least 1"):
         submit(cache, make_study())
     assert jobs(cache) == []
 
 
-def test_full_queue_refuses(cache, supervisors, monkeypatch):
-    monkeypatch.setattr(queue, "MOST_OPEN", 2)
-    submit(cache, make_study(0))
-    submit(cache, make_study(1))
-    assert submit(cache, make_study(1)).position == 1
-    with pytest.raises(JobError, match="2 jobs wait or run already"):
-        submit(cache, make_study(2))
+@pytest.mark.parametrize("value", ["cuda", "cpu", "cuda:0 cuda:0", "cuda:01", "0,1", "cuda:0,cuda:1"])
+def test_devices_must_be_gpus_each_once(cache, workers, monkeypatch, value):
+    monkeypatch.setenv("GPRUNE_JOB_DEVICES", value)
+    with pytest.raises(JobError, match="GPRUNE_JOB_DEVICES must name GPUs, each once, as 'cuda:0 cuda:1'"):
+        submit(cache, make_study())
+    assert jobs(cache) == []
 
 
-def test_process_that_cannot_start_fails_the_job(cache, monkeypatch):
-    def refuse(_):
-        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
-
-    monkeypatch.setattr(local, "start_supervisor", refuse)
-    job = submit(cache, make_study())
-    assert job.state == "failed" and "Cannot allocate memory" in job.error
-
-
-def test_queue_held_by_another_is_an_error_and_not_a_wait_without_end(cache, supervisors, monkeypatch):
-    job = submit(cache, make_study())
-    entered, leave = threading.Event(), threading.Event()
-
-    def hold():
-        with files.locked(files.root(cache)):
-            entered.set()
-            leave.wait(limit(20))
-
-    thread = threading.Thread(target=hold)
-    thread.start()
-    assert entered.wait(limit(20))
-    try:
-        with pytest.raises(JobError, match=r"another process has held .*\.lock for 0.05 seconds"):
-            with files.locked(files.root(cache), seconds=0.05):
-                pytest.fail("the lock is taken")
-        # looking needs no lock
-        assert [other.id for other in jobs(cache)] == [job.id]
-    finally:
-        leave.set()
-        thread.join()
+def test_a_gpu_that_is_not_there_is_refused(cache, workers, two_gpus, monkeypatch):
+    monkeypatch.setattr(machine, "cards", lambda: ("a card",))
+    with pytest.raises(JobError, match="names cuda:1, and this machine shows 1 GPUs"):
+        submit(cache, make_study())
+    monkeypatch.setenv("GPRUNE_JOB_DEVICES", "")
+    with pytest.raises(JobError, match="names cuda:7"):
+        device_slots.allow(("cuda:7",))
 
 
-def test_many_threads_start_one_job_and_share_a_double_click(cache, supervisors):
-    results: list[str] = []
-
-    def click(seed):
-        results.append(submit(cache, make_study(seed)).id)
-
-    threads = [threading.Thread(target=click, args=(seed,)) for seed in (0, 0, 0, 1, 1, 1, 2, 2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert len(set(results)) == 3 == len(jobs(cache))
-    assert len(supervisors) == 1
-    assert sorted(job.state for job in jobs(cache)) == ["queued", "queued", "running"]
-
-
-def test_progress_reads_the_events_of_the_job(cache, supervisors):
-    job = submit(cache, make_study())
-    assert progress(cache, job.id).stage == "" and progress(cache, job.id).elapsed >= 0
-    event = {"ts": time.time(), "stage": "score", "done": 1, "total": 2, "message": "flap"}
-    files.append(job.folder / files.EVENTS, json.dumps(event).encode() + b"\n" + b'{"ts": 1')
-    shown = progress(cache, job.id)
-    assert (shown.stage, shown.fraction, shown.message, shown.eta) == ("score", 0.5, "flap", None)
+@pytest.mark.parametrize(
+    ("device", "arguments", "expected"),
+    [
+        ("auto", (), (("cuda:0", "cuda:1"), 1)),
+        ("cuda:1", (), (("cuda:1",), 1)),
+        ("cpu", (), (("cpu",), 1)),
+        ("auto", ("pad", "in", "out"), (("cpu",), 1)),
+        # all speeds of a machine are of its first GPU, unless the command says the CPU
+        ("auto", ("speed", "a", "b"), (("cuda:0",), 1)),
+        ("auto", ("speed", "a", "b", "--preset", "cpu"), (("cpu",), 1)),
+        ("auto", ("sweep", "lines.json"), ((), 0)),
+    ],
+)
+def test_a_job_waits_for_a_device_that_it_can_use(cache, workers, two_gpus, device, arguments, expected):
+    job = submit(cache, replace(make_study(), device=device), "", arguments)
+    assert device_slots.candidates(job.asks, job.timed) == expected
 
 
-def test_resume_of_a_damaged_study_is_an_error(cache, supervisors):
-    job = submit(cache, make_study())
-    (job.folder / files.STUDY).write_text('{"model": "demo", "epochs": 3}')
-    with pytest.raises(JobError, match=f"{job.id} is not valid any more.*epochs"):
-        resume(cache, job.id)
+def test_without_named_gpus_slots_decide_and_a_measurement_takes_all(monkeypatch):
+    monkeypatch.setenv("GPRUNE_JOB_SLOTS", "2")
+    assert device_slots.candidates("cuda:3", False) == (("slot0", "slot1"), 1)
+    assert device_slots.candidates("auto", True) == (("slot0", "slot1"), 2)
 
 
-def test_stale_process_of_a_cancelled_job_is_cancelled(cache, supervisors):
-    job = submit(cache, make_study())
-    put(job, state="cancelling", pid=2**22 - 1, process_started=5.0, started=1.0, cancel_requested=2.0)
-    reconcile(cache)
-    assert (get(cache, job.id).state, get(cache, job.id).error) == ("cancelled", "")
+def test_only_a_run_that_comes_to_its_measurement_is_timed(cache, workers):
+    study = make_study().with_settings({"evaluation.speed": "cpu"})
+    assert [measures_speed(study, until) for until in ("all", "perplexity", "masks")] == [True, True, False]
+    assert not measures_speed(make_study())
+    for arguments, expected in (((), True), (("--until", "masks"), False), (("pad", "a", "b"), False)):
+        assert submit(cache, study, "", arguments).timed == expected
+
+
+def test_a_gpu_is_counted_among_those_that_are_seen(monkeypatch):
+    assert device_slots.visible("cuda:1") == {"CUDA_VISIBLE_DEVICES": "1"}
+    assert device_slots.visible("cpu") == device_slots.visible("slot0") == {}
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "5, 7")
+    assert device_slots.visible("cuda:1") == {"CUDA_VISIBLE_DEVICES": "7"}
+    with pytest.raises(JobError, match="no cuda:2 among CUDA_VISIBLE_DEVICES=5, 7"):
+        device_slots.visible("cuda:2")

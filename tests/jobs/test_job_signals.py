@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 import subprocess
+from dataclasses import replace
 
 import pytest
 import tiny_study
@@ -12,7 +13,7 @@ from waiting import limit, wait_for
 
 from gprune.__main__ import EXIT_STOPPED
 from gprune.cli import signals
-from gprune.jobs import JobReporter, get, reconcile, submit
+from gprune.jobs import JobReporter
 from gprune.jobs import folder as files
 from gprune.jobs.local import environment, worker_command
 from gprune.jobs.state import JobState, read_state, write_state
@@ -21,8 +22,6 @@ from gprune.store import Store, states
 from gprune.store.resumption import VARIABLE
 from gprune.study import from_dict, run_name
 from gprune.system.errors import Interrupted
-
-from .conftest import fake_command, make_study
 
 
 @pytest.fixture(autouse=True)
@@ -43,13 +42,8 @@ def test_the_first_signal_interrupts_and_the_second_is_not_caught(tmp_path, numb
         assert {signal.getsignal(one) for one in signals.SIGNALS} == {signal.SIG_DFL}
 
 
-@pytest.mark.parametrize("recorded", ["flag", "state"])
-def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path, recorded):
-    if recorded == "flag":
-        (tmp_path / files.CANCEL).touch()
-    else:
-        # on a full disk there is no room for the flag
-        write_state(tmp_path, JobState(state="cancelling", started=1.0, cancel_requested=2.0))
+def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path):
+    write_state(tmp_path, JobState(state="cancelling", started=1.0, cancel_requested=2.0))
     signals.listen(tmp_path)
     with pytest.raises(KeyboardInterrupt) as caught:
         os.kill(os.getpid(), signal.SIGTERM)
@@ -62,28 +56,10 @@ def test_the_signals_of_a_cancellation_cancel_and_disturb_no_farewell(tmp_path, 
 def test_the_job_says_how_it_ended(tmp_path, asked, state):
     with pytest.raises(Interrupted), JobReporter(tmp_path) as report:
         if asked:
-            (report.folder / files.CANCEL).touch()
+            write_state(report.folder, replace(read_state(report.folder), state="cancelling"))
         raise Interrupted
     ended = read_state(tmp_path)
     assert (ended.state, ended.error, ended.finished) == (state, "", True)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize(
-    ("number", "state"),
-    [(signal.SIGTERM, "interrupted"), (signal.SIGUSR1, "interrupted"), (signal.SIGKILL, "failed")],
-)
-def test_of_a_run_that_cannot_say_so_itself_its_supervisor_does(cache, number, state):
-    """The fake run has no handler: the first signal ends it, as the second one ends a real run."""
-    job = submit(cache, make_study(), arguments=("quiet",), build=fake_command)
-    wait_for(lambda: read_state(job.folder).pid)
-    wait_for(lambda: (job.folder / files.EVENTS).exists())
-    pid = read_state(job.folder).pid
-    assert pid is not None
-    os.kill(pid, number)
-    wait_for(lambda: not get(cache, job.id).active)
-    reconcile(cache)
-    assert get(cache, job.id).state == state
 
 
 class LongStudy:
@@ -136,8 +112,8 @@ def test_a_real_run_saves_and_is_interrupted_continued_and_cancelled(tmp_path):
         try:
             long.learns(process, folder)
             if state == "cancelled":
-                # as the app's button does: what is recorded comes first, and signals if that is not enough
-                (folder / files.CANCEL).touch()
+                # as the app's button does: the state is recorded before the signal
+                write_state(folder, replace(read_state(folder), state="cancelling"))
             process.send_signal(number)
             assert process.wait(limit(30)) == EXIT_STOPPED
         finally:

@@ -26,16 +26,17 @@ CACHE = "~/.cache/gprune"
 """as the README and docs/cache.md name it"""
 JOB = """
 import time
-from gprune.jobs import get, submit
+from gprune.jobs import get, reconcile, submit
 from gprune.store import default_cache
 from gprune.study.demo import demo_study
 
 job = submit(default_cache(), demo_study())
 while get(default_cache(), job.id).active:
     time.sleep(0.1)
+    reconcile(default_cache())
 print(get(default_cache(), job.id).state)
 """
-"""what the launch form does: a supervisor and a run as processes of their own"""
+"""what the launch form does: a run as a process of its own"""
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """What takes room in a cache: for which runs, what comes free with a run, and what no run needs."""
 
-import json
 import os
 import shutil
 
@@ -10,8 +9,7 @@ from synthetic_run import a_study, read, write_run
 from gprune import jobs
 from gprune.jobs import folder as files
 from gprune.jobs import job as records
-from gprune.jobs import listing, local
-from gprune.jobs.slurm.record import Record
+from gprune.jobs import local, queue
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import runs as run_records
 from gprune.pipeline.cache import (
@@ -114,7 +112,7 @@ def test_what_is_no_record_is_waited_for_by_nobody_and_keeps_nothing(two):
 
 @pytest.fixture(autouse=True)
 def nothing_starts(monkeypatch):
-    monkeypatch.setattr(local, "start_supervisor", lambda _: None)
+    monkeypatch.setattr(local, "start_worker", lambda *_: None)
 
 
 def a_job(
@@ -123,13 +121,12 @@ def a_job(
     number=1,
     *,
     arguments=(),
-    slurm=None,
     seed=0,
 ):
     home = files.root(cache)
     home.mkdir(exist_ok=True)
     study = a_study(seed=seed)
-    job = records.create(home, study, "mine", arguments, local.worker_command, number, slurm)
+    job = records.create(home, study, "mine", arguments, local.worker_command, number)
     pid = os.getpid()
     at_work = {"pid": pid, "process_started": local.process_start(pid), "started": 1.0}
     values = at_work if state == "running" else {}
@@ -152,13 +149,12 @@ def refused(cache, run):
         ("interrupted", "was interrupted and can be resumed"),
     ],
 )
-@pytest.mark.parametrize("slurm", [None, Record(made=1.0, array="41")])
-def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does, slurm):
+def test_a_job_keeps_the_run_that_it_computes(tmp_path, state, does):
     run = write_run(tmp_path, stages="drift", state="interrupted")
-    job = a_job(tmp_path, state, slurm=slurm)
+    job = a_job(tmp_path, state)
     assert refused(tmp_path, run) == (
         f"the run {run!r} cannot be deleted, the job {job.id} (mine) {does}: cancel that job first (`gprune "
-        f"cancel {job.id}`, or on the page Runs & export)"
+        f"jobs cancel {job.id}`, or on the page Runs & export)"
     )
     assert (tmp_path / "runs" / run).exists()
 
@@ -183,16 +179,11 @@ def test_what_went_on_or_came_to_its_end_otherwise_keeps_nothing(tmp_path):
     assert reason_to_keep(Store(tmp_path), unfinished) == ""
 
 
-def test_asking_for_a_run_reads_no_study_but_those_of_earlier_versions(tmp_path, monkeypatch):
+def test_asking_for_a_run_reads_no_study(tmp_path, monkeypatch):
     run = write_run(tmp_path, stages="drift", state="interrupted")
     job = a_job(tmp_path, "queued")
-    with monkeypatch.context() as patch:
-        # of 300 jobs their studies took more than a second each time
-        patch.setattr(listing, "study_of", lambda *_: pytest.fail("a study was read"))
-        assert job.id in reason_to_keep(Store(tmp_path), run)
-    record = json.loads((job.folder / files.JOB).read_text())
-    del record["run"]
-    (job.folder / files.JOB).write_text(json.dumps(record))
+    # of 300 jobs their studies took more than a second each time
+    monkeypatch.setattr(queue, "study_of", lambda *_: pytest.fail("a study was read"))
     assert job.id in reason_to_keep(Store(tmp_path), run)
 
 

@@ -247,7 +247,7 @@ def open_to_others(place):
 @pytest.mark.slow
 def test_all_of_a_cache_is_its_owners_alone(finished, monkeypatch):
     study, root = finished
-    monkeypatch.setattr("gprune.jobs.local.start_supervisor", lambda folder: None)
+    monkeypatch.setattr("gprune.jobs.local.start_worker", lambda *_: None)
     mask = os.umask(0o022)
     try:
         submit(root, study)

@@ -8,8 +8,6 @@ from typing import Any
 
 from gprune.experiments.sweep import plan as sweep
 from gprune.jobs import job, state, timeline
-from gprune.jobs.slurm import record as slurm_record
-from gprune.jobs.slurm import settings as slurm_settings
 from gprune.pipeline import runs
 from gprune.pipeline.runs import notes
 from gprune.study import Study, from_file
@@ -19,22 +17,12 @@ STUDY = Study(model="demo", primary="python-reference", auxiliary="science-docs"
 del STUDY["gates"], STUDY["scales"], STUDY["recovery"], STUDY["contexts"], STUDY["modularization"]
 STUDY["evaluation"] |= {"texts": ["a", "b"], "windows": 4, "tasks": ["demo_odd"], "limit": 3}
 STATE = {
-    "state": "failed", "pid": 7, "process_started": 1.5, "supervisor": 8, "supervisor_started": 2,
-    "host": "h", "boot": "b", "beat": 3.5, "started": 4, "claimed": 5.5, "ended": 6, "grace": 5,
+    "state": "failed", "pid": 7, "process_started": 1.5, "host": "h", "started": 4, "ended": 6,
     "cancel_requested": None, "error": "e", "run_id": "r", "summary": {"a": 1}, "device": "", "killed": True,
 }  # fmt: skip
 JOB = {
     "label": "a job", "created": 12.5, "command": ["python", "-m"], "arguments": ["--until", "all"],
-    "fingerprint": "f", "number": 3, "device": "cpu", "run": "r", "timed": False, "nonce": "n",
-}  # fmt: skip
-SLURM = {
-    "made": 1, "array": "17", "task": 2, "state": "PENDING", "reason": "Priority", "gone": 2.5, "problem": "",
-    "settings": {"cpus": 2},
-}  # fmt: skip
-SETTINGS = {
-    "partition": "gpu", "account": "lab", "time": "1:00:00", "gpus": "a100:1", "cpus": 4, "memory": "64G",
-    "at_once": 2, "modules": ["cuda/12"], "container": ["apptainer"], "python": "python3",
-    "options": ["--qos=long"],
+    "fingerprint": "f", "number": 3, "device": "cpu", "run": "r", "timed": False, "cwd": "",
 }  # fmt: skip
 RUN = {
     "run": "demo-1", "study": {"model": "demo", "list": [1, None]}, "state": "done", "until": "all",
@@ -68,12 +56,10 @@ READERS: dict[str, tuple[Any, Reader]] = {
     "study": (STUDY, _files("s.json", lambda folder: from_file(folder / "s.json"))),
     "state": (STATE, _files("state.json", state.read_state)),
     "job": (JOB, _files("job.json", job.read_job)),
-    "slurm": (SLURM, _files("slurm.json", slurm_record.read_record)),
     "event": (
         {"ts": 1, "stage": "s", "done": 1, "total": 2, "message": "m", "waits": True},
-        lambda folder, data: timeline._parse(data),
+        lambda folder, data: timeline.parse_event(data),
     ),
-    "settings": (SETTINGS, _files("c.json", lambda folder: slurm_settings.read(folder, folder / "c.json"))),
     "run": (RUN, _files("run.json", lambda folder: runs.load(folder / "run.json"))),
     "notes": ({"name": "n", "note": "a\nb", "hidden": True}, _files("about.json", notes.read)),
     "sweep": (SWEEP, _files("w.json", lambda folder: sweep.from_file(folder / "w.json"))),

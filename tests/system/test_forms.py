@@ -9,7 +9,7 @@ from system import form_cases
 from gprune.system import forms
 from gprune.system.errors import GpruneError, SettingsError, UnreadableError
 
-DEFAULTED = ("state", "slurm", "event")
+DEFAULTED = ("state", "event")
 """readers that take a default in place of a damaged file"""
 
 

@@ -17,8 +17,8 @@ from gprune.app.preview.request_queue import Entry, RequestQueue, order
 from gprune.app.preview.token_requests import TokenRequests
 from gprune.app.preview.window_scheduler import WindowScheduler
 from gprune.app.preview.worker_process import WorkerProcess
-from gprune.jobs import Job, reconciliation
-from gprune.jobs.device_slots import CPU, OPEN_CHOICE
+from gprune.jobs import Job, queue
+from gprune.jobs.device_slots import CPU, NO_DEVICE, OPEN_CHOICE
 
 LOOK_OUT_SECONDS = 0.5
 """how often the queue of jobs is looked at"""
@@ -59,8 +59,8 @@ class JobGate:
 
 def hindrance(root: Path, device: str) -> str:
     """Return the reason why a preview on cpu, cuda or cuda:1 waits; empty if it does not."""
-    for job in reconciliation.at_work(root):
-        if device == CPU or _wants(job, _card(device)):
+    for job in queue.at_work(root):
+        if job.asks != NO_DEVICE and (device == CPU or _wants(job, _card(device))):
             return f"live evaluation waits while a job is at work: {job.label}"
     return ""
 

@@ -65,14 +65,6 @@ def command(study: Study, *others: Study, told: tuple[str, ...] = ()) -> str:
     return f"{_written(study, 'study.json')}\npython -m gprune run study.json{more}"
 
 
-def in_slurm(*studies: Study) -> str:
-    """Shell commands that put studies into Slurm, as one array."""
-    files = {one: "study.json" if len(studies) == 1 else f"study-{one.seed}.json" for one in studies}
-    made = [_written(one, name) for one, name in files.items() if not name_of(one)]
-    words = [name_of(one) or name for one, name in files.items()]
-    return "\n".join([*made, f"python -m gprune submit {' '.join(words)} --engine slurm"])
-
-
 def _written(study: Study, file: str) -> str:
     """The command that writes a study to a file."""
     lines, line = [], "python -m gprune study"

@@ -16,7 +16,6 @@ import streamlit as st
 from gprune.app.ui import titles, work
 from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, JobProgress, queue
-from gprune.jobs.job import SLURM
 from gprune.study import Study
 from gprune.system.errors import GpruneError
 from gprune.system.units import duration
@@ -136,8 +135,6 @@ def told(seen: Look, job: Job) -> tuple[str, float]:
 def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
     """One sentence about a job, and its finished share in [0, 1]."""
     name = f"**{plain(job.label)}**"
-    if job.engine == SLURM and job.state != "running" and job.state != "cancelling":
-        return f":material/hourglass_empty: {name} waits: {plain(job.note)}", 0.0
     if job.state == "queued":
         return f":material/hourglass_empty: {name} waits in the queue, place {job.position or 1}", 0.0
     try:
@@ -145,8 +142,7 @@ def describe(situation: work.Situation, job: Job) -> tuple[str, float]:
         progress = queue.progress(Path(situation.root), job.id)
     except GpruneError as error:
         return f"{name}: {said(error)}", 0.0
-    place = "by Slurm" if job.engine == SLURM else f"on {job.device or 'this machine'}"
-    verb = "is being stopped" if job.state == "cancelling" else f"is being computed {place}"
+    verb = "is being stopped" if job.state == "cancelling" else f"is being computed on {job.device or 'this machine'}"
     if job.exports:
         return f":material/hourglass_top: {name} {verb}: {_now(study, progress)}", min(1.0, progress.fraction)
     run = work.under_way(situation, job)

@@ -18,6 +18,8 @@ _BESIDE = {
     "pad": "padding to an ordinary folder",
     "gguf": "writing the GGUF file",
     "map": "laying out the neurons of a layer",
+    "sweep": "running the studies of a sweep",
+    "reproduce": "running the studies of tables",
 }
 """what a job reports besides the stages of its study"""
 SPEEDS = {

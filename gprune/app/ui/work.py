@@ -2,7 +2,6 @@
 
 import os
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,6 @@ from gprune.app.ui import buttons, faults, job_runs, packed
 from gprune.app.ui.chart_style import label
 from gprune.app.ui.text import plain, short
 from gprune.jobs import Job, queue
-from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.jobs.slurm.submission import StudyJob
 from gprune.pipeline import stages
 from gprune.pipeline.runs.opened import Run, Unreadable, all_runs
 from gprune.store import require_folder
@@ -149,22 +146,6 @@ def begin(root: str, study: Study, title: str, arguments: tuple[str, ...]) -> Jo
         st.toast(f"{'Started' if job.state == 'running' else 'Waiting in the queue'}: {plain(job.label)}")
         return job
     return None
-
-
-def start_in_slurm(root: str, studies: Sequence[Study], settings: SlurmSettings) -> list[Job]:
-    """Puts studies into Slurm as one array, and says so; no jobs after the page has been told why not."""
-    with faults.shown():
-        for study in studies:
-            packed.require_here(root, study)
-            require_trust(study.trust_remote_code)
-        entries = [StudyJob(study, job_label(study)) for study in studies]
-        # a busy controller takes its time
-        with st.spinner("Slurm is asked to take it"):
-            found = queue.submit_slurm(Path(root), entries, settings)
-        more = f" and {len(found) - 1} more" if found[1:] else ""
-        st.toast(f"Handed to Slurm: {plain(found[0].label)}{more}")
-        return found
-    return []
 
 
 def job_label(study: Study) -> str:

@@ -12,7 +12,6 @@ from gprune.experiments.reproduction.lookup import Finished
 from gprune.experiments.reproduction.tables import PaperTable
 from gprune.experiments.reproduction.writing import write
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, Watcher
-from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.pipeline import opened
 from gprune.pipeline.eta import expected
 from gprune.pipeline.stages.inputs import read
@@ -74,14 +73,12 @@ class TableWork:
         watch: Watcher = lambda _: None,
         on_end: Callable[[TableStudy, str], None] = lambda _entry, _reason: None,
         build: jobs.CommandBuilder = jobs.worker_command,
-        slurm: SlurmSettings | None = None,
     ) -> list[Assembled]:
         """Run the missing studies and write the tables, again after every study; return them as they are at the end.
 
         `watch` gets every change of the work's status, `on_end` every study that has ended, with the reason where it
-        failed. `build` makes a run's argument list, as for gprune.jobs.submit; `slurm` has Slurm run the
-        studies; None uses this machine's queue. Raises GpruneError where the cache or the
-        folder cannot be written; the work under way is cancelled.
+        failed. `build` makes a run's argument list, as for gprune.jobs.submit. Raises GpruneError where the cache
+        or the folder cannot be written; the work under way is cancelled.
         """
 
         def ended(entry: TableStudy, reason: str) -> None:
@@ -94,7 +91,7 @@ class TableWork:
 
         self.write(self.tables)
         left = missing(self.tables, self.series, self.finished)
-        Schedule(self.store.root, watch, ended, self._needed, build, slurm).run(left)
+        Schedule(self.store.root, watch, ended, self._needed, build).run(left)
         return self.write(self.tables)
 
     def outlook(self) -> tuple[int, float]:

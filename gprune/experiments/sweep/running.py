@@ -6,6 +6,7 @@ killed, jobs included, reads as interrupted: nothing says that it cannot work.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -13,10 +14,10 @@ from gprune import jobs
 from gprune.experiments.scheduler import INCOMPLETE, Schedule, ScheduledStudy, Watcher, arguments
 from gprune.experiments.sweep.plan import Variation
 from gprune.jobs.job import fingerprint
-from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.pipeline import runs
+from gprune.pipeline import opened, runs
+from gprune.pipeline.eta import extent
 from gprune.pipeline.record import RunRecord
-from gprune.pipeline.stages import KINDS, Graph, Results
+from gprune.pipeline.stages import KINDS, UNTIL, Graph, Results
 from gprune.pipeline.stages.inputs import read
 from gprune.store import Store
 from gprune.study import Study, run_name
@@ -42,15 +43,13 @@ def run(
     watch: Watcher = lambda _: None,
     told: Callable[[ScheduledStudy, str], None] = lambda _entry, _reason: None,
     build: jobs.CommandBuilder = jobs.worker_command,
-    slurm: SlurmSettings | None = None,
 ) -> list[StudyStatus]:
     """Has the studies run that are missing, were interrupted or cancelled, or are under way already.
 
     They go as far as `until`, and those that have failed run `again` if asked. `watch` is told where the work
     stands, `told` of every study that has ended, with the reason where it failed; `build` makes a run's
-    argument list, as for gprune.jobs.submit; `slurm` has Slurm run the studies, as it is told here; None uses
-    this machine's queue. Gives where the studies stand at the end. Raises GpruneError where the cache cannot
-    be written; the work under way is cancelled.
+    argument list, as for gprune.jobs.submit. Gives where the studies stand at the end. Raises
+    GpruneError where the cache cannot be written; the work under way is cancelled.
     """
 
     def needed(entry: ScheduledStudy) -> bool:
@@ -61,10 +60,8 @@ def run(
 
     # what was killed is told from what is under way
     jobs.reconcile(store.root)
-    stay = (DONE,) if again else (DONE, FAILED)
-    statuses = standings(variations, store, until)
-    left = [ScheduledStudy(status.variation.study, until) for status in statuses if status.state not in stay]
-    Schedule(store.root, watch, ended, needed, build, slurm, each=True).run(left)
+    left = [ScheduledStudy(study, until) for study in unfinished(variations, store, until, again=again)]
+    Schedule(store.root, watch, ended, needed, build, each=True).run(left)
     return standings(variations, store, until)
 
 
@@ -86,6 +83,33 @@ class StudyStatus:
     """why it failed or waits, or what it is at; empty where there is nothing to say"""
     job: str
     """id of its newest job; empty where it has none"""
+
+
+def unfinished(variations: Sequence[Variation], store: Store, until: str, *, again: bool = False) -> list[Study]:
+    """Return the studies of a sweep that are not done; those that failed only if `again`."""
+    stay = (DONE,) if again else (DONE, FAILED)
+    statuses = standings(variations, store, until)
+    return [status.variation.study for status in statuses if status.state not in stay]
+
+
+def shared_stages(studies: Sequence[Study], store: Store, until: str) -> list[tuple[int, str]]:
+    """Return runs, each the index of a study and its last stage, that compute what several of the studies need.
+
+    A run computes nothing that only its own study needs. Results that are in the cache already are left out.
+    """
+    results = [opened(study, store) for study in studies]
+    counts = Counter(key for result in results for key in extent(result, until).missing)
+    planned: set[str] = set()
+    runs_before = []
+    for index, result in enumerate(results):
+        for end in reversed(UNTIL[: UNTIL.index(until) + 1]):
+            missing = extent(result, end).missing
+            if missing and all(counts[key] > 1 for key in missing):
+                if not missing <= planned:
+                    runs_before.append((index, end))
+                    planned |= missing
+                break
+    return runs_before
 
 
 def finished(study: Study, store: Store, until: str) -> bool:
@@ -133,7 +157,7 @@ def _standing(variation: Variation, store: Store, until: str, job: jobs.Job | No
 
 def _words(job: jobs.Job, store: Store) -> str:
     if job.state not in ("running", "cancelling"):
-        return job.error or job.note
+        return job.error
     progress = jobs.progress(store.root, job.id)
     done = f" {progress.done}/{progress.total}" if progress.total else ""
     at = progress.waits or f"{progress.stage}{done}"

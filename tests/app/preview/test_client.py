@@ -18,7 +18,7 @@ from gprune.app.preview.request import Resolved
 from gprune.app.preview.worker_manager import hindrance
 from gprune.app.preview.worker_process import WorkerProcess
 from gprune.jobs import folder as files
-from gprune.jobs import local, queue, reconciliation
+from gprune.jobs import local, queue
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline.stages import Graph
 from gprune.study import Study
@@ -236,8 +236,8 @@ def test_ending_a_process_waits_for_nothing(monkeypatch):
 
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
-    # jobs are claimed from the queue, and nothing is started
-    monkeypatch.setattr(local, "start_supervisor", lambda folder: None)
+    # nothing is started
+    monkeypatch.setattr(local, "start_worker", lambda *_: None)
     return tmp_path
 
 
@@ -265,9 +265,9 @@ def test_an_export_needs_no_gpu(cache):
 def test_waiting_running_and_leaving_jobs_count_and_those_that_are_gone_do_not(cache):
     assert hindrance(cache, "cpu") == hindrance(cache, "cuda") == ""
     first, second = submitted(cache), submitted(cache, number=1)
-    assert second.state == "queued" and len(reconciliation.at_work(cache)) == 2
+    assert second.state == "queued" and len(queue.at_work(cache)) == 2
     queue.cancel(cache, second.id)
-    assert [job.id for job in reconciliation.at_work(cache)] == [first.id]
+    assert [job.id for job in queue.at_work(cache)] == [first.id]
     here = {"pid": os.getpid(), "process_started": local.process_start(os.getpid())}
     for state, counts in (
         (JobState("running", started=1.0, **here), True),

@@ -35,7 +35,7 @@ def start(file, cache):
 
 
 def of_the_sweep(cache):
-    """Every process that has the cache in its command line: the command, its jobs, and who watches them."""
+    """Every process that has the cache in its command line: the command and its jobs."""
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
@@ -100,7 +100,7 @@ def test_killed_in_its_middle_it_goes_on_and_computes_nothing_twice(tmp_path):
         before, (of_jobs, found) = len(begun(cache)), states(sweep, cache)
         of_lost = [of_jobs[job.id] for job in lost]
         # one of them may have come to the end of its study
-        assert killed >= 5 and found.count("interrupted") == of_lost.count("interrupted") >= 1
+        assert killed >= 3 and found.count("interrupted") == of_lost.count("interrupted") >= 1
         assert set(of_lost) <= {"interrupted", "done"}
         assert found.count("done") >= BEFORE and "missing" in found and "failed" not in found
         again = start(file, cache)

@@ -2,11 +2,9 @@
 
 import contextlib
 import json
-import os
 
 import pytest
 import tiny_study
-from sweep import fake_sweep
 from sweep.computed import begun, events
 from sweep.fake_sweep import UNTIL, a_sweep, command
 from waiting import wait_for
@@ -18,9 +16,6 @@ from gprune.experiments.sweep import running
 from gprune.experiments.sweep.plan import Sweep, from_file
 from gprune.experiments.sweep.running import standings
 from gprune.jobs import local
-from gprune.jobs.slurm import watching
-from gprune.jobs.slurm.settings import SlurmSettings
-from gprune.jobs.slurm.submission import StudyJob
 from gprune.jobs.state import JobState, write_state
 from gprune.pipeline import opened, runs
 from gprune.pipeline.stages import statistics
@@ -65,7 +60,7 @@ def test_killed_and_cancelled_jobs_are_gone_on_with(cache, monkeypatch):
     sweep = a_sweep(0, 1, 2)
     first, second, third = sweep.variations()
     with monkeypatch.context() as patch:
-        patch.setattr(local, "start_supervisor", lambda _: None)
+        patch.setattr(local, "start_worker", lambda *_: None)
         made = [jobs.submit(cache, one.study, "", ("--until", UNTIL), command) for one in (first, second)]
         cancelled = jobs.submit(cache, third.study, "", ("--until", UNTIL), command)
         jobs.cancel(cache, cancelled.id)
@@ -111,50 +106,6 @@ def test_an_interrupt_cancels_the_jobs_and_the_next_start_goes_on(cache):
     (cache / "go").touch()
     assert run(cache, sweep) == [("done", "")] * 3
     assert CANCELLED not in str(standings(sweep.variations(), Store(cache), UNTIL))
-
-
-@pytest.fixture
-def sbatch(cache, tmp_path, monkeypatch):
-    """A client of Slurm that takes every array as number 41; what it was asked, a line each."""
-    book, client = tmp_path / "asked", tmp_path / "sbatch"
-    client.write_text(f'#!/bin/sh\ncat > /dev/null\necho "$@" >> {book}\necho 41\n')
-    client.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    monkeypatch.setattr(watching, "soon", lambda _: None)
-    return book
-
-
-@pytest.mark.long
-def test_who_waits_for_slurms_jobs_of_another_leaves_them_when_interrupted(cache, sbatch):
-    sweep = a_sweep(0, 1)
-    first = sweep.variations()[0].study
-    (theirs,) = jobs.submit_slurm(cache, [StudyJob(first, "theirs", ("--until", UNTIL))], SlurmSettings())
-
-    def interrupt(_):
-        raise KeyboardInterrupt
-
-    with contextlib.suppress(KeyboardInterrupt):
-        run(cache, sweep, watch=interrupt, slurm=SlurmSettings())
-    assert {job.id == theirs.id: job.state for job in jobs.jobs(cache)} == {
-        True: "queued",
-        False: "cancelled",
-    }
-
-
-@pytest.mark.long
-def test_slurm_gets_the_studies_as_one_array(cache, sbatch):
-    def watch(_):
-        # what its nodes would do
-        for job in jobs.jobs(cache):
-            if job.state == "queued" and job.note.startswith("Slurm's 41_"):
-                fake_sweep.main(job.folder)
-
-    sweep = a_sweep(0, 1)
-    assert run(cache, sweep, watch=watch, slurm=SlurmSettings()) == [("done", "")] * 2
-    assert {job.engine for job in jobs.jobs(cache)} == {"slurm"}
-    (words,) = sbatch.read_text().splitlines()
-    assert "--array=0-1" in words and "--exclusive" not in words
-    assert run(cache, sweep, slurm=SlurmSettings()) == [("done", "")] * 2 and len(jobs.jobs(cache)) == 2
 
 
 @pytest.fixture

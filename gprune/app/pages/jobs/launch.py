@@ -13,8 +13,6 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
-from gprune.evaluation.tasks import look_up
-from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
 from gprune.records import budget
@@ -59,9 +57,8 @@ def new_study(root: str) -> None:
         if not studies:
             return
         records = [run.record for run in frame.situation().runs]
-        slurm = starting.choose(root)
-        arguments = starting.show_estimate(studies, records, "launch", elsewhere=slurm is not None)
-        starting.show_command(studies, arguments or (), slurm is not None)
+        arguments = starting.show_estimate(studies, records, "launch")
+        starting.show_command(studies, arguments or ())
         refused = _refused(studies[0], complaint)
         if buttons.pressed(
             "Start the run",
@@ -70,7 +67,7 @@ def new_study(root: str) -> None:
             icon=":material/play_arrow:",
             disabled=refused or arguments is None,
         ):
-            _start(root, studies, arguments or (), slurm)
+            _start(root, studies, arguments or ())
 
 
 def _more(values: dict[str, Any], start: Study, key: str) -> dict[str, Any]:
@@ -279,22 +276,9 @@ def _refused(study: Study, complaint: Any = None) -> bool:
     return True
 
 
-def _start(
-    root: str,
-    studies: list[Study],
-    arguments: tuple[str, ...] = (),
-    slurm: SlurmSettings | None = None,
-) -> None:
+def _start(root: str, studies: list[Study], arguments: tuple[str, ...] = ()) -> None:
     """Submits a study of each seed."""
-    with st.spinner("Looking up the tasks …"):
-        problem = look_up(studies[0].evaluation)
-    if problem:
-        st.error(said(problem), icon=":material/error:")
-        return
-    if slurm is not None:
-        started = work.start_in_slurm(root, studies, slurm)
-    else:
-        started = [job for job in (work.start(root, one, arguments) for one in studies) if job is not None]
+    started = [job for job in (work.start(root, study, arguments) for study in studies) if job is not None]
     if started:
         st.session_state["jobs_wanted"] = started[0].id
         st.rerun()

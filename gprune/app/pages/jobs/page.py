@@ -27,7 +27,6 @@ from gprune.app.ui import (
 from gprune.app.ui.card import card, card_of
 from gprune.app.ui.text import plain, said
 from gprune.jobs import Job, queue
-from gprune.jobs.job import SLURM
 from gprune.pipeline import stages
 from gprune.system.units import duration
 
@@ -117,7 +116,7 @@ def _controls(root: str, job: Job) -> None:
                     "Yes, stop this job", f"jobs_cancel_{job.id}", "", faults.attempt, "jobs",
                     queue.cancel, Path(root), job.id,
                 )  # fmt: skip
-        if job.state in ("cancelled", "interrupted", "failed") and not job.returns:
+        if job.state in ("cancelled", "interrupted", "failed"):
             buttons.act(
                 "Resume", f"jobs_resume_{job.id}", "play_arrow", faults.attempt, "jobs", _resume, root,
                 job.id,
@@ -165,8 +164,6 @@ def _detail(situation: work.Situation, job: Job) -> None:
             sentence, fraction = live.describe(situation, job)
             st.markdown(sentence)
             st.progress(fraction)
-        if job.note:
-            st.caption(plain(job.note))
         left, right = st.columns([2, 3])
         with left:
             st.caption("Time of each stage")
@@ -227,7 +224,7 @@ def _row(situation: work.Situation, job: Job) -> dict[str, Any]:
     return {
         "job": job.label,
         "state": f"queued, place {job.position}" if job.position is not None else job.state,
-        "on": "Slurm" if job.engine == SLURM else job.device or "this machine",
+        "on": job.device or "this machine",
         "stage": titles.title(study, progress.stage) if job.active and progress.stage and study else "",
         "progress": share,
         "elapsed": duration(progress.elapsed),

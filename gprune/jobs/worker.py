@@ -1,0 +1,94 @@
+"""Process of one job: ``python -m gprune.jobs.worker FOLDER`` waits for a device and becomes the job's command.
+
+It holds the lock of the device, which the command inherits, so that the system frees the device when the command ends,
+whatever ends it. Of the jobs that wait for the same device the oldest comes first.
+"""
+
+import os
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from gprune.jobs import device_slots, local
+from gprune.jobs import folder as files
+from gprune.jobs.job import Job, read_job
+from gprune.jobs.queue import jobs
+from gprune.jobs.state import JobState, read_state, update
+from gprune.system import processes
+from gprune.system.errors import GpruneError
+
+POLL_SECONDS = 0.3
+
+
+def run_job(folder: Path) -> None:
+    """Wait for a device and replace this process by the job's command; GpruneError where that is impossible."""
+    local.try_lock(folder / files.ALIVE)
+    update(folder, lambda state: state.with_process(os.getpid()))
+    job = read_job(folder)
+    device = wait_for_device(job)
+    state = update(folder, lambda state: _begin(state, device))
+    if state.state != "running":
+        return
+    chosen = device if job.asks in device_slots.OPEN_CHOICE else ""
+    os.environ.update(device_slots.visible(chosen))
+    try:
+        os.execvp(job.command[0], job.command)
+    except (OSError, ValueError, IndexError) as error:
+        reason = f"the command {list(job.command)!r} cannot be started ({error}): check the installation"
+        update(folder, lambda state: state.ended_as("failed", reason))
+
+
+def wait_for_device(job: Job) -> str:
+    """Return the device or slot that the job holds from now on; empty if it needs none."""
+    names, count = device_slots.candidates(job.asks, job.timed)
+    home = job.folder.parent
+    while count:
+        held: dict[str, int] = {}
+        for name in names:
+            descriptor = local.try_lock(home / f".device-{processes.host()}-{name}")
+            if descriptor is not None:
+                held[name] = descriptor
+            if len(held) == count:
+                break
+        if len(held) == count and not _is_overtaking(job, names):
+            return next(iter(held))
+        for descriptor in held.values():
+            os.close(descriptor)
+        time.sleep(POLL_SECONDS)
+    return ""
+
+
+def _is_overtaking(job: Job, names: tuple[str, ...]) -> bool:
+    """Return True if an older job of this machine waits for one of the devices."""
+    for other in jobs(job.folder.parents[1]):
+        older = other.state == "queued" and (other.number, other.id) < (job.number, job.id)
+        if not older or not set(names) & set(device_slots.candidates(other.asks, other.timed)[0]):
+            continue
+        state = read_state(other.folder)
+        if state.host == processes.host() and local.has_process(other.folder, state):
+            return True
+    return False
+
+
+def _begin(state: JobState, device: str) -> JobState:
+    if state.state != "queued":
+        return state
+    return replace(state, state="running", started=time.time(), device=device if "slot" not in device else "")
+
+
+def main(arguments: list[str]) -> int:
+    """Run the job in the named folder."""
+    folder = Path(arguments[0]).absolute()
+    try:
+        run_job(folder)
+    except GpruneError as error:
+        reason = str(error)
+        print(f"error: {reason}", file=sys.stderr)
+        update(folder, lambda state: state if state.finished else state.ended_as("failed", reason))
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
