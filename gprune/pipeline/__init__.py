@@ -76,12 +76,15 @@ def run(
     require_all(missing_tasks)
     results = Results(store, Graph(study, inputs))
     wanted = results.course(until)
-    record = RunRecord(results, until, expected(wanted, results), missing_tasks, listener)
+    expectation = expected(wanted, results)
+    record = RunRecord(results, until, expectation.seconds, missing_tasks, listener)
+    record.expected_from_cache = expectation.from_cache
     record.processes = 1 if ranks is None else ranks.count
     if notice := attention_notice(identity.locate(study.model)):
         listener(ESTIMATE, 1, 1, Notice(notice))
     require_texts(results, wanted)
-    require_room(wanted, results, listener, anyway, record.processes)
+    # the estimate is of one device: several that share a model hold what one of them may not
+    require_room(wanted, results, listener, anyway or ranks is not None)
     store.sweep()
     states.sweep(store)
     with RunOwner(record, wanted, listener) as owner:

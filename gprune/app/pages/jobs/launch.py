@@ -13,7 +13,6 @@ from gprune.app.ui.chart_style import label
 from gprune.app.ui.commands import command
 from gprune.app.ui.run_choice import labels
 from gprune.app.ui.text import plain, said
-from gprune.jobs.device_slots import model_gpus
 from gprune.jobs.slurm.settings import SlurmSettings
 from gprune.models import families, identity
 from gprune.pipeline.stages.inputs import require_usable
@@ -61,9 +60,7 @@ def new_study(root: str) -> None:
         records = [run.record for run in frame.situation().runs]
         slurm = starting.choose(root)
         gpus = () if slurm is not None else starting.several_gpus(studies)
-        told = starting.show_estimate(
-            studies, records, "launch", elsewhere=slurm is not None, processes=model_gpus(gpus or ())
-        )
+        told = starting.show_estimate(studies, records, "launch", elsewhere=slurm is not None)
         arguments = None if gpus is None or told is None else (*gpus, *told)
         starting.show_command(studies, arguments or (), slurm is not None)
         refused = _refused(studies[0], complaint)
