@@ -149,9 +149,8 @@ def _table(forecast: Forecast) -> list[str]:
     width = max(len(stage.identity.name) for stage in forecast.stages)
     lines = [f"{'estimate':<{width}}  {'device GiB':>10}  {'host GiB':>8}  {'at a time':>9}  {'time':>8}"]
     for stage in forecast.stages:
-        name, need = stage.identity.name, stage.need
-        device, host = (on(need, need.batch) / 2**30 for on in (forecast.on_device, forecast.on_host))
-        batch = str(need.batch) if need.setting else ""
+        device, host = (on(stage.need, stage.need.batch) / 2**30 for on in (forecast.on_device, forecast.on_host))
+        batch = stage.need.batch if stage.need.setting else ""
         time = "" if stage.seconds is None else duration(stage.seconds, 1)
-        lines.append(f"{name:<{width}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip())
+        lines.append(f"{stage.identity.name:<{width}}  {device:>10.1f}  {host:>8.1f}  {batch:>9}  {time:>8}".rstrip())
     return lines
