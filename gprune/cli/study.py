@@ -137,8 +137,7 @@ def print_forecast(forecast: Forecast | None) -> None:
         return
     from gprune.pipeline.estimate import judge
 
-    verdict = judge(forecast)
-    for line in (*_table(forecast), *verdict.lines):
+    for line in (*_table(forecast), *judge(forecast).lines):
         say(line, file=sys.stderr)
 
 
